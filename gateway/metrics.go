@@ -34,8 +34,8 @@ func newMetrics(g *Gateway) *metrics {
 	}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		panics:   counter("http_panics_total", "Requests that ended in a panic."),
-		aborted:  counter("http_aborted_total", "Responses cut off after their first byte."),
+		panics:   counter("http_panics_total", "Requests that ended in a panic; above 0 is a bug."),
+		aborted:  counter("http_aborted_total", "Responses cut off after their first byte, by the reader or a failure."),
 	}
 	m.requests = timing.NewMetrics(m.registry)
 	m.registry.MustRegister(m.panics, m.aborted, statsCollector{g},
@@ -90,9 +90,9 @@ func (g *Gateway) stats() []Stat {
 	out = append(out,
 		Stat{"budget_bytes", "Memory budget.", float64(b.Total())},
 		Stat{"budget_used_bytes", "Memory budget in use.", float64(b.InUse())},
-		Stat{"budget_pinned_bytes", "Memory budget in use, without what the cache could let go of.", float64(b.Pinned())},
+		Stat{"budget_pinned_bytes", "Memory budget in use that the cache cannot free.", float64(b.Pinned())},
 		Stat{"budget_waiting", "Requests that wait for memory.", float64(b.Waiting())},
-		Stat{"budget_refused_total", "Requests that waited for memory in vain.", float64(b.Refused())})
+		Stat{"budget_refused_total", "Requests refused after waiting for memory.", float64(b.Refused())})
 	if g.cfg.Readers != nil {
 		out = append(out, readerStats(g.cfg.Readers())...)
 	}
@@ -101,10 +101,10 @@ func (g *Gateway) stats() []Stat {
 		ready = 0
 	}
 	return append(out,
-		Stat{"http_in_flight_requests", "Requests being answered.", float64(g.active.Load())},
-		Stat{"plan_bytes", "Plans and epochs kept in memory, estimated.", float64(g.plans.Bytes())},
+		Stat{"http_in_flight_requests", "Requests in progress.", float64(g.active.Load())},
+		Stat{"plan_bytes", "Estimated memory for plans and epochs.", float64(g.plans.Bytes())},
 		Stat{"ready", "1 while /readyz answers 200; 0 while the gateway starts or drains.", ready},
-		Stat{"uptime_seconds", "Time since the gateway was built.", time.Since(g.started).Seconds()})
+		Stat{"uptime_seconds", "Time since the gateway started.", time.Since(g.started).Seconds()})
 }
 
 func (g *Gateway) getMetrics(x *exchange) error {

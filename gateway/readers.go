@@ -16,10 +16,10 @@ func readerStats(rs []stats.Reader) []Stat {
 		waiting = max(waiting, r.WaitingShare)
 	}
 	return []Stat{
-		{"readers", "Ranks heard of in the last five minutes.", float64(len(rs))},
-		{"readers_samples_per_second", "Samples a second that they read of late, together.", rate},
-		{"readers_most_batches_behind", "Batches that the slowest of them is behind the foremost rank of its job.", behind},
-		{"readers_most_waiting_share", "Largest share of its time that one of them waited for bytes of late.", waiting},
+		{"readers", "Ranks active in the last five minutes.", float64(len(rs))},
+		{"readers_samples_per_second", "Recent total throughput of all ranks.", rate},
+		{"readers_most_batches_behind", "Batches between the slowest rank and the fastest rank of its job, at most over jobs.", behind},
+		{"readers_most_waiting_share", "Largest recent share of time that one rank waited for data.", waiting},
 	}
 }
 

@@ -160,7 +160,7 @@ func TestComingAndGoingReadsNothing(t *testing.T) {
 	if got := storeBytes(t, f.Members...) - before; got != 0 && harness.Overdue(t, f.Members...) == 0 {
 		t.Errorf("after it has come again: got %.0f bytes of the store, want none", got)
 	}
-	if got := goes.Metric(t, "millrace_former_chunks_total", ""); got == 0 {
+	if got := goes.Metric(t, "millrace_peer_handover_chunks_total", ""); got == 0 {
 		t.Error("the member that has come again brought no chunk from the others")
 	}
 }

@@ -60,13 +60,13 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 		return h
 	}
 	return &Metrics{
-		requests:    counter("http_requests_total", "Requests answered.", "route", "code", "dataset"),
-		seconds:     histogram("http_request_duration_seconds", "Time from request to last byte.", "route", "dataset"),
-		waited:      histogram("http_first_byte_seconds", "Time from request to first byte.", "route", "dataset"),
+		requests:    counter("http_requests_total", "HTTP requests.", "route", "code", "dataset"),
+		seconds:     histogram("http_request_duration_seconds", "Time from the request to the last byte of the answer.", "route", "dataset"),
+		waited:      histogram("http_first_byte_seconds", "Time from the request to the first byte of the answer.", "route", "dataset"),
 		bytes:       counter("http_response_bytes_total", "Bytes of response bodies.", "route", "dataset"),
-		phases:      counter("http_phase_seconds_total", "Time of requests by what they were doing; all phases together are all the time.", "phase", "dataset"),
-		tierBytes:   counter("tier_bytes_total", "Bytes of batches that a tier answered for.", "tier", "dataset"),
-		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for a tier.", "tier", "dataset"),
+		phases:      counter("http_phase_seconds_total", "Time of requests by phase; the phases add up to the whole time.", "phase", "dataset"),
+		tierBytes:   counter("tier_bytes_total", "Bytes of batches by the tier that provided them.", "tier", "dataset"),
+		tierSeconds: counter("tier_wait_seconds_total", "Time that requests waited for each tier.", "tier", "dataset"),
 		routes:      map[routeKey]*routeSeries{},
 		sets:        map[string]*datasetSeries{},
 	}

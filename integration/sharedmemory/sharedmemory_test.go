@@ -264,9 +264,9 @@ func TestReaders(t *testing.T) {
 	if len(c.wrong) > 0 {
 		t.Errorf("readers saw: %s", strings.Join(c.wrong, "\n"))
 	}
-	if m["shared_segments"] != 0 || m["shared_bytes"] != 0 || m["shared_lent_bytes"] != 0 || g.descriptors(t) > atFirst+1 {
+	if m["shared_segments"] != 0 || m["shared_bytes"] != 0 || m["shared_leased_bytes"] != 0 || g.descriptors(t) > atFirst+1 {
 		t.Errorf("got %.0f segments with %.0f bytes, %.0f of them lent, and %d descriptors, %d of which were there at first",
-			m["shared_segments"], m["shared_bytes"], m["shared_lent_bytes"], g.descriptors(t), atFirst)
+			m["shared_segments"], m["shared_bytes"], m["shared_leased_bytes"], g.descriptors(t), atFirst)
 	}
 	if pinned := m["budget_pinned_bytes"]; pinned > budget/4 {
 		t.Errorf("got %.0f bytes of the budget in use, though nobody reads", pinned)

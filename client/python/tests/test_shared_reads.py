@@ -22,7 +22,7 @@ from millrace import Reading, Routing
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux alone")
 
-LENT = "millrace_shared_lent_bytes"
+LENT = "millrace_shared_leased_bytes"
 CAME = "millrace_shared_batches_total"
 
 

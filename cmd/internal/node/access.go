@@ -121,10 +121,10 @@ func (s *Node) accessStats() []gateway.Stat {
 		}
 	}
 	return []gateway.Stat{
-		{Name: "access_tokens", Help: "Tokens that the access file has.", Value: float64(t.Tokens)},
-		{Name: "access_age_seconds", Help: "Since the access file came into use as it is.", Value: time.Since(t.Loaded).Seconds()},
-		{Name: "access_refused", Help: "1 while the access file has faults, and the one before stays.", Value: flag(!t.FileOK)},
-		{Name: "access_key_failures_total", Help: "Fetches of an issuer's keys that failed.", Value: failures},
-		{Name: "access_issuers_without_keys", Help: "Issuers whose JWTs are refused, since their keys are not known.", Value: keyless},
+		{Name: "access_tokens", Help: "Tokens in the access file.", Value: float64(t.Tokens)},
+		{Name: "access_age_seconds", Help: "Time since the current version of the access file came into use.", Value: time.Since(t.Loaded).Seconds()},
+		{Name: "access_refused", Help: "1 while the access file has errors and its previous version stays in use; the log lists the errors.", Value: flag(!t.FileOK)},
+		{Name: "access_key_failures_total", Help: "Failed fetches of an issuer's keys; the log has the reason.", Value: failures},
+		{Name: "access_issuers_without_keys", Help: "Issuers whose JWTs are refused because their keys are unknown.", Value: keyless},
 	}
 }

@@ -74,14 +74,14 @@ func (s *Node) certificateStats() (out []gateway.Stat) {
 		left, refused := time.Until(c.Expires()).Seconds(), flag(c.Fault() != nil)
 		if c.name == "tls" {
 			out = append(out,
-				gateway.Stat{Name: "tls_certificate_seconds", Help: "Until the certificate of the data and admin ports expires; below 0: it has.", Value: left},
-				gateway.Stat{Name: "tls_certificate_refused", Help: "1 while the files of this certificate are of no use, and the one before stays.", Value: refused},
+				gateway.Stat{Name: "tls_certificate_seconds", Help: "Time until the certificate of the data and admin ports expires; alert below one week.", Value: left},
+				gateway.Stat{Name: "tls_certificate_refused", Help: "1 while new certificate files are invalid and the previous certificate stays in use; the log has the reason.", Value: refused},
 			)
 			continue
 		}
 		out = append(out,
-			gateway.Stat{Name: "peer_certificate_seconds", Help: "Until this gateway's certificate for the others expires; below 0: it has.", Value: left},
-			gateway.Stat{Name: "peer_certificate_refused", Help: "1 while the files of this certificate are of no use, and the one before stays.", Value: refused},
+			gateway.Stat{Name: "peer_certificate_seconds", Help: "Time until this gateway's peer certificate expires; alert below one week.", Value: left},
+			gateway.Stat{Name: "peer_certificate_refused", Help: "1 while new peer certificate files are invalid and the previous certificate stays in use; the log has the reason.", Value: refused},
 		)
 	}
 	return out

@@ -81,21 +81,21 @@ func (v *division) fitDisk(fresh []*generation) error {
 func diskStats(t datapath.Stats) []gateway.Stat {
 	d := t.Disk
 	return []gateway.Stat{
-		{Name: "disk_hits_total", Help: "Reads from disk, of chunks or of samples of one chunk.", Value: float64(d.Hits)},
+		{Name: "disk_hits_total", Help: "Reads of chunks or samples from disk.", Value: float64(d.Hits)},
 		{Name: "disk_hit_bytes_total", Help: "Bytes read from disk.", Value: float64(d.HitBytes)},
 		{Name: "disk_writes_total", Help: "Chunks written to disk.", Value: float64(d.Writes)},
-		{Name: "disk_write_bytes_total", Help: "Bytes of chunks written to disk.", Value: float64(d.WriteBytes)},
+		{Name: "disk_write_bytes_total", Help: "Bytes written to disk.", Value: float64(d.WriteBytes)},
 		{Name: "disk_evictions_total", Help: "Chunks removed from disk to make room.", Value: float64(d.Evictions)},
-		{Name: "disk_refused_total", Help: "Chunks not written since those on disk are needed sooner, or nearly as soon.", Value: float64(d.Refused)},
-		{Name: "disk_skipped_total", Help: "Chunks not written since writes are off.", Value: float64(d.Skipped)},
-		{Name: "disk_dropped_total", Help: "Chunks not written to disk since the queue was full, or memory evicted them first.", Value: float64(t.DiskDropped)},
-		{Name: "disk_corrupt_total", Help: "Files removed from disk since they were not what their names said.", Value: float64(d.Corrupt)},
-		{Name: "disk_read_errors_total", Help: "Reads of the disk that failed.", Value: float64(d.ReadErrors)},
-		{Name: "disk_write_errors_total", Help: "Writes to the disk that failed.", Value: float64(d.WriteErrors)},
-		{Name: "disk_reads_off", Help: "1 while the disk is not read since it hangs or failed too often.", Value: flag(d.ReadsOff)},
-		{Name: "disk_writes_off", Help: "1 while nothing is written to the disk since it hangs, failed or is full.", Value: flag(d.WritesOff)},
+		{Name: "disk_refused_total", Help: "Chunks not written because those on disk are needed sooner.", Value: float64(d.Refused)},
+		{Name: "disk_skipped_total", Help: "Chunks not written because writes are off.", Value: float64(d.Skipped)},
+		{Name: "disk_dropped_total", Help: "Chunks not written because the queue was full or memory evicted them first.", Value: float64(t.DiskDropped)},
+		{Name: "disk_corrupt_total", Help: "Damaged files removed from disk; above 0, check the disk.", Value: float64(d.Corrupt)},
+		{Name: "disk_read_errors_total", Help: "Failed reads of the disk; above 0, check the disk.", Value: float64(d.ReadErrors)},
+		{Name: "disk_write_errors_total", Help: "Failed writes to the disk; above 0, check the disk.", Value: float64(d.WriteErrors)},
+		{Name: "disk_reads_off", Help: "1 while the gateway does not read the disk because it hangs or failed too often.", Value: flag(d.ReadsOff)},
+		{Name: "disk_writes_off", Help: "1 while the gateway does not write the disk because it hangs, failed or is full.", Value: flag(d.WritesOff)},
 		{Name: "disk_chunks", Help: "Chunks on disk.", Value: float64(d.Chunks)},
-		{Name: "disk_bytes", Help: "Bytes that chunks take on disk.", Value: float64(d.Bytes)},
-		{Name: "disk_limit_bytes", Help: "Bytes that chunks may take on disk.", Value: float64(d.MaxBytes)},
+		{Name: "disk_bytes", Help: "Disk space of cached chunks.", Value: float64(d.Bytes)},
+		{Name: "disk_limit_bytes", Help: "Limit of the disk space of cached chunks.", Value: float64(d.MaxBytes)},
 	}
 }

@@ -212,15 +212,15 @@ func (s *Node) clusterPage() any {
 // peerStats names the counters of the peer tier.
 func peerStats(t datapath.Stats) []gateway.Stat {
 	return []gateway.Stat{
-		{Name: "peer_reads_total", Help: "Questions to other gateways.", Value: float64(t.PeerReads)},
-		{Name: "peer_read_bytes_total", Help: "Bytes that other gateways sent.", Value: float64(t.PeerBytes)},
-		{Name: "peer_failed_total", Help: "Of these questions, those without an answer in time: another gateway was asked, or the store.", Value: float64(t.PeerFailed)},
-		{Name: "peer_lies_total", Help: "Answers of other gateways that were not what the index says.", Value: float64(t.PeerLies)},
+		{Name: "peer_reads_total", Help: "Requests to other gateways.", Value: float64(t.PeerReads)},
+		{Name: "peer_read_bytes_total", Help: "Bytes received from other gateways.", Value: float64(t.PeerBytes)},
+		{Name: "peer_failed_total", Help: "Requests to other gateways that got no answer in time; another gateway or the store was asked instead.", Value: float64(t.PeerFailed)},
+		{Name: "peer_corrupt_total", Help: "Answers of other gateways that did not match the index; above 0, check the memory of the member that the log names.", Value: float64(t.PeerLies)},
 		{Name: "peer_served_reads_total", Help: "Answers to other gateways.", Value: float64(t.PeerServedReads)},
 		{Name: "peer_served_bytes_total", Help: "Bytes sent to other gateways.", Value: float64(t.PeerServedBytes)},
-		{Name: "carried_hits_total", Help: "Samples served that another gateway was asked for before their batch.", Value: float64(t.CarriedHits)},
-		{Name: "carried_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.CarriedBytes)},
-		{Name: "former_chunks_total", Help: "Chunks brought from the gateway that held them before.", Value: float64(t.FormerChunks)},
+		{Name: "peer_prefetched_samples_total", Help: "Samples served from prefetches of other gateways.", Value: float64(t.CarriedHits)},
+		{Name: "peer_prefetched_bytes_total", Help: "Bytes of samples served from prefetches of other gateways.", Value: float64(t.CarriedBytes)},
+		{Name: "peer_handover_chunks_total", Help: "Chunks received from their previous owner instead of the store.", Value: float64(t.FormerChunks)},
 	}
 }
 
@@ -239,11 +239,11 @@ func memberStats(st cluster.Status) []gateway.Stat {
 	}
 	return []gateway.Stat{
 		{Name: "cluster_members", Help: "Other gateways of the cluster that answer.", Value: n[cluster.Alive] + n[cluster.Suspect] + n[cluster.Draining] + n[cluster.Ejected]},
-		{Name: "cluster_members_ejected", Help: "Of these, those that are not asked for a while since they failed.", Value: n[cluster.Ejected]},
-		{Name: "cluster_members_draining", Help: "Of these, those that will be gone soon.", Value: n[cluster.Draining]},
-		{Name: "cluster_members_gone", Help: "Gateways that were members within the last minutes and do not answer.", Value: n[cluster.Gone]},
-		{Name: "cluster_refused", Help: "Addresses where somebody answers who can be no member.", Value: n[cluster.Refused]},
-		{Name: "peer_hedges_total", Help: "Questions that were asked of a second gateway too, as the first was late.", Value: float64(st.Hedges)},
-		{Name: "cluster_owned_share", Help: "Part of the chunks that this gateway owns, the mean of its datasets.", Value: share},
+		{Name: "cluster_members_ejected", Help: "Other gateways that are temporarily not asked because they failed.", Value: n[cluster.Ejected]},
+		{Name: "cluster_members_draining", Help: "Other gateways that are shutting down.", Value: n[cluster.Draining]},
+		{Name: "cluster_members_gone", Help: "Gateways that were members in the last minutes and do not answer.", Value: n[cluster.Gone]},
+		{Name: "cluster_refused", Help: "Addresses where a process answers that cannot be a member; above 0, see /v1/cluster.", Value: n[cluster.Refused]},
+		{Name: "peer_hedges_total", Help: "Requests sent to a second gateway because the first was late.", Value: float64(st.Hedges)},
+		{Name: "cluster_owned_share", Help: "Share of the chunks that this gateway owns, averaged over datasets.", Value: share},
 	}
 }

@@ -412,15 +412,15 @@ func (k *keeper) starting(start func(work func(context.Context))) {
 // stats tells of what is open, and of the file.
 func (k *keeper) stats() []gateway.Stat {
 	out := []gateway.Stat{
-		{Name: "datasets_open", Help: "Generations of datasets that are open.", Value: float64(len(k.all()))},
-		{Name: "datasets_reloads_total", Help: "Times that what is to be served was read again and came into use.", Value: float64(k.reloads.Load())},
-		{Name: "datasets_reload_failures_total", Help: "Times that it was not, and what was served before still is.", Value: float64(k.failures.Load())},
+		{Name: "datasets_open", Help: "Open generations of datasets, including those that jobs still read.", Value: float64(len(k.all()))},
+		{Name: "datasets_reloads_total", Help: "Successful reloads of the datasets.", Value: float64(k.reloads.Load())},
+		{Name: "datasets_reload_failures_total", Help: "Failed reloads; the gateway kept serving the previous datasets.", Value: float64(k.failures.Load())},
 	}
 	if k.node.cfg.Datasets == "" {
 		return out
 	}
 	return append(out,
-		gateway.Stat{Name: "datasets_file_age_seconds", Help: "Since the file of datasets came into use as it is.", Value: time.Since(time.Unix(0, k.loaded.Load())).Seconds()},
-		gateway.Stat{Name: "datasets_file_refused", Help: "1 while the file of datasets is not in use as it is, and what was served before still is.", Value: flag(k.refused.Load())},
+		gateway.Stat{Name: "datasets_file_age_seconds", Help: "Time since the current version of the file of datasets came into use.", Value: time.Since(time.Unix(0, k.loaded.Load())).Seconds()},
+		gateway.Stat{Name: "datasets_file_refused", Help: "1 while the file of datasets has an error and its previous version stays in use; the log has the error.", Value: flag(k.refused.Load())},
 	)
 }

@@ -27,10 +27,10 @@ func (s *Node) sharedStats() []gateway.Stat {
 	}
 	t := s.shared.Stats()
 	return []gateway.Stat{
-		{Name: "shared_bytes", Help: "Bytes of memory for readers on this machine.", Value: float64(t.Bytes)},
-		{Name: "shared_lent_bytes", Help: "Bytes of this memory that readers hold.", Value: float64(t.Lent)},
-		{Name: "shared_segments", Help: "Descriptors that are open for this memory.", Value: float64(t.Segments)},
-		{Name: "shared_batches_total", Help: "Batches that readers were given as memory.", Value: float64(t.Leases)},
-		{Name: "shared_refused_total", Help: "Batches that were sent as bytes, since there was no memory to give.", Value: float64(t.Refused)},
+		{Name: "shared_bytes", Help: "Shared memory for readers on this machine.", Value: float64(t.Bytes)},
+		{Name: "shared_leased_bytes", Help: "Shared memory that readers hold.", Value: float64(t.Lent)},
+		{Name: "shared_segments", Help: "Open descriptors of shared memory.", Value: float64(t.Segments)},
+		{Name: "shared_batches_total", Help: "Batches delivered through shared memory.", Value: float64(t.Leases)},
+		{Name: "shared_refused_total", Help: "Batches sent as bytes because shared memory was full.", Value: float64(t.Refused)},
 	}
 }

@@ -54,23 +54,23 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 	return []gateway.Stat{
 		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
 		{Name: "cache_misses_total", Help: "Chunks not found in memory.", Value: float64(t.Misses)},
-		{Name: "cache_loads_total", Help: "Loads of chunks that were started.", Value: float64(t.Loads)},
-		{Name: "cache_joins_total", Help: "Requests that joined a load under way.", Value: float64(t.Joins)},
+		{Name: "cache_loads_total", Help: "Chunk loads started.", Value: float64(t.Loads)},
+		{Name: "cache_joins_total", Help: "Requests that joined a load already in progress.", Value: float64(t.Joins)},
 		{Name: "cache_evictions_total", Help: "Chunks evicted from memory.", Value: float64(t.Evictions)},
-		{Name: "cache_expected_evictions_total", Help: "Of these, chunks that a reader was coming for soon: memory was too small.", Value: float64(t.ExpectedEvictions)},
-		{Name: "cache_bytes", Help: "Bytes of chunks in memory.", Value: float64(t.CachedBytes)},
+		{Name: "cache_expected_evictions_total", Help: "Evicted chunks that a reader needed soon; if this grows, memory is too small for all readers.", Value: float64(t.ExpectedEvictions)},
+		{Name: "cache_bytes", Help: "Memory for chunks.", Value: float64(t.CachedBytes)},
 		{Name: "cache_chunks", Help: "Chunks in memory.", Value: float64(t.CachedChunks)},
-		{Name: "store_reads_total", Help: "Ranged reads of stores.", Value: float64(t.StoreReads)},
+		{Name: "store_reads_total", Help: "Range reads of stores.", Value: float64(t.StoreReads)},
 		{Name: "store_read_bytes_total", Help: "Bytes read from stores.", Value: float64(t.StoreBytes)},
-		{Name: "store_reads_limit", Help: "Ranged reads of stores that may be under way now.", Value: float64(t.StorePlaces)},
-		{Name: "store_range_reads_total", Help: "Reads of samples' own ranges, part of all reads.", Value: float64(t.RangeReads)},
-		{Name: "store_range_bytes_total", Help: "Bytes of samples' own ranges, part of all bytes.", Value: float64(t.RangeBytes)},
-		{Name: "prefetched_chunks_total", Help: "Chunks fetched ahead of the readers.", Value: float64(t.PrefetchedChunks)},
-		{Name: "cache_open_leases", Help: "Leases of cached chunks that are open.", Value: float64(t.OpenLeases)},
-		{Name: "hot_hits_total", Help: "Samples served from those that plans draw often, kept by themselves.", Value: float64(t.HotHits)},
-		{Name: "hot_hit_bytes_total", Help: "Bytes of such samples.", Value: float64(t.HotHitBytes)},
-		{Name: "hot_bytes", Help: "Bytes of memory for samples that plans draw often.", Value: float64(t.HotBytes)},
-		{Name: "table_bytes", Help: "Bytes of sample tables in memory.", Value: float64(t.TableBytes)},
+		{Name: "store_reads_limit", Help: "Current limit of concurrent range reads of stores.", Value: float64(t.StorePlaces)},
+		{Name: "store_range_reads_total", Help: "Range reads of single samples (included in store_reads_total).", Value: float64(t.RangeReads)},
+		{Name: "store_range_bytes_total", Help: "Bytes of range reads of single samples (included in store_read_bytes_total).", Value: float64(t.RangeBytes)},
+		{Name: "prefetched_chunks_total", Help: "Chunks prefetched before a reader requested them.", Value: float64(t.PrefetchedChunks)},
+		{Name: "cache_open_leases", Help: "Open leases of cached chunks.", Value: float64(t.OpenLeases)},
+		{Name: "hot_hits_total", Help: "Samples served from the copies of frequently drawn samples (importance).", Value: float64(t.HotHits)},
+		{Name: "hot_hit_bytes_total", Help: "Bytes of samples served from these copies.", Value: float64(t.HotHitBytes)},
+		{Name: "hot_bytes", Help: "Memory for copies of frequently drawn samples (importance).", Value: float64(t.HotBytes)},
+		{Name: "table_bytes", Help: "Memory for sample tables.", Value: float64(t.TableBytes)},
 	}
 }
 
@@ -95,11 +95,11 @@ func storeStats(stores []s3backend.Stats) []gateway.Stat {
 		return nil
 	}
 	out := []gateway.Stat{
-		{Name: "store_requests_total", Help: "Requests to S3 services, repeated ones included.", Value: float64(sum.Requests)},
-		{Name: "store_retries_total", Help: "Requests sent because an earlier one failed.", Value: float64(sum.Retries)},
-		{Name: "store_hedges_total", Help: "Requests sent because an earlier one was late.", Value: float64(sum.Hedges)},
-		{Name: "store_request_limit", Help: "Requests to S3 services that may be under way now.", Value: float64(limit)},
-		{Name: "store_breakers_open", Help: "S3 stores that get nothing but probes now.", Value: float64(open)},
+		{Name: "store_requests_total", Help: "Requests to S3 services, including retries.", Value: float64(sum.Requests)},
+		{Name: "store_retries_total", Help: "Retries of failed requests to S3 services.", Value: float64(sum.Retries)},
+		{Name: "store_hedges_total", Help: "Requests sent to S3 services a second time because the first was late.", Value: float64(sum.Hedges)},
+		{Name: "store_request_limit", Help: "Current limit of concurrent requests to S3 services.", Value: float64(limit)},
+		{Name: "store_breakers_open", Help: "S3 stores that only get probes after repeated failures.", Value: float64(open)},
 	}
 	for _, err := range objstore.Vocabulary() {
 		kind := err.Error()
