@@ -114,7 +114,7 @@ func regions(script string) (all []string) {
 	return all
 }
 
-// TestEvennessOfThePage computes the figures of docs/moving.md again: they follow from seeds.
+// TestEvennessOfThePage computes the figures of docs/dev/shuffle-quality.md again: they follow from seeds.
 func TestEvennessOfThePage(t *testing.T) {
 	path, env := harness.Python(t)
 	cmd := exec.CommandContext(t.Context(), path, "-W", "ignore", filepath.Join("bench", "peers", "evenness.py"), "--json")
@@ -129,10 +129,10 @@ func TestEvennessOfThePage(t *testing.T) {
 	if err := json.Unmarshal(out, &rows); err != nil || len(rows) < 5 {
 		t.Fatalf("evenness.py printed %s, %v", out, err)
 	}
-	page := readText(t, "../docs/moving.md")
+	page := readText(t, "../docs/dev/shuffle-quality.md")
 	for how, figure := range rows {
 		if row := "| " + how + " | " + figure + " |"; !strings.Contains(page, row) {
-			t.Errorf("docs/moving.md: want the row %s", row)
+			t.Errorf("docs/dev/shuffle-quality.md: want the row %s", row)
 		}
 	}
 }

@@ -84,7 +84,7 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def test_the_reference_leads_to_pages_of_the_site(site: Path) -> None:
     page = (site / "python-api/index.html").read_text()
-    assert '<a href="../spec/order/">order.md</a>' in page
+    assert '<a href="../spec/order/">spec/order.md</a>' in page
     assert "blob/main/docs/spec/order.md" not in page
 
 
