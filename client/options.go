@@ -23,10 +23,10 @@ type Options struct {
 	Window     uint64  `query:"window"`     // chunks (window) or lanes (slot) in memory together (default the dataset's)
 	Strata     uint64  `query:"strata"`     // strata that a window's chunks come from (default none)
 	Importance string  `query:"importance"` // SNAPSHOT of weights to draw samples by (default none: each comes once)
-	Tail       string  `query:"tail"`       // what becomes of a last batch that is not full (default the dataset's): short, drop, pad
+	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
 	Rank       uint64  `query:"rank"`       // number of the rank whose share is read (default 0)
-	Balance    string  `query:"balance"`    // what every rank gets an equal share of (default samples): samples, bytes
+	Balance    string  `query:"balance"`    // quantity that the ranks share equally (default samples): samples, bytes
 	Share      string  `query:"share"`      // how ranks share a batch (default contiguous): contiguous, locality
 	Homes      uint64  `query:"homes"`      // homes of share locality, such as gateways (default the world size)
 	Subset     string  `query:"subset"`     // SUBSET to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// authorize says who asks, finds the dataset that the path names, and refuses a caller that lacks the route's right.
+// authorize identifies the caller, acquires the dataset in the path, and rejects callers without
+// the route's right.
 func (g *Gateway) authorize(x *exchange) (err error) {
 	if x.route.right == auth.None {
 		return nil
@@ -26,10 +27,10 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 	if x.principal, err = g.identify(x); err != nil {
 		return err
 	}
-	// Refusals count too: else a limit would tell a dataset that is there from one that is not.
+	// Rejected requests count too: otherwise the limit would reveal which datasets exist.
 	x.account = g.account(x)
 	if wait := x.account.Request(); wait > 0 {
-		return tooMany(wait, "these credentials ask more often than their limit allows")
+		return tooMany(wait, "these credentials exceed their limit of requests per second")
 	}
 	name, ofDataset := g.datasetName(x)
 	if err := g.permit(x, x.principal, name, ofDataset); err != nil {
@@ -50,13 +51,13 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 	if err := g.cfg.Audit.Err(); err != nil {
 		return &problem{
 			Code: codeAudit, RetryAfter: time.Second, Cause: err,
-			Detail: "the audit log cannot be written, and without it the gateway takes no writes",
+			Detail: "the audit log cannot be written, and the gateway accepts no writes without it",
 		}
 	}
 	return nil
 }
 
-// identify says who asks. It refuses what comes from where no request should.
+// identify authenticates the caller. It rejects requests from disallowed origins and transports.
 func (g *Gateway) identify(x *exchange) (auth.Principal, error) {
 	if err := g.origin.Check(x.r); err != nil {
 		return auth.Principal{}, err
@@ -81,8 +82,8 @@ func (g *Gateway) identify(x *exchange) (auth.Principal, error) {
 	return p, nil
 }
 
-// permit refuses a principal that may not use the route, and a name that begins as the definition of a mixture and is none. Everybody may ask for the list of the datasets: it has those that
-// the caller may read.
+// permit rejects a principal that may not use the route, and invalid definitions of mixtures. Every
+// caller may list the datasets, because the list has only those that the caller may read.
 func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset bool) error {
 	if address.IsMixture(name) {
 		if _, err := address.ParseMixture(name); err != nil {
@@ -98,7 +99,8 @@ func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset b
 // errRevoked ends a long answer whose caller has lost its rights.
 var errRevoked = errors.New("the caller may have no more of this answer")
 
-// permitAgain asks for the rights of a caller once more: they may end during a long answer. It changes nothing of x.
+// permitAgain checks the caller's rights again, since they may end during a long answer. It does
+// not change x.
 func (g *Gateway) permitAgain(x *exchange) error {
 	p, err := g.identify(x)
 	if err == nil {
@@ -110,10 +112,10 @@ func (g *Gateway) permitAgain(x *exchange) error {
 	return nil
 }
 
-// changes reports whether the request is one that writes: to the bucket, or into the caches that others use.
+// changes reports whether the request writes to the bucket or to shared caches.
 func (x *exchange) changes() bool { return x.route.method == http.MethodPost }
 
-// datasetName returns the name of the dataset that a route is about, if it is about one.
+// datasetName returns the name of the route's dataset, and false if the route has none.
 func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	if strings.HasPrefix(x.route.pattern, "/epoch/") {
 		return g.standard().Name(), true
@@ -121,8 +123,8 @@ func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	return plainName(chi.URLParam(x.r, "dataset")), strings.Contains(x.route.pattern, "{dataset}")
 }
 
-// may reports whether a principal has a right on a dataset, whether or not there is one of this name. A mixture is read by
-// those who may read its sources, unless a grant says otherwise.
+// may reports whether a principal has a right on a dataset, which need not exist. A mixture
+// requires read access to its sources, unless a grant covers them.
 func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
 	if address.IsMixture(name) {
 		return g.mayMixture(p, right, name)
@@ -135,14 +137,15 @@ func (g *Gateway) may(p auth.Principal, right auth.Right, name string) bool {
 		!slices.ContainsFunc(d.parts, func(source *dataset) bool { return !g.access.May(p, auth.Read, source.Name()) })
 }
 
-// denied is the problem of a caller that lacks a right. Who may not read a dataset does not learn whether there is one.
+// denied returns the problem for a caller without a right. A caller that may not read a dataset
+// must not learn whether it exists.
 func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset bool) error {
 	readable := ofDataset && g.isServed(name) && g.may(p, auth.Read, name)
 	switch {
 	case g.cfg.Access == nil && x.route.right == auth.Admin:
-		return forbidden("this gateway shows this to its own machine alone: start it with --insecure-admin, or with an --access file")
+		return forbidden("only this machine may read this: start the gateway with --insecure-admin or with an --access file")
 	case g.cfg.Access == nil:
-		return forbidden("this gateway lets nobody do this: start it with --allow %s, or with an --access file", x.route.right)
+		return forbidden("no caller has this right: start the gateway with --allow %s or with an --access file", x.route.right)
 	case p.Anonymous() && !readable:
 		return unauthenticated("", nil)
 	case readable || !ofDataset:
@@ -157,7 +160,8 @@ func notServed(name string) error {
 	return address.Refuse(address.NotFound, "no dataset %.100q is served: GET /v1/datasets lists those that are", name)
 }
 
-// unauthenticated asks the caller for credentials. fault goes into the challenge.
+// unauthenticated returns the problem that asks for credentials. fault is appended to the
+// challenge.
 func unauthenticated(fault string, cause error) *problem {
 	p := &problem{
 		Code: codeUnauthenticated, Cause: cause, Challenge: `Bearer realm="millrace"` + fault,
@@ -169,7 +173,7 @@ func unauthenticated(fault string, cause error) *problem {
 	return p
 }
 
-// account says what a principal may take of this gateway; nil: as much as it likes.
+// account returns the account that limits a principal; nil: no limits.
 func (g *Gateway) account(x *exchange) *admission.Account {
 	limits := g.access.Limits(x.principal)
 	if limits.Requests <= 0 && limits.Memory <= 0 {

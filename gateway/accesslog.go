@@ -15,22 +15,22 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// accessLog is what the access line and Server-Timing say of a request, besides its status.
+// accessLog collects the fields of the access line and Server-Timing.
 type accessLog struct {
 	dataset  string
-	batch    address.Batch // as far as hasEpoch and hasBatch say
+	batch    address.Batch // valid as far as hasEpoch and hasBatch are set
 	hasEpoch bool
 	hasBatch bool
-	stack    string // of a panic
+	stack    string // stack trace of a panic
 
 	timing.Record
 }
 
-// What a caller may make the access line longer by.
+// Maximum lengths of the caller's values in the access line.
 const (
 	maxUserAgent = 200
 	maxMethod    = 16
-	maxName      = 128 // of a dataset
+	maxName      = 128 // of a dataset name
 )
 
 func cutTo(s string, most int) string { return s[:min(len(s), most)] }
@@ -39,7 +39,7 @@ func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	took := x.log.End()
 	if x.r.Method == http.MethodHead {
-		x.w.Bytes = 0 // what a handler wrote, net/http has left out
+		x.w.Bytes = 0 // net/http discards the body of a response to HEAD
 	}
 	status := x.w.Status
 	if status == 0 {
@@ -86,7 +86,8 @@ func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	e.Msg("request")
 }
 
-// logCause adds why a request was not served. What a caller that was refused has asked for stands in the audit log alone.
+// logCause adds the cause of a failed request. Request details of a refused caller go only to the
+// audit log.
 func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	p, known := errors.AsType[*problem](cause)
 	if !known {
@@ -104,7 +105,7 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	}
 }
 
-// audit keeps a record of a request that changed something, or that its caller may not make.
+// audit records a request that changes something, or that its caller may not make.
 func (g *Gateway) audit(x *exchange, route string, status int) {
 	if g.cfg.Audit == nil || !x.refused && !x.changes() {
 		return
@@ -122,13 +123,14 @@ func (g *Gateway) audit(x *exchange, route string, status int) {
 	if e.Dataset = cutTo(auth.Conceal(name), maxName); x.refused {
 		e.Event = audit.Refusal
 	}
-	if caller := x.r.Header.Get("X-Request-Id"); caller == x.id { // a caller may send the id of another's request
+	if caller := x.r.Header.Get("X-Request-Id"); caller == x.id { // a caller may send the ID of another caller's request
 		e.RequestID, e.CallerRequestID = rand.Text(), caller
 	}
 	g.cfg.Audit.Add(e)
 }
 
-// level is error where a human must look, warn where a request was not served as it should be, info else.
+// level is error if an operator must act, warn if the gateway failed to serve a request, otherwise
+// info.
 func level(status int, cause error, abort, panicked bool) zerolog.Level {
 	switch {
 	case panicked || status == http.StatusInternalServerError || status == http.StatusBadGateway:

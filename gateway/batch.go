@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// retryNotReady is when a client should ask another gateway, or this one again.
+// retryNotReady is the Retry-After of a gateway that is not ready.
 const retryNotReady = time.Second
 
 // getBatch answers with one rank's share of a global batch.
@@ -36,7 +36,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	return g.answerAny(x, a)
 }
 
-// getSamples answers with the samples at some positions of an epoch, as a batch that the caller has put together.
+// getSamples answers with the samples at given positions of an epoch, as a batch.
 func (g *Gateway) getSamples(x *exchange) error {
 	a, err := g.decodeSamples(x)
 	if err != nil {
@@ -45,7 +45,7 @@ func (g *Gateway) getSamples(x *exchange) error {
 	return g.answerAny(x, a)
 }
 
-// answerAny answers with a batch in the form that the caller likes best.
+// answerAny negotiates the form of a batch and answers with the batch.
 func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 	x.w.Header().Set("Vary", "Accept")
 	if err := a.View.Negotiate(x.accept(), a.Address.Forms); err != nil {
@@ -57,7 +57,7 @@ func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 	return g.answerBatch(x, a)
 }
 
-// answerBatch answers with a batch in the form that is settled.
+// answerBatch answers with a batch in the negotiated form.
 func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	answer := a.answer()
 	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.BatchOrder, b *body.Body) error {
@@ -68,8 +68,8 @@ func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	})
 }
 
-// answerShare sets the headers that follow from the address alone. Where they do not suffice, it locates the samples
-// and calls send.
+// answerShare sets the headers that depend only on the address. If the request needs a body, it
+// locates the samples and calls send.
 func (g *Gateway) answerShare(
 	x *exchange, a batchRequest, resource address.Resource, etag string, send func(plans.BatchOrder, *body.Body) error,
 ) error {
@@ -112,16 +112,17 @@ func (g *Gateway) answerShare(
 	return send(r, b)
 }
 
-// Bounds of the processor time of one request, about.
+// Approximate limits of the processor time per request.
 const (
 	maxWork      = 2 * time.Second
-	maxIndexWork = 8 * time.Second // for a list of shards, which a reader wants once an epoch and cannot ask for in pieces
+	maxIndexWork = 8 * time.Second // for a list of shards, which a reader needs once per epoch and cannot request in parts
 
-	// manifestSamples is how many samples take as long to lay out as they are stored as one does in a manifest.
+	// manifestSamples is the ratio of the time per sample of a manifest to the time per sample of a
+	// stored batch.
 	manifestSamples = 4
 )
 
-// checkWork refuses an answer that takes too much processor time.
+// checkWork rejects a request that needs too much processor time.
 func checkWork(work, most time.Duration) error {
 	if work <= most {
 		return nil
@@ -130,13 +131,13 @@ func checkWork(work, most time.Duration) error {
 		work.Round(100*time.Millisecond), most)
 }
 
-// planningBytes is the memory to locate and lay out the samples of a batch.
+// planningBytes returns the memory needed to locate and lay out the samples of a batch.
 func planningBytes(a batchRequest) int64 {
 	share, _ := a.Share()
 	return plans.PlanningBytes(a.dataset.Dataset, a.Batch) + body.LayBytes(a.dataset.Dataset, a.View, share.Count)
 }
 
-// refuseDraining refuses new work once the lame-duck time is over.
+// refuseDraining refuses new work after the lame-duck time.
 func (g *Gateway) refuseDraining() error {
 	if _, over := g.draining(); !over {
 		return nil
@@ -147,7 +148,8 @@ func (g *Gateway) refuseDraining() error {
 	}
 }
 
-// locate prepares the epoch of a batch and finds its samples. leave ends the use of both.
+// locate prepares the epoch of a batch and locates its samples. The caller must call leave when it
+// has finished with both.
 func (g *Gateway) locate(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
 	free, err := g.place(ctx, x)
 	if err != nil {
@@ -162,7 +164,7 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a batchRequest) (_ pl
 	}
 	located := false
 	defer func() {
-		if !located { // an error, or a panic
+		if !located { // after an error or a panic
 			r.Leave()
 		}
 	}()
@@ -174,14 +176,15 @@ func (g *Gateway) locate(ctx context.Context, x *exchange, a batchRequest) (_ pl
 	return r, b, func() { g.bodies.Put(b); r.Leave() }, nil
 }
 
-// place takes a place to plan in, with its time on the access line.
+// place acquires a planning slot and records the wait in the access line.
 func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.placesOf(x.dataset).Take(ctx)
 }
 
-// placesOf returns the places in which requests for a dataset plan. A dataset whose index is read in part has its own: a request holds
-// its place while it waits for the store, and a store that hangs would hold those of all datasets.
+// placesOf returns the planning slots for a dataset. A dataset whose index is read in parts has
+// slots of its own: its requests hold a slot while they wait for the store, and a hanging store
+// would otherwise block all datasets.
 func (g *Gateway) placesOf(d *dataset) admission.Places {
 	if d.Index.InPart() {
 		return d.places
@@ -189,7 +192,7 @@ func (g *Gateway) placesOf(d *dataset) admission.Places {
 	return g.places
 }
 
-// lay lays located samples out.
+// lay lays out located samples.
 func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *body.Body) error {
 	free, err := g.place(ctx, x)
 	if err != nil {
@@ -200,25 +203,25 @@ func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *b
 	return b.Lay(ctx, answer)
 }
 
-// batchRequest is the batch, or the epoch, that a request names, with its dataset.
+// batchRequest is the batch or epoch that a request addresses, with its dataset.
 type batchRequest struct {
 	*dataset
 	address.Batch
 }
 
-// answer is the body that the batch is to have.
+// answer returns the description of the batch's body.
 func (a batchRequest) answer() body.Answer {
 	return body.Answer{Dataset: a.dataset.Dataset, View: a.View, ETag: a.ETag()}
 }
 
-// decodeEpoch reads the address of an epoch.
+// decodeEpoch decodes the address of an epoch.
 func (g *Gateway) decodeEpoch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
 	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }
 
-// decodeBatch reads the address of a batch, and refuses one past the end of its epoch.
+// decodeBatch decodes the address of a batch and rejects batches past the end of the epoch.
 func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	q := address.ParseQuery(x.r.URL.RawQuery, address.BatchNames()...)
@@ -230,7 +233,8 @@ func (g *Gateway) decodeBatch(x *exchange) (batchRequest, error) {
 	return a, a.CheckEnd()
 }
 
-// decodeSamples reads the address of samples by their positions, and refuses those past the end of the epoch.
+// decodeSamples decodes the address of samples by position and rejects positions past the end of
+// the epoch.
 func (g *Gateway) decodeSamples(x *exchange) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	q := address.ParseQuery(x.r.URL.RawQuery, address.SamplesNames()...)
@@ -241,7 +245,8 @@ func (g *Gateway) decodeSamples(x *exchange) (batchRequest, error) {
 	return a, a.CheckEnd()
 }
 
-// resolve ends the decoding of an address: it refuses a query with faults, and completes the plan.
+// resolve completes the decoding of an address: it reports the faults of the query and completes
+// the plan.
 func (g *Gateway) resolve(x *exchange, q *address.Query, b address.Batch) (batchRequest, error) {
 	d := x.dataset
 	if err := d.Address.Check(q); err != nil {
@@ -254,7 +259,7 @@ func (g *Gateway) resolve(x *exchange, q *address.Query, b address.Batch) (batch
 	return batchRequest{d, b}, nil
 }
 
-// checkFields refuses parts that no sample has.
+// checkFields rejects fields that no sample has.
 func (x *exchange) checkFields(d *dataset, v address.View) error {
 	if v.Fields == nil {
 		return nil
@@ -263,7 +268,7 @@ func (x *exchange) checkFields(d *dataset, v address.View) error {
 	return d.CheckFields(x.r.Context(), v)
 }
 
-// checkSharing refuses shares by homes that the dataset cannot have.
+// checkSharing rejects shares by homes that the dataset cannot have.
 func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
 	if a.Sharing == shuffle.Contiguous {
 		return nil
@@ -272,11 +277,11 @@ func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
 	return g.plans.CheckSharing(x.r.Context(), a.dataset.Dataset, a.Plan)
 }
 
-// accept joins the lines of the Accept header.
+// accept returns the lines of the Accept header, joined.
 func (x *exchange) accept() string { return strings.Join(x.r.Header.Values("Accept"), ",") }
 
-// send answers with a body, or the part of it that Range asks for. All segments are in hand before the first byte is
-// written.
+// send answers with a body, or with the part that Range selects. It reads all segments before it
+// writes the first byte.
 func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.Cursor, b *body.Body) error {
 	h := x.w.Header()
 	h.Set("Content-Type", answer.ContentType())
@@ -317,15 +322,15 @@ type loadedPart struct {
 	read *batch.Body
 }
 
-// settle makes what is left of the part hold as little memory as it can, once so many bytes of it are sent. It returns
-// the bytes to go on with.
+// settle reduces the memory of the unsent part to a minimum, after sent bytes. It returns the
+// remaining bytes.
 func (h *loadedPart) settle(sent int64) net.Buffers {
 	left := h.part.Left(sent, h.read.Segments)
 	h.read.Settle()
 	return left.Fill(h.read.Segments)
 }
 
-// arrival is when the batch was asked for that is read next.
+// arrival returns the arrival time of the batch that is read next.
 func (x *exchange) arrival() arrival.Arrival {
 	if x.w.Wrote {
 		return arrival.Arrival{Ahead: true}
@@ -333,7 +338,7 @@ func (x *exchange) arrival() arrival.Arrival {
 	return arrival.Arrival{At: x.start}
 }
 
-// readFrom is source.Read in its phase and span.
+// readFrom calls source.Read and records its phase and span.
 func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []batch.ChunkRanges) (*batch.Body, error) {
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	ctx, span := tracing.Start(arrival.With(ctx, x.arrival()), timing.Read.String())
@@ -348,7 +353,7 @@ func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Curso
 	return read, err
 }
 
-// read brings the samples that a part of a body needs, and checks that they are those that were asked for.
+// read reads the samples of a part of a body and checks their bytes.
 func (g *Gateway) read(
 	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
 ) (*batch.Body, error) {
@@ -357,12 +362,14 @@ func (g *Gateway) read(
 		return batch.NewBody(nil, nil, nil), nil
 	}
 	release, ok := x.account.Hold(part.Size())
-	if !ok { // an overload too: the next batch of a long answer is tried again once the one before has given its memory back
+	// ErrOverloaded makes a long answer retry the next batch after the previous one has freed its
+	// memory.
+	if !ok {
 		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
 		p.Cause = budget.ErrOverloaded
 		return nil, p
 	}
-	defer func() { release() }() // an error, or a panic
+	defer func() { release() }() // after an error or a panic
 	read, err := x.readFrom(ctx, d.source, at, wanted)
 	if errors.Is(err, budget.ErrTooLarge) {
 		return nil, b.TooLarge(g.cfg.Budget.Total()).Because(err)

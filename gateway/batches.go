@@ -22,27 +22,27 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// Many batches in one answer, as docs/answers.md describes them.
+// Constants of the stream of batches (docs/answers.md).
 const (
 	streamMagic    = "MLRB"
 	streamVersion  = 1
 	streamHeader   = 72 // bytes before each batch
 	streamContent  = "application/vnd.millrace.batches"
-	maxBatches     = 1024 // of one answer
+	maxBatches     = 1024 // per answer
 	defaultBatches = 16
 )
 
-// streamEntry describes one batch of a stream of batches before the first byte is sent.
+// streamEntry describes one batch of a stream before the first byte is sent.
 type streamEntry struct {
 	request batchRequest
-	at      int64 // where its header begins in the body
-	size    int64 // of the batch without it
+	at      int64 // offset of its header in the body
+	size    int64 // size of the batch without its header
 	crc     uint32
 	samples uint64
 	padded  uint64
 }
 
-// getBatches answers with consecutive batches, each behind a header of its own.
+// getBatches answers with consecutive batches, each after a header.
 func (g *Gateway) getBatches(x *exchange) error {
 	a, count, err := g.decodeBatches(x)
 	if err != nil {
@@ -75,7 +75,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	release, err := g.await(x, 2*planningBytes(a)) // one is sent, one is read
+	release, err := g.await(x, 2*planningBytes(a)) // one batch is sent while the next is read
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	return g.sendBatches(x, list, crc, etag)
 }
 
-// decodeBatches reads the address of count consecutive batches, and returns the first of them.
+// decodeBatches decodes the address of count consecutive batches and returns the first one.
 func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.BatchNames(), "from", "count")...)
@@ -106,8 +106,8 @@ func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err 
 	return a, count, nil
 }
 
-// measureBatches works out the length and the checksum of each batch, and the checksum of the whole answer: from the
-// index alone.
+// measureBatches computes the size and checksum of each batch, and the checksum of the whole
+// answer, from the index only.
 func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (list []streamEntry, crc uint32, err error) {
 	list = make([]streamEntry, 0, count)
 	at := int64(0)
@@ -123,7 +123,8 @@ func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (lis
 	return list, crc, err
 }
 
-// laidOut locates a batch and lays its body out. leave ends the use of both results.
+// laidOut locates a batch and lays out its body. The caller must call leave when it has finished
+// with both.
 func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ plans.BatchOrder, _ *body.Body, leave func(), err error) {
 	r, b, leave, err := g.locate(ctx, x, a)
 	if err != nil {
@@ -136,7 +137,7 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ p
 	return r, b, leave, nil
 }
 
-// header returns the bytes before a batch.
+// header returns the header of a batch in the stream.
 func (s *streamEntry) header() []byte {
 	h := make([]byte, streamHeader)
 	copy(h, streamMagic)
@@ -161,10 +162,10 @@ type loadedBatch struct {
 	parts net.Buffers
 	close func()
 	err   error
-	tiers []batch.TierTime // that it came from, where that is not on the access line yet
+	tiers []batch.TierTime // tiers that it was read from, if the access line does not have them yet
 }
 
-// settle is loadedPart.settle for a batch of which Range may select no bytes.
+// settle is loadedPart.settle for a batch that may lie outside the requested range.
 func (b *loadedBatch) settle(sent int64) net.Buffers {
 	if len(b.parts) > 0 {
 		b.parts = b.held.settle(sent)
@@ -172,7 +173,8 @@ func (b *loadedBatch) settle(sent int64) net.Buffers {
 	return b.parts
 }
 
-// sendBatches sends the batches, or the part of them that Range asks for: while one is sent, the next one is read.
+// sendBatches sends the batches, or the part that Range selects. It reads the next batch while it
+// sends one.
 func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag string) error {
 	h := x.w.Header()
 	h.Set("Content-Type", streamContent)
@@ -197,13 +199,13 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 	if now.err != nil {
 		return now.err
 	}
-	h.Set("Server-Timing", x.log.ServerTiming()) // of the first batch; the access line has the sums
+	h.Set("Server-Timing", x.log.ServerTiming()) // of the first batch; the access line has the totals
 	x.w.WriteHeader(status)
 	x.w.Renew(now.size)
 	return g.pump(x, now, list[1:], part)
 }
 
-// pump sends a batch that is in hand, and those after it. Once the client can be sent no more, nothing is read for it.
+// pump sends a loaded batch and those after it. After a send error it stops reading.
 func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part body.Span) error {
 	defer func() { now.close() }()
 	ctx, cancel := context.WithCancel(x.whole.Context())
@@ -224,7 +226,7 @@ func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part bo
 			return err
 		}
 		now = x.awaitNext(next)
-		if errors.Is(now.err, budget.ErrOverloaded) { // for want of the memory that has just been given back, it may be
+		if errors.Is(now.err, budget.ErrOverloaded) { // the batch just sent has freed its memory: retry once
 			before := x.log.Enter(timing.Read)
 			now = g.takeLater(ctx, x.beside(), &rest[0], part)
 			x.log.Leave(before)
@@ -239,14 +241,14 @@ func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part bo
 	}
 }
 
-// awaitNext waits for a batch that is being read.
+// awaitNext waits for the batch that is being read.
 func (x *exchange) awaitNext(next <-chan loadedBatch) loadedBatch {
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	return <-next
 }
 
-// sendInHand sends a batch with its header, no more of it than part holds. Where the client is slow the batch that comes
-// next settles too: it waits as long.
+// sendInHand sends the part of a batch and its header that the range selects. If the client is
+// slow, the next batch releases memory as well, since it waits equally long.
 func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Span) error {
 	head := []byte(nil)
 	if from, to := max(part.Start-b.at, 0), min(part.End()-b.at, streamHeader); from < to {
@@ -266,8 +268,8 @@ func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Spa
 	})
 }
 
-// beside returns an exchange for work on the same request that goes on beside it: with a record of its own, for their phases
-// overlap.
+// beside returns an exchange for concurrent work on the same request. It has its own timing record,
+// because the phases overlap.
 func (x *exchange) beside() *exchange {
 	own := *x
 	own.log = accessLog{}
@@ -275,8 +277,8 @@ func (x *exchange) beside() *exchange {
 	return &own
 }
 
-// takeLater takes a batch after the first byte was sent: under a deadline of its own, as long as the client is there. x is
-// beside the request's.
+// takeLater loads a batch after the first byte of the answer was sent, with a deadline of its own.
+// x must be from beside.
 func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, part body.Span) (b loadedBatch) {
 	defer func() {
 		x.log.End()
@@ -295,7 +297,7 @@ func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, pa
 	return g.take(ctx, x, s, part)
 }
 
-// take brings what part holds of a batch.
+// take loads the part of a batch that the range selects.
 func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part body.Span) loadedBatch {
 	fail := func(err error) loadedBatch {
 		return loadedBatch{streamEntry: s, close: func() {}, err: fmt.Errorf("batch %d: %w", s.request.Number, err)}
@@ -306,7 +308,7 @@ func (g *Gateway) take(ctx context.Context, x *exchange, s *streamEntry, part bo
 	}
 	if b.Size != s.size || b.CRC != s.crc {
 		leave()
-		return fail(errors.New("is laid out in two ways"))
+		return fail(errors.New("the layout differs from the measured one"))
 	}
 	begin := s.at + streamHeader
 	mine := body.Span{Start: max(part.Start-begin, 0)}

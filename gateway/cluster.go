@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// getCluster shows the other gateways as this one sees them.
+// getCluster answers with this gateway's view of the cluster.
 func (g *Gateway) getCluster(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err
@@ -21,8 +21,8 @@ func (g *Gateway) getCluster(x *exchange) error {
 	return sendJSON(x, g.cfg.Cluster())
 }
 
-// Plan returns a plan and an epoch of it for a reader that another gateway has told of, and the function that ends
-// their use. A dataset or a generation that is not served is an error.
+// Plan returns the plan and epoch of a reader that another gateway has announced. The caller must
+// call leave when it has finished with them. It fails if the dataset or generation is not served.
 func (g *Gateway) Plan(
 	ctx context.Context, dataset, generation string, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// datasetLinks are the addresses that belong to a dataset.
+// datasetLinks are the URLs of a dataset.
 type datasetLinks struct {
 	Self  string `json:"self"`
 	Epoch string `json:"epoch"`
@@ -27,9 +27,9 @@ type datasetInfo struct {
 	ContentType string              `json:"content_type"`
 	Forms       []formInfo          `json:"forms"`
 	Constants   json.RawMessage     `json:"constants,omitempty"`
-	Fields      []format.Field      `json:"fields,omitempty"`        // what the parts hold, where it is known
-	OtherParts  bool                `json:"other_parts,omitempty"`   // samples have parts that the fields do not list
-	ClassCounts []uint64            `json:"class_samples,omitempty"` // of each class of class folders, where the index tells
+	Fields      []format.Field      `json:"fields,omitempty"`        // content of the parts, where known
+	OtherParts  bool                `json:"other_parts,omitempty"`   // samples have parts that Fields does not list
+	ClassCounts []uint64            `json:"class_samples,omitempty"` // samples per class of class folders, if the index has the counts
 	Samples     uint64              `json:"samples"`
 	Chunks      int                 `json:"chunks"`
 	Shards      int                 `json:"shards"`
@@ -37,19 +37,19 @@ type datasetInfo struct {
 	MaxChunk    int64               `json:"max_chunk"`
 	MaxSample   int64               `json:"max_sample"`
 	Plan        chunkindex.Defaults `json:"default_plan"`
-	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // of a mixture
-	Generations []generationInfo    `json:"generations"`       // that are open, the one that is meant without a name first
-	Follows     bool                `json:"follows"`           // the one that is meant without a name may be another one soon
+	Sources     []plans.SourceInfo  `json:"sources,omitempty"` // sources of a mixture
+	Generations []generationInfo    `json:"generations"`       // open generations, starting with the default one
+	Follows     bool                `json:"follows"`           // the gateway loads new generations by itself
 	Links       datasetLinks        `json:"links"`
 }
 
-// generationInfo is a generation that is open.
+// generationInfo describes an open generation.
 type generationInfo struct {
 	Generation string `json:"generation"`
 	Samples    uint64 `json:"samples"`
 }
 
-// formInfo is a form that batches may have.
+// formInfo describes a form of batches.
 type formInfo struct {
 	Name        string `json:"name"`
 	ContentType string `json:"content_type"`

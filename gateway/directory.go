@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// getDirectory answers for the files of a directory.
+// getDirectory answers with the files of a directory.
 func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 	return func(x *exchange) error {
 		file := chi.URLParam(x.r, "file")
@@ -38,8 +38,8 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 	}
 }
 
-// decodeDirectory reads the plan of a directory from the query, or from a part of the path with the same text. That part
-// stays in place when a library appends the name of a file.
+// decodeDirectory decodes the plan of a directory from the query, or from a path segment with the
+// same text. Libraries append file names to the path, which leaves that segment in place.
 func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	raw := chi.URLParam(x.r, "plan")
@@ -59,10 +59,10 @@ func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, 
 	return g.resolve(x, q, address.DecodeEpoch(q, x.dataset.Address, chi.URLParam(x.r, "epoch")))
 }
 
-// shardBytes is about what an entry of a list of shards takes, while it is made.
+// shardBytes estimates the memory for an entry of a shard list under construction.
 const shardBytes = 1 << 10
 
-// getDirectoryIndex answers with the list of the shards, whose lengths follow from the index alone.
+// getDirectoryIndex answers with the list of shards, whose sizes follow from the index.
 func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchRequest) error {
 	batches := a.Batching().Batches()
 	if batches > body.MaxSamples {
@@ -76,8 +76,8 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 		return err
 	}
 	h := x.w.Header()
-	// A trainer reads this list and then forks its workers. Libraries whose clients keep connections, boto3's among them,
-	// would have all workers talk over the one that they inherit.
+	// A trainer reads this list and then forks its workers. Some clients keep connections, such as
+	// boto3, and all workers would share the inherited one.
 	h.Set("Connection", "close")
 	etag := a.DescriptionETag(v.Form + " " + body.DirectoryIndex)
 	h.Set("ETag", etag)

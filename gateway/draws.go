@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// getDraws answers which chunks the batches of an epoch draw from, as a picture.
+// getDraws answers with the chunks that the batches of an epoch draw from, as data of a picture.
 func (g *Gateway) getDraws(x *exchange) error {
 	a, in, err := g.decodeDraws(x)
 	if err != nil {
@@ -22,7 +22,7 @@ func (g *Gateway) getDraws(x *exchange) error {
 	})
 }
 
-// decodeDraws reads the address of a picture, and refuses one that shows batches past the end of the epoch.
+// decodeDraws decodes the address of a picture and rejects batches past the end of the epoch.
 func (g *Gateway) decodeDraws(x *exchange) (batchRequest, plans.Rectangle, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	d := x.dataset

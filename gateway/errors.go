@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// The codes of the error table in docs/api.md.
+// Codes of the error table in docs/api.md.
 const (
 	codeInvalid           = "invalid_argument"
 	codeNotFound          = "not_found"
@@ -57,10 +57,10 @@ const (
 	codeInternal          = "internal"
 )
 
-// problemPage describes every code under a heading of its own: what a problem's type leads to.
+// problemPage documents each code under a heading, for the type member of problems.
 const problemPage = "https://github.com/millrace-data/millrace/blob/main/docs/errors.md#"
 
-// meaning is what a code implies in every answer that has it.
+// meaning is the status, retryability and title of a code.
 type meaning struct {
 	status    int
 	retryable bool
@@ -106,8 +106,9 @@ func meaningOf(code string) meaning {
 	}[code]
 }
 
-// spread is between half and two and a half times d, so that those who were refused together do not come back together.
-// Retry-After counts in seconds: a narrower range around one second would be the same second for all.
+// spread returns a random duration between d/2 and 2.5d, so that clients that were refused together
+// do not retry together. Retry-After has a resolution of seconds: a narrower range around one
+// second would round to one value.
 func spread(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -115,29 +116,29 @@ func spread(d time.Duration) time.Duration {
 	return d/2 + rand.N(2*d)
 }
 
-// statusClientGone is written to the log alone: nobody is left to read an answer.
+// statusClientGone appears only in the log: the client has closed the connection.
 const statusClientGone = 499
 
-// problem is an error with the words that its user may read (RFC 9457). The cause is for the log only: it may
-// name hosts and the bucket's keys.
+// problem is an error with text for the caller (RFC 9457). Cause goes only to the log, because it
+// may name hosts and bucket keys.
 type problem struct {
 	Code       string
 	Detail     string
 	RetryAfter time.Duration
 	Challenge  string // unauthenticated: WWW-Authenticate
 
-	Faults  []address.Fault // invalid_argument: everything that is wrong
-	Batches *uint64         // end_of_epoch: how many there are
-	Bytes   *uint64         // batch_too_large: the sum
-	Limit   *int64          // batch_too_large, content_too_large: what it was held against
-	Place   *place          // store_inconsistent: where
-	Kept    *bool           // read_only: whether the report waits in the gateway's local log
-	Shards  []string        // ambiguous_key: which have the key
-	More    *bool           // ambiguous_key: whether further shards have it too
+	Faults  []address.Fault // invalid_argument: all faults of the request
+	Batches *uint64         // end_of_epoch: number of batches
+	Bytes   *uint64         // batch_too_large: required memory
+	Limit   *int64          // batch_too_large, content_too_large: the limit
+	Place   *place          // store_inconsistent: location of the fault
+	Kept    *bool           // read_only: whether the gateway stored the report in its local log
+	Shards  []string        // ambiguous_key: shards that have the key
+	More    *bool           // ambiguous_key: whether more shards have it
 	Cause   error
 }
 
-// place is where in the dataset a store's object does not match the index.
+// place is a location in a dataset where a stored object does not match the index.
 type place struct {
 	Object string `json:"object"`
 	Shard  int    `json:"shard"`
@@ -162,7 +163,7 @@ func forbidden(format string, args ...any) *problem {
 	return &problem{Code: codeForbidden, Detail: fmt.Sprintf(format, args...)}
 }
 
-// overloaded asks the caller to come again, for a reason.
+// overloaded returns a problem that asks the caller to retry.
 func overloaded(detail string) *problem {
 	return &problem{Code: codeOverloaded, RetryAfter: time.Second, Detail: detail}
 }
@@ -174,7 +175,7 @@ func tooLong(limit int64) *problem {
 	}
 }
 
-// storeRow is one row of the error table: what the parts below report, and what a user gets.
+// storeRow maps an error of another package to a problem.
 type storeRow struct {
 	cause      error
 	code       string
@@ -182,7 +183,7 @@ type storeRow struct {
 	retryAfter time.Duration
 }
 
-// storeRows is the error table for everything that the parts below report, and the inner rooms by a sentinel.
+// storeRows is the error table for errors of other packages, identified by their sentinels.
 func storeRows() []storeRow {
 	const inconsistent = "a stored object is not what the index says: "
 	return []storeRow{
@@ -216,7 +217,8 @@ func storeRows() []storeRow {
 	}
 }
 
-// problemOf turns any error into the one that its user gets. What no row knows is internal, and its detail stays in the log.
+// problemOf converts any error into a problem. An error without a row becomes "internal", and its
+// text goes only to the log.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -243,11 +245,11 @@ func problemOf(err error) *problem {
 	}
 	return &problem{
 		Code: codeInternal, Cause: err,
-		Detail: "something went wrong inside the gateway; its log has the detail under this request id",
+		Detail: "the gateway failed; its log has the details under this request ID",
 	}
 }
 
-// refused is the problem of a refusal.
+// refused converts a refusal into a problem.
 func refused(r *address.Refusal) *problem {
 	code := map[address.Kind]string{
 		address.Invalid:       codeInvalid,
@@ -261,12 +263,12 @@ func refused(r *address.Refusal) *problem {
 	}
 }
 
-// unstored is the problem of losses that cannot be stored; nil for another error.
+// unstored returns the problem for losses that cannot be stored; nil for other errors.
 func unstored(err error) *problem {
 	var conflict *importance.ConflictError
 	var readOnly *importance.ReadOnlyError
 	switch {
-	case errors.Is(err, importance.ErrCorrupt): // whatever is wrong in a damaged object
+	case errors.Is(err, importance.ErrCorrupt): // other faults in a damaged object do not matter
 		return nil
 	case errors.As(err, &conflict):
 		return &problem{Code: codeConflict, Detail: conflict.Error(), Cause: err}
@@ -285,7 +287,7 @@ func unstored(err error) *problem {
 	return nil
 }
 
-// problemBody is a problem as it is sent.
+// problemBody is the JSON form of a problem.
 type problemBody struct {
 	Type         string          `json:"type"`
 	Title        string          `json:"title"`
@@ -306,7 +308,7 @@ type problemBody struct {
 	*place
 }
 
-// sendProblem answers with a problem. Headers that described a body which is not coming are taken back.
+// sendProblem answers with a problem. It removes headers that describe another body.
 func sendProblem(x *exchange, p *problem) {
 	h := x.w.Header()
 	for name := range h {

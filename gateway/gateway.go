@@ -29,77 +29,86 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Source brings the bytes of a batch; datapath.Source is one. It keeps nothing of chunks once it has returned.
+// Source reads the bytes of a batch, such as datapath.Source. It must not retain chunks after it
+// returns.
 type Source interface {
 	Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error)
 
-	// Warm brings what the epoch of a cursor needs from its position First on, in order of need, into the tiers that have
-	// room, for about a second. It says where to go on.
+	// Warm loads the chunks that the epoch of a cursor needs from position First, in order of need,
+	// into tiers with space. It runs for about a second and returns the next position.
 	Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, error)
 }
 
-// Dataset is one dataset that is served.
+// Dataset is a dataset to serve.
 type Dataset struct {
 	Name       string
 	Index      plans.Index
 	Source     Source
-	Importance plans.Importance // nil: no losses are taken, and no plan has weights
-	Selection  plans.Selection  // nil: no plan has a subset or a quarantine
-	Address    string           // of the shards, as a command line takes it
-	Origin     string           // where the dataset lies and how it is reached: one of the same generation from elsewhere is another one
-	Close      func()           // called once, when no request uses the dataset any more; nil: nothing is
+	Importance plans.Importance // nil: losses are rejected, and plans have no weights
+	Selection  plans.Selection  // nil: plans have no subset or quarantine
+	Address    string           // address of the shards, in the form of the command line
+	// Origin identifies the location and access of the dataset. The same generation from another
+	// origin is a different dataset.
+	Origin string
+	Close  func() // called once, after the last request; nil: nothing to close
 }
 
-// Mixture is a dataset whose batches are taken from several others that are served.
+// Mixture is a dataset whose batches mix several served datasets.
 type Mixture struct {
 	Name string
 	address.Mixture
 }
 
-// Change is what has become of a dataset when the gateway looked again at what it is to serve.
+// Change is the effect of a reload on one dataset.
 type Change struct {
 	Name       string `json:"name"`
-	Generation string `json:"generation"` // that is served now; of one that was removed, the last
+	Generation string `json:"generation"` // current generation; of a removed dataset, the last one
 	Change     string `json:"change"`     // none, new, generation or removed
 }
 
-// Stat is one counter or gauge of the parts below, shown at /metrics and /v1/stats alike.
+// Stat is a counter or gauge of another component, exported at /metrics and /v1/stats.
 type Stat struct {
-	Name  string // as in Prometheus, without the prefix millrace_: cache_hits_total
+	Name  string // Prometheus name without the prefix millrace_: cache_hits_total
 	Help  string
 	Value float64
 }
 
-// Config of a Gateway. The zero value of a field means its default.
+// Config configures a Gateway. A zero field means its default.
 type Config struct {
-	Datasets []Dataset // the first is the default one; Serve changes both
-	Mixtures []Mixture // of datasets; served as datasets of their names
-	// Open opens a generation of a dataset that is not the one that is served. Without it no other generation is served.
+	Datasets []Dataset // initial datasets, the first one being the default; Serve replaces them
+	Mixtures []Mixture // initial mixtures, each served as a dataset
+	// Open opens a generation that is not the current one. nil: only current generations are
+	// served.
 	Open catalog.Opener[Dataset]
-	// Mix makes a source of several: its chunks and shards are theirs, numbered on from one to the next. Memory for a batch is taken for all of
-	// them together, as of one dataset. It is needed where there are Mixtures.
-	Mix     func(sources []Dataset) Source
-	Reload  func(ctx context.Context, only string) ([]Change, error) // reads again what is to be served, of one dataset or ("") of all, and calls Serve; nil: there is nothing to read
-	Follows bool                                                     // generations change by themselves, without Reload
-	Budget  *budget.Budget                                           // nil: one without a limit
-	Shared  *shared.Pool                                             // lends memory to readers on this machine; nil: they get bytes
+	// Mix returns a source that combines several: their chunks and shards are numbered
+	// consecutively. The memory for a batch is reserved once for all of them. Mixtures require it.
+	Mix func(sources []Dataset) Source
+	// Reload reads the configuration of one dataset, or of all ("") again, and calls Serve. nil:
+	// reload is not supported.
+	Reload  func(ctx context.Context, only string) ([]Change, error)
+	Follows bool           // generations change by themselves, without Reload
+	Budget  *budget.Budget // nil: unlimited
+	// memory for readers on this machine; nil: all batches are sent as bytes
+	Shared  *shared.Pool
 	Log     zerolog.Logger
 	Version string
 	Stats   func() []Stat
 	Readers func() []stats.Reader
-	Cluster func() any    // what /v1/cluster shows, as JSON; nil: the gateway is alone
-	Awaits  func() string // what the gateway waits for before it is ready, "" if for nothing; nil: it never waits
+	Cluster func() any    // returns the content of /v1/cluster; nil: no cluster
+	Awaits  func() string // returns the reason why the gateway is not ready, or ""; nil: it never waits
 
-	Access *auth.Guard    // who asks, and what the caller may do; nil: no credentials are asked for
-	Allow  []auth.Right   // without Access: what everybody may do; none: read, and see statistics
-	Origin *origin.Policy // where requests may come from; nil: its zero value
-	Audit  *audit.Log     // nil: none
-	Trace  tracing.Tracer // of requests; the zero value: none is traced
+	Access *auth.Guard    // authenticates callers and checks rights; nil: no credentials are required
+	Allow  []auth.Right   // rights of every caller without Access; empty: read and admin
+	Origin *origin.Policy // allowed origins of requests; nil: the zero Policy
+	Audit  *audit.Log     // nil: no audit log
+	Trace  tracing.Tracer // traces requests; the zero value traces none
 
-	AdminListen      bool          // metrics, statistics and pprof are served by Admin alone, not on the data port
-	FirstByteTimeout time.Duration // to the first byte, 60 s; the header Millrace-Deadline-Ms may lower it
-	LameDuck         time.Duration // after Drain new batches are served this long, 10 s
-	PlanBytes        int64         // prepared epochs kept in memory, 64 MiB but at most 1/64 of Budget, which they are taken from
+	AdminListen      bool          // metrics, statistics and pprof only on the admin port, not on the data port
+	FirstByteTimeout time.Duration // time to the first byte, default 60 s; the header Millrace-Deadline-Ms can lower it
+	LameDuck         time.Duration // how long new batches are served after Drain, default 10 s
+	// PlanBytes is the memory for prepared epochs, taken from Budget. Default 64 MiB, but at most
+	// 1/64 of Budget.
+	PlanBytes int64
 }
 
 const (
@@ -107,38 +116,38 @@ const (
 	defaultLameDuck  = 10 * time.Second
 	defaultPlanBytes = 64 << 20
 
-	noLimit = 1 << 62 // bytes of a budget, more than any machine has
+	noLimit = 1 << 62 // budget in bytes, more than any machine has
 )
 
 // Gateway is the HTTP service.
 type Gateway struct {
 	cfg      Config
-	serving  sync.Mutex // one Serve at a time; guards planned
-	planned  int64      // bytes of plans that are reserved
+	serving  sync.Mutex // serializes Serve; guards planned
+	planned  int64      // reserved bytes for plans
 	datasets *catalog.Catalog[*dataset]
-	mixtures mixtureCache // mixtures that URLs define
+	mixtures mixtureCache // mixtures defined by URLs
 	access   *auth.Guard
 	plans    *plans.Plans
 	bodies   *body.Pool
 
 	metrics   *metrics
 	started   time.Time
-	spec      func() ([]byte, error)         // the OpenAPI document as JSON; like page made when the first one asks
-	page      func() (dashboard.Page, error) // for people
-	active    atomic.Int64                   // requests being answered
-	ended     atomic.Int64                   // nanoseconds after started at which the last answer ended; 0: there was none
-	posted    atomic.Int64                   // bytes of memory that request bodies hold
-	places    admission.Places               // to plan in, where nothing is read from a store meanwhile
-	measuring admission.Places               // to measure many batches in
+	spec      func() ([]byte, error)         // OpenAPI document as JSON; made on the first request, like page
+	page      func() (dashboard.Page, error) // dashboard
+	active    atomic.Int64                   // requests in progress
+	ended     atomic.Int64                   // end of the last answer in nanoseconds after started; 0: none
+	posted    atomic.Int64                   // memory held by request bodies, in bytes
+	places    admission.Places               // planning slots for datasets that read no store while planning
+	measuring admission.Places               // slots for measuring many batches
 	records   sync.Pool                      // *[recordSize]byte, for answers over TLS
 	callers   admission.Callers
 	origin    *origin.Policy
-	drained   atomic.Int64 // nanoseconds after started at which Drain was called; 0: not draining
+	drained   atomic.Int64 // time of Drain in nanoseconds after started; 0: not draining
 	handler   http.Handler
 	admin     http.Handler
 }
 
-// New checks cfg and builds the routes. It starts nothing.
+// New checks cfg and builds the routes. It starts no goroutine.
 func New(cfg Config) (*Gateway, error) {
 	g := &Gateway{cfg: cfg, started: time.Now(), bodies: body.NewPool(), places: admission.NewPlaces(admission.PlanningPlaces()), measuring: admission.NewPlaces(admission.MeasuringPlaces), access: cfg.Access, origin: cfg.Origin}
 	if g.access == nil {
@@ -175,34 +184,35 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Handler serves the data port. Admin serves metrics, statistics and pprof on a listener of their own.
+// Handler returns the handler of the data port.
 func (g *Gateway) Handler() http.Handler { return g.handler }
 
-// Admin serves metrics, statistics, health and pprof, and is never reachable through Handler.
+// Admin returns the handler of the admin port: metrics, statistics, health and pprof. Handler never
+// serves pprof.
 func (g *Gateway) Admin() http.Handler { return g.admin }
 
-// Close closes what requests have opened, and the datasets. No request may be in flight.
+// Close closes the plans and datasets. No request may be in progress.
 func (g *Gateway) Close() error {
 	err := g.plans.Close()
 	g.datasets.Close()
 	return err
 }
 
-// Drain makes readyz answer 503 from now on; new batches are refused once the lame-duck time is over.
+// Drain makes readyz answer 503. New batches are refused after the lame-duck time.
 func (g *Gateway) Drain() {
 	g.drained.CompareAndSwap(0, max(1, int64(time.Since(g.started))))
 }
 
-// Quiet reports whether no request of any kind, a probe's included, was being answered for so long.
+// Quiet reports whether no request, probes included, was in progress for the given time.
 func (g *Gateway) Quiet(long time.Duration) bool {
-	if g.active.Load() > 0 { // asked first: a request notes its end before it ceases to count
+	if g.active.Load() > 0 { // checked first: a request sets ended before it decrements active
 		return false
 	}
 	ended := g.ended.Load()
 	return ended == 0 || time.Since(g.started)-time.Duration(ended) >= long
 }
 
-// draining says whether Drain was called, and whether the lame-duck time is over too.
+// draining reports whether Drain was called, and whether the lame-duck time is over.
 func (g *Gateway) draining() (begun, over bool) {
 	at := g.drained.Load()
 	if at == 0 {
@@ -211,10 +221,11 @@ func (g *Gateway) draining() (begun, over bool) {
 	return true, time.Since(g.started)-time.Duration(at) >= g.cfg.LameDuck
 }
 
-// Active returns how many requests are being answered.
+// Active returns the number of requests in progress.
 func (g *Gateway) Active() int64 { return g.active.Load() }
 
-// ServerConfig of the server of a data port. The zero value of a field means its default, as port.Config has it.
+// ServerConfig configures the server of the data port. A zero field means its default, as in
+// port.Config.
 type ServerConfig struct {
 	Connections int
 	DrainTime   time.Duration
@@ -222,14 +233,14 @@ type ServerConfig struct {
 	Leave       func() bool
 }
 
-// A connection takes about 16 KiB beside the budget while it sends a head. So that those of a small gateway stay within
-// the memory that it has beside the budget, it has one for each 64 KiB of the budget.
+// A connection takes about 16 KiB outside the budget while it sends its headers. One connection per
+// 64 KiB of the budget keeps those of a small gateway within its memory outside the budget.
 const (
 	budgetPerConnection = 64 << 10
 	leastConnections    = 256
 )
 
-// connections is how many the data port has at a time, unless a number is wanted.
+// connections returns the maximum number of connections of the data port.
 func (g *Gateway) connections(wanted int) int {
 	if wanted > 0 {
 		return wanted
@@ -237,7 +248,7 @@ func (g *Gateway) connections(wanted int) int {
 	return min(port.MostConnections(), max(leastConnections, int(g.cfg.Budget.Total()/budgetPerConnection)))
 }
 
-// NewServer builds the server of the gateway's data port. It starts nothing.
+// NewServer builds the server of the data port. It starts nothing.
 func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
 	return port.New(port.Config{
 		Handler: g.handler, Service: g, Log: g.cfg.Log, LameDuck: g.cfg.LameDuck,
@@ -245,13 +256,13 @@ func NewServer(g *Gateway, cfg ServerConfig) *port.Server {
 	})
 }
 
-// ServeAdmin serves the gateway's admin port until ctx ends, as plain HTTP where secret is nil.
+// ServeAdmin serves the admin port until ctx ends. It serves plain HTTP if secret is nil.
 func ServeAdmin(ctx context.Context, g *Gateway, ln net.Listener, secret *tls.Config) error {
 	return port.ServeAdmin(ctx, g.admin, origin.OfListener, g.cfg.Log, ln, secret)
 }
 
-// ServeHealth serves the gateway's health port until ctx ends, as plain HTTP: nothing there needs a right. Its connections are its own,
-// so that clients of the other ports cannot keep probes waiting.
+// ServeHealth serves the health port until ctx ends, over plain HTTP, since it needs no rights. Its
+// connections are counted separately, so that other clients cannot delay probes.
 func ServeHealth(ctx context.Context, g *Gateway, ln net.Listener) error {
 	return port.ServeAdmin(ctx, g.router(g.healthRoutes()), origin.OfListener, g.cfg.Log, ln, nil)
 }

@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	maxURL       = 16 << 10 // a key of 4 KiB, escaped, and room
-	maxGoneBody  = 64 << 10 // a body above this is called too large, not only unwanted
+	maxURL       = 16 << 10 // an escaped key of 4 KiB, and reserve
+	maxGoneBody  = 64 << 10 // bodies above this are reported as too large, smaller ones as unexpected
 	maxRequestID = 128
 )
 
 // exchange is one request and its answer.
 type exchange struct {
 	w     *sending.Writer
-	r     *http.Request // its context ends at the deadline to the first byte
-	whole *http.Request // the same; its context ends when the client is gone
+	r     *http.Request // its context ends at the deadline of the first byte
+	whole *http.Request // the same request; its context ends when the client disconnects
 	id    string
 	start time.Time
 	route route
 	log   accessLog
 	span  requestSpan
 
-	principal auth.Principal     // who asks; nobody has a name on a route that everybody may use
-	account   *admission.Account // of the principal; nil: nothing limits it
-	dataset   *dataset           // that the route is about; nil: about none
-	leave     func()             // ends the use of the dataset
-	open      bool               // everybody may have the answer
-	refused   bool               // the caller may not do this
+	principal auth.Principal     // authenticated caller; without a name on routes that require no right
+	account   *admission.Account // limits of the principal; nil: none
+	dataset   *dataset           // dataset of the route; nil: none
+	leave     func()             // releases the dataset
+	open      bool               // every caller may read the answer
+	refused   bool               // the caller lacks the right
 }
 
-// handlerFunc answers an exchange or says why not. It writes nothing before it can no longer fail, and
-// after the first byte it aborts instead of returning an error.
+// handlerFunc answers an exchange or returns an error. It writes nothing while it can still fail,
+// and aborts instead of returning an error after the first byte.
 type handlerFunc func(x *exchange) error
 
-// edge is where every request enters and leaves: id, limits, rights, deadline, errors, panics, access line, metrics.
+// edge wraps every route: ID, limits, rights, deadline, errors, panics, access line, metrics.
 func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -80,10 +80,12 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 	}
 }
 
-// pinnedPercent of the memory budget in use, without what a cache could let go of, ends keep-alive.
+// pinnedPercent is the part of the memory budget, without evictable cache, above which keep-alive
+// ends.
 const pinnedPercent = 95
 
-// unwelcome says that clients should come back elsewhere: the gateway drains, or the next batch may find no memory.
+// unwelcome reports whether clients should use another gateway: this one is draining, or the next
+// batch may find no memory.
 func (g *Gateway) unwelcome() bool {
 	if begun, _ := g.draining(); begun {
 		return true
@@ -91,17 +93,18 @@ func (g *Gateway) unwelcome() bool {
 	return g.cfg.Budget.Pinned() > g.cfg.Budget.Total()/100*pinnedPercent
 }
 
-// pressedPercent of the memory budget in use, without what a cache could let go of, makes slow readers a burden.
+// pressedPercent is the part of the memory budget, without evictable cache, above which slow
+// readers must release memory.
 const pressedPercent = 75
 
-// pressed reports whether memory is short: what slow readers hold keeps others waiting.
+// pressed reports whether memory is short, so that memory held by slow readers delays others.
 func (g *Gateway) pressed() bool {
 	b := g.cfg.Budget
 	return b.Waiting() > 0 || b.Pinned() > b.Total()/100*pressedPercent
 }
 
-// guard runs a handler, if the caller may have it, and turns a panic into an error. abort says that the connection must
-// not live on.
+// guard admits and authorizes a request and runs its handler. It converts a panic into an error.
+// abort means that the connection must be closed.
 func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause error) {
 	defer func() {
 		v := recover()
@@ -123,7 +126,7 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	x.r = x.r.WithContext(ctx)
-	if err = g.authorize(x); err != nil { // which may open a generation, and wait for its store
+	if err = g.authorize(x); err != nil { // may open a generation and wait for its store
 		return false, err
 	}
 	err = x.route.handler(x)
@@ -132,14 +135,16 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 
 var errAborted = errors.New("connection aborted after the first byte")
 
-// settle answers a request that failed before its first byte. It reports whether the connection is to be aborted.
+// settle answers a request that failed before its first byte, and reports whether to abort the
+// connection.
 func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort bool) {
-	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(cause, os.ErrDeadlineExceeded) { // who only dawdles is still there
+	// a client that exceeded a read deadline is still connected
+	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(cause, os.ErrDeadlineExceeded) {
 		x.w.Status = statusClientGone
 		return true
 	}
 	defer func() {
-		if v := recover(); v != nil { // the client left while its error was being written
+		if v := recover(); v != nil { // the client disconnected while the error was written
 			abort = true
 		}
 	}()
@@ -147,7 +152,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort b
 	return false
 }
 
-// admit refuses what no route takes, and returns the time the request has to its first byte.
+// admit rejects malformed requests and returns the time limit to the first byte.
 func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 	r, body := x.r, x.route.body
 	endFraming(x)
@@ -180,7 +185,7 @@ func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// requestID returns the caller's request id if it is harmless, else a new one.
+// requestID returns the caller's request ID if it is safe to log, otherwise a new one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || len(id) > maxRequestID {
@@ -194,7 +199,7 @@ func requestID(r *http.Request) string {
 			return rand.Text()
 		}
 	}
-	if auth.Conceal(id) != id { // it stands in logs
+	if auth.Conceal(id) != id { // the ID contains a secret and would be logged
 		return rand.Text()
 	}
 	return id

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/conditional"
 )
 
-// describeBatch sets the headers of a batch that follow from its address alone.
+// describeBatch sets the headers of a batch that depend only on its address.
 func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag string) {
 	describeEpoch(x, b, etag)
 	h := x.w.Header()
@@ -25,7 +25,7 @@ func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag
 	}
 }
 
-// describeEpoch sets the headers that all answers with batches have.
+// describeEpoch sets the headers of all answers with batches.
 func describeEpoch(x *exchange, b address.Batch, etag string) {
 	h := x.w.Header()
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -37,13 +37,13 @@ func describeEpoch(x *exchange, b address.Batch, etag string) {
 	h.Set("Millrace-Batches", num(b.Batches()))
 }
 
-// cacheControl lets caches keep data that a URL pins for ever, and revalidate all other data. Caches that serve several
-// callers may have what everybody may read, and nothing else.
+// cacheControl lets caches store data of a pinned URL for a year and revalidate other data. Shared
+// caches may store only data that every caller may read.
 func (x *exchange) cacheControl(pinned bool) string {
 	return x.keep(pinned, "max-age=31536000, immutable")
 }
 
-// describing is cacheControl for a description: the next release may say more.
+// describing is cacheControl for descriptions, which a later release may extend.
 func (x *exchange) describing(pinned bool) string { return x.keep(pinned, "max-age=3600") }
 
 func (x *exchange) keep(pinned bool, howLong string) string {
@@ -58,8 +58,8 @@ func (x *exchange) keep(pinned bool, howLong string) string {
 	return "private, no-cache"
 }
 
-// settled answers a request for what it has already, refuses one whose precondition fails, and refuses all others while the gateway
-// drains.
+// settled checks preconditions. It answers a request whose ETag matches, and refuses all others
+// while the gateway drains.
 func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
 	if answered, err = x.preconditions(etag); answered || err != nil {
 		return answered, err
@@ -67,8 +67,9 @@ func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
 	return false, g.refuseDraining()
 }
 
-// preconditions refuses a request whose If-Match does not name etag, and answers 304 where If-None-Match does.
-// If-Unmodified-Since has no meaning here (RFC 9110, 13.1.4): nothing that is served has a date.
+// preconditions rejects a request whose If-Match does not name etag, and answers 304 if
+// If-None-Match does. If-Unmodified-Since is ignored (RFC 9110, 13.1.4), because answers have no
+// modification date.
 func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	if match := x.r.Header.Values("If-Match"); len(match) > 0 && !conditional.Names(match, etag, etag) {
 		return false, &problem{
@@ -83,12 +84,12 @@ func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	return true, nil
 }
 
-// part says which part of a body of size bytes is to be sent, and with which status, and sets the headers that say so. A
-// client may store the body as a file with the extension.
+// part returns the part of a body to send, and the status, and sets the matching headers. extension
+// is the file extension for a stored body.
 func (x *exchange) part(etag string, size int64, extension string) (body.Span, int, error) {
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
-	// The bytes are somebody's: a browser that is led here must neither show nor run them.
+	// The bytes come from the dataset: a browser must neither display nor execute them.
 	h.Set("Content-Disposition", "attachment; filename="+strconv.Quote(x.fileName(extension)))
 	h.Set("Content-Security-Policy", "sandbox")
 	wanted, kind := conditional.Select(x.r, etag, size)
@@ -107,7 +108,7 @@ func (x *exchange) part(etag string, size int64, extension string) (body.Span, i
 	return part, http.StatusPartialContent, nil
 }
 
-// fileName is the last part of the path where that is a file's name, or says what the body is.
+// fileName returns the file name in the path, or one derived from the dataset, epoch and batch.
 func (x *exchange) fileName(kind string) string {
 	if file := chi.URLParam(x.r, "file"); file != "" {
 		return file
@@ -126,7 +127,7 @@ func (x *exchange) fileName(kind string) string {
 	return string(append(append(name, '.'), kind...))
 }
 
-// sendPart answers with a body that is in memory, or the part of it that Range asks for.
+// sendPart answers with a body in memory, or with the part that Range selects.
 func sendPart(x *exchange, contentType, etag string, content []byte) error {
 	part, status, err := x.part(etag, int64(len(content)), "json")
 	if err != nil {

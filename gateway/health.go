@@ -12,7 +12,7 @@ import (
 //go:embed openapi.json
 var openAPIJSON []byte
 
-// openAPI returns the specification as JSON, with the version of the program.
+// openAPI returns the OpenAPI document as JSON, with the program's version.
 func openAPI(version string) ([]byte, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(openAPIJSON, &doc); err != nil {
@@ -37,14 +37,14 @@ func (g *Gateway) getSpec(x *exchange) error {
 	return nil
 }
 
-// getHealth says that the process is alive, even while it drains.
+// getHealth answers that the process is alive, even while it drains.
 func (g *Gateway) getHealth(x *exchange) error {
 	sendBytes(x, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
 }
 
-// notReady says why new requests should not come here; nil: they should. It is advice to balancers: a gateway that waits for others
-// answers every request.
+// notReady returns the reason why new requests should use another gateway; nil: none. It advises
+// load balancers only: a gateway that waits for its cluster answers every request.
 func (g *Gateway) notReady() *problem {
 	p := &problem{RetryAfter: retryNotReady}
 	if begun, _ := g.draining(); begun {
@@ -62,7 +62,7 @@ func (g *Gateway) notReady() *problem {
 	return p
 }
 
-// getReady says whether new requests should come here.
+// getReady answers whether load balancers should send requests here.
 func (g *Gateway) getReady(x *exchange) error {
 	if p := g.notReady(); p != nil {
 		return p

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// indexETag names the bytes of the index object. The generation fixes content and layout, the versions of the shards fix
-// the binding beside it.
+// indexETag returns the ETag of the index object. The generation determines content and layout; the
+// ETags and versions of the shards determine the binding.
 func indexETag(x plans.Index) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "millrace index\n%s\n%d\n", x.Generation(), x.Size())
@@ -24,7 +24,7 @@ func indexETag(x plans.Index) string {
 	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
-// getIndex answers with the index object itself, as it is stored.
+// getIndex answers with the index object as it is stored.
 func (g *Gateway) getIndex(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "generation")

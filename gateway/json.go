@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// sendJSON answers with v. An ETag, if there is one, has been compared already.
+// sendJSON answers with v as JSON. The caller has already checked preconditions.
 func sendJSON(x *exchange, v any) error { return sendJSONStatus(x, http.StatusOK, v) }
 
 func sendJSONStatus(x *exchange, status int, v any) error {
@@ -22,7 +22,8 @@ func sendJSONStatus(x *exchange, status int, v any) error {
 	return nil
 }
 
-// encodeJSON leaves & and < as they are, unlike json.Marshal, so that links can be read and typed: no answer is HTML.
+// encodeJSON does not escape & and <, unlike json.Marshal, so that links stay readable. No answer
+// is HTML.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -33,11 +34,11 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// sendBytes answers with a body that is in memory.
+// sendBytes answers with a body in memory.
 func sendBytes(x *exchange, status int, contentType string, body []byte) {
 	h := x.w.Header()
 	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-store") // without a validator a copy is good for nothing
+		h.Set("Cache-Control", "no-store") // without a validator a cache cannot revalidate it
 	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -47,5 +48,5 @@ func sendBytes(x *exchange, status int, contentType string, body []byte) {
 	}
 }
 
-// noQuery refuses parameters where none are known.
+// noQuery rejects all query parameters.
 func noQuery(x *exchange) error { return address.ParseQuery(x.r.URL.RawQuery).Err() }

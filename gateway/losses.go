@@ -10,22 +10,22 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// Limits of a request with reports.
+// Limits of a request with loss reports.
 const (
-	maxReports      = 16 << 20 // bytes
-	reportTimes     = 8        // what a report takes in memory, to its bytes
+	maxReports      = 16 << 20 // size of the body in bytes
+	reportTimes     = 8        // memory per byte of the body
 	maxFaultsListed = 32
-	maxReported     = 1024 // batches of one request
+	maxReported     = 1024 // batches per request
 )
 
-// lossReport is the losses of one rank's share of a global batch.
+// lossReport has the losses of one rank's share of a global batch.
 type lossReport struct {
-	URL       string    `json:"url"`       // of the batch, as its Content-Location says it
+	URL       string    `json:"url"`       // Content-Location of the batch
 	Losses    []float64 `json:"losses"`    // in the order of the share
-	Positions []uint64  `json:"positions"` // that the losses are of, where they are not the whole share
+	Positions []uint64  `json:"positions"` // positions of the losses, if they are not the whole share
 }
 
-// checkWeighed refuses what is said of a dataset without importance.
+// checkWeighed rejects requests about losses of a dataset without importance sampling.
 func (g *Gateway) checkWeighed(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (g *Gateway) checkWeighed(x *exchange) error {
 	return g.refuseDraining()
 }
 
-// postReports takes the losses of one batch, or of many.
+// postReports accepts the losses of one batch or of several.
 func (g *Gateway) postReports(x *exchange) error {
 	if err := g.checkWeighed(x); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (g *Gateway) postReports(x *exchange) error {
 	}
 	single := sent.URL != "" || sent.Losses != nil || sent.Positions != nil
 	if single == (sent.Batches != nil) || !single && len(sent.Batches) == 0 {
-		return invalid("the body wants either url and losses, or batches: a list of them, not empty")
+		return invalid("the body must have either url and losses, or batches, a list that is not empty")
 	}
 	if single {
 		sent.Batches = []lossReport{sent.lossReport}
@@ -81,7 +81,8 @@ func (g *Gateway) postReports(x *exchange) error {
 	return sendJSON(x, map[string]int{"accepted": accepted})
 }
 
-// reporter is the name under which the reports of a caller are kept, apart from those of others.
+// reporter returns the name under which a caller's reports are stored, separately from those of
+// others.
 func reporter(x *exchange) string {
 	if x.principal.Anonymous() {
 		return ""
@@ -89,11 +90,11 @@ func reporter(x *exchange) string {
 	return x.principal.Name
 }
 
-// decodeReports resolves every report, and names all their faults together.
+// decodeReports decodes all reports and returns their faults together.
 func (g *Gateway) decodeReports(x *exchange, d *dataset, sent []lossReport, single bool) ([]importance.Report, error) {
 	reports := make([]importance.Report, 0, len(sent))
 	all := &address.Query{}
-	var first error // that no parameter is to blame for
+	var first error // first error that is not a fault of a parameter
 	for i, s := range sent {
 		q, prefix := &address.Query{}, ""
 		if !single {
@@ -118,7 +119,8 @@ func (g *Gateway) decodeReports(x *exchange, d *dataset, sent []lossReport, sing
 	return reports, first
 }
 
-// decodeReport resolves one report. Its faults go to q. An error is a cause that its sender could not know.
+// decodeReport decodes one report. It adds faults to q, and returns an error for causes that the
+// sender could not know.
 func (g *Gateway) decodeReport(x *exchange, d *dataset, s lossReport, q *address.Query) (importance.Report, error) {
 	if len(s.Losses) == 0 {
 		q.Fail("losses", "missing")
@@ -189,7 +191,7 @@ func (g *Gateway) positions(x *exchange, a batchRequest) ([]uint64, error) {
 	return out, nil
 }
 
-// decodeURL reads the address of a batch or an epoch in a body. Its faults go to q.
+// decodeURL decodes the URL of a batch or epoch in a body. It adds faults to q.
 func (g *Gateway) decodeURL(d *dataset, text string, q *address.Query) (a batchRequest, hasBatch bool, err error) {
 	b, hasBatch, err := address.ParseURL(d.Address, d.Name() == g.standard().Name(), text, q)
 	b.Samples = d.Index.Samples()

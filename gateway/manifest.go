@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// getManifest says where the samples of a batch lie.
+// getManifest answers with the stored location of each sample of a batch.
 func (g *Gateway) getManifest(x *exchange) error {
 	a, err := g.decodeBatch(x)
 	if err != nil {
@@ -20,7 +20,7 @@ func (g *Gateway) getManifest(x *exchange) error {
 	return g.answerManifest(x, a)
 }
 
-// getSamplesManifest says where samples lie that are named by their positions.
+// getSamplesManifest answers with the stored location of samples that are given by position.
 func (g *Gateway) getSamplesManifest(x *exchange) error {
 	a, err := g.decodeSamples(x)
 	if err != nil {
@@ -36,8 +36,8 @@ func (g *Gateway) answerManifest(x *exchange, a batchRequest) error {
 	})
 }
 
-// sendManifest encodes a manifest once where it is short. A long one it encodes twice, to learn its length, which keys
-// of any length decide, and to send it: it never lies in memory as a whole.
+// sendManifest encodes a short manifest once. It encodes a long one twice, first for its length,
+// which depends on the keys, and then to send it: a long manifest is never in memory as a whole.
 func sendManifest(x *exchange, a batchRequest, b *body.Body) error {
 	length, short := 0, make([]byte, 0, unreserved)
 	err := b.EncodeManifest(x.r.Context(), a.dataset.Dataset, func(p []byte) {
@@ -59,7 +59,7 @@ func sendManifest(x *exchange, a batchRequest, b *body.Body) error {
 		x.w.MustWrite(short)
 		return nil
 	}
-	out := bufio.NewWriterSize(x.w, unreserved) // keeps the first error
+	out := bufio.NewWriterSize(x.w, unreserved) // bufio.Writer keeps the first error
 	if err := b.EncodeManifest(context.WithoutCancel(x.r.Context()), a.dataset.Dataset, func(p []byte) { _, _ = out.Write(p) }); err != nil {
 		return err
 	}

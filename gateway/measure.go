@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// groupShare is the part of the memory budget that the batches measured together may take, one in so many.
+// groupShare is the divisor of the memory budget that gives the memory for batches measured
+// together.
 const groupShare = 8
 
 // grouped returns how many of count batches are measured together.
@@ -17,20 +18,20 @@ func (g *Gateway) grouped(a batchRequest, count uint64) uint64 {
 	return min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(groupBytes(a), 1))))
 }
 
-// groupBytes is the memory of a batch that is measured together with others.
+// groupBytes returns the memory of one batch in a group.
 func groupBytes(a batchRequest) int64 {
 	_, positions := a.Share()
 	return body.GroupBytes(a.dataset.Dataset, a.View, positions.Count)
 }
 
-// work is about the processor time to lay out count batches.
+// work estimates the processor time to lay out count batches.
 func (g *Gateway) work(a batchRequest, count uint64) time.Duration {
 	together := g.grouped(a, count)
 	_, positions := a.Share()
 	return body.Work(a.dataset.Dataset, a.Batch, positions.Count*together) * time.Duration(count) / time.Duration(together)
 }
 
-// measure lays out count batches from a on, and calls visit for each of them in order.
+// measure lays out count batches starting at a, and calls visit for each in order.
 func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	together := g.grouped(a, count)
 	for count > 0 {
@@ -44,7 +45,7 @@ func (g *Gateway) measure(x *exchange, a batchRequest, count uint64, visit func(
 	return nil
 }
 
-// toMeasure takes what one group needs: a place among those that measure, memory, and a place to plan in.
+// toMeasure acquires the resources for a group: a measuring slot, memory, and a planning slot.
 func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	ctx := x.r.Context()
@@ -66,7 +67,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 	return func() { free(); release(); turn() }, nil
 }
 
-// measureGroup is measure for batches that are in memory together.
+// measureGroup is measure for batches that fit in memory together.
 func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	leave, err := g.toMeasure(x, int64(count)*groupBytes(a)+planningBytes(a))
 	if err != nil {
@@ -101,7 +102,7 @@ func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit 
 	return nil
 }
 
-// addToGroup adds a batch to those that are measured together.
+// addToGroup adds a batch to a group.
 func (g *Gateway) addToGroup(ctx context.Context, group *body.Group, a batchRequest) error {
 	r, err := g.plans.Order(ctx, a.dataset.Dataset, a.Batch)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// reservePlans takes the memory of the plans of datasets out of the budget, as far as it is not taken yet, for as long as the
-// budget lives: the next batch must not wait for it. The caller holds serving.
+// reservePlans reserves memory for the plans of datasets, beyond the memory reserved earlier, for
+// the lifetime of the budget. Batches must not wait for plans. The caller holds serving.
 func (g *Gateway) reservePlans(all []*dataset) error {
 	b := g.cfg.Budget
 	indexes := make([]plans.Index, 0, len(all))
@@ -19,7 +19,7 @@ func (g *Gateway) reservePlans(all []*dataset) error {
 		indexes = append(indexes, d.Index)
 	}
 	want := max(g.planned, planMemory(g.cfg.PlanBytes, b.Total(), indexes))
-	if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // not for long: a reservation is given up soon
+	if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // waits only briefly: a reservation fails soon
 		return fmt.Errorf("the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
 	}
 	g.planned = want
@@ -27,7 +27,8 @@ func (g *Gateway) reservePlans(all []*dataset) error {
 	return nil
 }
 
-// PlanMemory is what New reserves for plans out of a budget of total bytes, without Config.PlanBytes.
+// PlanMemory returns the memory that New reserves for plans out of a budget of total bytes, without
+// Config.PlanBytes.
 func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
 	all := make([]plans.Index, len(indexes))
 	for i, x := range indexes {
@@ -36,20 +37,21 @@ func PlanMemory(total int64, indexes []*chunkindex.Index) int64 {
 	return planMemory(defaultPlanBytes, total, all)
 }
 
-// planMemory always leaves room for one epoch of the largest dataset.
+// planMemory returns at least the memory for one epoch of the largest dataset.
 func planMemory(want, total int64, indexes []plans.Index) int64 {
 	return max(min(want, total/64), plans.LeastBytes(indexes))
 }
 
-// unreserved is the memory that any request may use without a reservation, in bytes: as much as the buffers of its
-// connection.
+// unreserved is the memory in bytes that a request may use without a reservation: as much as its
+// connection's buffers.
 const unreserved = 64 << 10
 
-// memory takes what requests need from the budget.
+// memory reserves memory for requests from the budget.
 type memory struct{ budget *budget.Budget }
 
-// Reserve takes the memory to plan a large request. A small one is part of what a connection costs. It comes before
-// everything else that the request reserves, so that requests do not wait for each other in a circle.
+// Reserve reserves memory to plan a large request. A small request counts as part of its
+// connection. Reserve must be called before other reservations of the request, to prevent deadlocks
+// between requests.
 func (m memory) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	if n <= unreserved {
 		return func() {}, nil
@@ -61,7 +63,7 @@ func (m memory) Reserve(ctx context.Context, n int64) (release func(), err error
 	return r.Release, nil
 }
 
-// Hold takes memory that is kept beyond a request.
+// Hold reserves memory that outlives a request.
 func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
 	r, err := m.budget.Reserve(ctx, n)
 	if err != nil {
@@ -70,12 +72,12 @@ func (m memory) Hold(ctx context.Context, n int64) (plans.Reservation, error) {
 	return r, nil
 }
 
-// reserve takes memory for a request that is planned.
+// reserve reserves memory to plan a request.
 func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err error) {
 	return memory{g.cfg.Budget}.Reserve(ctx, n)
 }
 
-// await is reserve with its time on the access line.
+// await is reserve with its wait recorded in the access line.
 func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.reserve(x.r.Context(), n)

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// metrics are the gateway's own, in a registry of their own.
+// metrics are the gateway's own metrics, in a registry of their own.
 type metrics struct {
 	registry *prometheus.Registry
 	scrape   http.Handler
@@ -40,7 +40,7 @@ func newMetrics(g *Gateway) *metrics {
 	m.requests = timing.NewMetrics(m.registry)
 	m.registry.MustRegister(m.panics, m.aborted, statsCollector{g},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // for exemplars
+	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}) // required for exemplars
 	return m
 }
 
@@ -48,7 +48,7 @@ func (m *metrics) observe(route string, x *exchange, status int, took time.Durat
 	r := timing.Request{Route: route, Status: status, Bytes: x.w.Bytes, Took: took, Trace: x.span.Trace()}
 	if x.dataset != nil {
 		if r.Dataset = x.dataset.Name(); address.IsMixture(r.Dataset) {
-			r.Dataset = "mix:" // one label for all of them: there are as many as URLs
+			r.Dataset = "mix:" // one label for all mixtures, since URLs can define any number
 		}
 	}
 	if x.w.Wrote {
@@ -60,7 +60,7 @@ func (m *metrics) observe(route string, x *exchange, status int, took time.Durat
 	}
 }
 
-// statsCollector exports Config.Stats and the memory budget to Prometheus. It describes no metric
+// statsCollector exports Config.Stats and the memory budget to Prometheus. It describes no metrics
 // in advance.
 type statsCollector struct{ g *Gateway }
 
@@ -80,7 +80,7 @@ func (p statsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// stats is everything that is not counted by the gateway itself.
+// stats returns all values that the gateway does not count itself.
 func (g *Gateway) stats() []Stat {
 	var out []Stat
 	if g.cfg.Stats != nil {
@@ -113,8 +113,8 @@ func (g *Gateway) getMetrics(x *exchange) error {
 	return nil
 }
 
-// getStats answers with every counter and gauge under its name in Prometheus, with the readers, and with what
-// limits them. The parameter readers=jobs asks for the readers as columns.
+// getStats answers with every counter and gauge by its Prometheus name, with the readers, and with
+// their bottlenecks. The parameter readers=jobs selects the readers in columns, per job.
 func (g *Gateway) getStats(x *exchange) error {
 	q := address.ParseQuery(x.r.URL.RawQuery, "readers")
 	form := q.Word("readers", "list", "list", "jobs")
@@ -139,7 +139,7 @@ func (g *Gateway) getStats(x *exchange) error {
 	return sendJSON(x, answer)
 }
 
-// addressOf returns the address of a dataset as a command line takes it; "" of a mixture.
+// addressOf returns the address of a dataset in the form of the command line; "" for a mixture.
 func (g *Gateway) addressOf(name string) string {
 	for _, d := range g.datasets.All() {
 		if d.Name() == name {
@@ -149,7 +149,8 @@ func (g *Gateway) addressOf(name string) string {
 	return ""
 }
 
-// counters are all counters and gauges, with the processor time of the process; of a histogram, its count and its sum.
+// counters returns all counters and gauges, and the processor time of the process. A histogram is
+// returned as its count and sum.
 func (g *Gateway) counters() (map[string]float64, error) {
 	families, err := g.metrics.registry.Gather()
 	if err != nil {

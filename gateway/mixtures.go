@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// maxCachedMixtures bounds the mixtures of URLs that stay in memory. A job reads one or two, batch
-// after batch, and building one takes time and memory for each chunk of its sources.
+// maxCachedMixtures bounds the cached mixtures of URLs. A job reads one or two of them batch after
+// batch, and building one takes time and memory per chunk of its sources.
 const maxCachedMixtures = 8
 
-// mixtureCache keeps the mixtures that URLs define while their sources are open. It only saves
-// time: the gateway can rebuild any of them from its name.
+// mixtureCache caches the mixtures of URLs while their sources are open. It only saves time: a
+// mixture can be rebuilt from its name.
 type mixtureCache struct {
-	mu      sync.Mutex      // guards what follows
-	entries []cachedMixture // used last first
+	mu      sync.Mutex      // guards entries
+	entries []cachedMixture // most recently used first
 }
 
 // cachedMixture is a mixture with its reserved memory.
@@ -29,7 +29,8 @@ type cachedMixture struct {
 	memory plans.Reservation
 }
 
-// mixtureBytes is what a mixture holds beside its sources: for each chunk where its samples begin.
+// mixtureBytes returns the memory of a mixture in addition to its sources: the start of the samples
+// of each chunk.
 func mixtureBytes(parts []*dataset) (n int64) {
 	const perMixture, perSource, perChunk = 16 << 10, 1 << 10, 8
 	for _, d := range parts {
@@ -75,8 +76,8 @@ func (w *mixtureCache) forget(d *dataset) {
 	})
 }
 
-// plainName returns the definition of a mixture that stands in the place of a dataset's name, without the escapes that programs write. It
-// leaves everything else as it is: a dataset's name needs no escapes.
+// plainName removes URL escapes from the definition of a mixture. Other names are returned
+// unchanged, since dataset names need no escapes.
 func plainName(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil && address.IsMixture(plain) {
 		return plain
@@ -84,7 +85,8 @@ func plainName(text string) string {
 	return text
 }
 
-// mayMixture reports whether a principal has a right on every source of a mixture that a URL defines, and may read each.
+// mayMixture reports whether a principal has a right, and read access, on every source of a URL's
+// mixture.
 func (g *Gateway) mayMixture(p auth.Principal, right auth.Right, name string) bool {
 	m, err := address.ParseMixture(name)
 	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool {
@@ -92,7 +94,7 @@ func (g *Gateway) mayMixture(p auth.Principal, right auth.Right, name string) bo
 	})
 }
 
-// isServed reports whether a dataset of this name is served, or every source of a mixture that the name defines.
+// isServed reports whether a dataset is served; for a mixture, whether all its sources are.
 func (g *Gateway) isServed(name string) bool {
 	if !address.IsMixture(name) {
 		_, ok := g.datasets.Current(name)
@@ -102,8 +104,8 @@ func (g *Gateway) isServed(name string) bool {
 	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool { return !g.isServed(s.Dataset) })
 }
 
-// acquireMixture makes the mixture that a URL defines, of the generations of its sources that the URL names, or of the current ones. The
-// request has all of them until its end.
+// acquireMixture builds or finds the mixture that a URL defines, from the generations of its
+// sources in the URL or the current ones. The request holds all sources until its end.
 func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err error) {
 	m, err := address.ParseMixture(name)
 	if err != nil {
@@ -144,7 +146,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	return nil
 }
 
-// buildMixture builds the dataset of a mixture that a URL defines.
+// buildMixture builds the dataset of a URL's mixture.
 func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
 	if g.cfg.Mix == nil {
 		return nil, address.Refuse(address.NotFound, "this gateway mixes no datasets")
@@ -166,7 +168,7 @@ func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset)
 	return g.newMixture(d, parts), nil
 }
 
-// sourceOf is dataset d as source s of a mixture.
+// sourceOf returns dataset d as source s of a mixture.
 func sourceOf(d *dataset, s address.Source, perBatch bool) plans.Source {
 	of := plans.Source{Dataset: d.Dataset, Weight: s.Share, Subset: s.Subset, Quarantine: s.Quarantine}
 	if perBatch {
@@ -175,7 +177,7 @@ func sourceOf(d *dataset, s address.Source, perBatch bool) plans.Source {
 	return of
 }
 
-// newMixture returns what is served of a mixture.
+// newMixture returns the served dataset of a mixture.
 func (g *Gateway) newMixture(d *plans.Dataset, parts []*dataset) *dataset {
 	read := make([]Dataset, len(parts))
 	for i, p := range parts {

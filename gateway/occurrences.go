@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// getOccurrences answers where a sample comes in some epochs: the order, inverted.
+// getOccurrences answers with the positions of a sample in some epochs, by inverting the order.
 func (g *Gateway) getOccurrences(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, plans.OccurrenceNames()...)
@@ -49,7 +49,8 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	return sendJSON(x, map[string]any{"occurrences": found})
 }
 
-// addRanks says which rank gets each occurrence. Where shares are scattered, each takes as long as to find a whole global batch.
+// addRanks adds the rank of each occurrence. If shares are scattered, each occurrence costs as much
+// as locating a global batch.
 func (g *Gateway) addRanks(x *exchange, a address.Plan, found []plans.Occurrence) error {
 	d := x.dataset.Dataset
 	if b := (address.Batch{Plan: a}); a.Scattered() {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// getRoot answers people with the page, and programs with links: a caller that has only the address learns how to go on.
+// getRoot answers browsers with the dashboard, and programs with links to the API.
 func (g *Gateway) getRoot(x *exchange) error {
 	scheme := "http"
 	if x.r.TLS != nil {
@@ -32,19 +32,21 @@ func (g *Gateway) getRoot(x *exchange) error {
 	return g.sendRoot(x, map[string]any{
 		"service": "millrace",
 		"version": g.cfg.Version,
-		"try":     fmt.Sprintf("curl %s | tar -t", words.Quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")), // Host may hold quotes; datasets have other forms too
-		"links":   links,
+		// quoted, since Host may contain quotes; other datasets have other forms
+		"try":   fmt.Sprintf("curl %s | tar -t", words.Quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")),
+		"links": links,
 	})
 }
 
-// getAdminRoot is getRoot of the admin port.
+// getAdminRoot is getRoot for the admin port.
 func (g *Gateway) getAdminRoot(x *exchange) error {
 	links := g.statisticsLinks()
 	links["health"], links["ready"] = "/healthz", "/readyz"
 	return g.sendRoot(x, map[string]any{"service": "millrace", "version": g.cfg.Version, "links": links})
 }
 
-// statisticsLinks are where a gateway tells about itself. The page shows the waiting where they are.
+// statisticsLinks returns the links to statistics. The dashboard shows bottlenecks where they
+// exist.
 func (g *Gateway) statisticsLinks() map[string]string {
 	links := map[string]string{"metrics": "/metrics", "statistics": "/v1/stats"}
 	if g.cfg.Cluster != nil {
@@ -61,7 +63,7 @@ func (g *Gateway) sendRoot(x *exchange, links map[string]any) error {
 	return sendJSON(x, links)
 }
 
-// getPage answers with a file of the page. The files hold nothing of anybody's data.
+// getPage answers with a file of the dashboard. The files contain no data of users.
 func (g *Gateway) getPage(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err
@@ -84,7 +86,7 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	content, etag := f.Content, f.ETag
 	if takesGzip(x.r.Header.Values("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")
-		content, etag = f.Gzip, strings.TrimSuffix(f.ETag, `"`)+`-gzip"` // a strong ETag names one form
+		content, etag = f.Gzip, strings.TrimSuffix(f.ETag, `"`)+`-gzip"` // a strong ETag identifies one representation
 	}
 	h.Set("ETag", etag)
 	h.Set("Content-Security-Policy", dashboard.Policy)
@@ -98,7 +100,7 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	return nil
 }
 
-// takesGzip reports whether an Accept-Encoding header names gzip and does not refuse it.
+// takesGzip reports whether Accept-Encoding lists gzip and does not exclude it.
 func takesGzip(accepted []string) bool {
 	for encoding := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
 		name, params, _ := strings.Cut(encoding, ";")

@@ -12,26 +12,26 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// maxBody bounds the body of a POST that has no limit of its own.
+// maxBody bounds request bodies without a limit of their own.
 const maxBody = 64 << 10
 
 const (
-	// bodyStep is the number of bytes of a request body that are read, and paid for, at a time.
+	// bodyStep is the number of bytes of a request body that are read, and reserved, at a time.
 	bodyStep = 64 << 10
 
-	// bodyShare is the part of the memory budget that all request bodies together may hold, one in so many. Callers who
-	// send nothing, or slowly, can keep other reports waiting, but no batch.
+	// bodyShare is the divisor of the memory budget that gives the memory for all request bodies
+	// together. Callers that send slowly can delay other bodies, but no batch.
 	bodyShare = 8
 )
 
-// mostOfBodies returns what all request bodies together may hold, in bytes.
+// mostOfBodies returns the maximum memory of all request bodies together, in bytes.
 func (g *Gateway) mostOfBodies() int64 {
 	return max(g.cfg.Budget.Total()/bodyShare, bodyStep*reportTimes)
 }
 
-// body reads what the caller sends: at most limit bytes, and at most what the share of the bodies can hold. Decoding takes
-// times as much memory as the bytes. It is reserved as the bytes arrive, and held until release. The server's ReadTimeout
-// bounds how long the caller may take.
+// body reads a request body of at most limit bytes, or fewer if the share of the bodies is smaller.
+// Decoding needs times as much memory as the bytes. The memory is reserved as bytes arrive and held
+// until release. The server's ReadTimeout bounds the duration.
 func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {
@@ -51,7 +51,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 	}
 	in := io.LimitReader(x.r.Body, limit+1)
 	var b bytes.Buffer
-	for step := int64(512); ; step = bodyStep { // a body that never comes costs little
+	for step := int64(512); ; step = bodyStep { // a body that never arrives costs little
 		n, err := io.CopyN(&b, in, step)
 		switch {
 		case err != nil && !errors.Is(err, io.EOF):
@@ -72,7 +72,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 	}
 }
 
-// holdBody takes memory for a part of a request body.
+// holdBody reserves memory for a part of a request body.
 func (g *Gateway) holdBody(x *exchange, n int64) (release func(), err error) {
 	if g.posted.Add(n) > g.mostOfBodies() {
 		g.posted.Add(-n)
@@ -86,7 +86,7 @@ func (g *Gateway) holdBody(x *exchange, n int64) (release func(), err error) {
 	return func() { end(); g.posted.Add(-n) }, nil
 }
 
-// unsent is the problem of a body that does not come to its end.
+// unsent returns the problem for an incomplete body.
 func unsent(err error) *problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &problem{Code: codeTimeout, Detail: "the body was not sent in time", Cause: err}
@@ -94,15 +94,15 @@ func unsent(err error) *problem {
 	return &problem{Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
 }
 
-// decodeJSON reads one JSON value into v strictly: no field that v has not, nothing after it.
+// decodeJSON decodes one JSON value into v strictly: unknown fields and trailing data are errors.
 func decodeJSON(body []byte, v any) error {
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(v); err != nil {
-		return invalid("the body is not what is wanted here: %s", address.Bounded(err.Error()))
+		return invalid("the body has an unexpected form: %s", address.Bounded(err.Error()))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return invalid("the body goes on after its JSON value")
+		return invalid("the body has data after its JSON value")
 	}
 	return nil
 }

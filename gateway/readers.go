@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// readerStats sums the readers up: a metric for each rank of each job would be too many.
+// readerStats sums up the readers. A metric per rank of each job would be too many.
 func readerStats(rs []stats.Reader) []Stat {
 	var rate, behind, waiting float64
 	for _, r := range rs {
@@ -23,7 +23,7 @@ func readerStats(rs []stats.Reader) []Stat {
 	}
 }
 
-// ranks are what is looked at to find what limits the readers.
+// ranks returns the readers in the form that bottleneck analyses.
 func ranks(rs []stats.Reader) []bottleneck.Rank {
 	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 	out := make([]bottleneck.Rank, len(rs))

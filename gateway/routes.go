@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-data/millrace/internal/sending"
 )
 
-// route is one row of the table of routes: a method and a pattern, the right that a caller needs, the greatest body in
-// bytes, and what answers. A route for GET answers HEAD too. A right on a dataset is one on the dataset that the path names;
-// the short paths below /epoch mean the default one.
+// route is one row of the routing table: method, pattern, required right, maximum body in bytes,
+// handler. A GET route answers HEAD too. The right applies to the dataset in the path; short paths
+// below /epoch mean the default dataset.
 type route struct {
 	method  string
 	pattern string
@@ -26,7 +26,7 @@ type route struct {
 	handler handlerFunc
 }
 
-// dataRoutes is the table of the data port.
+// dataRoutes is the routing table of the data port.
 func (g *Gateway) dataRoutes() []route {
 	const (
 		get     = http.MethodGet
@@ -63,7 +63,7 @@ func (g *Gateway) dataRoutes() []route {
 		{post, dataset + "/subsets", report, maxSubset, g.postSubset},
 		{post, weights, report, maxReports, g.postReports},
 		{post, weights + "/snapshots", report, maxBody, g.postSnapshot},
-		// The pattern leaves "snapshots" out: it is the path of a POST.
+		// The pattern excludes "snapshots", which is the path of a POST.
 		{get, weights + "/{snapshot:[0-9A-Fa-f]+}", read, 0, g.getSnapshot},
 		{get, "/openapi.json", none, 0, g.getSpec},
 		{get, "/", none, 0, g.getRoot},
@@ -76,7 +76,7 @@ func (g *Gateway) dataRoutes() []route {
 	return routes
 }
 
-// healthRoutes is the table of the health port. The other ports have these routes too.
+// healthRoutes is the routing table of the health port. The other ports include it.
 func (g *Gateway) healthRoutes() []route {
 	return []route{
 		{http.MethodGet, "/healthz", auth.None, 0, g.getHealth},
@@ -84,7 +84,7 @@ func (g *Gateway) healthRoutes() []route {
 	}
 }
 
-// statisticsRoutes are the routes that tell about the gateway itself.
+// statisticsRoutes are the routes about the gateway itself.
 func (g *Gateway) statisticsRoutes() []route {
 	return []route{
 		{http.MethodGet, "/metrics", auth.Admin, 0, g.getMetrics},
@@ -94,7 +94,7 @@ func (g *Gateway) statisticsRoutes() []route {
 	}
 }
 
-// adminRoutes is the table of the admin port: the only place of pprof.
+// adminRoutes is the routing table of the admin port, which alone serves pprof.
 func (g *Gateway) adminRoutes() []route {
 	return append(append(g.statisticsRoutes(), g.healthRoutes()...),
 		route{http.MethodGet, "/", auth.None, 0, g.getAdminRoot},
@@ -106,16 +106,16 @@ func (g *Gateway) adminRoutes() []route {
 		route{http.MethodGet, "/debug/pprof/trace", auth.Admin, 0, getProfile(pprof.Trace)})
 }
 
-// name is the pattern without its regular expressions, as logs and metrics have it.
+// name returns the pattern without its regular expressions, for logs and metrics.
 func (row route) name() string {
 	name, _, narrowed := strings.Cut(row.pattern, ":")
-	if narrowed { // a regular expression ends the pattern
+	if narrowed { // the regular expression ends the pattern
 		name += "}"
 	}
 	return name
 }
 
-// router answers the routes of a table.
+// router returns the handler of a routing table.
 func (g *Gateway) router(table []route) http.Handler {
 	r := chi.NewRouter()
 	unrouted := g.edge(route{pattern: "unknown", right: auth.None, handler: func(x *exchange) error { return unrouted(x, r) }})
@@ -131,18 +131,18 @@ func (g *Gateway) router(table []route) http.Handler {
 	return r
 }
 
-// maxProfile bounds how many seconds a profile or a trace takes: somebody waits for it, with a connection open.
+// maxProfile bounds the seconds of a profile or trace, which keeps a connection open.
 const maxProfile = 60
 
-// getProfile answers with what h observes for as many seconds as the parameter seconds says. The deadline to the first
+// getProfile runs h for the number of seconds in the parameter seconds. The deadline of the first
 // byte does not apply.
 func getProfile(h http.HandlerFunc) handlerFunc {
 	return func(x *exchange) error {
 		if text := x.r.URL.Query().Get("seconds"); text != "" {
 			if seconds, err := strconv.ParseFloat(text, 64); err != nil || !(seconds > 0 && seconds <= maxProfile) {
 				return invalid("seconds: must be a number above 0 and at most %d", maxProfile)
-			} else if seconds != math.Trunc(seconds) && x.route.pattern != "/debug/pprof/trace" { // pprof would take 30
-				return invalid("seconds: must be a whole number, but for a trace")
+			} else if seconds != math.Trunc(seconds) && x.route.pattern != "/debug/pprof/trace" { // pprof would use 30 s
+				return invalid("seconds: must be a whole number, except for a trace")
 			}
 		}
 		h(untimedWriter{x.w}, x.whole)
@@ -150,8 +150,8 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 	}
 }
 
-// untimedWriter sends a trace without the least rate of other answers: the program sets the pace,
-// not the reader.
+// untimedWriter sends a trace without the minimum rate of other answers, because the program sets
+// the pace.
 type untimedWriter struct{ *sending.Writer }
 
 func (w untimedWriter) Write(p []byte) (int, error) {
@@ -159,8 +159,8 @@ func (w untimedWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// unrouted answers what no route takes. OPTIONS and a method that the path does not take are told those that it takes;
-// * stands for all paths.
+// unrouted answers requests that no route accepts. OPTIONS and disallowed methods get the allowed
+// ones; * means all paths.
 func unrouted(x *exchange, r chi.Routes) error {
 	methods := []string{
 		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
@@ -171,10 +171,10 @@ func unrouted(x *exchange, r chi.Routes) error {
 	}
 	path := x.r.URL.Path
 	if x.r.URL.RawPath != "" {
-		path = x.r.URL.RawPath // what the router went by
+		path = x.r.URL.RawPath // the form that the router matches
 	}
 	allowed := []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost}
-	// An absolute URL without a path stands for * (RFC 9112, 3.2.4).
+	// An absolute URL without a path means * (RFC 9112, 3.2.4).
 	if path != "*" && path != "" && x.r.Method != http.MethodConnect {
 		allowed = slices.DeleteFunc(allowed, func(method string) bool {
 			return method != http.MethodOptions && !r.Match(chi.NewRouteContext(), method, path)

@@ -29,8 +29,8 @@ func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
 	return n, nil
 }
 
-// maxShardText bounds the bytes of the shards that a problem lists: clients read 64 KiB of a problem, and JSON may write
-// a byte of a name as six.
+// maxShardText bounds the total length of the shard names in a problem. Clients read 64 KiB of a
+// problem, and JSON may escape a byte as six.
 const maxShardText = 8 << 10
 
 func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {

@@ -20,33 +20,37 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// dataset is a dataset that is served, and where its bytes come from.
+// dataset is a served dataset with the source of its bytes.
 type dataset struct {
 	*plans.Dataset
 	gateway   *Gateway
 	source    Source
-	parts     []*dataset // the sources of a mixture
-	origin    string     // of Dataset
-	address   string     // of Dataset
+	parts     []*dataset // sources of a mixture
+	origin    string     // Dataset.Origin
+	address   string     // Dataset.Address
 	indexETag string
-	close     func()           // nil: there is nothing to close
-	places    admission.Places // to plan in, where the index is read from its store meanwhile
+	close     func()           // nil: nothing to close
+	places    admission.Places // planning slots, if the index is read from its store while planning
 }
 
-// Key names a generation of a dataset.
+// Key returns the dataset's name and generation.
 func (d *dataset) Key() (name, generation string) { return d.Name(), d.Index.Generation() }
 
-// Needs are the sources of a mixture.
+// Needs returns the sources of a mixture.
 func (d *dataset) Needs() []*dataset { return d.parts }
 
-// ErrConfiguration says that datasets, mixtures and limits do not fit together.
+// ErrConfiguration is returned for datasets, mixtures and limits that do not fit together.
 var ErrConfiguration = errors.New("gateway configuration")
 
-// Serve says what is served from now on: datasets, the default one first, and mixtures of them. What is not among them any more goes
-// on for its readers for a while, and is closed when none has asked for a minute, after ten minutes at most. Requests that are
-// under way end as they have begun. A dataset whose generation is open already, of the same origin, is closed at once; of another
-// origin it takes the place of the one that is open. An error changes nothing, but for datasets that were new: these are the
-// caller's to close.
+// Serve replaces the served datasets, the default one first, and the mixtures of them.
+//
+// Requests in progress finish with the generation they started with. A dataset that is no longer
+// listed stays available to its readers. It is closed after a minute without requests, at the
+// latest after ten minutes.
+//
+// If a given dataset has the generation and origin of an open one, the open one stays and the given
+// one is closed at once. If only the origin differs, the given one replaces the open one. After an
+// error nothing has changed, and the caller must close the new datasets.
 func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	g.serving.Lock()
 	defer g.serving.Unlock()
@@ -69,7 +73,7 @@ func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	return nil
 }
 
-// make makes what is served of datasets. What is open stands for what is given.
+// make returns the datasets to serve. It reuses open ones of the same generation and origin.
 func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 	var faults []error
 	if len(datasets) == 0 {
@@ -100,7 +104,7 @@ func (g *Gateway) newDataset(d Dataset) *dataset {
 	return &dataset{Dataset: p, gateway: g, source: d.Source, origin: d.Origin, address: d.Address, indexETag: indexETag(d.Index), close: d.Close, places: admission.NewPlaces(admission.PlanningPlaces())}
 }
 
-// Close ends a dataset that no request uses any more.
+// Close closes a dataset that no request uses any more.
 func (d *dataset) Close() {
 	d.gateway.mixtures.forget(d)
 	if err := d.gateway.plans.Forget(d.Dataset); err != nil {
@@ -118,7 +122,7 @@ func named(all []*dataset, name string) *dataset {
 	return nil
 }
 
-// opener opens generations that are not current; nil: none are opened.
+// opener returns the function that opens generations that are not current; nil: not supported.
 func (g *Gateway) opener() catalog.Opener[*dataset] {
 	if g.cfg.Open == nil {
 		return nil
@@ -139,7 +143,7 @@ func (g *Gateway) opener() catalog.Opener[*dataset] {
 	}
 }
 
-// storeFails reports whether an error is one of a store that may be well again in a moment.
+// storeFails reports whether err is a store error that may be temporary.
 func storeFails(err error) bool {
 	for _, passing := range []error{objstore.ErrDenied, objstore.ErrThrottled, objstore.ErrUnavailable, objstore.ErrTimeout} {
 		if errors.Is(err, passing) {
@@ -149,7 +153,7 @@ func storeFails(err error) bool {
 	return false
 }
 
-// mixAll adds a dataset for each mixture of those in all.
+// mixAll appends the dataset of each mixture of the datasets in all.
 func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 	for _, m := range mixtures {
 		d, err := g.mix(m, *all)
@@ -164,7 +168,7 @@ func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 	return nil
 }
 
-// mix makes the dataset of a mixture.
+// mix builds the dataset of a mixture.
 func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	switch {
 	case !chunkindex.ValidName(m.Name):
@@ -172,7 +176,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	case named(all, m.Name) != nil:
 		return nil, errors.New("there is a dataset of this name")
 	case g.cfg.Mix == nil:
-		return nil, errors.New("nobody reads mixtures: Config.Mix is nil")
+		return nil, errors.New("mixtures are not supported: Config.Mix is nil")
 	}
 	var sources []plans.Source
 	var parts []*dataset
@@ -191,15 +195,16 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	return g.newMixture(d, parts), nil
 }
 
-// standard is the default dataset.
+// standard returns the default dataset.
 func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
 
-// acquire finds the dataset of a request in a generation, the current one where none is named. The request has it until its end.
+// acquire acquires the dataset of a request in a generation, by default the current one. The
+// request holds it until its end.
 func (g *Gateway) acquire(x *exchange, name, generation string) error {
 	if address.IsMixture(name) {
 		return g.acquireMixture(x, name, generation)
 	}
-	if !address.IsDigest(generation) { // the decoder of the query reports it
+	if !address.IsDigest(generation) { // the query decoder reports the fault
 		generation = ""
 	}
 	d, leave, err := g.datasets.Acquire(x.r.Context(), name, generation)
@@ -210,7 +215,7 @@ func (g *Gateway) acquire(x *exchange, name, generation string) error {
 	return nil
 }
 
-// holds gives a request a dataset until its end, in the place of the one that it had.
+// holds sets the dataset of a request, and releases the previous one.
 func (x *exchange) holds(d *dataset, leave func()) {
 	if x.leave != nil {
 		x.leave()
@@ -218,7 +223,7 @@ func (x *exchange) holds(d *dataset, leave func()) {
 	x.dataset, x.leave = d, leave
 }
 
-// absent says why a generation of a dataset is not to be had.
+// absent returns the error for a generation of a dataset that is not available.
 func (g *Gateway) absent(name, generation string, err error) error {
 	switch {
 	case errors.Is(err, catalog.ErrUnknown):
@@ -236,8 +241,8 @@ func (g *Gateway) absent(name, generation string, err error) error {
 	return err
 }
 
-// generation is the one that a URL names, in the query or in a plan that is part of the path; "": none, or nothing that
-// could be one.
+// generation returns the generation in a URL's query, or in a plan in its path; "": none, or no
+// valid one.
 func (x *exchange) generation() string {
 	if generation := generationIn(x.r.URL.RawQuery); generation != "" {
 		return generation
@@ -249,8 +254,8 @@ func (x *exchange) generation() string {
 	return generationIn(plan)
 }
 
-// generationIn is the generation that a query names; "": none, or nothing that could be one. The decoder of the whole query
-// reports its faults, and takes no parameter of a batch that is escaped.
+// generationIn returns the generation in a query; "": none, or no valid one. The query decoder
+// reports faults, and rejects escapes in the parameters of a batch.
 func generationIn(query string) (generation string) {
 	for part := range strings.SplitSeq(query, "&") {
 		value, ok := strings.CutPrefix(part, "generation=")
@@ -266,7 +271,8 @@ func generationIn(query string) (generation string) {
 	return generation
 }
 
-// isGeneration reports whether a text could be the generation of a dataset, or those of a mixture's sources.
+// isGeneration reports whether text has the form of a generation, or of those of a mixture's
+// sources.
 func isGeneration(text string) bool {
 	for one := range strings.SplitSeq(text, ",") {
 		if !address.IsDigest(one) {
@@ -276,14 +282,14 @@ func isGeneration(text string) bool {
 	return true
 }
 
-// generationOf is the generation that the URL of a batch or an epoch names; "": none, or nothing that could be one.
+// generationOf returns the generation in the URL of a batch or epoch; "": none, or no valid one.
 func generationOf(text string) string {
 	_, query, _ := strings.Cut(text, "?")
 	return generationIn(query)
 }
 
-// acquireOf has a request that carries the URL of a batch or an epoch in its body go on in the generation that this URL names: a job
-// reports the losses of the generation that it reads, whichever is current.
+// acquireOf switches a request to the generation in a URL from its body. A job reports losses of
+// the generation that it reads, which need not be the current one.
 func (g *Gateway) acquireOf(x *exchange, text string) error {
 	generation := generationOf(text)
 	if generation == "" || generation == x.dataset.Index.Generation() {
@@ -295,7 +301,8 @@ func (g *Gateway) acquireOf(x *exchange, text string) error {
 	return x.dataset.CheckImportance()
 }
 
-// postReload reads again what is to be served, all of it or one dataset. Where something is wrong with it, what was served before still is.
+// postReload reloads the configuration, for all datasets or one. After an error the gateway keeps
+// serving the previous datasets.
 func (g *Gateway) postReload(x *exchange) error {
 	q := address.ParseQuery(x.r.URL.RawQuery, "dataset")
 	only := ""
@@ -306,13 +313,13 @@ func (g *Gateway) postReload(x *exchange) error {
 		return err
 	}
 	if g.cfg.Reload == nil {
-		return &problem{Code: codeNotFound, Detail: "this gateway has nothing to read again"}
+		return &problem{Code: codeNotFound, Detail: "this gateway does not support reload"}
 	}
 	changes, err := g.cfg.Reload(x.r.Context(), only)
 	if err != nil {
 		return &problem{
-			Code: codeReloadRefused, Cause: err, // who may reload may read which file and which dataset it is
-			Detail: auth.Conceal(strings.ReplaceAll(err.Error(), "\n", "; ")) + "; what was served before still is",
+			Code: codeReloadRefused, Cause: err, // a caller that may reload may see file and dataset names
+			Detail: auth.Conceal(strings.ReplaceAll(err.Error(), "\n", "; ")) + "; the previous datasets are still served",
 		}
 	}
 	return sendJSON(x, map[string]any{"datasets": changes})

@@ -14,10 +14,11 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// leastShared is the least length of samples in bytes that are sent as memory: of fewer, the bytes are as cheap.
+// leastShared is the minimum total length of samples that are sent as shared memory. Sending fewer
+// bytes is as cheap.
 const leastShared = 64 << 10
 
-// letGo ends the leases that a request names: its reader does not look at their memory any more.
+// letGo ends the leases that a request lists: the reader no longer uses their memory.
 func (g *Gateway) letGo(x *exchange) {
 	values := x.r.Header.Values("Millrace-Release")
 	if len(values) == 0 || g.cfg.Shared == nil {
@@ -36,13 +37,13 @@ func (g *Gateway) letGo(x *exchange) {
 	g.lender(local).Release(leases)
 }
 
-// lender is what lends memory to the other end of a connection.
+// lender returns the lender of a connection's peer.
 func (g *Gateway) lender(local *socket.Local) *shared.Lender {
 	return local.Holds(func() io.Closer { return g.cfg.Shared.Lender() }).(*shared.Lender)
 }
 
-// lend answers with a whole body in the framed form: it sends the table as bytes, and the samples as memory that the reader maps. If it
-// returns false, it has sent nothing, and the caller sends the bytes as always.
+// lend answers with a whole framed body: it sends the table as bytes and the samples as memory that
+// the reader maps. If it returns false, it has sent nothing, and the caller must send the bytes.
 func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loadedPart) bool {
 	local := socket.LocalOf(x.r.Context())
 	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {
@@ -76,7 +77,7 @@ func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loaded
 	local.Pass(lease.Descriptor)
 	x.w.WriteHeader(http.StatusOK)
 	x.w.MustWrite(table)
-	if x.w.FlushError() != nil { // the descriptor has to be on its way before it is closed here
+	if x.w.FlushError() != nil { // the descriptor must be sent before it is closed here
 		panic(http.ErrAbortHandler)
 	}
 	x.w.Bytes += samples.Size()
@@ -84,7 +85,7 @@ func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loaded
 	return true
 }
 
-// describeLease is the header that tells the reader which memory holds the samples.
+// describeLease returns the header that describes the memory of the samples.
 func describeLease(l shared.Lease, length int64) string {
 	text := fmt.Sprintf("lease=%d, segment=%d, size=%d, length=%d", l.Number, l.Segment, len(l.Bytes), length)
 	if l.Descriptor >= 0 {

@@ -37,8 +37,8 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 	return sendJSON(x, w.Describe(d.Dataset))
 }
 
-// postSnapshot freezes the losses that were reported of an epoch. The same losses make the same snapshot, so a client may
-// ask again, and ask any gateway.
+// postSnapshot freezes the losses reported for an epoch. It is idempotent, on any gateway: the same
+// losses make the same snapshot.
 func (g *Gateway) postSnapshot(x *exchange) error {
 	if err := g.checkWeighed(x); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (g *Gateway) postSnapshot(x *exchange) error {
 	return sendJSONStatus(x, status, w.Describe(d.Dataset))
 }
 
-// decodeFreeze reads which losses to freeze, and how.
+// decodeFreeze decodes the request to freeze losses.
 func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOptions, err error) {
 	sent, release, err := g.body(x, maxBody, 1)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 	}
 	defer release()
 	var wish struct {
-		URL      string   `json:"url"` // of the epoch, or of a batch of it
+		URL      string   `json:"url"` // URL of the epoch, or of a batch of it
 		HotShare *float64 `json:"hot_share"`
 		Repeat   *uint32  `json:"repeat"`
 	}
@@ -111,7 +111,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 	return a, want, q.Err()
 }
 
-// tooMuchToFreeze refuses to freeze weights that the memory budget cannot hold.
+// tooMuchToFreeze returns the error for weights that exceed the memory budget.
 func (g *Gateway) tooMuchToFreeze(d *dataset, cause error) error {
 	sum, total := uint64(d.FreezeBytes()), g.cfg.Budget.Total()
 	r := address.Refuse(address.TooLarge,

@@ -12,7 +12,8 @@ import (
 // requestSpan is the span of a request.
 type requestSpan struct{ tracing.Span }
 
-// begin begins the record of a request, and its span if it is traced, which is in its context then.
+// begin starts the record of a request. If the request is traced, it also starts a span and adds it
+// to the context.
 func (g *Gateway) begin(x *exchange, r *http.Request) {
 	var left func(timing.Phase, time.Time, time.Time)
 	if g.cfg.Trace != (tracing.Tracer{}) {
@@ -25,14 +26,15 @@ func (g *Gateway) begin(x *exchange, r *http.Request) {
 	x.log.Begin(x.start, left)
 }
 
-// stretch records a phase that is over. Reads have spans that are open meanwhile, for what happens below them.
+// stretch records a finished phase. Reads have open spans instead, as parents of the spans below
+// them.
 func (s requestSpan) stretch(p timing.Phase, from, to time.Time) {
 	if p != timing.Read {
 		s.Stretch(p.String(), from, to)
 	}
 }
 
-// ends ends the span of a request, with what the access line says of it.
+// ends ends the span of a request, with the fields of the access line.
 func (s requestSpan) ends(x *exchange, status int, cause error, abort bool) {
 	if !s.Recorded() {
 		return

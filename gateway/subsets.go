@@ -9,12 +9,12 @@ import (
 
 // Limits of a request that stores a subset.
 const (
-	maxSubset   = 64 << 20 // bytes
-	subsetTimes = 6        // what it takes in memory, to its bytes
+	maxSubset   = 64 << 20 // size of the body in bytes
+	subsetTimes = 6        // memory per byte of the body
 )
 
-// postSubset stores a subset by the keys of its samples, or one whose text is too long for an address. The same samples have the same
-// name, so a client may ask again, and ask any gateway.
+// postSubset stores a subset that is given by keys, or whose text is too long for a URL. It is
+// idempotent, on any gateway: the same samples have the same name.
 func (g *Gateway) postSubset(x *exchange) error {
 	d := x.dataset
 	if err := d.Address.Check(address.ParseQuery(x.r.URL.RawQuery, "generation")); err != nil {

@@ -2,16 +2,17 @@ package gateway
 
 import "net/http"
 
-// endFraming ends the connection after a request whose end two readers may see in different places (RFC 9112, 6.1): one in
-// chunks, since net/http hides a Content-Length beside them, and one of HTTP/1.0, since net/http hides its chunks.
+// endFraming closes the connection after requests whose end proxies and net/http may see at
+// different places (RFC 9112, 6.1). These are chunked requests, since net/http hides a
+// Content-Length, and HTTP/1.0 requests, since net/http hides their chunks.
 func endFraming(x *exchange) {
 	if len(x.r.TransferEncoding) > 0 || !x.r.ProtoAtLeast(1, 1) {
 		x.w.Header().Set("Connection", "close")
 	}
 }
 
-// checkTarget refuses what stands in the place of a path and is none: * and host:port with methods that have no such form,
-// and URLs that are not of HTTP, have no host, or hold a password.
+// checkTarget rejects invalid request targets: * and host:port with methods that do not allow them,
+// and URLs with another scheme, without a host, or with a password.
 func checkTarget(r *http.Request) error {
 	u := r.URL
 	switch {

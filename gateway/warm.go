@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// postWarm brings what an epoch needs from a position on, for about a second, and says where to go on.
+// postWarm loads the chunks of an epoch from a position on, for about a second, and returns the next
+// position.
 func (g *Gateway) postWarm(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, append(address.PlanNames(), "epoch", "from")...)
@@ -28,7 +29,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 		return q.Err()
 	}
 	if x.r.ContentLength != 0 {
-		return invalid("what to warm is said in the query: a body is not wanted here")
+		return invalid("the query selects what to warm: send no body")
 	}
 	x.log.batch, x.log.hasEpoch = b, true
 	if err := g.refuseDraining(); err != nil {
@@ -51,12 +52,12 @@ func (g *Gateway) postWarm(x *exchange) error {
 	return sendJSON(x, answer)
 }
 
-// warmResult is the answer to one warm request.
+// warmResult is the answer to a warm request.
 type warmResult struct {
-	Next    uint64 `json:"next"`    // position to go on from
-	Samples uint64 `json:"samples"` // positions of the epoch
-	Chunks  int    `json:"chunks"`  // brought by this request
-	Bytes   int64  `json:"bytes"`   // of them
-	Full    bool   `json:"full"`    // no tier has room for more
+	Next    uint64 `json:"next"`    // position of the next request
+	Samples uint64 `json:"samples"` // positions in the epoch
+	Chunks  int    `json:"chunks"`  // chunks loaded by this request
+	Bytes   int64  `json:"bytes"`   // bytes of these chunks
+	Full    bool   `json:"full"`    // no tier has space for more
 	Done    bool   `json:"done"`    // next is the end of the epoch
 }

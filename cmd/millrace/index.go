@@ -44,7 +44,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Count(&x.opt.Defaults.Window, "window", 128, "chunks (window) or lanes (slot) in memory together where a URL does not say")
 	f.Count(&x.opt.Defaults.Seed, "seed", 0, "seed of the order where a URL does not say")
 	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "samples of a global batch where a URL does not say")
-	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "what becomes of a last batch that is not full where a URL does not say", "short", "drop", "pad")
+	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "handling of an incomplete last batch where a URL does not say", "short", "drop", "pad")
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
 	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")

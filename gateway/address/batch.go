@@ -14,14 +14,15 @@ import (
 // Batch is the address of one rank's share of a global batch.
 type Batch struct {
 	Plan
-	Epoch  uint64 // from 0
-	Number uint64 // of the batch in its epoch, from 0
+	Epoch  uint64 // number of the epoch, from 0
+	Number uint64 // number of the batch in its epoch, from 0
 
-	// At holds the positions of a batch that the caller puts together. Where it is nil, the batch is a share of the epoch's.
+	// At has the positions of a batch that the caller composes. nil: the batch is a share of the
+	// epoch.
 	At []uint64
 }
 
-// Batches is how many batches there are to number: those of the epoch, or the one that the caller puts together.
+// Batches returns the number of batches in the epoch, or 1 for a batch that the caller composes.
 func (b Batch) Batches() uint64 {
 	if b.At != nil {
 		return 1
@@ -29,7 +30,7 @@ func (b Batch) Batches() uint64 {
 	return b.Batching().Batches()
 }
 
-// CheckEnd refuses a batch past the end of its epoch, and positions past that end.
+// CheckEnd rejects a batch or positions past the end of the epoch.
 func (b Batch) CheckEnd() error {
 	for _, at := range b.At {
 		if at >= b.Samples {
@@ -45,23 +46,24 @@ func (b Batch) CheckEnd() error {
 	return r
 }
 
-// Batching is how an epoch is cut into global batches.
+// Batching returns how an epoch is divided into global batches.
 func (p Plan) Batching() shuffle.Batching {
 	return shuffle.Batching{Samples: p.Samples, BatchSize: p.BatchSize, Tail: p.Tail}
 }
 
-// Deals reports whether the samples of a global batch are dealt by length. One rank takes them all.
+// Deals reports whether the samples of a global batch are dealt to several ranks by length.
 func (p Plan) Deals() bool { return p.Balance == BalanceBytes && p.WorldSize > 1 }
 
-// Follows reports whether shares follow homes. With one home the shares are the same as without.
+// Follows reports whether shares follow homes. With one home the shares are contiguous.
 func (p Plan) Follows() bool { return p.Sharing == shuffle.Locality && p.Homes > 1 }
 
-// Scattered reports whether the share of a rank is no contiguous run of the global batch.
+// Scattered reports whether a rank's share is not a contiguous run of the global batch.
 func (p Plan) Scattered() bool { return p.Deals() || p.Follows() }
 
-// Share returns the rank's share of the global batch, and the positions that must be located to find it: where
-// shares are scattered, those of the whole global batch. A scattered share has no First, and its padding is known
-// only once it is located. Positions that the caller names count as a share without a First.
+// Share returns the rank's share of the global batch, and the positions to locate in order to find
+// it. For a scattered share these are the positions of the whole global batch; the share has no
+// First, and its padding is known only after locating it. Positions from the caller count as a
+// share without First.
 func (b Batch) Share() (share, positions shuffle.Share) {
 	if b.At != nil {
 		share.Count = uint64(len(b.At))
@@ -78,8 +80,9 @@ func (b Batch) Share() (share, positions shuffle.Share) {
 	return shuffle.Share{First: positions.First, Count: dealt(positions.Count, b.Rank, b.WorldSize)}, positions
 }
 
-// dealt returns how many of n samples a rank gets where they are dealt to and fro, whatever their lengths. Each full
-// turn gives every rank one sample. The last turn is partial; an odd turn starts at the last rank.
+// dealt returns how many of n samples a rank gets when they are dealt in alternating directions.
+// Each full turn gives every rank one sample. The last turn may be partial; an odd turn starts at
+// the last rank.
 func dealt(n, rank, worldSize uint64) uint64 {
 	turns, rest := n/worldSize, n%worldSize
 	if turns%2 == 1 {
@@ -91,8 +94,8 @@ func dealt(n, rank, worldSize uint64) uint64 {
 	return turns
 }
 
-// query is the canonical query of a batch. How an epoch is cut into batches and shares does not change the samples at the positions
-// that a caller names.
+// query returns the canonical query of a batch. For positions from the caller it omits batching and
+// sharing, which do not affect them.
 func (b Batch) query() string {
 	if b.At == nil {
 		return b.Canonical()
@@ -104,12 +107,12 @@ func (b Batch) query() string {
 	return "at=" + strings.Join(at, ",") + "&" + b.canonical(Order|Choice|Showing)
 }
 
-// EpochURL is the canonical address of an epoch.
+// EpochURL returns the canonical URL of an epoch.
 func (p Plan) EpochURL(epoch uint64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d?%s", p.Dataset, epoch, p.Canonical())
 }
 
-// A Resource is something that a gateway has to say of a batch.
+// A Resource is a resource of a batch.
 type Resource string
 
 // The resources of a batch.
@@ -118,7 +121,7 @@ const (
 	Manifest Resource = "manifest"
 )
 
-// URL is the canonical address of a resource of a batch of this epoch.
+// URL returns the canonical URL of a resource of the given batch of this epoch.
 func (b Batch) URL(r Resource, batch uint64) string {
 	suffix := ""
 	if r == Manifest {
@@ -130,12 +133,12 @@ func (b Batch) URL(r Resource, batch uint64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d%s?%s", b.Dataset, b.Epoch, batch, suffix, b.Canonical())
 }
 
-// BatchesURL is the canonical address of count batches from one on.
+// BatchesURL returns the canonical URL of count consecutive batches.
 func (b Batch) BatchesURL(from, count uint64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches?%s&from=%d&count=%d", b.Dataset, b.Epoch, b.Canonical(), from, count)
 }
 
-// Sample names one sample: by its key and, where several shards have the key, by the shard.
+// Sample identifies a sample by its key and, if several shards have the key, by the shard.
 type Sample struct {
 	Dataset    string
 	Generation string
@@ -144,7 +147,7 @@ type Sample struct {
 	View       View
 }
 
-// URL is the canonical address of the sample.
+// URL returns the canonical URL of the sample.
 func (s Sample) URL() string {
 	u := "/v1/datasets/" + s.Dataset + "/sample?"
 	if s.View.Fields != nil {
@@ -164,22 +167,23 @@ func (s Sample) URL() string {
 }
 
 const (
-	// formVersion is raised when the gateway writes other bytes around the samples than before. It is part of the ETag
-	// of every answer that is not in the dataset's own form.
+	// formVersion is part of the ETag of every answer that is not in the dataset's own form. It
+	// must be incremented when the bytes of a form change.
 	formVersion = 1
 
-	// DescriptionVersion is that of the JSON that describes an epoch, a batch or a snapshot. It changes with each field,
-	// so that two releases never have one ETag for different bytes.
+	// DescriptionVersion is the version of the JSON that describes an epoch, a batch or a snapshot.
+	// It must change with each field, so that two releases never use one ETag for different bytes.
 	DescriptionVersion = 1
 )
 
-// ETag is the strong ETag of the batch. It follows from the plan, never from the data.
+// ETag returns the strong ETag of the batch. It depends on the plan, never on the data.
 func (b Batch) ETag() string { return b.etag(string(Body)) }
 
-// BatchesETag is the ETag of an answer with count batches.
+// BatchesETag returns the ETag of an answer with count batches.
 func (b Batch) BatchesETag(count uint64) string { return b.etag(fmt.Sprintf("batches %d", count)) }
 
-// DescriptionETag is the ETag of a description: what names it among those of the batch or the epoch.
+// DescriptionETag returns the ETag of a description. what distinguishes descriptions of the same
+// batch or epoch.
 func (b Batch) DescriptionETag(what string) string {
 	return b.etag(fmt.Sprintf("%s description %d", what, DescriptionVersion))
 }
@@ -188,13 +192,14 @@ func (b Batch) etag(what string) string {
 	if !b.View.Plain() {
 		what = fmt.Sprintf("%s form %d", what, formVersion)
 	}
-	if IsMixture(b.Dataset) { // its generation is that of the sources, and does not say how they are mixed
+	if IsMixture(b.Dataset) { // the generation identifies the sources, but not how they are mixed
 		what += " of " + b.Dataset
 	}
 	return quoted(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", what, shuffle.OrderVersion, b.Epoch, b.Number, b.query()))
 }
 
-// ETag follows from the generation, the number of the sample and the form.
+// ETag returns the ETag of the sample. It depends on the generation, the sample's number and the
+// form.
 func (s Sample) ETag(number uint64) string {
 	text := fmt.Appendf(nil, "millrace sample\n%s\n%d\n", s.Generation, number)
 	if v := s.View; !v.Plain() {
@@ -203,7 +208,7 @@ func (s Sample) ETag(number uint64) string {
 	return quoted(text)
 }
 
-// quoted is the SHA-256 of a text as an entity tag.
+// quoted returns the SHA-256 of a text as an entity tag.
 func quoted(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `"` + hex.EncodeToString(sum[:]) + `"`

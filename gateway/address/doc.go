@@ -1,8 +1,7 @@
-// Package address turns URLs into requests, and requests back into URLs.
+// Package address converts URLs into requests and requests into URLs.
 //
-// A batch is an address: Plan and Batch hold what its path and query say, each parameter
-// that was left out with the dataset's default. Canonical writes every parameter out again,
-// so equal batches have equal URLs and equal ETags.
+// Plan and Batch hold the parameters of a URL's path and query, with the dataset's defaults for
+// missing ones. Canonical writes every parameter, so equal batches have equal URLs and equal ETags.
 //
-// The package is pure. It knows neither HTTP nor the index nor a clock.
+// The package is pure: it depends on neither HTTP, nor the index, nor a clock.
 package address

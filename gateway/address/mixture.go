@@ -8,35 +8,35 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Bounds of a mixture that an address defines.
+// Limits of a mixture in a URL.
 const (
 	mixturePrefix  = "mix:"
 	maxMixtureText = 4 << 10 // bytes
 	maxSources     = 64
-	maxShare       = 1 << 32 // of a source: a weight, or samples of each batch
-	maxMixed       = 1 << 62 // positions of an epoch
+	maxShare       = 1 << 32 // maximum weight, or samples per batch, of a source
+	maxMixed       = 1 << 62 // maximum positions of an epoch
 )
 
-// Mixture is a mixture of datasets that a URL defines in the place of a dataset's name.
+// Mixture is a mixture of datasets that a URL defines in place of a dataset name.
 type Mixture struct {
 	Sources  []Source
-	PerBatch bool   // the shares are samples of each batch; else they are weights
-	Samples  uint64 // positions of an epoch; 0: as many as the sources have samples
+	PerBatch bool   // shares are samples per batch; otherwise weights
+	Samples  uint64 // positions of an epoch; 0: the samples of all sources
 }
 
-// Source is a dataset, or a part of one, and its share of a mixture.
+// Source is a dataset, or a subset of one, with its share of a mixture.
 type Source struct {
 	Dataset    string
-	Subset     string // in its one form; "": the whole dataset
+	Subset     string // in canonical form; "": the whole dataset
 	Quarantine string
 	Share      uint64
 }
 
-// IsMixture reports whether what stands in the place of a dataset's name defines a mixture.
+// IsMixture reports whether a name in a URL defines a mixture.
 func IsMixture(name string) bool { return strings.HasPrefix(name, mixturePrefix) }
 
-// ParseMixture reads mix:SOURCE:SHARE,...[,samples=N][,per-batch], where a source is a dataset's name, and behind it in
-// parentheses subset= and quarantine= as a query has them.
+// ParseMixture parses mix:SOURCE:SHARE,...[,samples=N][,per-batch]. A source is a dataset name,
+// optionally followed by subset= and quarantine= in parentheses, in query syntax.
 func ParseMixture(name string) (Mixture, error) {
 	q := &Query{}
 	var m Mixture
@@ -66,7 +66,7 @@ func ParseMixture(name string) (Mixture, error) {
 	return m, q.Err()
 }
 
-// splitOutside cuts a text at the commas outside of parentheses.
+// splitOutside splits a text at commas outside parentheses.
 func splitOutside(text string) (parts []string) {
 	depth, begin := 0, 0
 	for i := range len(text) {
@@ -84,18 +84,18 @@ func splitOutside(text string) (parts []string) {
 	return append(parts, text[begin:])
 }
 
-// parseSource reads NAME:SHARE, or NAME(QUERY):SHARE.
+// parseSource parses NAME:SHARE or NAME(QUERY):SHARE.
 func parseSource(q *Query, text string) (s Source) {
 	at := strings.LastIndexByte(text, ':')
 	share, reason := ParseDecimal(text[at+1:])
 	if at < 0 || reason != "" || share == 0 || share > maxShare {
-		q.Fail("dataset", "%s: want SOURCE:SHARE, and a share is a whole number from 1 to %d", Bounded(text), uint64(maxShare))
+		q.Fail("dataset", "%s: must be SOURCE:SHARE, with a whole number from 1 to %d", Bounded(text), uint64(maxShare))
 		return s
 	}
 	s.Share = share
 	name, more, narrowed := strings.Cut(text[:at], "(")
 	if s.Dataset = name; !chunkindex.ValidName(name) {
-		q.Fail("dataset", "%s: want the name of a dataset, or NAME(subset=...&quarantine=...), before the share", Bounded(text))
+		q.Fail("dataset", "%s: must have a dataset name, or NAME(subset=...&quarantine=...), before the share", Bounded(text))
 		return s
 	}
 	if !narrowed {
@@ -104,11 +104,11 @@ func parseSource(q *Query, text string) (s Source) {
 	query, closed := strings.CutSuffix(more, ")")
 	own := ParseQuery(query, "subset", "quarantine")
 	if !closed || query == "" {
-		own.Fail("query", "want parameters between parentheses")
+		own.Fail("query", "must have parameters between parentheses")
 	}
 	if own.Has("subset") {
 		if s.Subset = own.subset("subset"); !own.Failed("subset") && !SubsetNamesItsData(s.Subset) {
-			own.Fail("subset", "a part of a mixture is a split written out, or has the split's digest: the default split of another gateway could be another one")
+			own.Fail("subset", "must be a written-out split, or have the split's digest: another gateway may have another default split")
 		}
 	}
 	if own.Has("quarantine") {
@@ -118,7 +118,8 @@ func parseSource(q *Query, text string) (s Source) {
 	return s
 }
 
-// reduce divides weights by what divides all of them, so that one mixture has one name.
+// reduce divides the weights by their greatest common divisor, so that equal mixtures have equal
+// names.
 func (m *Mixture) reduce() {
 	if m.PerBatch {
 		return
@@ -132,7 +133,7 @@ func (m *Mixture) reduce() {
 	}
 }
 
-// Name writes a mixture as ParseMixture reads it, in its one form.
+// Name returns the canonical form of a mixture, for ParseMixture.
 func (m Mixture) Name() string {
 	parts := make([]string, 0, len(m.Sources)+2)
 	for _, s := range m.Sources {
@@ -158,13 +159,13 @@ func (m Mixture) Name() string {
 	return mixturePrefix + strings.Join(parts, ",")
 }
 
-// PlainGeneration returns the text of generation= as it is without escapes: programs that build a query may escape commas.
+// PlainGeneration unescapes commas in the value of generation=, which some programs escape.
 func PlainGeneration(value string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(value, "%2C", ","), "%2c", ",")
 }
 
-// Generations splits the generation of a mixture that a URL defines: those of its sources, in their order, with commas between
-// them. It returns nil where the text is none for so many sources.
+// Generations splits the generation of a URL's mixture into those of its sources, separated by
+// commas. It returns nil if their number does not match, or if one is invalid.
 func (m Mixture) Generations(text string) []string {
 	all := strings.Split(text, ",")
 	if len(all) != len(m.Sources) || slices.ContainsFunc(all, func(s string) bool { return !IsDigest(s) }) {

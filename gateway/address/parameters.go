@@ -10,47 +10,48 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A Group is a set of plan parameters that are read and left out together. Groups are combined with |.
+// A Group is a set of plan parameters that are parsed and omitted together. Groups are combined
+// with |.
 type Group uint8
 
-// The groups of plan parameters.
+// Groups of plan parameters.
 const (
-	Order    Group = 1 << iota // in which order an epoch delivers its samples
-	Choice                     // which samples an epoch delivers
-	Batching                   // how an epoch is cut into global batches
-	Sharing                    // how the ranks share a global batch
-	Rank                       // whose share it is
-	Showing                    // how a body shows its samples
+	Order    Group = 1 << iota // the order in which an epoch delivers samples
+	Choice                     // the samples that an epoch delivers
+	Batching                   // the division of an epoch into global batches
+	Sharing                    // the sharing of a global batch among ranks
+	Rank                       // the rank
+	Showing                    // the form of samples in a body
 
 	allGroups = Order | Choice | Batching | Sharing | Rank | Showing
 )
 
-// A Parameter is one row of the table of plan parameters. Parsing, canonical URLs, the limit on the number of
-// parameters, the flags of commands, the clients and the OpenAPI document follow from it. A row has Words, or
-// bounds, or is a text.
+// A Parameter is one row of the table of plan parameters. Parsing, canonical URLs, the limit on the
+// number of parameters, command-line flags, the clients and the OpenAPI document are derived from
+// it. A row has Words, or bounds, or a text value.
 type Parameter struct {
-	Name    string // in URLs
+	Name    string // name in URLs
 	Group   Group
-	Least   uint64   // of a number
-	Most    uint64   // of a number
-	Words   []string // of a choice
-	Pattern string   // of a text, as a regular expression
-	Longest int      // of a text, in bytes; 0: as long as URLs may be
-	Neutral string   // value that canonical URLs leave out, so that URLs made before the parameter existed stay valid
+	Least   uint64   // minimum of a number
+	Most    uint64   // maximum of a number
+	Words   []string // allowed words
+	Pattern string   // regular expression for a text
+	Longest int      // maximum length of a text in bytes; 0: limited only by the URL
+	Neutral string   // value that canonical URLs omit, so that URLs from before the parameter was added stay valid
 
 	Help string // one line, for flags
-	Doc  string // sentences for the OpenAPI document and the Python client, where they say more than Help
+	Doc  string // text for the OpenAPI document and the Python client; "": Help suffices
 
-	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // after all rows above; it may use what they set
-	write func(p Plan) string                              // value as text; "": it has no meaning in this plan
+	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // called after all rows above; it may use their values
+	write func(p Plan) string                              // value as text; "": not applicable in this plan
 }
 
-// Parameters returns the table, in the order in which the parameters are read.
+// Parameters returns the table in the order in which parameters are parsed.
 func Parameters() []Parameter { return slices.Clone(parameters) }
 
-// NamesOf returns the names of the parameters of some groups.
+// NamesOf returns the names of the parameters in some groups.
 func NamesOf(groups Group) []string {
-	names := make([]string, 0, len(parameters)+8) // callers append theirs
+	names := make([]string, 0, len(parameters)+8) // room for the caller's own names
 	for i := range parameters {
 		if parameters[i].Group&groups != 0 {
 			names = append(names, parameters[i].Name)
@@ -59,13 +60,13 @@ func NamesOf(groups Group) []string {
 	return names
 }
 
-// PlanNames are the parameters that fix the batches.
+// PlanNames returns the parameters that determine the batches.
 func PlanNames() []string { return NamesOf(Order | Choice | Batching) }
 
-// BatchNames are the parameters of a batch and of an epoch.
+// BatchNames returns the parameters of a batch or epoch.
 func BatchNames() []string { return NamesOf(allGroups) }
 
-// SamplesNames are the parameters of samples that are named by their positions.
+// SamplesNames returns the parameters of samples by position.
 func SamplesNames() []string { return append(NamesOf(Order|Choice|Showing), "at") }
 
 const (
@@ -127,7 +128,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "tail", Group: Batching, Words: []string{string(shuffle.Short), string(shuffle.Drop), string(shuffle.Pad)},
-		Help:  "what becomes of a last batch that is not full (default the dataset's)",
+		Help:  "handling of an incomplete last batch (default the dataset's)",
 		Doc:   "Samples that fill no batch at the end: short is a smaller last batch, drop leaves them out, pad repeats others.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Tail = shuffle.Tail(q.word(r, d.Defaults.Tail)) },
 		write: func(p Plan) string { return string(p.Tail) },
@@ -151,7 +152,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "balance", Group: Sharing, Words: []string{BalanceSamples, BalanceBytes}, Neutral: BalanceSamples,
-		Help:  "what every rank gets an equal share of (default samples)",
+		Help:  "quantity that the ranks share equally (default samples)",
 		Doc:   "samples: shares of equal numbers (default); bytes: shares of about equal size, dealt by length.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Balance = q.word(r, r.Neutral) },
 		write: func(p Plan) string { return p.Balance },
@@ -249,29 +250,29 @@ var byName = slices.SortedFunc(slices.Values(parameters), func(a, b Parameter) i
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// number returns the value of a row that has bounds, or def where it was left out.
+// number returns the value of a row with bounds, or def if it is missing.
 func (q *Query) number(r *Parameter, def uint64) uint64 {
 	return q.Number(r.Name, def, r.Least, r.Most)
 }
 
-// word returns the value of a row that has words, or def where it was left out.
+// word returns the value of a row with words, or def if it is missing.
 func (q *Query) word(r *Parameter, def string) string { return q.Word(r.Name, def, r.Words...) }
 
-// DecodePlan resolves the parameters of a query against a dataset's defaults.
+// DecodePlan decodes the parameters of a query, with a dataset's defaults.
 func DecodePlan(q *Query, d Dataset) Plan {
 	p := Plan{Dataset: d.Name, Generation: d.Generation}
 	p.decode(q, d, allGroups)
 	return p
 }
 
-// DecodeOrder resolves the order of all samples of a dataset with some defaults.
+// DecodeOrder decodes the order of all samples of a dataset, with the given defaults.
 func DecodeOrder(q *Query, d chunkindex.Defaults) shuffle.Params {
 	var p Plan
 	p.decode(q, Dataset{Defaults: d}, Order)
 	return p.Params
 }
 
-// DecodeView reads the view of a request that names no plan.
+// DecodeView decodes the view of a request without a plan.
 func DecodeView(q *Query, d Dataset) View {
 	var p Plan
 	p.decode(q, d, Showing)
@@ -306,7 +307,8 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	}
 }
 
-// readHomes finds the faults of sharing that parameters alone can show. How many lanes a slot order has, the dataset decides.
+// readHomes reports faults of sharing that the parameters alone show. The number of lanes in a slot
+// order depends on the dataset.
 func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	p.Homes = q.number(r, p.WorldSize)
 	switch {
@@ -333,7 +335,7 @@ func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	}
 }
 
-// failSharing names the parameter to blame: homes where the request gives their number, else share.
+// failSharing reports a fault for homes if the request sets it, otherwise for share.
 func (q *Query) failSharing(p *Plan, err error) {
 	switch {
 	case err == nil:
@@ -344,14 +346,14 @@ func (q *Query) failSharing(p *Plan, err error) {
 	}
 }
 
-// refuseWeighted refuses a choice of samples that is drawn by weights.
+// refuseWeighted rejects a choice of samples in combination with importance.
 func (p *Plan) refuseWeighted(q *Query, r *Parameter) {
 	if p.Params.Importance != "" {
 		q.Fail(r.Name, "excludes importance: a snapshot weighs all samples of the dataset")
 	}
 }
 
-// readForm takes the first form for one that is not named. readFields corrects it where parts are named.
+// readForm selects the first form if none is given. readFields corrects it if fields are given.
 func readForm(q *Query, r *Parameter, p *Plan, d Dataset) {
 	names := make([]string, len(d.Forms))
 	for i, f := range d.Forms {
@@ -374,15 +376,15 @@ func readFields(q *Query, r *Parameter, p *Plan, d Dataset) {
 	}
 }
 
-// Canonical is the query string with every parameter written out, names in byte order. It leaves out a parameter that
-// has no meaning in the plan, and one at its neutral value.
+// Canonical returns the query string with every parameter, in byte order of the names. It omits
+// parameters that do not apply to the plan, or have their neutral value.
 func (p Plan) Canonical() string { return p.canonical(allGroups) }
 
-// Identity names the order of a plan, whoever reads it and however it is shared out. Losses of one identity are
-// folded together.
+// Identity returns the canonical order of a plan, independent of readers and sharing. Losses with
+// the same identity are merged.
 func (p Plan) Identity() string { return p.canonical(Order | Choice | Batching) }
 
-// canonical is Canonical with the parameters of some groups.
+// canonical is Canonical for the parameters in some groups.
 func (p Plan) canonical(groups Group) string {
 	b := make([]byte, 0, 256)
 	for r, value := range p.written {
@@ -397,7 +399,7 @@ func (p Plan) canonical(groups Group) string {
 	return string(b)
 }
 
-// written yields the parameters that a canonical URL writes, in its order, with their values.
+// written yields the parameters of the canonical URL in order, with their values.
 func (p Plan) written(yield func(r *Parameter, value string) bool) {
 	for i := range byName {
 		r := &byName[i]
@@ -407,7 +409,8 @@ func (p Plan) written(yield func(r *Parameter, value string) bool) {
 	}
 }
 
-// Values returns what Canonical writes, as JSON shows it: numbers as numbers, but those that may pass 2^53 as strings.
+// Values returns the canonical parameters for JSON: numbers as numbers, except those that may
+// exceed 2^53, which are strings.
 func (p Plan) Values() map[string]any {
 	values := map[string]any{}
 	for r, value := range p.written {
@@ -419,5 +422,5 @@ func (p Plan) Values() map[string]any {
 	return values
 }
 
-// isExact reports whether every reader of JSON has the parameter's numbers exactly.
+// isExact reports whether JSON parsers represent all values of the parameter exactly.
 func (r *Parameter) isExact() bool { return 0 < r.Most && r.Most <= 1<<53 }

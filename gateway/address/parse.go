@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// ParseURL reads the address of a batch or an epoch as Content-Location and the links of a plan give it: whole, or
-// from the path on. It must name the generation, so that losses never belong to other data. Faults go to q, under the
-// name url. isDefault says that the short path, which names no dataset, means this one.
+// ParseURL parses the URL of a batch or epoch, as in Content-Location and the links of a plan. It
+// may start with a scheme and host, or with the path. It must contain the generation, so that
+// losses never belong to other data. Faults are added to q under the name url. isDefault means that
+// d is the default dataset, which short paths mean.
 func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, hasBatch bool, err error) {
 	if address == "" {
 		q.Fail("url", "missing")
@@ -32,13 +33,13 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 	}
 	q.Adopt("url.", in.Faults())
 	if b.Params.Subset != "" || b.Quarantine != "" {
-		q.Fail("url", "names a subset or a quarantine: losses are taken of plans over all samples")
+		q.Fail("url", "has a subset or a quarantine: losses are accepted only for plans over all samples")
 	}
 	return b, at.hasBatch, nil
 }
 
-// DatasetOf returns the name of the dataset and the query of the URL of an epoch or a batch, whole or from the path on; "" is the
-// name of the default dataset.
+// DatasetOf returns the dataset name and the query of the URL of an epoch or batch. "" is the name
+// of the default dataset.
 func DatasetOf(address string) (name, query string, ok bool) {
 	path, query, _ := strings.Cut(fromPath(address), "?")
 	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))
@@ -54,11 +55,11 @@ func fromPath(address string) string {
 	return address
 }
 
-// place is the path of an epoch or a batch, taken apart.
+// place is the parsed path of an epoch or batch.
 type place struct {
 	dataset, epoch, batch string
 	hasBatch              bool
-	short                 bool // the path names no dataset
+	short                 bool // the path has no dataset name
 }
 
 func parsePath(path string) (at place, ok bool) {

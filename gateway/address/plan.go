@@ -10,59 +10,60 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of parameters that are multiplied with each other: far above any use, far below overflow.
+// Limits of parameters that are multiplied with each other: far above any use, far below overflow.
 const (
 	maxBatchSize = 1 << 31
 	maxWorldSize = 1 << 31
 	maxWindow    = 1 << 31
 
-	// maxHomes bounds the homes of share=locality: the work to share out a batch grows with them.
+	// maxHomes bounds the homes of share=locality: the work to share a batch grows with them.
 	maxHomes = 1 << 16
 
-	// MaxPositions bounds the samples that one URL names by their positions. With the longest numbers they fill a URL.
+	// MaxPositions bounds the positions in one URL. That many of the longest numbers fill a URL.
 	MaxPositions = 1024
 
-	// maxSubsetName bounds the name of a subset, in bytes.
+	// maxSubsetName bounds the name of a subset in bytes.
 	maxSubsetName = 64
 )
 
-// The values of the parameter balance: what the shares of a global batch are equal in.
+// Values of the parameter balance: the quantity that is equal in all shares of a global batch.
 const (
-	BalanceSamples = "samples" // each rank takes a contiguous run of positions; neutral, so no URL holds it
-	BalanceBytes   = "bytes"   // the samples are dealt to the ranks by length (docs/spec/order.md)
+	BalanceSamples = "samples" // each rank gets a contiguous run of positions; neutral value, so URLs omit it
+	BalanceBytes   = "bytes"   // samples are dealt to the ranks by length (docs/spec/order.md)
 )
 
-// shareContiguous is the neutral value of the parameter share, which no URL holds: each rank takes a contiguous run
-// of the global batch. The other value is shuffle.Locality.
+// shareContiguous is the neutral value of the parameter share, which URLs omit: each rank gets a
+// contiguous run of the global batch. The other value is shuffle.Locality.
 const shareContiguous = "contiguous"
 
-// Dataset is what a URL is read against.
+// Dataset has the properties of a dataset that parsing a URL requires.
 type Dataset struct {
 	Name       string
 	Generation string
-	Defaults   chunkindex.Defaults // of parameters that are left out
-	Forms      []Form              // that its batches may have, its own first
+	Defaults   chunkindex.Defaults // defaults of missing parameters
+	Forms      []Form              // forms of its batches, its own first
 }
 
-// Plan is a resolved plan: every parameter has a value, from the URL or from the dataset's defaults.
+// Plan is a resolved plan: every parameter has a value, from the URL or from the dataset's
+// defaults.
 type Plan struct {
 	Dataset    string // name
 	Generation string
 	Params     shuffle.Params
 	Quarantine string // digest of a list of bad samples, or the list itself; "": none
-	Samples    uint64 // of an epoch; the index, the subset or the mixture says how many, not the URL
-	BatchSize  uint64 // of the global batch
+	Samples    uint64 // samples of an epoch, from the index, subset or mixture rather than the URL
+	BatchSize  uint64 // size of the global batch
 	Tail       shuffle.Tail
 	Rank       uint64
 	WorldSize  uint64
 	Balance    string
 	Sharing    shuffle.Sharing
-	Homes      uint64 // of share=locality: as many as groups of ranks
+	Homes      uint64 // number of groups of ranks for share=locality
 	View       View
-	Pinned     bool // the URL fixes all data: it names the generation, and the split of a subset by its digest
+	Pinned     bool // the URL determines all data: it has the generation, and the digest of a subset's split
 }
 
-// CheckSharing refuses share=locality where a plan has too few lanes for its homes.
+// CheckSharing rejects share=locality if a plan has too few lanes for its homes.
 func (p *Plan) CheckSharing(plan *shuffle.Plan) error {
 	if p.Sharing == shuffle.Contiguous {
 		return nil
@@ -72,37 +73,37 @@ func (p *Plan) CheckSharing(plan *shuffle.Plan) error {
 	return q.Err()
 }
 
-// reason returns an error of shuffle without the name of what was tried.
+// reason returns the text of a shuffle error without its prefix.
 func reason(err error) string {
 	_, text, _ := strings.Cut(err.Error(), ": ")
 	return text
 }
 
-// maxFields bounds the names in fields=.
+// maxFields bounds the number of names in fields=.
 const maxFields = 256
 
-// Form is one way to put the samples of a batch into a body.
+// Form is a body format for batches.
 type Form struct {
-	Name        string // as format= names it
+	Name        string // value of format=
 	ContentType string
-	Also        string // another media type that stands for this form in Accept; "": none
-	Native      bool   // the dataset's own: the stored bytes, in its framing
-	Fields      bool   // parts of samples can be left out
-	Table       bool   // a table may tell keys and parts
+	Also        string // another media type in Accept that selects this form; "": none
+	Native      bool   // the dataset's own form: the stored bytes with their framing
+	Fields      bool   // supports fields=
+	Table       bool   // supports table=
 }
 
-// View is how an answer shows its samples: what format=, fields= and table= say.
+// View is the presentation of samples in an answer, from format=, fields= and table=.
 type View struct {
 	Form        Form
-	Chosen      bool     // the URL names the form, so Accept does not count
-	Fields      []string // the parts that are wanted, in this order; nil: all
-	Keys, Parts bool     // what a table tells beside lengths
+	Chosen      bool     // the URL sets the form, so Accept is ignored
+	Fields      []string // parts to include, in this order; nil: all
+	Keys, Parts bool     // columns of the table in addition to lengths
 }
 
-// Plain reports whether a body is made of stored samples in the dataset's own form.
+// Plain reports whether a body consists of stored samples in the dataset's own form.
 func (v View) Plain() bool { return v.Form.Native && v.Fields == nil }
 
-// offers returns the forms to choose from: with fields, those that can leave parts out.
+// offers returns the available forms; with fields, only those that support fields=.
 func offers(forms []Form, fields bool) []Form {
 	if !fields {
 		return forms
@@ -110,7 +111,7 @@ func offers(forms []Form, fields bool) []Form {
 	return slices.DeleteFunc(slices.Clone(forms), func(f Form) bool { return !f.Fields })
 }
 
-// FieldsParameter writes the part names as fields= takes them.
+// FieldsParameter returns the value of fields=.
 func (v View) FieldsParameter() string {
 	names := make([]string, len(v.Fields))
 	for i, name := range v.Fields {
@@ -119,7 +120,7 @@ func (v View) FieldsParameter() string {
 	return strings.Join(names, ",")
 }
 
-// TableParameter writes what a table tells as table= takes it.
+// TableParameter returns the value of table=.
 func (v View) TableParameter() string {
 	switch {
 	case v.Keys && v.Parts:
@@ -132,10 +133,10 @@ func (v View) TableParameter() string {
 	return ""
 }
 
-// Negotiate chooses the form that an Accept header likes best, where the URL names none. Of two forms that are liked
-// equally it takes the first: the dataset's own before all others.
+// Negotiate selects the form that an Accept header prefers, unless the URL sets one. Of equally
+// preferred forms it selects the first; the dataset's own form is the first of all.
 func (v *View) Negotiate(accept string, forms []Form) error {
-	if v.Chosen || v.Keys || v.Parts || strings.Trim(accept, " \t,") == "" { // one form alone has a table
+	if v.Chosen || v.Keys || v.Parts || strings.Trim(accept, " \t,") == "" { // only one form has a table
 		return nil
 	}
 	best := 0.0
@@ -159,7 +160,8 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 	return nil
 }
 
-// Names reports whether an Accept header names a content type itself, not by a range, and takes it.
+// Names reports whether an Accept header contains and accepts a content type, other than by a
+// range.
 func Names(accept, contentType string) bool {
 	for media := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(media, ";")
@@ -170,7 +172,8 @@ func Names(accept, contentType string) bool {
 	return false
 }
 
-// Quality returns how much an Accept header likes a content type, 0 to 1: the most specific range that covers it counts.
+// Quality returns the quality of a content type in an Accept header, 0 to 1. The most specific
+// matching range counts.
 func Quality(accept, contentType string) float64 {
 	major, _, _ := strings.Cut(contentType, "/")
 	best, q := -1, 0.0
@@ -192,7 +195,7 @@ func Quality(accept, contentType string) float64 {
 	return q
 }
 
-// qValue reads q= of media type parameters: 1 where there is none, or none that can be read.
+// qValue returns the q= of media type parameters, or 1 if it is missing or invalid.
 func qValue(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")

@@ -8,23 +8,24 @@ import (
 	"strings"
 )
 
-// maxUnknown is how many parameters too many an answer still names one by one.
+// maxUnknown is the maximum number of excess parameters that an answer lists.
 const maxUnknown = 8
 
-// Fault is one thing that is wrong with a request.
+// Fault is one fault of a request.
 type Fault struct {
-	Name   string `json:"name"` // of the parameter
+	Name   string `json:"name"` // name of the parameter
 	Reason string `json:"reason"`
 }
 
-// Query is a decoded query string. It collects all faults, so that one answer names every one of them.
+// Query is a decoded query string. It collects all faults, so that one answer reports all of them.
 type Query struct {
 	values map[string]string
 	faults []Fault
 }
 
-// ParseQuery reads a raw query: each name once, known names only, no empty values. Values stay as they were
-// sent; only "key", "shard", "fields", "table", "subset", "quarantine" and the commas of "at" may be escaped.
+// ParseQuery parses a raw query. Each name must be known and unique, and values must not be empty.
+// Values are not unescaped. Only "key", "shard", "fields", "table", "subset", "quarantine" and the
+// commas of "at" may be escaped.
 func ParseQuery(raw string, known ...string) *Query {
 	q := &Query{values: map[string]string{}}
 	if raw == "" {
@@ -63,14 +64,15 @@ func (q *Query) Fail(name, format string, args ...any) {
 // Faults returns the faults found so far.
 func (q *Query) Faults() []Fault { return q.faults }
 
-// Adopt adds faults that were found elsewhere, each under its name behind prefix.
+// Adopt adds faults from elsewhere, with prefix before each name.
 func (q *Query) Adopt(prefix string, faults []Fault) {
 	for _, f := range faults {
 		q.faults = append(q.faults, Fault{prefix + f.Name, f.Reason})
 	}
 }
 
-// Failed reports whether one of these parameters has a fault. What depends on it cannot be checked then.
+// Failed reports whether one of the parameters has a fault. Checks that depend on it must then be
+// skipped.
 func (q *Query) Failed(names ...string) bool {
 	return slices.ContainsFunc(q.faults, func(f Fault) bool { return slices.Contains(names, f.Name) })
 }
@@ -89,19 +91,19 @@ func (q *Query) Err() error {
 	return r
 }
 
-// Has reports whether a parameter was given with a value.
+// Has reports whether a parameter has a value.
 func (q *Query) Has(name string) bool { return q.values[name] != "" }
 
-// Given reports whether a parameter was given, be it empty.
+// Given reports whether a parameter is present, even if it is empty.
 func (q *Query) Given(name string) bool {
 	_, given := q.values[name]
 	return given
 }
 
-// Value returns the value of a parameter as it was sent; "" where it was left out.
+// Value returns the escaped value of a parameter; "" if it is missing.
 func (q *Query) Value(name string) string { return q.values[name] }
 
-// Fix gives a parameter a value that the path implies. Another value in the query is a fault.
+// Fix sets a parameter that the path implies. A different value in the query is a fault.
 func (q *Query) Fix(name, value string) {
 	switch q.values[name] {
 	case "":
@@ -112,7 +114,7 @@ func (q *Query) Fix(name, value string) {
 	}
 }
 
-// Number returns the value of a parameter between lo and hi, or def where it was left out.
+// Number returns the value of a parameter between lo and hi, or def if it is missing.
 func (q *Query) Number(name string, def, lo, hi uint64) uint64 {
 	s := q.values[name]
 	if s == "" {
@@ -121,7 +123,8 @@ func (q *Query) Number(name string, def, lo, hi uint64) uint64 {
 	return q.Decimal(name, s, lo, hi)
 }
 
-// Decimal reads s strictly as the value of name. A fault gives lo, so that what depends on it can still be checked.
+// Decimal parses s strictly as the value of name. After a fault it returns lo, so that dependent
+// checks can continue.
 func (q *Query) Decimal(name, s string, lo, hi uint64) uint64 {
 	n, reason := ParseDecimal(s)
 	switch {
@@ -138,7 +141,7 @@ func (q *Query) Decimal(name, s string, lo, hi uint64) uint64 {
 	return n
 }
 
-// Word returns the value of a parameter that must be one of some words, or def where it was left out.
+// Word returns the value of a parameter with a set of allowed words, or def if it is missing.
 func (q *Query) Word(name, def string, allowed ...string) string {
 	s := q.values[name]
 	if s == "" {
@@ -151,7 +154,7 @@ func (q *Query) Word(name, def string, allowed ...string) string {
 	return s
 }
 
-// Digest returns the value of a parameter that names an object by its content; "" where it was left out.
+// Digest returns the value of a parameter that is a digest; "" if it is missing.
 func (q *Query) Digest(name string) string {
 	s := q.values[name]
 	if s != "" && !IsDigest(s) {
@@ -161,7 +164,7 @@ func (q *Query) Digest(name string) string {
 	return s
 }
 
-// Text returns the unescaped value of a parameter that must be given.
+// Text returns the unescaped value of a required parameter.
 func (q *Query) Text(name string) string {
 	if !q.Given(name) {
 		q.Fail(name, "missing")
@@ -181,7 +184,7 @@ func (q *Query) unescaped(name string) string {
 
 const notADigest = "must be 64 hexadecimal digits in lower case"
 
-// IsDigest reports whether s is a SHA-256 as URLs write it: 64 hexadecimal digits in lower case.
+// IsDigest reports whether s is a SHA-256 in the form of URLs: 64 hexadecimal digits in lower case.
 func IsDigest(s string) bool {
 	const digits = 64
 	for i := range len(s) {
@@ -192,7 +195,8 @@ func IsDigest(s string) bool {
 	return len(s) == digits
 }
 
-// ParseDecimal reads an unsigned decimal of 64 bits: digits only, no leading zeros. Otherwise it returns the reason.
+// ParseDecimal parses an unsigned 64-bit decimal without leading zeros. On failure it returns the
+// reason.
 func ParseDecimal(s string) (n uint64, reason string) {
 	if s == "" {
 		return 0, "empty"
@@ -215,7 +219,7 @@ func ParseDecimal(s string) (n uint64, reason string) {
 	return n, ""
 }
 
-// Bounded makes a caller's text fit to be repeated in an answer: short, and printable ASCII.
+// Bounded makes a caller's text safe to repeat in an answer: short and printable ASCII.
 func Bounded(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -229,29 +233,29 @@ func Bounded(s string) string {
 	}, s)
 }
 
-// DecodeBatch reads a batch from a query and from the epoch and batch of its path.
+// DecodeBatch decodes a batch from a query and from the epoch and batch in the path.
 func DecodeBatch(q *Query, d Dataset, epoch, batch string) Batch {
 	b := DecodeEpoch(q, d, epoch)
 	b.Number = q.Decimal("batch", batch, 0, math.MaxUint64)
 	return b
 }
 
-// DecodeEpoch reads the first batch of an epoch.
+// DecodeEpoch decodes the first batch of an epoch.
 func DecodeEpoch(q *Query, d Dataset, epoch string) Batch {
 	b := Batch{Plan: DecodePlan(q, d)}
 	b.Epoch = q.Decimal("epoch", epoch, 0, math.MaxUint64)
 	return b
 }
 
-// DecodeSamples reads samples that are named by their positions in an epoch.
+// DecodeSamples decodes samples by their positions in an epoch.
 func DecodeSamples(q *Query, d Dataset, epoch string) Batch {
 	b := DecodeEpoch(q, d, epoch)
 	b.At = q.positions()
 	return b
 }
 
-// positions reads the list of positions, in the order in which their samples are wanted. One may come several times, as samplers
-// draw them that put samples back.
+// positions parses the list of positions and keeps their order. Positions may repeat, since
+// samplers may draw with replacement.
 func (q *Query) positions() []uint64 {
 	if !q.Given("at") {
 		q.Fail("at", "missing: the positions of samples, as at=3,17,99")
@@ -274,7 +278,7 @@ func (q *Query) positions() []uint64 {
 	return at
 }
 
-// DecodeSample reads how a request names one sample.
+// DecodeSample decodes the identification of one sample.
 func DecodeSample(q *Query, d Dataset) Sample {
 	s := Sample{Dataset: d.Name, Generation: d.Generation, Key: q.Text("key")}
 	if q.Given("shard") {
@@ -283,7 +287,7 @@ func DecodeSample(q *Query, d Dataset) Sample {
 	return s
 }
 
-// subset returns the value of a parameter that names or defines a subset, in its one form. Programs that build a query may escape it.
+// subset returns the canonical form of a parameter with a subset, which may be escaped.
 func (q *Query) subset(name string) string {
 	s, reason := ParseSubset(q.unescaped(name))
 	if reason != "" && !q.Failed(name) {
@@ -292,7 +296,7 @@ func (q *Query) subset(name string) string {
 	return s.String()
 }
 
-// quarantine returns the value of a parameter that names or lists bad samples, in its one form.
+// quarantine returns the canonical form of a parameter with a digest or list of bad samples.
 func (q *Query) quarantine(name string) string {
 	text := q.unescaped(name)
 	bad, reason := ParseQuarantine(text)
@@ -306,7 +310,8 @@ func (q *Query) quarantine(name string) string {
 	return text
 }
 
-// Check ends the decoding of a query: one refusal for all its faults, or for a generation that is not served.
+// Check completes the decoding of a query. It returns one refusal for all faults, or for a
+// generation that is not served.
 func (d Dataset) Check(q *Query) error {
 	s := PlainGeneration(q.Value("generation"))
 	other := s != "" && s != d.Generation
@@ -325,7 +330,7 @@ func (d Dataset) Check(q *Query) error {
 	return nil
 }
 
-// fields reads a list of part names, in the order in which they are wanted. A name with a comma cannot be among them.
+// fields parses a list of field names and keeps their order. A name cannot contain a comma.
 func (q *Query) fields() []string {
 	if !q.Has("fields") {
 		return nil
@@ -353,7 +358,7 @@ func (q *Query) fields() []string {
 	return names
 }
 
-// table reads what a table is to tell.
+// table parses the columns of a table.
 func (q *Query) table() (keys, parts bool) {
 	if !q.Has("table") {
 		return false, false

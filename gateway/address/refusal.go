@@ -2,49 +2,49 @@ package address
 
 import "fmt"
 
-// Kind is the reason why a request is refused. The gateway has one status for each.
+// Kind is the reason of a refusal. The gateway maps each kind to a status.
 type Kind int
 
-// The reasons.
+// Reasons of refusals.
 const (
-	Invalid       Kind = iota // a parameter or the body is wrong
-	NotFound                  // what the request names is not here
-	EndOfEpoch                // the batch lies past the end of its epoch
+	Invalid       Kind = iota // a parameter or the body is invalid
+	NotFound                  // the resource does not exist
+	EndOfEpoch                // the batch is past the end of its epoch
 	TooLarge                  // the batch exceeds a limit of the gateway
-	NotAcceptable             // no form of the dataset is accepted
+	NotAcceptable             // the dataset has no acceptable form
 )
 
-// Refusal is a request that cannot be answered, in words that its sender may read.
+// Refusal is an error of a request, with text that the caller may read.
 type Refusal struct {
 	Kind   Kind
 	Detail string
 
-	Faults  []Fault // Invalid: everything that is wrong
-	Batches *uint64 // EndOfEpoch: how many batches the epoch has
-	Bytes   *uint64 // TooLarge: the size of the body, in bytes
-	Limit   *int64  // TooLarge: the limit that was passed
-	Cause   error   // for the log only: it may name keys and hosts
+	Faults  []Fault // Invalid: all faults
+	Batches *uint64 // EndOfEpoch: number of batches in the epoch
+	Bytes   *uint64 // TooLarge: size of the body in bytes
+	Limit   *int64  // TooLarge: the exceeded limit
+	Cause   error   // only for the log: it may contain keys and hosts
 }
 
-// Refuse returns a refusal. The format is that of fmt.Sprintf.
+// Refuse returns a refusal with a formatted detail.
 func Refuse(kind Kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-// RefuseParameter is the refusal of one parameter.
+// RefuseParameter returns a refusal for one parameter.
 func RefuseParameter(name, format string, args ...any) error {
 	q := &Query{}
 	q.Fail(name, format, args...)
 	return q.Err()
 }
 
-// Because adds the cause, and returns the refusal.
+// Because sets the cause and returns the refusal.
 func (r *Refusal) Because(cause error) *Refusal {
 	r.Cause = cause
 	return r
 }
 
-// Above adds the limit that was passed, and returns the refusal.
+// Above sets the exceeded limit and returns the refusal.
 func (r *Refusal) Above(limit int64) *Refusal {
 	r.Limit = &limit
 	return r

@@ -9,38 +9,38 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Bounds of a subset that an address defines.
+// Limits of a subset in a URL.
 const (
-	maxSubsetText = 8 << 10 // bytes, as gateways of a cluster tell each other
+	maxSubsetText = 8 << 10 // bytes, as between gateways of a cluster
 
-	maxSubsetParts = 64 // of a split
-	maxSteps       = 4  // each may read all names of the dataset
+	maxSubsetParts = 64 // parts of a split
+	maxSteps       = 4  // each step may read all names of the dataset
 )
 
-// Subset says which samples of a dataset a plan delivers: all of them, or those of a stored subset, less those that the
-// steps leave out, one step after the other.
+// Subset selects samples of a dataset: all samples, or those of a stored subset, filtered by the
+// steps in order.
 type Subset struct {
 	Stored string // name in the default split, or digest of a split, colon and name; "": all samples
 	Steps  []Step
 }
 
-// Step keeps some of the samples that the step before has left: one part of a split by the hash of names, or those at
-// some places. It is one of both.
+// Step filters the samples of the previous step, either by one part of a split over hashed names,
+// or by places.
 type Step struct {
-	Parts []Part // of the split; none: the step goes by places
-	Name  string // of the part that is kept
-	Salt  string // another salt, another split
+	Parts []Part // parts of the split; none: the step filters by places
+	Name  string // name of the selected part
+	Salt  string // salt of the hash: another salt is another split
 
-	Places Ranges // in stored order, counted from 0 over what the step before has left
+	Places Ranges // positions in stored order, from 0, among the samples of the previous step
 }
 
-// Part is one part of a split, with its size relative to the others.
+// Part is one part of a split with its relative size.
 type Part struct {
 	Name string
 	Size uint64
 }
 
-// ParseSubset reads a subset as subset= has it. It returns the reason where the text is none.
+// ParseSubset parses the value of subset=. It returns a reason if the text is invalid.
 func ParseSubset(text string) (s Subset, reason string) {
 	if len(text) > maxSubsetText {
 		return s, "is longer than " + strconv.Itoa(maxSubsetText) + " bytes: store it by POST /v1/datasets/{dataset}/subsets, and name its digest"
@@ -48,7 +48,7 @@ func ParseSubset(text string) (s Subset, reason string) {
 	return ParseLongSubset(text)
 }
 
-// ParseLongSubset is ParseSubset for a text of any length: no address holds it.
+// ParseLongSubset is ParseSubset without a limit on the length, for texts outside URLs.
 func ParseLongSubset(text string) (s Subset, reason string) {
 	steps := strings.Split(text, "~")
 	if len(steps) > maxSteps {
@@ -66,7 +66,7 @@ func ParseLongSubset(text string) (s Subset, reason string) {
 			return s, reason
 		}
 		if step.Parts != nil && slices.ContainsFunc(s.Steps, func(other Step) bool { return other.Parts != nil && other.Salt == step.Salt }) {
-			return s, "a split of a split wants a salt of its own behind its name: by the same hash the parts would depend on each other"
+			return s, "a split of a split requires another salt after its name: with the same hash the parts would depend on each other"
 		}
 		s.Steps = append(s.Steps, step)
 	}
@@ -80,7 +80,7 @@ func isStep(text string) bool {
 	return strings.Contains(text, "=") || strings.HasPrefix(text, placesPrefix)
 }
 
-// storedReason says what is wrong with the name of a stored subset.
+// storedReason returns the reason why the name of a stored subset is invalid; "": it is valid.
 func storedReason(s string) string {
 	digest, name, whole := strings.Cut(s, ":")
 	if !whole {
@@ -90,7 +90,7 @@ func storedReason(s string) string {
 	case whole && !IsDigest(digest):
 		return "must be a name, or 64 hexadecimal digits in lower case, a colon and a name, or a split such as train=9,val=1:train, or samples:0-999"
 	case !whole && IsDigest(name):
-		return "a digest wants a colon and a name after it"
+		return "a digest requires a colon and a name after it"
 	case !validPart(name):
 		return "a name has letters, digits, dot, dash and underscore, at most 64"
 	}
@@ -99,7 +99,7 @@ func storedReason(s string) string {
 
 func validPart(name string) bool { return len(name) <= maxSubsetName && chunkindex.ValidName(name) }
 
-// parseStep reads PART=SIZE,...:NAME, the same with a colon and a salt, or samples: and ranges.
+// parseStep parses PART=SIZE,...:NAME, optionally with a colon and a salt, or samples: and ranges.
 func parseStep(text string) (s Step, reason string) {
 	if list, ok := strings.CutPrefix(text, placesPrefix); ok {
 		s.Places, reason = parseRanges(list)
@@ -107,7 +107,7 @@ func parseStep(text string) (s Step, reason string) {
 	}
 	fields := strings.Split(text, ":")
 	if len(fields) < 2 || len(fields) > 3 || !strings.Contains(fields[0], "=") {
-		return s, "want a split and a part of it, such as train=9,val=1:train, or samples:0-999"
+		return s, "must be a split and a part of it, such as train=9,val=1:train, or samples:0-999"
 	}
 	s.Name = fields[1]
 	if len(fields) == 3 {
@@ -124,7 +124,8 @@ func parseStep(text string) (s Step, reason string) {
 	return s, ""
 }
 
-// parseParts reads PART=SIZE,... and divides the sizes by what divides all of them: one split, one text.
+// parseParts parses PART=SIZE,... and divides the sizes by their greatest common divisor, so that
+// equal splits have equal texts.
 func parseParts(text string) (parts []Part, reason string) {
 	var sum, divisor uint64
 	for one := range strings.SplitSeq(text, ",") {
@@ -159,7 +160,7 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// String writes a subset as ParseSubset reads it, in its one form.
+// String returns the canonical text of a subset, for ParseSubset.
 func (s Subset) String() string {
 	steps := make([]string, 0, len(s.Steps)+1)
 	if s.Stored != "" {
@@ -186,20 +187,21 @@ func (s Step) String() string {
 	return text
 }
 
-// SubsetNamesItsData reports whether a subset says by itself which samples it has: it goes back to no name in a default split.
+// SubsetNamesItsData reports whether a subset's text determines its samples, without a name in a
+// default split.
 func SubsetNamesItsData(text string) bool {
 	s, reason := ParseSubset(text)
 	return reason == "" && (s.Stored == "" || strings.Contains(s.Stored, ":"))
 }
 
-// Quarantine lists of bad samples that an address holds.
+// Limits of a quarantine list in a URL.
 const (
 	maxQuarantineText = 8 << 10 // bytes
-	maxBad            = 1 << 16 // samples, as in a list that is stored
+	maxBad            = 1 << 16 // samples, as in a stored list
 )
 
-// ParseQuarantine reads the bad samples of a quarantine that is written out, samples: and ranges. It returns no ranges for a digest, and
-// the reason where the text is neither.
+// ParseQuarantine parses a written-out list of bad samples, samples: and ranges. For a digest it
+// returns no ranges. For other texts it returns a reason.
 func ParseQuarantine(text string) (bad Ranges, reason string) {
 	if IsDigest(text) {
 		return nil, ""
@@ -220,16 +222,16 @@ func ParseQuarantine(text string) (bad Ranges, reason string) {
 	return bad, ""
 }
 
-// WriteQuarantine writes a quarantine as ParseQuarantine reads it, in its one form.
+// WriteQuarantine returns the canonical text of a quarantine, for ParseQuarantine.
 func WriteQuarantine(bad Ranges) string { return placesPrefix + bad.String() }
 
-// Ranges are numbers from 0 on: runs of them, ascending, with a gap between any two.
+// Ranges are disjoint ranges of numbers from 0, ascending and not adjacent.
 type Ranges []Range
 
-// Range is a run of numbers, both ends included.
+// Range is a range of numbers, both ends included.
 type Range struct{ First, Last uint64 }
 
-// parseRanges reads N,N-N,... with ascending numbers. Runs that touch become one.
+// parseRanges parses N,N-N,... with ascending numbers. It merges adjacent ranges.
 func parseRanges(text string) (r Ranges, reason string) {
 	for one := range strings.SplitSeq(text, ",") {
 		first, last, ranged := strings.Cut(one, "-")
@@ -256,7 +258,7 @@ func parseRanges(text string) (r Ranges, reason string) {
 	return r, ""
 }
 
-// String writes ranges as parseRanges reads them.
+// String returns the text of ranges, for parseRanges.
 func (r Ranges) String() string {
 	var b []byte
 	for i, one := range r {
@@ -270,7 +272,7 @@ func (r Ranges) String() string {
 	return string(b)
 }
 
-// Count returns how many numbers there are, at most 2^62.
+// Count returns the number of numbers, at most 2^62.
 func (r Ranges) Count() (n uint64) {
 	for _, one := range r {
 		n += one.Last - one.First + 1

@@ -1,4 +1,4 @@
-// Package admission holds each caller to its limits. It does not know why a caller has them.
+// Package admission enforces the limits of callers. It does not decide what the limits are.
 package admission
 
 import (
@@ -10,36 +10,38 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Callers knows what each caller takes now. It is safe for concurrent use; the zero value knows nobody.
+// Callers tracks the current use of each caller. It is safe for concurrent use; the zero value is
+// empty.
 type Callers struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	of    map[string]*caller
-	sweep int // callers at which those are forgotten who take nothing
+	sweep int // number of callers at which idle ones are removed
 }
 
-// caller is what one of them takes.
+// caller is the current use of one caller.
 type caller struct {
-	bodies   int64 // bytes of answers that are being read or sent
-	lent     int64 // bytes of memory that its processes hold
+	bodies   int64 // bytes of answers being read or sent
+	lent     int64 // bytes of shared memory that its processes hold
 	requests *rate.Limiter
 }
 
-// idle reports whether a caller takes nothing, and may make as many requests as one that was never seen.
+// idle reports whether a caller uses no memory and has its full allowance of requests, like a new
+// caller.
 func (c *caller) idle(now time.Time) bool {
 	return c.bodies == 0 && c.lent == 0 && c.requests.TokensAt(now) >= float64(c.requests.Burst())
 }
 
-// mostCallers is how many callers are known before those are forgotten who are idle.
+// mostCallers is the number of callers above which idle ones are removed.
 const mostCallers = 10_000
 
-// get returns what a caller takes. The lock is held.
+// get returns the use of a caller. The caller of get holds mu.
 func (c *Callers) get(name string, now time.Time) *caller {
 	if one := c.of[name]; one != nil {
 		return one
 	}
 	if len(c.of) >= max(mostCallers, c.sweep) {
 		maps.DeleteFunc(c.of, func(_ string, old *caller) bool { return old.idle(now) })
-		c.sweep = 2 * len(c.of) // so that callers who are all busy are not looked through for each new one
+		c.sweep = 2 * len(c.of) // prevents a search for idle callers on every call if all are busy
 	}
 	if c.of == nil {
 		c.of = map[string]*caller{}
@@ -49,16 +51,16 @@ func (c *Callers) get(name string, now time.Time) *caller {
 	return one
 }
 
-// Account is what one caller may take. A nil Account has no limits.
+// Account has the limits of one caller. A nil Account has no limits.
 type Account struct {
 	Callers  *Callers
 	Name     string
-	Requests float64 // a second; 0: any number
-	Memory   int64   // bytes of answers at a time; 0: any number
+	Requests float64 // per second; 0: unlimited
+	Memory   int64   // concurrent bytes of answers; 0: unlimited
 }
 
-// Request counts a request. It returns 0 if the limit allows it, else when it may come. A second's worth of requests may
-// come at once.
+// Request counts a request. It returns 0 if the limit allows it, otherwise the time to wait. The
+// burst is one second of requests.
 func (a *Account) Request() (wait time.Duration) {
 	if a == nil || a.Requests <= 0 {
 		return 0
@@ -77,19 +79,20 @@ func (a *Account) Request() (wait time.Duration) {
 	return max(time.Millisecond, time.Duration(float64(time.Second)/a.Requests))
 }
 
-// Hold takes n bytes out of the memory that the caller may hold. One that holds nothing may have any number: no share is
-// too small for the batches of a job.
+// Hold reserves n bytes of the caller's memory for a body. A caller without other bodies may
+// reserve any number, since a share must not be too small for the batches of a job.
 func (a *Account) Hold(n int64) (release func(), ok bool) {
 	return a.take(n, func(c *caller) *int64 { return &c.bodies }, true)
 }
 
-// Lend takes n bytes out of the memory that the caller may hold, for its processes to keep. What they keep never hinders an answer that
-// is sent: Hold does not count it.
+// Lend reserves n bytes of the caller's memory for its processes. Hold does not count them, so they
+// never block an answer.
 func (a *Account) Lend(n int64) (release func(), ok bool) {
 	return a.take(n, func(c *caller) *int64 { return &c.lent }, false)
 }
 
-// take adds n bytes to a count of the caller, as far as its share allows. first says that the first bytes are allowed in any case.
+// take adds n bytes to a counter of the caller, within its share. With first, the first bytes are
+// always allowed.
 func (a *Account) take(n int64, count func(*caller) *int64, first bool) (release func(), ok bool) {
 	if a == nil || a.Memory <= 0 {
 		return func() {}, true

@@ -10,19 +10,21 @@ import (
 
 const (
 	placesPerProcessor = 2   // one request plans while another waits for the index
-	mostWaiting        = 256 // requests for each place; more would wait for longer than clients do
+	mostWaiting        = 256 // maximum waiting requests per place; more would wait longer than clients do
 
-	// MeasuringPlaces is how many groups of batches are measured at the same time. Each takes a part of the budget.
+	// MeasuringPlaces is the number of groups of batches that may be measured concurrently. Each
+	// needs a part of the budget.
 	MeasuringPlaces = 2
 )
 
-// ErrCrowded says that too many requests wait for a place.
+// ErrCrowded is returned when too many requests wait for a place.
 var ErrCrowded = errors.New("too many requests wait to be planned")
 
-// Places bounds the requests that plan, locate and lay out at the same time: that takes processor time, and one request
-// can ask for a minute of it. A request holds a place for one batch at a time, so a long one lets others in between.
+// Places limits the number of requests that plan, locate and lay out concurrently. These steps need
+// processor time, and one request may ask for a minute of it. A request holds a place for one batch
+// at a time, so long requests let others in between.
 type Places struct {
-	free    chan struct{} // one token for each request that has a place
+	free    chan struct{} // one token per request with a place
 	waiting *atomic.Int64
 }
 
@@ -31,10 +33,10 @@ func NewPlaces(n int) Places {
 	return Places{free: make(chan struct{}, n), waiting: new(atomic.Int64)}
 }
 
-// PlanningPlaces is how many requests plan at the same time.
+// PlanningPlaces returns the number of requests that may plan concurrently.
 func PlanningPlaces() int { return placesPerProcessor * runtime.GOMAXPROCS(0) }
 
-// Take waits for a place. It refuses where too many requests wait.
+// Take waits for a place. It fails if too many requests are waiting.
 func (p Places) Take(ctx context.Context) (leave func(), err error) {
 	leave = func() { <-p.free }
 	select {

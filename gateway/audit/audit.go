@@ -1,8 +1,8 @@
-// Package audit keeps a record of what callers changed and what they were refused: one JSON line for each, in a file of
-// its own. No log level silences it.
+// Package audit records what callers changed and which requests were refused: one JSON line per
+// event in a separate file, independent of log levels.
 //
-// A line that cannot be written is kept and written first as soon as that is possible. Until then Err says why not, and a
-// gateway takes no writes: nobody changes anything without a record.
+// A line that cannot be written is kept and written first as soon as possible. Until then Err
+// returns the error and the gateway rejects writes, so that nothing changes without a record.
 package audit
 
 import (
@@ -18,50 +18,50 @@ import (
 	"time"
 )
 
-// Entry is one line. Empty fields are left out.
+// Entry is one line. Empty fields are omitted.
 type Entry struct {
 	Time            time.Time `json:"time"`
 	Event           string    `json:"event"` // write, refusal or strangers
 	Principal       string    `json:"principal,omitempty"`
-	Address         string    `json:"address"` // of the caller
+	Address         string    `json:"address"` // address of the caller
 	Method          string    `json:"method,omitempty"`
 	Route           string    `json:"route,omitempty"`
 	Right           string    `json:"right,omitempty"`
 	Dataset         string    `json:"dataset,omitempty"`
 	Status          int       `json:"status,omitempty"`
-	Bytes           int64     `json:"bytes"`                       // of the answer
-	RequestID       string    `json:"request_id,omitempty"`        // the gateway's own
-	CallerRequestID string    `json:"caller_request_id,omitempty"` // what the caller calls it
-	Requests        int       `json:"requests,omitempty"`          // of strangers: how many came within a minute
+	Bytes           int64     `json:"bytes"`                       // size of the answer
+	RequestID       string    `json:"request_id,omitempty"`        // assigned by the gateway
+	CallerRequestID string    `json:"caller_request_id,omitempty"` // assigned by the caller
+	Requests        int       `json:"requests,omitempty"`          // strangers: number of requests within a minute
 }
 
-// The events.
+// Events.
 const (
 	Write     = "write"     // a caller changed something, or tried to
-	Refusal   = "refusal"   // a caller that is known lacked a right, or was over a limit
-	strangers = "strangers" // callers of one address were refused for want of valid credentials
+	Refusal   = "refusal"   // a known caller lacked a right or exceeded a limit
+	strangers = "strangers" // requests from one address were refused for lack of valid credentials
 )
 
 const (
 	flushEvery = time.Minute
-	most       = 10_000  // addresses of strangers within a minute that are counted one by one
-	mostKept   = 4 << 20 // bytes of lines that could not be written; beyond it refusals are dropped, and counted
+	most       = 10_000  // maximum addresses of strangers counted separately within a minute
+	mostKept   = 4 << 20 // maximum bytes of unwritten lines; beyond it refusals are only counted
 )
 
-// Log writes entries. It is safe for concurrent use; nil is a log that keeps nothing.
+// Log writes entries. It is safe for concurrent use; a nil Log discards entries.
 type Log struct {
 	name string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out     io.Writer
-	file    *os.File // out, where it is a file
-	kept    []byte   // lines that could not be written yet
-	dropped int      // refusals since the last line that was written
-	err     error    // why the last line could not be written
+	file    *os.File // out, if it is a file
+	kept    []byte   // lines not written yet
+	dropped int      // refusals dropped since the last written line
+	err     error    // error of the last write
 	unknown map[string]int
 }
 
-// Open opens a log: a file that is appended to, or "stderr".
+// Open opens a log: a file to append to, or "stderr".
 func Open(name string) (*Log, error) {
 	l := &Log{name: name, unknown: map[string]int{}}
 	if name == "stderr" {
@@ -71,7 +71,7 @@ func Open(name string) (*Log, error) {
 	return l, l.open()
 }
 
-// open opens the file, anew where somebody has moved it away.
+// open opens the file. It reopens the file if log rotation has moved it.
 func (l *Log) open() error {
 	if l.file == nil && l.out != nil {
 		return nil // stderr
@@ -82,7 +82,7 @@ func (l *Log) open() error {
 		if err == nil && herr == nil && os.SameFile(there, here) {
 			return nil
 		}
-		_ = l.file.Close() // each line that it was given is in it
+		_ = l.file.Close() // all written lines are complete in it
 		l.file, l.out = nil, nil
 	}
 	f, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -117,7 +117,7 @@ func (l *Log) add(e Entry) {
 	l.write()
 }
 
-// write writes the lines that are kept. A line that the disk took in part is written whole once more.
+// write writes the kept lines. It repeats a partially written line completely.
 func (l *Log) write() {
 	if l.err = l.open(); l.err != nil {
 		return
@@ -126,13 +126,13 @@ func (l *Log) write() {
 	whole := bytes.LastIndexByte(l.kept[:n], '\n') + 1
 	torn := n > whole
 	if torn && n < len(l.kept) && l.kept[n] == '\n' {
-		whole, torn = n, false // it lacks its end alone
+		whole, torn = n, false // only the newline is missing
 	}
 	l.kept = slices.Delete(l.kept, 0, whole)
 	if err != nil {
 		l.err = fmt.Errorf("audit log: %w", err)
 		if torn {
-			l.kept = slices.Insert(l.kept, 0, '\n') // ends the torn line, which is no JSON then
+			l.kept = slices.Insert(l.kept, 0, '\n') // terminates the partial line, which is then invalid JSON
 		}
 		return
 	}
@@ -143,8 +143,8 @@ func (l *Log) write() {
 	}
 }
 
-// Stranger counts a refusal for want of valid credentials. Refusals of an address are added up and written each minute, so
-// that strangers cannot fill the disk.
+// Stranger counts a request that was refused for lack of valid credentials. The counts are written
+// per address each minute, so that strangers cannot fill the disk.
 func (l *Log) Stranger(address string) {
 	if l == nil {
 		return
@@ -157,7 +157,8 @@ func (l *Log) Stranger(address string) {
 	l.unknown[address]++
 }
 
-// Err returns why no line can be written, after it has tried to. A gateway takes no writes meanwhile.
+// Err tries to write the kept lines and returns the error if that fails. The gateway then rejects
+// writes.
 func (l *Log) Err() error {
 	if l == nil {
 		return nil
@@ -170,7 +171,7 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// Run writes what strangers were refused, each minute until ctx ends.
+// Run writes the counts of strangers each minute until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -193,7 +194,7 @@ func (l *Log) flush() {
 	clear(l.unknown)
 }
 
-// Close writes what is left, and closes the file.
+// Close writes the remaining entries and closes the file.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil

@@ -1,12 +1,13 @@
-// Package auth says who asks a gateway, and what the caller may do.
+// Package auth authenticates callers of a gateway and decides what they may do.
 //
-// A caller shows credentials: a token, a JWT of an issuer that the operator trusts, a client
-// certificate, or none. Of a process on the gateway's machine the kernel may say which user's it is. A Guard makes a principal of them, and answers which rights the principal
-// has on which dataset. It knows neither routes nor status codes: package gateway asks it once for
-// each request, and again for each batch of a long answer.
+// A caller presents credentials: a token, a JWT from a trusted issuer, a client certificate, or
+// none. For a process on the gateway's machine, the kernel may supply the user ID. A Guard derives
+// a principal from the credentials and decides which rights the principal has on which dataset. It
+// does not depend on routes or status codes: package gateway calls it once per request, and again
+// for each batch of a long answer.
 //
-// A Guard decides by an access file, which it reads again when the file changes. The file is parsed
-// into a policy, which nothing changes afterwards: a request looks at one policy or at the next.
+// A Guard decides by an access file, which it reloads when the file changes. The file is parsed
+// into an immutable policy, so each request uses exactly one version.
 package auth
 
 import (
@@ -17,78 +18,80 @@ import (
 	"time"
 )
 
-// Right is something that a caller may do. Read, Report and Warm are rights on a dataset, Admin is
-// one on the gateway. The zero value is no right at all: nobody has it.
+// Right is a permission of a caller. Read, Report and Warm are rights on a dataset, Admin is a
+// right on the gateway. The zero value is not a right: no caller has it.
 type Right int
 
-// The rights, as docs/access.md describes them.
+// The rights, as described in docs/access.md.
 const (
-	None   Right = iota + 1 // everybody has it, and shows no credentials for it
+	None   Right = iota + 1 // every caller has it, without credentials
 	Read                    // see a dataset and read its batches
-	Report                  // report losses and freeze them
-	Warm                    // have a dataset's chunks brought into the gateway
+	Report                  // report and freeze losses
+	Warm                    // make the gateway load a dataset's chunks
 	Admin                   // see metrics, statistics and profiles
 )
 
 func rightNames() []string { return []string{"", "none", "read", "report", "warm", "admin"} }
 
-// String returns the name that an access file uses.
+// String returns the name in an access file.
 func (r Right) String() string { return rightNames()[r] }
 
-// ParseRight returns the right of a name. None is no right that anybody can be given.
+// ParseRight returns the right with the given name. It does not accept None, which cannot be
+// granted.
 func ParseRight(name string) (Right, bool) {
 	i := slices.Index(rightNames(), name)
 	return Right(i), i > int(None)
 }
 
-// anonymous is the name of every caller that shows no credentials.
+// anonymous is the name of callers without credentials.
 const anonymous = "anonymous"
 
-// Principal is who asks.
+// Principal is an authenticated caller.
 type Principal struct {
-	// Name is what logs call the principal: "token:trainer", "jwt:corp#alice",
+	// Name is the principal's name in logs: "token:trainer", "jwt:corp#alice",
 	// "certificate:ops.example", "uid:1000" or "anonymous".
 	Name string
 
-	// who are the names by which grants and limits mean the principal: Name, its groups, and the
-	// further names of a certificate.
+	// who lists the names that match grants and limits: Name, its groups, and further names of a
+	// certificate.
 	who []string
 
-	// token is the SHA-256 of the caller's token, if it has shown one: the policy in use says whether
-	// the token still stands.
+	// token is the SHA-256 of the caller's token, if it has one: the current policy decides whether
+	// the token is still valid.
 	token *digest
-	// until is when a JWT or a certificate ends. Zero: the caller has shown neither.
+	// until is the expiry of a JWT or certificate. Zero: the caller has neither.
 	until time.Time
 }
 
-// Anonymous is the principal of a caller without credentials.
+// Anonymous returns the principal of callers without credentials.
 func Anonymous() Principal { return Principal{Name: anonymous, who: []string{anonymous}} }
 
-// Anonymous reports whether the caller has shown no credentials.
+// Anonymous reports whether the caller has no credentials.
 func (p Principal) Anonymous() bool { return p.Name == anonymous }
 
-// Credentials are what a request shows of its caller. Where there is an Authorization header, it
-// alone decides, and neither the certificate nor the user is looked at: a proxy that has a
-// certificate of its own passes on the tokens of its callers.
+// Credentials are the credentials of a request. An Authorization header takes precedence over the
+// certificate and the user, because a proxy with its own certificate may forward its callers'
+// tokens.
 type Credentials struct {
 	Authorization []string            // values of the header
-	Certificates  []*x509.Certificate // of a verified client, its own first
+	Certificates  []*x509.Certificate // verified client certificate, followed by its chain
 
-	// UID is the user whose process has connected to a Unix socket, if the kernel can tell. nil: the request came otherwise.
+	// UID returns the user of the process that connected to a Unix socket, if the kernel reports
+	// it. nil: another connection.
 	UID func() (uid uint32, ok bool)
 }
 
-// ErrInvalid is the cause of every refusal of credentials. The text around it is for logs: it never
-// holds the credentials themselves.
+// ErrInvalid wraps every rejection of credentials. The surrounding text is for logs and never
+// contains the credentials.
 var ErrInvalid = errors.New("the credentials are not valid")
 
-// invalid is an ErrInvalid with its reason.
+// invalid returns an ErrInvalid with a reason.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Limits are what one principal may take of a gateway. The zero value of a field means no limit.
+// Limits are the limits of one principal. A zero field means no limit.
 type Limits struct {
-	Memory   float64 // share of the memory budget that the principal's bodies may hold, up to 1
-	Requests float64 // a second
+	Memory   float64 // maximum share of the memory budget for the principal's bodies, up to 1
+	Requests float64 // per second
 }

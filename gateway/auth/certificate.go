@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// byCertificate returns the principal of a certificate that TLS has verified. Its name is the first
-// of the certificate's names that the access file means, or else the first of all. The certificate
-// may have expired since: a connection is verified when it is made, and may be kept for days.
+// byCertificate returns the principal of a certificate that TLS has verified. Its name is the
+// certificate's first name that the access file contains, or else its first name. The expiry is
+// checked again, since a connection may be kept for days after its verification.
 func (p *policy) byCertificate(cert *x509.Certificate, now time.Time) (Principal, error) {
 	if now.After(cert.NotAfter) {
 		return Principal{}, invalid("a client certificate that expired at %s", cert.NotAfter.UTC().Format(time.RFC3339))
@@ -27,8 +27,8 @@ func (p *policy) byCertificate(cert *x509.Certificate, now time.Time) (Principal
 	return who, nil
 }
 
-// sans returns the names of a certificate. A name that has the form of another kind is left out: an
-// authority that proves DNS names may sign one that looks like an e-mail address.
+// sans returns the names of a certificate. It omits names with the form of another kind: a CA that
+// verifies DNS names may sign one that looks like an e-mail address.
 func sans(cert *x509.Certificate) []string {
 	var all []string
 	add := func(name string, is kindOfSAN) {
@@ -74,8 +74,8 @@ func kindOf(name string) kindOfSAN {
 	return dnsName
 }
 
-// canonicalSAN returns the one spelling of a name. Case counts in URIs and e-mail addresses, but
-// not in DNS names.
+// canonicalSAN returns the canonical form of a name. DNS names are case-insensitive; URIs and
+// e-mail addresses are not.
 func canonicalSAN(name string) string {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return ip.String()

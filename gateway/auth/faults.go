@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// faults collects all that is wrong with a file.
+// faults collects all faults of a file.
 type faults struct {
 	file string
 	list []fault
@@ -29,7 +29,7 @@ func (f *faults) add(at *yaml.Node, format string, args ...any) {
 	f.list = append(f.list, fault{at.Line, fmt.Sprintf(format, args...)})
 }
 
-// err returns the faults in the order of their lines, each with the name of the file.
+// err returns the faults ordered by line, each with the file name.
 func (f *faults) err() error {
 	slices.SortStableFunc(f.list, func(a, b fault) int { return cmp.Compare(a.line, b.line) })
 	var all []error
@@ -62,7 +62,7 @@ func (f *faults) document(text []byte) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// syntax turns an error of the YAML parser into a fault with a line.
+// syntax converts an error of the YAML parser into a fault with a line.
 func (f *faults) syntax(err error) {
 	said, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(said); m != nil {
@@ -75,14 +75,14 @@ func (f *faults) syntax(err error) {
 	f.list = append(f.list, fault{line, "not YAML: " + said})
 }
 
-// fields are the values of a mapping whose keys are known.
+// fields are the values of a mapping with known keys.
 type fields struct {
 	at     *yaml.Node
 	what   string
 	values map[string]*yaml.Node
 }
 
-// fields reads a mapping. What it is, such as "a token", stands in the faults.
+// fields parses a mapping. what describes it in faults, such as "a token".
 func (f *faults) fields(n *yaml.Node, what string, known ...string) (fields, bool) {
 	if n.Kind != yaml.MappingNode {
 		f.add(n, "%s is written as a mapping with %s", what, enumerate(known, "and"))
@@ -110,7 +110,7 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
 }
 
-// elements returns the elements of a list: none where the key is not there.
+// elements returns the elements of a list; none if the key is missing.
 func (f *faults) elements(m fields, key string) []*yaml.Node {
 	n := m.values[key]
 	switch {
@@ -125,7 +125,7 @@ func (f *faults) elements(m fields, key string) []*yaml.Node {
 	return nil
 }
 
-// required returns the plain value of a key that must be there.
+// required returns the scalar value of a required key.
 func (f *faults) required(m fields, key string) (string, bool) {
 	if m.values[key] == nil {
 		f.add(m.at, "%s wants %s", m.what, key)
@@ -134,7 +134,7 @@ func (f *faults) required(m fields, key string) (string, bool) {
 	return f.scalar(m.values[key], key)
 }
 
-// scalar returns a plain value that is not empty.
+// scalar returns a scalar value, which must not be empty.
 func (f *faults) scalar(n *yaml.Node, what string) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode:

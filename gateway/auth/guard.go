@@ -9,19 +9,19 @@ import (
 	"github.com/millrace-data/millrace/internal/watch"
 )
 
-// Config says what a Guard decides by.
+// Config configures a Guard.
 type Config struct {
-	File string // the access file
+	File string // path of the access file
 
-	// Changed is told of each change of the file: nil where the new content is in use now, else why
-	// the old one stays.
+	// Changed is called after each change of the file, with nil if the new content is in use,
+	// otherwise with the reason why the old one stays.
 	Changed func(error)
 
-	// Keys is told of each fetch of an issuer's keys that fails, and with nil of the first one that
-	// succeeds.
+	// Keys is called after each failed fetch of an issuer's keys, and with nil after the first
+	// success.
 	Keys func(issuer string, err error)
 
-	HTTP http.RoundTripper // asks issuers; nil: as the environment's proxy variables say
+	HTTP http.RoundTripper // transport for issuers; nil: the default with the environment's proxy
 	Now  func() time.Time  // nil: time.Now
 }
 
@@ -41,24 +41,24 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Guard knows callers and their rights. It is safe for concurrent use.
+// Guard authenticates callers and checks rights. It is safe for concurrent use.
 type Guard struct {
 	cfg    Config
 	policy atomic.Pointer[policy]
 
-	reading sync.Mutex    // guards seen and fault, and lets one goroutine read the file at a time
-	seen    watch.Content // of the file, as it was last read
-	fault   error         // of that content
+	reading sync.Mutex    // guards seen and fault, and serializes reads of the file
+	seen    watch.Content // content of the file at the last read
+	fault   error         // error of that content
 
-	rings map[string]*keyring // by the URL of the issuer; the policy's issuers have them too
+	rings map[string]*keyring // keyrings by issuer URL, shared with the policy's issuers
 
 	reloads, faults atomic.Int64
-	loaded          atomic.Int64 // nanoseconds since 1970: when the policy came into use
+	loaded          atomic.Int64 // when the policy was loaded, in nanoseconds since 1970
 	fileOK          atomic.Bool
 }
 
-// Everybody is the guard of a gateway without an access file: it asks for no credentials, and each
-// caller has these rights on all datasets.
+// Everybody returns the guard of a gateway without an access file. It requires no credentials, and
+// every caller has the given rights on all datasets.
 func Everybody(given ...Right) *Guard {
 	p, all := newPolicy(), pattern{text: "*"}
 	permits := p.permit(anonymous)
@@ -73,8 +73,8 @@ func Everybody(given ...Right) *Guard {
 	return g
 }
 
-// Open reads an access file. An error lists all faults of the file, each with its line. Nothing
-// runs in the background before Run.
+// Open loads an access file. The error lists all faults of the file with their lines. Nothing runs
+// in the background before Run.
 func Open(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg.withDefaults()}
 	content := g.file().Read()
@@ -87,7 +87,7 @@ func Open(cfg Config) (*Guard, error) {
 	return g, nil
 }
 
-// Authenticate says who shows the credentials. Without any the caller is anonymous. An error is an
+// Authenticate returns the principal of the credentials; without any it is anonymous. Errors wrap
 // ErrInvalid.
 func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 	p := g.policy.Load()
@@ -113,9 +113,9 @@ func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 	return Anonymous(), nil
 }
 
-// May reports whether a principal has a right on a dataset, whether or not there is such a dataset.
-// Admin is a right on the gateway: its dataset is "". A principal whose credentials have ended, or
-// have been taken out of the access file, has no rights any more.
+// May reports whether a principal has a right on a dataset, which need not exist. Admin is a right
+// on the gateway, with dataset "". A principal whose credentials have expired, or are no longer in
+// the access file, has no rights.
 func (g *Guard) May(who Principal, right Right, dataset string) bool {
 	p := g.policy.Load()
 	switch {
@@ -129,8 +129,8 @@ func (g *Guard) May(who Principal, right Right, dataset string) bool {
 	return p.may(who, setOf(right), dataset)
 }
 
-// GrantsSources reports whether the grant by which a principal may read a mixture lets it read the
-// mixture's sources as parts of the mixture.
+// GrantsSources reports whether the grant for a mixture also lets the principal read the mixture's
+// sources as parts of it.
 func (g *Guard) GrantsSources(p Principal, mixture string) bool {
 	return g.policy.Load().may(p, setOf(Read)|sources, mixture)
 }
@@ -138,28 +138,28 @@ func (g *Guard) GrantsSources(p Principal, mixture string) bool {
 // Limits returns the limits of a principal.
 func (g *Guard) Limits(p Principal) Limits { return g.policy.Load().limit(p) }
 
-// Version is another number once the rules have changed.
+// Version returns a number that changes when the policy changes.
 func (g *Guard) Version() int64 { return g.loaded.Load() }
 
-// Stats says how the access file is.
+// Stats is the state of the access file.
 type Stats struct {
-	Tokens  int       // that the policy in use knows, expired ones too
-	Loaded  time.Time // when that policy came into use
-	FileOK  bool      // whether the file is in use as it is now; else an older content is in use
-	Reloads int64     // changes of the file that came into use
-	Faults  int64     // changes of the file that were refused
+	Tokens  int       // tokens in the current policy, expired ones included
+	Loaded  time.Time // when the current policy was loaded
+	FileOK  bool      // whether the current content of the file is in use; otherwise an earlier one is
+	Reloads int64     // accepted changes of the file
+	Faults  int64     // rejected changes of the file
 	Issuers []IssuerStats
 }
 
-// IssuerStats says how the keys of an issuer are.
+// IssuerStats is the state of an issuer's keys.
 type IssuerStats struct {
 	Name     string
-	Keys     int       // that are in use now: none before the first fetch, and a day after the last
-	Fetched  time.Time // when they were last fetched; zero: never
-	Failures int64     // fetches that failed
+	Keys     int       // usable keys: none before the first fetch, or a day after the last one
+	Fetched  time.Time // last successful fetch; zero: never
+	Failures int64     // failed fetches
 }
 
-// Stats returns counters for metrics.
+// Stats returns the state of the access file for metrics.
 func (g *Guard) Stats() Stats {
 	p := g.policy.Load()
 	s := Stats{

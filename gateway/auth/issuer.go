@@ -6,13 +6,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// issuer is one of those whose JWTs are believed.
+// issuer is a trusted issuer of JWTs.
 type issuer struct {
 	name     string
-	url      string // the claim iss, to the byte
-	audience string // one of the claim aud
-	subject  string // the claim that names the caller
-	groups   string // the claim that lists the caller's groups; empty: none is read
+	url      string // exact value of the claim iss
+	audience string // required value in the claim aud
+	subject  string // claim with the caller's name
+	groups   string // claim with the caller's groups; empty: none
 
 	keys *keyring
 }
@@ -46,8 +46,8 @@ func (p *parser) issuer(n *yaml.Node) {
 func (p *parser) issuerURL(at *yaml.Node, text string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		// The fault does not repeat the URL, which may hold a password.
-		p.add(at, "issuer wants an https URL without user, query and fragment")
+		// The fault does not repeat the URL, which may contain a password.
+		p.add(at, "issuer must be an https URL without user, query and fragment")
 		return
 	}
 	for _, other := range p.policy.issuers {

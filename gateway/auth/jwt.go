@@ -12,11 +12,11 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// leeway is by how much the clocks of an issuer and a gateway may differ.
+// leeway is the allowed difference between the clocks of an issuer and the gateway.
 const leeway = time.Minute
 
-// algorithms are those by which a JWT may be signed. None of them takes a secret that both ends
-// know, so that a public key can never be taken for one.
+// algorithms returns the accepted signature algorithms. None is symmetric, so that a public key can
+// never be used as a shared secret.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 }
@@ -24,17 +24,16 @@ func algorithms() []jose.SignatureAlgorithm {
 // isJWT reports whether a text has the form of a JWT: three parts.
 func isJWT(text string) bool { return strings.Count(text, ".") == 2 }
 
-// maxProofs bounds the JWTs that are remembered: a job sends the same one with each request.
+// maxProofs bounds the cached JWTs: a job sends the same one with each request.
 const maxProofs = 4096
 
-// proofs remembers whom JWTs have proved. To check a signature takes about as long as to send a
-// batch.
+// proofs caches verified JWTs. Verifying a signature takes about as long as sending a batch.
 type proofs struct {
 	mu sync.Mutex // guards of
 	of map[digest]proof
 }
 
-// proof holds while the issuer's keys are those that proved it, and until the JWT expires.
+// proof is valid while the issuer's keys are unchanged and the JWT has not expired.
 type proof struct {
 	who  Principal
 	ring *keyring
@@ -63,8 +62,8 @@ func (p *policy) byJWT(text string, now time.Time) (Principal, error) {
 	return found.who, nil
 }
 
-// prove checks a JWT. The issuer is chosen by a claim that is not proved yet; the issuer's keys then
-// prove it. No error repeats what the JWT says before that.
+// prove verifies a JWT. The unverified claim iss selects the issuer, whose keys then verify it.
+// Errors contain no unverified claims.
 func (p *policy) prove(text string, now time.Time) (proof, error) {
 	signed, err := jwt.ParseSigned(text, algorithms())
 	if err != nil {
@@ -86,7 +85,7 @@ func (p *policy) prove(text string, now time.Time) (proof, error) {
 	return proof{}, invalid("a JWT of an issuer that the access file does not name")
 }
 
-// byIssuer returns the principal of a JWT that keys of an issuer prove.
+// byIssuer returns the principal of a JWT that the issuer's keys verify.
 func (p *policy) byIssuer(is *issuer, keys *keySet, signed *jwt.JSONWebToken, now time.Time) (Principal, error) {
 	key, err := is.keys.find(keys, signed.Headers[0], now)
 	if err != nil {
@@ -111,7 +110,7 @@ func (p *policy) byIssuer(is *issuer, keys *keySet, signed *jwt.JSONWebToken, no
 	return who, err
 }
 
-// issuedTo makes a principal of claims that are proved.
+// issuedTo returns the principal of verified claims.
 func (p *policy) issuedTo(is *issuer, claims map[string]json.RawMessage) (Principal, error) {
 	var subject string
 	if json.Unmarshal(claims[is.subject], &subject) != nil || !validSubject(subject) {
@@ -127,14 +126,14 @@ func (p *policy) issuedTo(is *issuer, claims map[string]json.RawMessage) (Princi
 		return Principal{}, invalid("a JWT of %s whose claim %s is neither a list of names nor one name", is.name, is.groups)
 	}
 	for _, g := range groups {
-		if group := "group:" + is.name + "#" + g; p.means(group) { // an issuer may list hundreds
+		if group := "group:" + is.name + "#" + g; p.means(group) { // an issuer may list hundreds of groups
 			who.who = append(who.who, group)
 		}
 	}
 	return who, nil
 }
 
-// names reads a list of names, or one name.
+// names parses a list of names, or a single name.
 func names(text json.RawMessage) ([]string, error) {
 	var list []string
 	var one string
@@ -144,12 +143,12 @@ func names(text json.RawMessage) ([]string, error) {
 	return list, json.Unmarshal(text, &list)
 }
 
-// errUnknownKey refuses a JWT whose key is not among those that the issuer last published.
+// errUnknownKey rejects a JWT whose key is not among those that the issuer last published.
 var errUnknownKey = errors.New("no key of the issuer has the JWT's kid and algorithm")
 
-// find returns the key of a set that a JWT's header means. Keys that the header itself holds, or points to,
-// are never used. The request does not wait for an issuer: a kid that is not known asks for the
-// next fetch.
+// find returns the key of a set that a JWT's header selects. Keys in the header itself, or URLs to
+// keys, are never used. Requests do not wait for an issuer: an unknown kid only makes the next
+// fetch due earlier.
 func (k *keyring) find(set *keySet, header jose.Header, now time.Time) (any, error) {
 	if set == nil || now.Sub(set.fetched) >= keysLast {
 		return nil, ErrNoKeys

@@ -21,40 +21,40 @@ import (
 )
 
 const (
-	keysLast    = 24 * time.Hour   // a key that an issuer has taken back is believed no longer
+	keysLast    = 24 * time.Hour   // revoked keys are accepted for at most this long
 	fetchEvery  = time.Hour        // issuers publish a key long before they sign with it
-	fetchSoon   = time.Minute      // anybody can make up a kid: an issuer is not asked more often
-	fetchFirst  = 10 * time.Second // while there is no key at all
-	fetchLasts  = 10 * time.Second // both answers together
-	maxAnswer   = 1 << 20          // bytes of an issuer's answer
-	minRSA      = 2048             // bits: smaller keys are broken, or will be
-	maxRSA      = 4096             // bits: jose reads no larger keys, and they would make each request slow
+	fetchSoon   = time.Minute      // limits fetches, since any caller can invent a kid
+	fetchFirst  = 10 * time.Second // while no key is known
+	fetchLasts  = 10 * time.Second // for both requests together
+	maxAnswer   = 1 << 20          // bytes per answer of an issuer
+	minRSA      = 2048             // bits: smaller keys are insecure
+	maxRSA      = 4096             // bits: jose rejects larger keys, and they would slow down each request
 	maxRedirect = 3
 )
 
-// ErrNoKeys is a further cause of a refusal: the keys of a JWT's issuer are not known, because the
-// issuer has not been reached since the start, or for a day. The same JWT may be good later.
+// ErrNoKeys is wrapped by a rejection if the keys of a JWT's issuer are unknown, because the issuer
+// has not been reachable since the start or for a day. The same JWT may be accepted later.
 var ErrNoKeys = errors.New("the issuer's keys could not be fetched yet, or for 24 h")
 
 // keyring holds the keys of an issuer.
 type keyring struct {
 	set      atomic.Pointer[keySet] // nil before the first fetch
-	wanted   atomic.Bool            // a JWT had a kid that is not in the set
+	wanted   atomic.Bool            // a JWT had an unknown kid
 	failures atomic.Int64
 
-	mu      sync.Mutex // guards what follows
-	tried   time.Time  // when the last fetch began; zero: never
-	failing bool       // the last fetch has failed
-	busy    bool       // a fetch is under way
+	mu      sync.Mutex // guards the fields below
+	tried   time.Time  // start of the last fetch; zero: never
+	failing bool       // the last fetch failed
+	busy    bool       // a fetch is in progress
 }
 
-// keySet is what an issuer has published at one moment. Each key has its algorithm.
+// keySet is the set of keys that an issuer published at one time. Each key has its algorithm.
 type keySet struct {
 	keys    []jose.JSONWebKey
 	fetched time.Time
 }
 
-// begin reports whether the keys are to be fetched now, and notes that they are.
+// begin reports whether a fetch is due, and if so marks it as started.
 func (k *keyring) begin(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,8 +73,8 @@ func (k *keyring) begin(now time.Time) bool {
 	return true
 }
 
-// end notes what became of a fetch. It reports whether that is news: each failure, and the first
-// success.
+// end records the result of a fetch. It reports whether the result is worth a report: each failure,
+// and the first success.
 func (k *keyring) end(set *keySet, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,16 +99,16 @@ func (is *issuer) stats(now time.Time) IssuerStats {
 	return s
 }
 
-// FetchKeys fetches the keys of all issuers of which none are known, and waits for them. A gateway
-// calls it before it listens: its first JWTs would be refused else. It fails silently, but for
-// Config.Keys: an issuer that is down is asked again by Run.
+// FetchKeys fetches the missing keys of all issuers and waits for them. A gateway calls it before
+// it listens, so that the first JWTs are not rejected. Failures are reported only through
+// Config.Keys; Run retries them.
 func (g *Guard) FetchKeys(ctx context.Context) {
 	var fetching sync.WaitGroup
 	g.fetchDue(ctx, &fetching)
 	fetching.Wait()
 }
 
-// fetchDue begins the fetches that are due.
+// fetchDue starts the fetches that are due.
 func (g *Guard) fetchDue(ctx context.Context, fetching *sync.WaitGroup) {
 	p := g.policy.Load()
 	for i := range p.issuers {
@@ -124,7 +124,7 @@ func (g *Guard) fetchDue(ctx context.Context, fetching *sync.WaitGroup) {
 	}
 }
 
-// fetch asks an issuer for its keys: the address of the keys first, then the keys.
+// fetch fetches the keys of an issuer: first the discovery document, then its jwks_uri.
 func (g *Guard) fetch(ctx context.Context, is *issuer) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchLasts)
 	defer cancel()
@@ -161,11 +161,11 @@ func (g *Guard) fetch(ctx context.Context, is *issuer) (*keySet, error) {
 	return set, nil
 }
 
-// usable reads a key, and reports whether a JWT may be signed by it. The algorithm of a key that
-// says none is that of its kind, so that a key is never used in two ways.
+// usable parses a key and reports whether JWTs may be signed with it. A key without an algorithm
+// gets that of its type, so that a key is never used with two.
 func usable(text []byte) (jose.JSONWebKey, bool) {
 	var key jose.JSONWebKey
-	if err := key.UnmarshalJSON(text); err != nil { // of a kind that is not known, perhaps
+	if err := key.UnmarshalJSON(text); err != nil { // possibly an unknown key type
 		return key, false
 	}
 	key = key.Public()
@@ -189,7 +189,7 @@ func usable(text []byte) (jose.JSONWebKey, bool) {
 	return key, true
 }
 
-// get reads JSON from an issuer.
+// get fetches JSON from an issuer.
 func (g *Guard) get(ctx context.Context, address string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -218,7 +218,7 @@ func (g *Guard) get(ctx context.Context, address string, into any) error {
 	return nil
 }
 
-// redirect follows an issuer within its own host.
+// redirect allows redirects only within the issuer's host.
 func redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirect || req.URL.Scheme != via[0].URL.Scheme || req.URL.Host != via[0].URL.Host {
 		return errors.New("it leads to another host, or too far")
@@ -226,7 +226,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// newTransport is how issuers are asked where Config does not say. No connection is kept: the next
+// newTransport returns the default transport for issuers. It keeps no connections, since the next
 // request is an hour away.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()

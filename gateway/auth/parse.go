@@ -10,18 +10,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parser makes a policy of an access file.
+// parser builds a policy from an access file.
 type parser struct {
 	faults
 
 	policy  *policy
-	tokens  map[string]bool // the names in tokens
-	digests map[digest]int  // the line of each sha256
-	issuers map[string]bool // the names in issuers: whether JWTs of the issuer name groups
-	limited map[string]int  // the line of each name in limits
+	tokens  map[string]bool // names in tokens
+	digests map[digest]int  // line of each sha256
+	issuers map[string]bool // names in issuers, and whether the issuer has groups
+	limited map[string]int  // line of each name in limits
 }
 
-// parse returns the policy of an access file, or all faults of the file.
+// parse returns the policy of an access file, or all its faults.
 func parse(file string, text []byte) (*policy, error) {
 	p := parser{
 		faults: faults{file: file}, policy: newPolicy(),
@@ -42,7 +42,7 @@ func (p *parser) root(n *yaml.Node) {
 		return
 	}
 	if m.values["grants"] == nil {
-		p.add(n, "an access file wants grants: without one nobody may do anything")
+		p.add(n, "an access file requires grants: without one no caller has rights")
 	}
 	for _, e := range p.elements(m, "tokens") {
 		p.token(e)
@@ -58,7 +58,7 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// ValidName reports whether a token or an issuer may have this name. The rule is that of datasets.
+// ValidName reports whether a name is valid for a token or an issuer. The rule is that of datasets.
 func ValidName(name string) bool {
 	return len(name) <= 128 && name != "" && alphanumeric(rune(name[0])) && !strings.ContainsFunc(name, notName)
 }
@@ -70,7 +70,7 @@ func (p *parser) name(m fields) (string, bool) {
 	name, ok := p.required(m, "name")
 	switch {
 	case !ok:
-	case isToken(name): // is not repeated: logs may show it
+	case isToken(name): // not repeated, because logs may show it
 		p.add(m.values["name"], "name is the text of a token: it is a secret, draw another one")
 	case !ValidName(name):
 		p.add(m.values["name"], "name %.140q: want a letter or digit, then letters, digits, dots, underscores and dashes, 128 at most", name)
@@ -108,7 +108,8 @@ func (p *parser) token(n *yaml.Node) {
 	p.policy.tokens = append(p.policy.tokens, t)
 }
 
-// digest reads a token's SHA-256. A fault does not repeat the value: it may be the token itself.
+// digest parses a token's SHA-256. The fault does not repeat the value, which may be the token
+// itself.
 func (p *parser) digest(at *yaml.Node, text string, t *token) {
 	var sum digest
 	n, err := hex.Decode(sum[:], []byte(text[:min(len(text), hex.EncodedLen(len(sum)))]))
@@ -152,7 +153,7 @@ func (p *parser) grant(n *yaml.Node) {
 	}
 }
 
-// rights returns the rights on datasets, and whether the gateway's is among them.
+// rights returns the rights on datasets, and whether admin is among the rights.
 func (p *parser) rights(m fields) (set rights, admin bool) {
 	if m.values["rights"] == nil {
 		p.add(m.at, "%s wants rights", m.what)
@@ -186,14 +187,14 @@ func (p *parser) grantsSources(m fields) bool {
 	return text == "true"
 }
 
-// datasets returns the names and patterns to which a set of rights applies.
+// datasets returns the names and patterns of datasets to which a set of rights applies.
 func (p *parser) datasets(m fields, set rights, admin bool) []string {
 	n := m.values["datasets"]
 	switch {
 	case n == nil && set != 0:
 		p.add(m.at, "%s with %s, %s or %s wants datasets", m.what, Read, Report, Warm)
 	case n != nil && set == 0 && admin:
-		p.add(n, "datasets stand beside read, report or warm: admin is a right on the gateway")
+		p.add(n, "datasets apply only to read, report and warm: admin is a right on the gateway")
 	}
 	var all []string
 	for _, e := range p.elements(m, "datasets") {
@@ -203,7 +204,7 @@ func (p *parser) datasets(m fields, set rights, admin bool) []string {
 		case strings.ContainsFunc(text, func(c rune) bool { return c != '*' && notName(c) }):
 			p.add(e, "dataset %.140q: want letters, digits, dots, underscores, dashes, and * for any characters", text)
 		case set&sources != 0 && strings.Contains(text, "*"):
-			p.add(e, "dataset %.140q: grants_sources wants whole names, since a pattern means mixtures too that clients make", text)
+			p.add(e, "dataset %.140q: grants_sources requires whole names, since a pattern also matches mixtures that clients define", text)
 		default:
 			all = append(all, text)
 		}
@@ -219,7 +220,7 @@ func (p *parser) limit(n *yaml.Node) {
 	who := p.who(m, p.limitee)
 	var l Limits
 	if m.values["memory"] == nil && m.values["requests"] == nil {
-		p.add(n, "a limit wants memory or requests")
+		p.add(n, "a limit requires memory or requests")
 	}
 	if at := m.values["memory"]; at != nil {
 		if text, ok := p.scalar(at, "memory"); ok {
@@ -232,7 +233,7 @@ func (p *parser) limit(n *yaml.Node) {
 		if text, ok := p.scalar(at, "requests"); ok {
 			number, unit := strings.CutSuffix(text, "/s")
 			if l.Requests, ok = positive(number); !ok || !unit {
-				p.add(at, "requests %.40q: want a number a second, as 100/s", text)
+				p.add(at, "requests %.40q: must be a number per second, such as 100/s", text)
 			}
 		}
 	}

@@ -2,17 +2,18 @@ package auth
 
 import "time"
 
-// policy is what one version of an access file says. Nothing changes it but proofs.
+// policy is the content of one version of an access file. It is immutable, except for the cache
+// proofs.
 type policy struct {
 	tokens  []token
-	known   map[digest]int // where each token lies in tokens
+	known   map[digest]int // index of each token in tokens
 	issuers []issuer
-	permits map[string]*permits // of each name in a grant
+	permits map[string]*permits // by name in a grant
 
 	proofs proofs
 
-	limits    []Limits       // the entries, in order
-	limitsFor map[string]int // of each name in a limit: the first entry with it
+	limits    []Limits       // entries in order of the file
+	limitsFor map[string]int // index of the first entry with a name
 }
 
 func newPolicy() *policy {
@@ -22,25 +23,26 @@ func newPolicy() *policy {
 // rights is a set of rights.
 type rights uint8
 
-// sources is set beside Read where a mixture's sources are granted as parts of the mixture.
+// sources is set in addition to Read if a grant includes a mixture's sources as parts of the
+// mixture.
 const sources rights = 1 << 7
 
 func setOf(right Right) rights { return 1 << right }
 
-// permits are all that the grants give to one name.
+// permits are all grants of one name.
 type permits struct {
 	admin    bool
-	datasets map[string]rights // named in full
+	datasets map[string]rights // datasets with exact names
 	patterns []pattern
 }
 
-// pattern stands for the datasets whose names it matches.
+// pattern is a grant for the datasets whose names match.
 type pattern struct {
 	text   string
 	rights rights
 }
 
-// means reports whether a grant or a limit names a principal or a group.
+// means reports whether a grant or limit contains the name of a principal or group.
 func (p *policy) means(who string) bool {
 	_, limited := p.limitsFor[who]
 	return limited || p.permits[who] != nil
@@ -53,7 +55,7 @@ func (p *policy) permit(who string) *permits {
 	return p.permits[who]
 }
 
-// has reports whether the permits hold all rights of a set on a dataset.
+// has reports whether the permits include all rights of a set on a dataset.
 func (p *permits) has(set rights, dataset string) bool {
 	if p == nil {
 		return false
@@ -69,10 +71,9 @@ func (p *permits) has(set rights, dataset string) bool {
 	return false
 }
 
-// matches reports whether a name fits a pattern, whose only special character is "*": any
-// characters, or none.
+// matches reports whether a name matches a pattern, in which "*" matches any characters, or none.
 func matches(pattern, name string) bool {
-	star, from := -1, 0 // the last star, and the part of the name that follows what the star takes
+	star, from := -1, 0 // position of the last star, and of the name after the characters that it matches
 	p, n := 0, 0
 	for n < len(name) {
 		switch {
@@ -82,7 +83,7 @@ func matches(pattern, name string) bool {
 		case p < len(pattern) && pattern[p] == name[n]:
 			p++
 			n++
-		case star >= 0: // the star takes one character more
+		case star >= 0: // the star matches one more character
 			from++
 			p, n = star+1, from
 		default:
@@ -95,8 +96,8 @@ func matches(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// stands reports whether the credentials by which a principal was known are still good: a long
-// answer may outlive them.
+// stands reports whether a principal's credentials are still valid, since a long answer may outlive
+// them.
 func (p *policy) stands(who *Principal, now func() time.Time) bool {
 	if who.token != nil {
 		i, ok := p.known[*who.token]
@@ -105,8 +106,8 @@ func (p *policy) stands(who *Principal, now func() time.Time) bool {
 	return who.until.IsZero() || !now().After(who.until)
 }
 
-// may reports whether a principal has all rights of a set. What everybody may do without
-// credentials, a principal may do with them.
+// may reports whether a principal has all rights of a set. Every principal also has the rights of
+// anonymous callers.
 func (p *policy) may(who Principal, set rights, dataset string) bool {
 	for _, name := range who.who {
 		if p.permits[name].has(set, dataset) {
@@ -126,7 +127,7 @@ func (p *policy) isAdmin(who Principal) bool {
 	return permits != nil && permits.admin
 }
 
-// limit returns the first entry that means the principal.
+// limit returns the first entry that applies to the principal.
 func (p *policy) limit(who Principal) Limits {
 	first, ok := p.limitsFor[everyPrincipal]
 	for _, name := range who.who {
@@ -140,5 +141,5 @@ func (p *policy) limit(who Principal) Limits {
 	return p.limits[first]
 }
 
-// everyPrincipal means each principal by itself, in limits.
+// everyPrincipal in a limit applies to each principal separately.
 const everyPrincipal = "*"

@@ -8,15 +8,15 @@ import (
 	"github.com/millrace-data/millrace/internal/watch"
 )
 
-// maxFile bounds what is read, in bytes: 16 MiB hold 100,000 tokens.
+// maxFile bounds the size of an access file: 16 MiB hold 100,000 tokens.
 const maxFile = 16 << 20
 
-// file is the access file.
+// file returns the access file.
 func (g *Guard) file() watch.File {
 	return watch.File{What: "access file", Name: g.cfg.File, MaxBytes: maxFile}
 }
 
-// parsed makes a policy of a content of the access file. The name of the file begins each fault.
+// parsed parses a content of the access file. Each fault starts with the file name.
 func (g *Guard) parsed(c watch.Content) (*policy, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -24,7 +24,7 @@ func (g *Guard) parsed(c watch.Content) (*policy, error) {
 	return parse(g.cfg.File, c.Text)
 }
 
-// Reload reads the access file now. It returns why the file is not in use, if so.
+// Reload reads the access file now. It returns an error if its content is not in use.
 func (g *Guard) Reload() error {
 	if g.cfg.File == "" {
 		return nil
@@ -35,8 +35,8 @@ func (g *Guard) Reload() error {
 	return g.fault
 }
 
-// apply takes a content into use, or notes why not. A content that was seen is not looked at again.
-// g.reading is held.
+// apply activates a content, or records its error. It skips a content that it has already seen. The
+// caller holds g.reading.
 func (g *Guard) apply(c watch.Content) {
 	if c.Same(g.seen) {
 		return
@@ -53,7 +53,7 @@ func (g *Guard) apply(c watch.Content) {
 	g.cfg.Changed(err)
 }
 
-// use takes a policy into use. An issuer that was known keeps its keys.
+// use activates a policy. Known issuers keep their keys.
 func (g *Guard) use(p *policy) {
 	rings := map[string]*keyring{}
 	for i := range p.issuers {
@@ -69,8 +69,8 @@ func (g *Guard) use(p *policy) {
 	g.fileOK.Store(true)
 }
 
-// Run reads the access file again when it changes, and fetches the keys of issuers, until the
-// context ends. No request waits for either.
+// Run reloads the access file when it changes, and fetches issuers' keys, until ctx ends. Requests
+// do not wait for either.
 func (g *Guard) Run(ctx context.Context) error {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	tokenPrefix = "mr_" // lets people and scanners of repositories see what it is
-	tokenSecret = 32    // bytes at random: nobody guesses 256 bits, so that a plain SHA-256 keeps them
+	tokenPrefix = "mr_" // lets people and secret scanners recognize a token
+	tokenSecret = 32    // random bytes: 256 bits cannot be guessed, so a plain SHA-256 is a safe hash
 
-	// maxAuthorization bounds what is looked at of a header, in bytes. JWTs with many groups take
-	// some KiB.
+	// maxAuthorization bounds an Authorization header in bytes. JWTs with many groups have several
+	// KiB.
 	maxAuthorization = 16 << 10
 )
 
-// NewToken draws a token. It returns the text, which its holder keeps, and the SHA-256 of the text
-// as an access file wants it.
+// NewToken generates a token. It returns the text for its holder, and its SHA-256 for an access
+// file.
 func NewToken() (text, digest string) {
 	secret := make([]byte, tokenSecret)
 	rand.Read(secret) // never fails
@@ -30,10 +30,11 @@ func NewToken() (text, digest string) {
 	return text, hex.EncodeToString(sum[:])
 }
 
-// secrets matches tokens, JWTs, and what is left of them where a text was cut.
+// secrets matches tokens and JWTs, and truncated ones.
 var secrets = regexp.MustCompile(`mr_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*){0,2}`)
 
-// Conceal takes the tokens and JWTs out of a text for logs. Callers put them in wrong places.
+// Conceal removes tokens and JWTs from a text for logs, since callers may put them in the wrong
+// place.
 func Conceal(text string) string {
 	if !strings.Contains(text, tokenPrefix) && !strings.Contains(text, "eyJ") {
 		return text
@@ -53,8 +54,8 @@ func alphanumeric(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// bearer returns what the one Authorization header of a request holds after "Bearer". No error
-// shows any of the header: a caller may have put its secret in the wrong place.
+// bearer returns the value after "Bearer" in a request's single Authorization header. Errors
+// contain no part of the header, which may be a secret.
 func bearer(values []string) (string, error) {
 	if len(values) != 1 {
 		return "", invalid("%d Authorization headers", len(values))
@@ -79,16 +80,16 @@ func bearer(values []string) (string, error) {
 // digest is the SHA-256 of a token's text.
 type digest [sha256.Size]byte
 
-// token is a line of an access file.
+// token is a token entry of an access file.
 type token struct {
 	sum       digest
 	expires   time.Time // zero: never
 	principal Principal
 }
 
-// byToken returns the principal of a token. It looks at all tokens alike, whichever is the one.
+// byToken returns the principal of a token. It compares all tokens in constant time.
 func (p *policy) byToken(text string, now time.Time) (Principal, error) {
-	var room [64]byte // holds a token, so that nothing is allocated
+	var room [64]byte // on the stack, to avoid an allocation
 	sum, found := sha256.Sum256(append(room[:0], text...)), -1
 	for i := range p.tokens {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], p.tokens[i].sum[:]), i, found)

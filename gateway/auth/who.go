@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxName bounds the name that an issuer or a certificate gives a caller, in bytes.
+// maxName bounds a caller's name from an issuer or certificate, in bytes.
 const maxName = 256
 
-// who returns the names in "who", each as check makes it. check adds a fault where a name is none.
+// who returns the names in "who" as returned by check, which adds a fault for an invalid name.
 func (p *parser) who(m fields, check func(*yaml.Node, string) (string, bool)) []string {
 	if m.values["who"] == nil {
 		p.add(m.at, "%s wants who", m.what)
@@ -34,13 +34,13 @@ func (p *parser) who(m fields, check func(*yaml.Node, string) (string, bool)) []
 // grantee checks a name in the "who" of a grant.
 func (p *parser) grantee(at *yaml.Node, text string) (string, bool) {
 	if text == everyPrincipal {
-		p.add(at, `who %q stands in limits only: "anonymous" means everybody in a grant`, text)
+		p.add(at, `who %q is allowed only in limits: in a grant, "anonymous" means every caller`, text)
 		return "", false
 	}
 	return p.principal(at, text)
 }
 
-// limitee checks a name in the "who" of a limit. Only the first limit of a name has an effect.
+// limitee checks a name in the "who" of a limit. Only the first limit of a name applies.
 func (p *parser) limitee(at *yaml.Node, text string) (string, bool) {
 	name := text
 	if text != everyPrincipal {
@@ -59,7 +59,7 @@ func (p *parser) limitee(at *yaml.Node, text string) (string, bool) {
 	return name, true
 }
 
-// principal returns a name as principals have it.
+// principal returns the canonical name of a principal.
 func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
 	if text == anonymous {
 		return text, true
@@ -90,8 +90,8 @@ func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
 	return text, true
 }
 
-// byUID returns the principal of a user whose process shows no other credentials. A user that the
-// access file does not name is anonymous, and so is one that the kernel does not vouch for.
+// byUID returns the principal of a user without other credentials. Users that the access file does
+// not contain are anonymous, and so are those that the kernel cannot identify.
 func (p *policy) byUID(uid uint32, ok bool) Principal {
 	name := "uid:" + strconv.FormatUint(uint64(uid), 10)
 	if !ok || !p.means(name) {
@@ -100,7 +100,7 @@ func (p *policy) byUID(uid uint32, ok bool) Principal {
 	return Principal{Name: name, who: []string{name}}
 }
 
-// issued says what is wrong with ISSUER#NAME, or nothing.
+// issued returns the fault of ISSUER#NAME; "": none.
 func (p *parser) issued(kind, text string) string {
 	issuer, name, ok := strings.Cut(text, "#")
 	groups, known := p.issuers[issuer]
@@ -115,7 +115,7 @@ func (p *parser) issued(kind, text string) string {
 	return badName(name)
 }
 
-// badName says why an access file cannot name a subject, a group or a certificate so.
+// badName returns the fault of a subject, group or certificate name in an access file; "": none.
 func badName(name string) string {
 	switch {
 	case strings.Contains(name, "*"):
@@ -126,8 +126,8 @@ func badName(name string) string {
 	return ""
 }
 
-// validSubject reports whether a name that comes from outside can be a principal's: it stands in
-// logs.
+// validSubject reports whether a name from outside is safe as a principal's name, which logs
+// contain.
 func validSubject(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }

@@ -1,5 +1,5 @@
-// Package bottleneck says in one sentence what limits the readers of a gateway now, with the figures that show it, and
-// what to do. It compares two looks at the counters of /v1/stats and at the ranks that read.
+// Package bottleneck describes in one sentence what limits the readers of a gateway, with figures
+// and a remedy. It compares two snapshots of the counters in /v1/stats and of the ranks.
 package bottleneck
 
 import (
@@ -9,46 +9,49 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// Processor is the counter of the processor time of the gateway. It is the only counter of a look that has no prefix millrace_.
+// Processor is the name of the counter of the gateway's processor time, the only one without the
+// prefix millrace_.
 const Processor = "process_cpu_seconds_total"
 
-// Snapshot holds the counters and the ranks of a gateway at one moment.
+// Snapshot has the counters and ranks of a gateway at one time.
 type Snapshot struct {
 	At       time.Time
-	Counters map[string]float64 // by their names in /v1/stats, labels included
+	Counters map[string]float64 // by name in /v1/stats, with labels
 	Ranks    []Rank
-	Address  func(dataset string) string // of its shards, as a command line takes it; "", or a nil func: not known
+	Address  func(dataset string) string // returns the address of a dataset's shards for a command line; "", or a nil func: unknown
 }
 
 // Rank is one rank of one job.
 type Rank struct {
 	stats.Job
 	Rank   uint64
-	Spent  stats.RankTimes // since the rank came
-	Think  time.Duration   // from the end of an answer to the next request, the mean of the last half minute
+	Spent  stats.RankTimes // since the rank's first request
+	Think  time.Duration   // mean time from the end of an answer to the next request, over the last half minute
 	Rate   float64         // samples per second in the last half minute
-	Behind uint64          // batches behind the foremost rank of the job
-	Idle   time.Duration   // since the rank last asked
+	Behind uint64          // batches behind the fastest rank of the job
+	Idle   time.Duration   // since the last request of the rank
 }
 
 const (
-	// leastApart is the least time between two looks that are compared, where there are such. In less time a rank
-	// that computes for a second or two asks too rarely.
+	// leastApart is the minimum time between two compared snapshots, if available. In less time,
+	// ranks that compute for a second or two make too few requests.
 	leastApart = 5 * time.Second
 
-	// each is the least time between two looks that are kept, so that few are, however many people ask.
+	// each is the minimum time between two stored snapshots, so that frequent callers do not fill
+	// the history.
 	each = time.Second
 )
 
-// History keeps the snapshots of the last seconds, for all callers of Find. The zero value is empty
-// and ready. It is safe for concurrent use.
+// History stores the snapshots of the last seconds for all callers of Find. The zero value is ready
+// to use. It is safe for concurrent use.
 type History struct {
 	mu        sync.Mutex
 	snapshots []Snapshot // guarded by mu; the first one is the start of the gateway
 }
 
-// Find says what limits now. It compares a look with the last one that is five seconds older. Where no look is, it
-// takes the oldest one: at first that is the start of the gateway, when all counters were zero.
+// Find returns the current bottleneck. It compares now with the latest snapshot that is at least
+// leastApart older, or else with the oldest one. The initial snapshot is the start of the gateway,
+// when all counters were zero.
 func (h *History) Find(now Snapshot, began time.Time) stats.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()

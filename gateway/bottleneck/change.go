@@ -12,35 +12,37 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// reads is how long after its last request a rank counts as one that reads.
+// reads is how long after its last request a rank counts as a reader.
 const reads = time.Minute
 
-// cause is what a rank waits for.
+// cause is the kind of wait of a rank.
 type cause int
 
 const (
-	planning cause = iota // the gateway finds out what is in the batch, or waits for memory to do so
+	planning cause = iota // the gateway plans the batch, or waits for memory to do so
 	bytes
 	sending
-	causes // how many there are
+	causes // number of causes
 )
 
-// reader is a rank between two looks.
+// reader is the activity of a rank between two snapshots.
 type reader struct {
 	Rank
 	waits [causes]float64 // shares of its time, 0 to 1
-	think time.Duration   // from the end of an answer to the next request; of late, if it has not asked between the looks
-	asked bool            // it has asked between the looks
+	// time from the end of an answer to the next request; an earlier value if the rank made no
+	// request between the snapshots
+	think time.Duration
+	asked bool // the rank made a request between the snapshots
 }
 
-// waiting is the share of its time that a reader waits for the gateway.
+// waiting returns the share of its time that a reader waits for the gateway.
 func (r *reader) waiting() float64 { return min(r.waits[planning]+r.waits[bytes]+r.waits[sending], 1) }
 
 func (r *reader) String() string {
 	return fmt.Sprintf("Rank %d of %d of %s", r.Rank.Rank, r.WorldSize, cmp.Or(r.Dataset, "the default dataset"))
 }
 
-// since says where a rank's time went after an earlier look. A rank that came later has none there.
+// since returns the activity of a rank after an earlier snapshot, with zero times for a new rank.
 func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 	s := r.Spent
 	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
@@ -53,11 +55,11 @@ func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 	return out
 }
 
-// change is what has happened between two looks.
+// change is the difference between two snapshots.
 type change struct {
 	before, now Snapshot
-	readers     []reader // that have asked in the last minute, or wait for an answer
-	longest     *reader  // of these, the one that waits for the largest share of its time; nil: nobody reads
+	readers     []reader // ranks with a request in the last minute, or waiting for an answer
+	longest     *reader  // reader with the largest share of waiting; nil: no readers
 }
 
 func between(before, now Snapshot) *change {
@@ -73,7 +75,7 @@ func between(before, now Snapshot) *change {
 	for _, r := range now.Ranks {
 		earlier := spent[key{r.Job, r.Rank}]
 		if earlier.All > r.Spent.All {
-			earlier = stats.RankTimes{} // the rank was forgotten, and has come again
+			earlier = stats.RankTimes{} // the rank was forgotten and has returned
 		}
 		if x := r.since(earlier, c.seconds()); r.Idle < reads || x.waiting() > 0 {
 			c.readers = append(c.readers, x)
@@ -89,12 +91,12 @@ func between(before, now Snapshot) *change {
 
 func (c *change) seconds() float64 { return max(c.now.At.Sub(c.before.At).Seconds(), 1e-3) }
 
-// rose is by how much a counter has risen.
+// rose returns the increase of a counter.
 func (c *change) rose(name string) float64 {
 	return max(0, c.now.Counters[name]-c.before.Counters[name])
 }
 
-// roseBy sums by how much the counters of a name have risen, for each value of a label.
+// roseBy returns the increase of a counter, summed by the value of a label.
 func (c *change) roseBy(name, label string) map[string]float64 {
 	sums := map[string]float64{}
 	for key := range c.now.Counters {
@@ -109,7 +111,7 @@ func (c *change) roseBy(name, label string) map[string]float64 {
 	return sums
 }
 
-// most returns the name of the largest sum; "" if there is nothing.
+// most returns the name of the largest sum; "" if all are zero.
 func most(sums map[string]float64) (name string) {
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		if sums[key] > sums[name] {
@@ -119,15 +121,15 @@ func most(sums map[string]float64) (name string) {
 	return name
 }
 
-// phases are the seconds that requests have spent on each phase.
+// phases returns the seconds that requests spent in each phase.
 func (c *change) phases() map[string]float64 {
 	return c.roseBy("millrace_http_phase_seconds_total", "phase")
 }
 
-// tier returns the tier for which requests have waited longest.
+// tier returns the tier with the longest waits.
 func (c *change) tier() string { return most(c.roseBy("millrace_tier_wait_seconds_total", "tier")) }
 
-// cause is what the ranks that wait wait for most.
+// cause returns the main cause of the waits of limited ranks.
 func (c *change) cause() cause {
 	var sums [causes]float64
 	for _, r := range c.readers {
@@ -147,11 +149,11 @@ func (c *change) cause() cause {
 	return out
 }
 
-// waitsFor reports whether ranks wait for bytes, and those come from a tier.
+// waitsFor reports whether ranks wait for bytes, mainly from the given tier.
 func (c *change) waitsFor(tier string) bool { return c.cause() == bytes && c.tier() == tier }
 
-// busy is the processor time of the gateway for each second in which it sends, 0 to 1 and a little more. Where more requests
-// send than there are processors, it is the share of the processors.
+// busy returns the processor time per second of sending, where sending is capped at the number of
+// processors. It is 0 to slightly above 1.
 func (c *change) busy() float64 {
 	able := min(c.phases()["send"], c.seconds()*float64(runtime.GOMAXPROCS(0)))
 	return c.rose(Processor) / max(able, 1e-3)

@@ -10,35 +10,39 @@ import (
 )
 
 const (
-	// waits is the share of its time above which a rank is limited by what it waits for. Below it faster data would
-	// save the rank less than a fifth of its time.
+	// waits is the share of waiting above which a rank is limited. Below it, faster data would save
+	// less than a fifth of its time.
 	waits = 0.2
 
-	// late is how many times as long as the median of its job a slow rank takes between two batches, and behind is how
-	// many batches it is behind: more than readers hold in advance.
+	// A slow rank takes late times as long as the median of its job between two batches, and is
+	// behind batches behind: more than readers prefetch.
 	late   = 4
 	behind = 10
 
-	// apart is how many batches after all others of its job the last rank asks. Ranks that are alike are up to one apart.
+	// apart is by how many batches the last rank of a job must be behind all others. Equal ranks
+	// differ by at most one.
 	apart = 2
 
-	// failing is the share of the requests to stores, or of the questions to other gateways, above which failures are
-	// many. Fewer than fewest are none: one request that fails among few says nothing.
+	// failing is the share of failed requests to stores or other gateways that counts as high.
+	// Fewer than fewest failures are ignored: one failure among few requests means nothing.
 	failing = 0.05
 	fewest  = 3
 
-	// full is the share of the memory that is held where requests wait for memory because there is too little of it.
+	// full is the share of held memory above which requests wait because there is too little
+	// memory.
 	full = 0.75
 
-	// unwanted is the share of the chunks brought above which too many left the memory before their readers came.
+	// unwanted is the share of loaded chunks that were evicted before use above which the cache is
+	// too small.
 	unwanted = 0.1
 
-	// works is the processor time for each second in which the gateway sends. Below it the gateway waits for the
-	// readers or the network; copying bytes to a reader on a fast network takes more.
+	// works is the processor time per second of sending. Below it, the gateway waits for readers or
+	// the network. Copying bytes to a reader on a fast network takes more.
 	works = 0.15
 )
 
-// rule says what limits, if it is this. The first rule that holds counts.
+// rule describes one bottleneck; says returns "" if it does not apply. The first rule that applies
+// counts.
 type rule struct {
 	code string
 	says func(*change) (sentence, cure string)
@@ -69,14 +73,14 @@ func find(before, now Snapshot) stats.Finding {
 			return stats.Finding{Limits: stats.Limits{Code: r.code, Sentence: sentence, Do: cure}, Seconds: c.seconds()}
 		}
 	}
-	return stats.Finding{} // the last rule always holds
+	return stats.Finding{} // unreachable: the last rule always applies
 }
 
 func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
 func megabytes(x float64) string { return fmt.Sprintf("%.3g MB", x/1e6) }
 
-// waitsSaid is how the rank that waits most is said.
+// waitsSaid describes the rank with the largest share of waiting.
 func (c *change) waitsSaid(what string) string {
 	return fmt.Sprintf("%s waits %s of its time%s", c.longest, share(c.longest.waiting()), what)
 }
@@ -85,7 +89,7 @@ func nobody(c *change) (sentence, cure string) {
 	if len(c.readers) > 0 {
 		return "", ""
 	}
-	return "Nobody has asked for a batch in the last minute.", ""
+	return "No reader has requested a batch in the last minute.", ""
 }
 
 func memory(c *change) (sentence, cure string) {
@@ -116,7 +120,7 @@ func storeFails(c *change) (sentence, cure string) {
 
 func peers(c *change) (sentence, cure string) {
 	failed, all := c.rose("millrace_peer_failed_total"), c.rose("millrace_peer_reads_total")
-	const ejected = "millrace_cluster_members_ejected" // one that is asked again has not answered yet
+	const ejected = "millrace_cluster_members_ejected" // an ejected member that is being probed has not answered yet
 	out := max(c.now.Counters[ejected], c.before.Counters[ejected])
 	if (failed < fewest || failed <= failing*all) && out == 0 {
 		return "", ""
@@ -125,8 +129,8 @@ func peers(c *change) (sentence, cure string) {
 		"/v1/cluster names the gateway and says why"
 }
 
-// usual returns for each job how long its ranks take between two batches, the lower median, and how long ago the last
-// of them asked.
+// usual returns for each job the lower median of the time between two batches, and the time since
+// the last request of any rank.
 func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 	thinks := map[stats.Job][]time.Duration{}
 	think, quiet = map[stats.Job]time.Duration{}, map[stats.Job]time.Duration{}
@@ -146,7 +150,7 @@ func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 func slowRank(c *change) (sentence, cure string) {
 	usual, quiet := c.usual()
 	for _, r := range c.readers {
-		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // a job that stands still as a whole has no slow rank
+		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // a job that is idle as a whole has no slow rank
 		if r.waiting() > waits || r.Behind < behind || max(r.think, rests) <= late*others {
 			continue
 		}
@@ -171,21 +175,21 @@ func readersLimit(c *change) (sentence, cure string) {
 	}
 	slowest := c.readers[0]
 	for _, r := range c.readers[1:] {
-		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think { // a job that has ended asks no more
+		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think { // a finished job makes no more requests
 			slowest = r
 		}
 	}
 	return fmt.Sprintf("%s %s takes longest between two batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would change nothing"
 }
 
-// straggler returns the rank that asks after all others of its job, and how many batches after them; nil: no rank does. In a
-// job that trains in step all ranks take as long between two batches as the slowest one. What tells that one apart is
-// that the others have read ahead, as far as they may.
+// straggler returns the rank that is last in its job, and by how many batches; nil: none. In a
+// synchronous job all ranks take as long between two batches as the slowest one, but the others
+// have prefetched as far as they may.
 func (c *change) straggler() (r *reader, after uint64) {
 	type straggler struct {
 		r     *reader
 		ranks int
-		next  uint64 // batches that the rank before it is behind the foremost one
+		next  uint64 // batches that the second last rank is behind the fastest one
 	}
 	jobs := map[stats.Job]straggler{}
 	for i := range c.readers {
@@ -214,7 +218,7 @@ func cache(c *change) (sentence, cure string) {
 	unused, loads := c.rose("millrace_cache_expected_evictions_total"), c.rose("millrace_cache_loads_total")
 	few := unused < fewest
 	if c.rose("millrace_store_range_bytes_total") > c.rose("millrace_store_read_bytes_total")/2 {
-		few = unused == 0 // chunks that have no room are not brought: their samples are read by themselves
+		few = unused == 0 // chunks without space are not loaded: their samples are read individually
 	}
 	if few || unused <= unwanted*loads || !c.waitsFor("store") {
 		return "", ""
@@ -249,7 +253,7 @@ func peer(c *change) (sentence, cure string) {
 		"look at those gateways and the network between: /v1/cluster names them, and millrace top shows whether they read from the store"
 }
 
-// sent is how many bytes of answers leave in a second.
+// sent returns the bytes of answers per second.
 func (c *change) sent() (rate float64) {
 	for _, n := range c.roseBy("millrace_http_response_bytes_total", "route") {
 		rate += n / c.seconds()
@@ -265,8 +269,8 @@ func network(c *change) (sentence, cure string) {
 		"nothing at the gateway: readers take their bytes slowly, or the network between is full"
 }
 
-// plans is the rule of requests that wait until it is known what is in their batches. What each request costs, however small
-// it is, does not count.
+// plans is the rule for requests that wait for planning. The constant cost per request does not
+// count.
 func plans(c *change) (sentence, cure string) {
 	took := c.phases()
 	if c.cause() != planning || took["decode"]+took["wait"]+took["plan"]+took["locate"] <= took["edge"] {
@@ -281,7 +285,7 @@ func plans(c *change) (sentence, cure string) {
 		"ask for smaller batches, for the dataset's own form, or for a smaller window"
 }
 
-// gateway is the rule that is left: all is at hand.
+// gateway is the remaining rule: nothing else limits.
 func gateway(c *change) (sentence, cure string) {
 	return fmt.Sprintf("The readers ask as fast as they are answered: %.0f samples/s, %s/s, with %.1f processors busy. %s.",
 			c.now.Counters["millrace_readers_samples_per_second"], megabytes(c.sent()), c.rose(Processor)/c.seconds(), c.waitsSaid("")),

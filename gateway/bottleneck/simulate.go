@@ -9,20 +9,21 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// fromStore is how many bytes the store gives in a second.
+// fromStore returns the bytes per second from the store.
 func (c *change) fromStore() float64 { return c.rose("millrace_store_read_bytes_total") / c.seconds() }
 
-// simulate returns the command that says what other caches save to the job of the rank that waits most.
+// simulate returns a command that computes the effect of other cache sizes for the job of the rank
+// that waits most.
 func (c *change) simulate(disk bool) string {
 	job := c.longest.Job
-	rate, known := 0.0, 0.0 // of the ranks that read here, if they never waited
+	rate, known := 0.0, 0.0 // rate of the ranks that read here, without waits
 	for _, r := range c.readers {
 		if r.Job == job {
 			rate += r.Rate / max(1-r.waiting(), 0.01)
 			known++
 		}
 	}
-	rate *= max(float64(job.WorldSize)/known, 1) // others read from other gateways
+	rate *= max(float64(job.WorldSize)/known, 1) // the other ranks read from other gateways
 	var address string
 	if c.now.Address != nil {
 		address = c.now.Address(job.Dataset)
@@ -44,7 +45,7 @@ func (c *change) simulate(disk bool) string {
 	return strings.Join(append(parts, fmt.Sprintf("--store-bandwidth %sMB/s", digits(max(c.fromStore()/1e6, 0.1)))), " ")
 }
 
-// digits writes a number with three digits, and without an exponent.
+// digits formats a number with three significant digits, without an exponent.
 func digits(x float64) string {
 	unit := math.Pow10(int(math.Floor(math.Log10(x))) - 2)
 	return fmt.Sprintf("%.*f", max(0, int(-math.Floor(math.Log10(unit)))), math.Round(x/unit)*unit)

@@ -1,6 +1,6 @@
-// Package catalog knows what is served: datasets by their names, each in the generations that are open. One generation of a name
-// is the current one, which is meant where none is named. Others are opened when they are asked for. What is not current is
-// closed when it was not used for a while, and never while it is used.
+// Package catalog manages the served datasets: by name, with the open generations of each. One
+// generation of a name is current and is used by default. Others are opened on demand. Generations
+// that are not current are closed after a time without use, and never while in use.
 package catalog
 
 import (
@@ -17,43 +17,43 @@ import (
 )
 
 const (
-	rest      = time.Minute      // after its last use, what is not current stays open
-	sweeps    = 10 * time.Second // between two looks at what is to be closed
-	grace     = 10 * time.Minute // at most, what was taken out is still served to those who use it
-	goneFor   = 10 * time.Second // a generation that could not be opened is not tried again
-	failedFor = time.Second      // nor is one whose store failed
-	maxGone   = 1024             // of these are remembered
-	openLimit = time.Minute      // for one generation to open
+	rest      = time.Minute      // idle time after which a generation that is not current is closed
+	sweeps    = 10 * time.Second // interval of the search for entries to close
+	grace     = 10 * time.Minute // maximum time for which a removed dataset is still served to its users
+	goneFor   = 10 * time.Second // how long an error of opening a generation is cached
+	failedFor = time.Second      // the same after an error of the store
+	maxGone   = 1024             // maximum cached errors
+	openLimit = time.Minute      // timeout for opening a generation
 )
 
-// ErrUnknown says that nothing of a name is served.
+// ErrUnknown is returned for names and generations that are not served.
 var ErrUnknown = errors.New("nothing of this name is served")
 
 // Entry is one generation of a dataset.
 type Entry[E any] interface {
 	comparable
 	Key() (name, generation string)
-	Needs() []E // entries that it is made of: they stay open as long as it does
-	Close()     // called once, when nothing uses the entry
+	Needs() []E // entries that this one depends on: they stay open as long as it does
+	Close()     // called once, when the entry is no longer in use
 }
 
-// Opener opens a generation that is not open, of a name that is served.
+// Opener opens a generation of a served name.
 type Opener[E any] func(ctx context.Context, name, generation string) (E, error)
 
-// Catalog is what is served. It is safe for concurrent use.
+// Catalog holds the served entries. It is safe for concurrent use.
 type Catalog[E Entry[E]] struct {
-	open    Opener[E]          // nil: current generations alone are served
-	passing func(error) bool   // whether an error of open may be over soon
-	opening singleflight.Group // by key
+	open    Opener[E]          // nil: only current generations are served
+	passing func(error) bool   // reports whether an error of open may be temporary
+	opening singleflight.Group // deduplicates calls of open by key
 
-	mu      sync.Mutex      // guards what follows
+	mu      sync.Mutex      // guards the fields below
 	current []E             // in the order of Set
-	old     []*openEntry[E] // another entry of their name and generation has taken their place
+	old     []*openEntry[E] // replaced by another entry with the same name and generation
 	byName  map[string]*openEntry[E]
 	byKey   map[key]*openEntry[E]
 	gone    map[key]failure
-	busy    map[string]chan struct{} // names of which a generation is being opened; closed when it is open
-	timer   *time.Timer              // of the next sweep; nil: none is due
+	busy    map[string]chan struct{} // names with a generation being opened; closed when done
+	timer   *time.Timer              // timer of the next sweep; nil: none
 }
 
 type key struct{ name, generation string }
@@ -66,30 +66,32 @@ func keyOf[E Entry[E]](e E) (k key) {
 // openEntry is an open generation with its users.
 type openEntry[E Entry[E]] struct {
 	entry   E
-	needs   []*openEntry[E] // a use of each
+	needs   []*openEntry[E] // one use of each
 	release func()          // ends one use of the entry
 	users   int
-	used    time.Time // when the last use ended
+	used    time.Time // end of the last use
 	current bool
-	removed time.Time // when its name was taken out; zero: it is in
+	removed time.Time // when its name was removed; zero: it is served
 }
 
-// failure is why a generation could not be opened.
+// failure is a cached error of opening a generation.
 type failure struct {
 	err   error
 	until time.Time
 }
 
-// New returns an empty catalog. An error of open that is passing is forgotten sooner than another.
+// New returns an empty catalog. Errors for which passing returns true are cached for a shorter
+// time.
 func New[E Entry[E]](open Opener[E], passing func(error) bool) *Catalog[E] {
 	return &Catalog[E]{
 		open: open, passing: passing, byName: map[string]*openEntry[E]{}, byKey: map[key]*openEntry[E]{}, gone: map[key]failure{}, busy: map[string]chan struct{}{},
 	}
 }
 
-// Set says what is current from now on, the default first. What was current and is not among it goes on for those who use it: as
-// an older generation where its name is still served, else for the grace time at most. An entry takes the place of one that is open
-// under its name and generation, which goes on for those who use it.
+// Set replaces the current entries, the default first. Entries that are no longer current stay open
+// for their users: as older generations if their name is still served, otherwise for at most the
+// grace time. An entry replaces an open one with the same name and generation, which also stays
+// open for its users.
 func (c *Catalog[E]) Set(entries []E) {
 	now := time.Now()
 	c.mu.Lock()
@@ -125,7 +127,7 @@ func (c *Catalog[E]) Set(entries []E) {
 	}
 }
 
-// hold takes an entry in. The caller holds mu.
+// hold adds an entry. The caller holds mu.
 func (c *Catalog[E]) hold(e E) *openEntry[E] {
 	k := keyOf(e)
 	delete(c.gone, k)
@@ -148,7 +150,7 @@ func (c *Catalog[E]) All() []E {
 	return c.current
 }
 
-// Current returns the entry that a name means.
+// Current returns the current entry of a name.
 func (c *Catalog[E]) Current(name string) (e E, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +160,7 @@ func (c *Catalog[E]) Current(name string) (e E, ok bool) {
 	return e, false
 }
 
-// Find returns an entry that is open. It stays so for a while.
+// Find returns an open entry and restarts its idle time.
 func (c *Catalog[E]) Find(name, generation string) (e E, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +197,8 @@ func (c *Catalog[E]) Generations(name string) []E {
 	return all
 }
 
-// Acquire returns the generation of a name, the current one where none is named. It opens one that is not open. The caller
-// must call release, once, when it uses the entry no more.
+// Acquire returns a generation of a name, by default the current one. It opens a generation that is
+// not open. The caller must call release once when it has finished with the entry.
 func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E, release func(), err error) {
 	e, release, ok, err := c.acquireOpen(name, generation)
 	if ok || err != nil {
@@ -214,18 +216,18 @@ func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E,
 	}
 	e, release, ok, err = c.acquireOpen(name, generation)
 	if !ok && err == nil {
-		err = ErrUnknown // taken out meanwhile
+		err = ErrUnknown // removed meanwhile
 	}
 	return e, release, err
 }
 
-// AcquireOpen is Acquire for what is open.
+// AcquireOpen is Acquire for open entries only.
 func (c *Catalog[E]) AcquireOpen(name, generation string) (e E, release func(), ok bool) {
 	e, release, ok, _ = c.acquireOpen(name, generation)
 	return e, release, ok
 }
 
-// acquireOpen is Acquire for what is open. ok says whether it is.
+// acquireOpen is Acquire for open entries only. ok reports whether the entry is open.
 func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,8 +266,8 @@ func (c *Catalog[E]) leave(h *openEntry[E], now time.Time) {
 	}
 }
 
-// begin waits until no other generation of a name is being opened, so that URLs with invented generations cost one look in the store
-// at a time. A store that hangs holds up its own datasets alone.
+// begin waits until no other generation of a name is being opened. URLs with invented generations
+// therefore cost one store request at a time, and a hanging store blocks only its own datasets.
 func (c *Catalog[E]) begin(ctx context.Context, name string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -290,7 +292,7 @@ func (c *Catalog[E]) begin(ctx context.Context, name string) (end func(), err er
 	}
 }
 
-// bring opens a generation for all who wait for it.
+// bring opens a generation for all waiting callers.
 func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
@@ -324,20 +326,20 @@ func (c *Catalog[E]) bring(ctx context.Context, k key) error {
 		h.removed = of.removed
 	} else {
 		h.removed = now
-		c.byName[k.name] = h // to be swept
+		c.byName[k.name] = h // for the next sweep
 	}
 	c.later()
 	return nil
 }
 
-// later has a sweep come. The caller holds mu.
+// later schedules a sweep. The caller holds mu.
 func (c *Catalog[E]) later() {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(sweeps, c.sweep)
 	}
 }
 
-// sweep closes what was not used for a while, and what was taken out long ago.
+// sweep closes entries that were idle for long enough, or removed long ago.
 func (c *Catalog[E]) sweep() {
 	for _, e := range c.swept(time.Now()) {
 		e.Close()
@@ -375,14 +377,15 @@ func (c *Catalog[E]) swept(now time.Time) (old []E) {
 	return old
 }
 
-// leaveNeeds ends the uses that an entry has of others, as of when the entry was last used. The caller holds mu.
+// leaveNeeds ends an entry's uses of other entries, at the time of the entry's own last use. The
+// caller holds mu.
 func (c *Catalog[E]) leaveNeeds(h *openEntry[E]) {
 	for _, need := range h.needs {
 		c.leave(need, h.used)
 	}
 }
 
-// forget takes an entry out. The caller holds mu.
+// forget removes an entry. The caller holds mu.
 func (c *Catalog[E]) forget(k key, h *openEntry[E]) {
 	c.leaveNeeds(h)
 	delete(c.byKey, k)

@@ -1,5 +1,5 @@
-// Package conditional reads the headers by which a request asks for a part of a body, or for none of it (RFC 9110,
-// sections 13 and 14). It decides, and answers nothing.
+// Package conditional evaluates conditional and range headers (RFC 9110, sections 13 and 14). It
+// only decides, and writes no response.
 package conditional
 
 import (
@@ -10,7 +10,7 @@ import (
 // Range is a part of a body, in bytes.
 type Range struct{ Start, Length int64 }
 
-// Names says whether lines of a header name an entity tag, spelled in either way: in a list, or by * alone.
+// Names reports whether header lines contain an entity tag, in either spelling, or are a single *.
 func Names(lines []string, tag, same string) bool {
 	if len(lines) == 1 && strings.TrimSpace(lines[0]) == "*" {
 		return true
@@ -48,8 +48,9 @@ func cutETag(s string) (tag, rest string, ok bool) {
 	return s[:end], s[end:], true
 }
 
-// Select reads Range and If-Range. It returns the part of a body of size bytes that is to be sent: all of it for no range,
-// several ranges, a malformed one, or one whose If-Range does not hold.
+// Select evaluates Range and If-Range. It returns the part of a body of size bytes to send. The
+// whole body is sent without a range, for several ranges, for an invalid range, and if If-Range
+// does not match.
 func Select(r *http.Request, etag string, size int64) (Range, Kind) {
 	whole := Range{Length: size}
 	lines := r.Header.Values("Range")
@@ -66,17 +67,17 @@ func Select(r *http.Request, etag string, size int64) (Range, Kind) {
 	return part, kind
 }
 
-// Kind is what a request asks for.
+// Kind is the kind of a requested range.
 type Kind int
 
-// What a request may ask for.
+// Kinds of requested ranges.
 const (
-	Whole   Kind = iota // nothing but the whole body is the answer
+	Whole   Kind = iota // the whole body
 	Part                // one range of bytes
-	Outside             // one that lies behind the body
+	Outside             // a range after the end of the body
 )
 
-// parse reads one byte range against a body of size bytes.
+// parse parses one byte range for a body of size bytes.
 func parse(s string, size int64) (Range, Kind) {
 	const unit = "bytes="
 	if len(s) < len(unit) || !strings.EqualFold(s[:len(unit)], unit) {
@@ -89,7 +90,7 @@ func parse(s string, size int64) (Range, Kind) {
 	from, fromOK := number(first, size)
 	to, toOK := number(last, size)
 	switch {
-	case first == "" && toOK: // the last so many bytes
+	case first == "" && toOK: // suffix range: the last to bytes
 		if to == 0 || size == 0 {
 			return Range{}, Outside
 		}
@@ -109,7 +110,7 @@ func parse(s string, size int64) (Range, Kind) {
 	return Range{Start: from, Length: min(to, size-1) - from + 1}, Part
 }
 
-// number reads the digits of a position, which may be of any length: what lies beyond size counts as size.
+// number parses a position with any number of digits. Values above size become size.
 func number(s string, size int64) (n int64, ok bool) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {

@@ -1,9 +1,9 @@
-// Package dashboard holds the page that a gateway shows to people: the data, the order and the waiting.
+// Package dashboard contains the gateway's web page: the data, the order and the bottlenecks.
 //
-// The page is a handful of plain JavaScript modules, one style sheet and a chart library (uPlot). They
-// are part of the program, and nothing comes from another host. The page reads what every client can
-// read: the gateway's HTTP interface. Its views have their addresses in the fragment of the URL, which a
-// browser sends to nobody.
+// The page consists of plain JavaScript modules, one style sheet and a chart library (uPlot). They
+// are embedded in the program, and nothing is loaded from other hosts. The page uses only the
+// gateway's public HTTP API. The addresses of its views are in the URL fragment, which browsers do
+// not send.
 package dashboard
 
 import (
@@ -20,12 +20,12 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Start is the file that the page begins with.
+// Start is the page's first file.
 const Start = "index.html"
 
-// Policy is the page's Content-Security-Policy. Scripts and styles are files of the gateway, pictures
-// and sounds come out of bytes that the page has fetched (blob:), and text never becomes HTML (trusted
-// types), whatever a dataset holds.
+// Policy is the page's Content-Security-Policy. Scripts and styles are files of the gateway. Images
+// and audio are made from fetched bytes (blob:). Text never becomes HTML (trusted types), whatever
+// a dataset contains.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
@@ -33,15 +33,15 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // File is one file of the page.
 type File struct {
 	Content []byte
-	Gzip    []byte // the same, compressed: a third of it
-	Type    string // its media type
-	ETag    string // strong, from the content
+	Gzip    []byte // compressed content, about a third of the size
+	Type    string // media type
+	ETag    string // strong, derived from the content
 }
 
-// Page is all files of the page by their names. It never changes.
+// Page maps file names to files. It is immutable.
 type Page map[string]File
 
-// New reads the page out of the program.
+// New reads the embedded page.
 func New() (Page, error) {
 	entries, err := fs.ReadDir(embedded, "page")
 	if err != nil {
@@ -82,7 +82,7 @@ func compress(content []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// mediaType does not ask the system, whose tables differ from one machine to the next.
+// mediaType does not use the system's tables, which differ between machines.
 func mediaType(name string) (string, error) {
 	switch path.Ext(name) {
 	case ".html":

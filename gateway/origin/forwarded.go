@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Caller returns the address of the caller. Where a trusted proxy has sent the request it is the one that the proxy
-// names, in Forwarded (RFC 7239) or X-Forwarded-For: of a chain of proxies, the nearest address that is no trusted proxy's.
-// Where the two name different addresses it is the proxy's own: the caller has written one of them.
+// Caller returns the address of the caller. If a trusted proxy sent the request, this is the
+// nearest address in Forwarded (RFC 7239) or X-Forwarded-For that is not a trusted proxy. If the
+// two headers differ, it is the proxy's own address, since the caller may have written one of them.
 func (p *Policy) Caller(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -29,12 +29,12 @@ func (p *Policy) Caller(r *http.Request) string {
 	return p.nearest(proxy, standard).String()
 }
 
-// nearest returns the last address of a chain that is no trusted proxy's.
+// nearest returns the last address of a chain that is not a trusted proxy's.
 func (p *Policy) nearest(at netip.Addr, hops []string) netip.Addr {
 	for i := len(hops) - 1; i >= 0 && p.trusts(at); i-- {
 		hop, err := parseHop(hops[i])
 		if err != nil {
-			break // the proxy hides who that is
+			break // the proxy does not disclose the address
 		}
 		at = hop
 	}
@@ -45,8 +45,9 @@ func (p *Policy) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// forwardedFor returns the value of for= of each element of Forwarded headers; "" where it has none. Where a quote is left open
-// the elements are not known, and one "" stands for all: a caller may have opened it to hide what the proxy wrote behind it.
+// forwardedFor returns the value of for= in each element of Forwarded headers; "" for elements
+// without it. An unterminated quote invalidates all elements, and the result is one "": a caller
+// may have opened it to hide what the proxy appended.
 func forwardedFor(headers []string) []string {
 	var hops []string
 	for _, element := range splitQuoted(strings.Join(headers, ","), ',') {
@@ -61,8 +62,8 @@ func forwardedFor(headers []string) []string {
 	return hops
 }
 
-// splitQuoted splits a header at a separator outside of quoted strings. It returns one part without content where a quote is
-// left open.
+// splitQuoted splits a header at a separator outside quoted strings. For an unterminated quote it
+// returns one empty part.
 func splitQuoted(s string, separator byte) []string {
 	var parts []string
 	quoted, begin := false, 0
@@ -85,7 +86,7 @@ func splitQuoted(s string, separator byte) []string {
 	return append(parts, s[begin:])
 }
 
-// parseHop reads an address with or without a port; an IPv6 address may stand in brackets.
+// parseHop parses an address with an optional port; an IPv6 address may be in brackets.
 func parseHop(s string) (netip.Addr, error) {
 	s = strings.TrimSpace(s)
 	if at, err := netip.ParseAddrPort(s); err == nil {
@@ -95,7 +96,7 @@ func parseHop(s string) (netip.Addr, error) {
 	return at.Unmap().WithZone(""), err
 }
 
-// Network is an address as a limit counts it: an IPv6 caller has a whole network to itself.
+// Network returns an address for rate limits: an IPv6 address is reduced to its /64 network.
 func Network(address string) string {
 	at, err := netip.ParseAddr(address)
 	if err != nil || at.Unmap().Is4() {

@@ -1,5 +1,6 @@
-// Package origin says where a request comes from: which address, through which proxies, for which host, and whether a page
-// of another site has made a browser send it. It refuses what comes from where nobody should, and knows no status codes.
+// Package origin determines where a request comes from: its address, the proxies and host involved,
+// and whether a page of another site caused it. It rejects disallowed requests and does not depend
+// on status codes.
 package origin
 
 import (
@@ -13,38 +14,39 @@ import (
 	"strings"
 )
 
-// Why a request is refused.
+// Reasons why a request is rejected.
 var (
 	ErrCrossSite = errors.New("a page of another site sent this request")
-	ErrHost      = errors.New("this port serves its own machine: ask for localhost or a loopback address, or start the gateway with --host NAME")
-	ErrProxy     = errors.New("a proxy sent this request, and this port serves its own machine alone: give the gateway an --access file")
-	ErrPlain     = errors.New("credentials came without TLS, and others could read them: use https, and give the caller a new token")
+	ErrHost      = errors.New("this port serves only its own machine: use localhost or a loopback address, or start the gateway with --host NAME")
+	ErrProxy     = errors.New("a proxy sent this request, and this port serves only its own machine: start the gateway with an --access file")
+	ErrPlain     = errors.New("credentials were sent without TLS and may have been read: use https and replace the caller's token")
 )
 
-// Policy is what a gateway takes. The zero value trusts no proxy and knows no name of its machine but localhost.
+// Policy is the gateway's policy for origins. The zero value trusts no proxy and accepts only
+// localhost as its machine's name.
 type Policy struct {
-	Host              []string       // names of this machine, in lower case, beside localhost and loopback addresses
-	TrustedProxies    []netip.Prefix // addresses of proxies whose word for a caller's address is taken
-	LocalOnly         bool           // a port on loopback serves its own machine alone: proxies pass nothing on to it
-	InsecurePlainHTTP bool           // credentials may come without TLS from other machines
+	Host              []string       // names of this machine in lower case, in addition to localhost and loopback addresses
+	TrustedProxies    []netip.Prefix // proxies whose Forwarded headers are trusted
+	LocalOnly         bool           // a loopback port serves only its own machine: requests through proxies are rejected
+	InsecurePlainHTTP bool           // accept credentials without TLS from other machines
 
 	cross http.CrossOriginProtection
 }
 
-// loopbackKey is the key under which the context of a request says that its port is on loopback.
+// loopbackKey is the context key for whether a request's port is on loopback.
 type loopbackKey struct{}
 
-// OfListener notes in the context of all requests of a port what its listener says of them. It is a BaseContext of a server. A Unix socket
-// counts as loopback.
+// OfListener returns a base context that records whether a listener is on loopback. It is the
+// BaseContext of a server. A Unix socket counts as loopback.
 func OfListener(ln net.Listener) context.Context {
 	at, err := netip.ParseAddrPort(ln.Addr().String())
 	local := ln.Addr().Network() == "unix" || err == nil && at.Addr().Unmap().IsLoopback()
 	return context.WithValue(context.Background(), loopbackKey{}, local)
 }
 
-// Check refuses requests that a page of another site has made a browser send. On loopback it also refuses those for another
-// host and those that came through a proxy: a browser that was led to loopback by the name of a stranger, and a proxy that
-// lends this machine's loopback to others.
+// Check rejects requests that a page of another site caused. On loopback it also rejects requests
+// for another host and, with LocalOnly, requests through proxies. This prevents DNS rebinding, and
+// proxies that expose the loopback port to others.
 func (p *Policy) Check(r *http.Request) error {
 	if err := p.cross.Check(r); err != nil {
 		return ErrCrossSite
@@ -53,7 +55,7 @@ func (p *Policy) Check(r *http.Request) error {
 	if (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return ErrCrossSite
 	}
-	if from := r.Header.Get("Origin"); from != "" && site == "" { // a browser from before Sec-Fetch-Site; reads are refused too
+	if from := r.Header.Get("Origin"); from != "" && site == "" { // a browser without Sec-Fetch-Site; reads are rejected too
 		if u, err := url.Parse(from); err != nil || u.Host != r.Host {
 			return ErrCrossSite
 		}
@@ -70,7 +72,7 @@ func (p *Policy) Check(r *http.Request) error {
 	return nil
 }
 
-// CheckTransport refuses credentials that others could read on their way.
+// CheckTransport rejects credentials that were sent without encryption.
 func (p *Policy) CheckTransport(r *http.Request) error {
 	if p.InsecurePlainHTTP || r.TLS != nil || len(r.Header.Values("Authorization")) == 0 {
 		return nil
@@ -93,7 +95,7 @@ func (p *Policy) knows(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || name == "localhost" || name == "" || slices.Contains(p.Host, name)
 }
 
-// throughProxy reports whether a proxy has passed a request on.
+// throughProxy reports whether a proxy forwarded the request.
 func throughProxy(h http.Header) bool {
 	for name := range h {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") {

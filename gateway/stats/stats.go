@@ -1,5 +1,5 @@
-// Package stats is the model of /v1/stats: what a gateway counts, who reads from it, and what limits them. The gateway writes it, and
-// millrace top reads it.
+// Package stats is the data model of /v1/stats: counters, readers and bottlenecks. The gateway
+// writes it, and millrace top reads it.
 package stats
 
 import (
@@ -8,29 +8,29 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer is an answer of /v1/stats. The ranks are in one of two forms: a list of readers, or columns for each job.
+// Answer is an answer of /v1/stats. Ranks are either a list of readers, or columns per job.
 type Answer struct {
-	Counters map[string]float64 `json:"counters"` // by their names in Prometheus, labels included
+	Counters map[string]float64 `json:"counters"` // by Prometheus name, with labels
 	Jobs     []Ranks            `json:"jobs,omitzero"`
 	Limits   Finding            `json:"limits"`
 	Readers  []Reader           `json:"readers,omitzero"`
 	Version  string             `json:"version"`
 }
 
-// Limits says what limits the readers. Its text is for people; Code stays the same.
+// Limits describes the bottleneck of the readers. The text is for people; Code is stable.
 type Limits struct {
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
-	Do       string `json:"do,omitempty"` // the setting to touch, or where to look
+	Do       string `json:"do,omitempty"` // setting to change, or place to look
 }
 
-// Finding is what limits the readers between two looks at a gateway.
+// Finding is the bottleneck between two snapshots.
 type Finding struct {
 	Limits
-	Seconds float64 `json:"seconds"` // between the two looks
+	Seconds float64 `json:"seconds"` // between the snapshots
 }
 
-// Job is a plan that ranks read, and in how many shares.
+// Job is a plan that ranks read, with the number of ranks.
 type Job struct {
 	Dataset string `json:"dataset"`
 	shuffle.Params
@@ -38,34 +38,35 @@ type Job struct {
 	WorldSize uint64 `json:"world_size"`
 }
 
-// Reader is one rank of one job, as its requests show it: where it is, how fast, and how much of its
-// time it waits for bytes. Recent figures are of the last half minute or so.
+// Reader is the state of one rank of one job, derived from its requests. Recent values cover about
+// the last half minute.
 type Reader struct {
 	Job
 	Rank             uint64    `json:"rank"`
 	Epoch            uint64    `json:"epoch"`
-	Batch            uint64    `json:"batch"`              // the last one asked for
-	BatchesBehind    uint64    `json:"batches_behind"`     // the foremost rank of its plan and world size
-	SamplesPerSecond float64   `json:"samples_per_second"` // of this rank, recent
-	ThinkMS          float64   `json:"think_ms"`           // from the end of an answer to the next request, recent
-	WaitingShare     float64   `json:"waiting_share"`      // of its time, for bytes, 0 to 1
+	Batch            uint64    `json:"batch"`              // last requested batch
+	BatchesBehind    uint64    `json:"batches_behind"`     // batches behind the fastest rank of the same plan and world size
+	SamplesPerSecond float64   `json:"samples_per_second"` // recent rate of this rank
+	ThinkMS          float64   `json:"think_ms"`           // recent time from the end of an answer to the next request
+	WaitingShare     float64   `json:"waiting_share"`      // share of its time waiting for bytes, 0 to 1
 	Spent            RankTimes `json:"-"`
-	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // at this rate; 0 while that is not known
-	IdleSeconds      float64   `json:"idle_seconds"`       // since it last asked
+	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // at the current rate; 0: unknown
+	IdleSeconds      float64   `json:"idle_seconds"`       // since the last request
 }
 
-// RankTimes says how a rank has spent its time since its first request, in seconds. It only grows.
+// RankTimes is how a rank has spent its time since its first request, in seconds. The values only
+// increase.
 type RankTimes struct {
 	All      float64
-	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
-	Bytes    float64 // of All; it waited for bytes
-	Sending  float64 // of All; its bytes were on the way
-	Pauses   float64 // from the end of an answer to the next request
-	Paused   uint64  // number of these pauses
+	Planning float64 // part of All: the gateway planned the batch, or waited for memory to do so
+	Bytes    float64 // part of All: the rank waited for bytes
+	Sending  float64 // part of All: the answer was being sent
+	Pauses   float64 // time from the end of an answer to the next request
+	Paused   uint64  // number of pauses
 }
 
-// Ranks are the readers of one job as columns: entry i of each column is of one rank. As a list of
-// readers, 10,000 ranks take ten times the bytes, most of them names.
+// Ranks are the readers of one job in columns: entry i of each column belongs to one rank. A list
+// of readers is ten times as large for 10,000 ranks, mostly because of names.
 type Ranks struct {
 	Job
 	Rank             []uint64  `json:"rank"`
@@ -79,11 +80,10 @@ type Ranks struct {
 	IdleSeconds      []float64 `json:"idle_seconds"`
 }
 
-// Jobs gathers readers by their jobs, both in the order in which they come. Figures are rounded to
-// what people read.
+// Jobs groups readers by job and keeps their order. It rounds values for display.
 func Jobs(rs []Reader) []Ranks {
 	out := []Ranks{}
-	of := map[Job]int{} // in out
+	of := map[Job]int{} // index in out
 	for _, r := range rs {
 		i, known := of[r.Job]
 		if !known {
@@ -103,13 +103,13 @@ func Jobs(rs []Reader) []Ranks {
 	return out
 }
 
-// rounded leaves a number so many decimals.
+// rounded rounds a number to the given number of decimals.
 func rounded(x float64, decimals int) float64 {
 	unit := math.Pow10(decimals)
 	return math.Round(x*unit) / unit
 }
 
-// All returns the ranks of an answer, whichever form it has. A column that is too short counts as zero from there on.
+// All returns the ranks of an answer in either form. Missing entries of a column are zero.
 func (a *Answer) All() []Reader {
 	all := a.Readers
 	for _, j := range a.Jobs {

@@ -11,11 +11,12 @@ import (
 const (
 	namespace = "millrace"
 
-	// maxNamed is how many datasets have labels of their own: each has a series for each route, code and bucket.
+	// maxNamed is the maximum number of datasets with their own labels: each has a series per
+	// route, code and bucket.
 	maxNamed = 100
 )
 
-// Metrics are the metrics of requests: how many there were, and where their time went.
+// Metrics are the metrics of requests: their number, and how long each phase took.
 type Metrics struct {
 	requests, bytes, phases, tierBytes, tierSeconds *prometheus.CounterVec
 	seconds, waited                                 *prometheus.HistogramVec
@@ -30,22 +31,23 @@ type routeKey struct {
 	status         int
 }
 
-// routeSeries are the series of one route, dataset and status. To look each up by its labels takes longer than to count.
+// routeSeries caches the series of one route, dataset and status. Looking each up by its labels
+// takes longer than counting.
 type routeSeries struct {
 	requests, bytes prometheus.Counter
 	seconds, waited prometheus.Observer
 }
 
-// datasetSeries are those of one dataset.
+// datasetSeries caches the series of one dataset.
 type datasetSeries struct {
-	name   string // its label
+	name   string // value of the label
 	phases [count]prometheus.Counter
 	tiers  map[string]tierSeries
 }
 
 type tierSeries struct{ bytes, seconds prometheus.Counter }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics creates the metrics and registers them.
 func NewMetrics(registry *prometheus.Registry) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
@@ -72,15 +74,15 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	}
 }
 
-// Request is one that has ended.
+// Request is a finished request.
 type Request struct {
 	Route   string
-	Dataset string // "": it is about none
+	Dataset string // "": no dataset
 	Status  int
 	Bytes   int64
 	Waited  time.Duration // until the first byte; 0: none was sent
 	Took    time.Duration
-	Trace   string // its id; "": it is not traced
+	Trace   string // trace ID; "": not traced
 }
 
 // Observe counts a request.
@@ -102,7 +104,7 @@ func (m *Metrics) Observe(r Request, record *Record) {
 	}
 }
 
-// observe adds a duration to a histogram, with the trace of the request as its example, if there is one.
+// observe adds a duration to a histogram, with the request's trace as exemplar, if any.
 func observe(h prometheus.Observer, d time.Duration, trace string) {
 	if o, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
 		o.ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": trace})
@@ -111,7 +113,7 @@ func observe(h prometheus.Observer, d time.Duration, trace string) {
 	h.Observe(d.Seconds())
 }
 
-// route returns the series of a route, a dataset's label and a status.
+// route returns the series of a route, dataset label and status.
 func (m *Metrics) route(key routeKey) *routeSeries {
 	m.mu.RLock()
 	s := m.routes[key]
@@ -131,7 +133,7 @@ func (m *Metrics) route(key routeKey) *routeSeries {
 	return s
 }
 
-// dataset returns the series of a dataset. Datasets that came after many others share those of "other".
+// dataset returns the series of a dataset. Datasets beyond maxNamed share the label "other".
 func (m *Metrics) dataset(name string) *datasetSeries {
 	m.mu.RLock()
 	s := m.sets[name]

@@ -1,5 +1,5 @@
-// Package timing keeps where the time of a request goes: for the header Server-Timing, the access line, the metrics and the
-// spans of traces.
+// Package timing records how long each phase of a request takes, for Server-Timing, the access
+// line, the metrics and trace spans.
 package timing
 
 import (
@@ -14,15 +14,15 @@ import (
 // Phase is a part of the work on a request.
 type Phase int
 
-// The phases, in their order.
+// The phases, in order.
 const (
-	Edge   Phase = iota // what every request has: limits, rights, headers
-	Decode              // what the address means: subsets, names of parts, keys
-	Wait                // for memory, or for a place to plan in
-	Plan                // the plan and its epoch
-	Locate              // which samples they are, where they lie, and what their body looks like
-	Read                // their bytes; tiers say where those came from
-	Send                // the answer, from its first byte on
+	Edge   Phase = iota // work common to all requests: limits, rights, headers
+	Decode              // decoding of the address: subsets, field names, keys
+	Wait                // waiting for memory or a planning place
+	Plan                // computing the plan and its epoch
+	Locate              // locating the samples and laying out the body
+	Read                // reading bytes; tiers are recorded separately
+	Send                // sending the answer, from its first byte
 	count
 )
 
@@ -31,52 +31,55 @@ func (p Phase) String() string {
 	return [...]string{"edge", "decode", "wait", "plan", "locate", "read", "send"}[p]
 }
 
-// Record is where the time of one request goes. At each moment from Begin to End the request is in just one phase, so the
-// phases add up to its time. What two goroutines do at once for one request has two records.
+// Record records the phases of a request. From Begin to End the request is always in exactly one
+// phase, so the phases add up to its total time. Concurrent work on one request needs a separate
+// Record.
 type Record struct {
-	Tiers []batch.TierTime // that the bytes came from
+	Tiers []batch.TierTime // tiers that the bytes came from
 
 	start  time.Time
 	phase  Phase
-	since  time.Duration // from start, when the phase began
+	since  time.Duration // start of the phase, relative to start
 	phases [count]time.Duration
-	left   func(p Phase, from, to time.Time) // nil: nothing else hears of phases
-	untold stretch                           // what left is to hear of next
+	left   func(p Phase, from, to time.Time) // reports finished phases; nil: not reported
+	untold stretch                           // the next stretch to report
 }
 
-// stretch is a part of a request's time. from and to count from its start.
+// stretch is a part of a request's time, relative to its start.
 type stretch struct {
 	phase    Phase
 	from, to time.Duration
 }
 
-// least is how long a stretch is, unless reads surround it, that left hears of by itself. To record and send a span takes
-// about 3 microseconds: so spans of phases take a tenth of the time that they tell of at most.
+// least is the minimum length of a stretch that is reported separately, unless reads surround it.
+// Recording and sending a span takes about 3 microseconds, so spans add at most a tenth to the time
+// that they report.
 const least = 30 * time.Microsecond
 
-// Begin begins the first phase, Edge, at start. left, unless nil, is called for stretches of phases that are over, one after the
-// other and without gaps. A stretch that is too short to tell of belongs to the one before it, or to the one after it.
+// Begin starts the first phase, Edge, at start. left, unless nil, is called for finished stretches
+// in order and without gaps. A stretch that is too short to report is merged into a neighbouring
+// one.
 func (r *Record) Begin(start time.Time, left func(p Phase, from, to time.Time)) {
 	r.start, r.left = start, left
 }
 
-// Left is what Begin was told to call.
+// Left returns the function that was passed to Begin.
 func (r *Record) Left() func(p Phase, from, to time.Time) { return r.left }
 
-// Enter begins a phase, and returns the one that it ends, for Enter again:
+// Enter starts a phase and returns the previous one, for Leave:
 //
 //	defer r.Leave(r.Enter(timing.Plan))
 func (r *Record) Enter(p Phase) (before Phase) {
-	now := time.Since(r.start) // reads one clock, where time.Now reads two
+	now := time.Since(r.start) // reads one clock; time.Now reads two
 	r.end(now)
 	before, r.phase, r.since = r.phase, p, now
 	return before
 }
 
-// Leave goes back to the phase before.
+// Leave returns to the previous phase.
 func (r *Record) Leave(before Phase) { r.Enter(before) }
 
-// End ends the last phase, and returns the time since Begin.
+// End ends the last phase and returns the time since Begin.
 func (r *Record) End() (took time.Duration) {
 	took = time.Since(r.start)
 	r.end(took)
@@ -93,7 +96,8 @@ func (r *Record) end(now time.Duration) {
 	}
 }
 
-// join adds a stretch to the one before it, or tells of that one. A read stays by itself: it has a span of its own.
+// join merges a stretch into the previous one, or reports the previous one. A read is never merged,
+// because it has its own span.
 func (r *Record) join(s stretch) {
 	before := &r.untold
 	joins := before.phase != Read && s.phase != Read
@@ -108,7 +112,7 @@ func (r *Record) join(s stretch) {
 	}
 }
 
-// tell tells of the stretch that left has not heard of.
+// tell reports the pending stretch.
 func (r *Record) tell() {
 	if s := r.untold; s.from < s.to {
 		r.left(s.phase, r.start.Add(s.from), r.start.Add(s.to))
@@ -116,7 +120,7 @@ func (r *Record) tell() {
 	r.untold = stretch{}
 }
 
-// Came adds what tiers have brought.
+// Came adds the bytes and waits of tiers.
 func (r *Record) Came(tiers []batch.TierTime) {
 	for _, t := range tiers {
 		i := slices.IndexFunc(r.Tiers, func(have batch.TierTime) bool { return have.Tier == t.Tier })
@@ -129,10 +133,10 @@ func (r *Record) Came(tiers []batch.TierTime) {
 	}
 }
 
-// Milliseconds is a duration in the unit of logs and headers.
+// Milliseconds returns a duration in the unit of logs and headers.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// ServerTiming says where the time has gone so far: each phase, and after Read the tiers that it is made of.
+// ServerTiming returns the times so far: each phase, then the tiers of the read phase.
 func (r *Record) ServerTiming() string {
 	b := make([]byte, 0, 256)
 	add := func(name string, d time.Duration) {
@@ -158,7 +162,8 @@ func (r *Record) ServerTiming() string {
 	return string(b)
 }
 
-// appendMilliseconds appends a duration in milliseconds, to the microsecond, as the shortest decimal number: 12.3, not 12.300.
+// appendMilliseconds appends a duration in milliseconds with microsecond precision and without
+// trailing zeros: 12.3, not 12.300.
 func appendMilliseconds(b []byte, d time.Duration) []byte {
 	micros := d.Microseconds()
 	b = strconv.AppendInt(b, micros/1000, 10)
@@ -169,7 +174,7 @@ func appendMilliseconds(b []byte, d time.Duration) []byte {
 	return bytes.TrimRight(b, "0")
 }
 
-// Each calls visit for every phase that took time.
+// Each calls visit for every phase with a duration.
 func (r *Record) Each(visit func(p Phase, d time.Duration)) {
 	for p, d := range r.phases {
 		if d > 0 {

@@ -294,7 +294,7 @@ func (k *keeper) refresh(ctx context.Context, content watch.Content, what reload
 	k.refused.Store(err != nil)
 	if err != nil {
 		k.failures.Add(1)
-		k.warn(err, "what is to be served cannot be read or opened; what was served before still is")
+		k.warn(err, "what is to be served cannot be read or opened; the previous datasets are still served")
 		return nil, err
 	}
 	k.reloads.Add(1)
@@ -348,7 +348,7 @@ func (k *keeper) follow(ctx context.Context) {
 	k.failures.Add(1)
 	if k.told != err.Error() {
 		k.told = err.Error()
-		k.warn(err, "the newest index of a dataset cannot be opened; what was served before still is")
+		k.warn(err, "the newest index of a dataset cannot be opened; the previous datasets are still served")
 	}
 }
 

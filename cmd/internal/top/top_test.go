@@ -63,7 +63,7 @@ func scene() [][]Look {
 		Code: "store", Sentence: "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
 		Do: "more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
 	}
-	nobody := stats.Limits{Code: "nobody", Sentence: "Nobody has asked for a batch in the last minute."}
+	nobody := stats.Limits{Code: "nobody", Sentence: "No reader has requested a batch in the last minute."}
 	job := photos(4)
 	readers := []stats.Reader{
 		{Job: job, Rank: 0, Epoch: 3, Batch: 1700, SamplesPerSecond: 900, ThinkMS: 12, WaitingShare: 0.9, IdleSeconds: 0.2},
