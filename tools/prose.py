@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "tools/prose/counts.json"
-PLACES = ["README.md", "CONTRIBUTING.md", "docs", "examples", "shuffle", "datapath", "chunkindex", "s3backend", "cluster", "gateway", "client",
+PLACES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples", "shuffle", "datapath", "chunkindex", "s3backend", "cluster", "gateway", "client",
           "internal", "cmd", "integration", "tools"]  # fmt: skip
 GENERATED = {"benchmarks.md", "errors.md", "python-api.md", "dev/experiments.md", "dev/planted-bugs.md", "dev/mutation.md"}
 MARK = "<!-- generated"  # the rest of the page is
