@@ -18,13 +18,13 @@ import (
 type columns struct {
 	t     texts
 	names []string
-	types map[string]format.Field // by name; empty: nothing is known
+	types map[string]format.Field // by name; empty: no types are known
 
-	classes bool // every sample has an added part for its class
+	classes bool // every sample has an added part with its class
 }
 
-// readColumns reads what the columns of a body hold: the parts that fields names, or those that the dataset's format tells of, or
-// one for each part that a sample of the body has, in byte order.
+// readColumns returns the columns of a body: the parts in View.Fields, or those that the dataset's
+// format declares, or one per part in any sample of the body, in byte order.
 func readColumns(ctx context.Context, b *Body, a Answer) (c columns, err error) {
 	if c.t, err = b.readTexts(ctx, a); err != nil {
 		return c, err
@@ -61,13 +61,14 @@ func (t texts) allNames(b *Body) (names []string, err error) {
 	return names, nil
 }
 
-// isText reports whether a part is text in UTF-8, by the last of its extensions.
+// isText reports whether a part is UTF-8 text, by its last extension.
 func isText(ext string) bool {
 	last := ext[strings.LastIndexByte(ext, '.')+1:]
 	return last == "json" || last == "txt"
 }
 
-// field is the column of a part of a name. What has no type that Arrow has for its bytes is bytes, and metadata say what they are.
+// field returns the column for a part name. A part whose bytes match no Arrow type becomes a bytes
+// column, with its encoding in the metadata.
 func (c columns) field(name string) arrow.Field {
 	f := arrow.Field{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: arrow.Bytes(), Nullable: true}
 	if isText(name) {
@@ -102,8 +103,8 @@ func (c columns) field(name string) arrow.Field {
 	return f
 }
 
-// logicalField is the column of a field whose type has a column, as what the file says that its values stand for, where the bytes allow
-// it. Otherwise metadata say that.
+// logicalField sets the logical type of a column, if its bytes allow it. Otherwise it stores the
+// logical type in the metadata.
 func logicalField(f arrow.Field, told format.Field) arrow.Field {
 	switch small, ok := narrow(told); {
 	case ok:
@@ -116,7 +117,8 @@ func logicalField(f arrow.Field, told format.Field) arrow.Field {
 	return f
 }
 
-// key is the name of the column of keys, which no part has: tables that were converted from WebDataset have a column __key__ of their own.
+// key returns a name for the column of keys that no part has. Tables that were converted from
+// WebDataset have a column __key__ of their own.
 func (c columns) key() string {
 	name := keyColumn
 	for slices.Contains(c.names, name) {
@@ -125,7 +127,8 @@ func (c columns) key() string {
 	return name
 }
 
-// layArrow makes a stream of one record batch: the keys, then one column a part, whose bytes are stretches of samples.
+// layArrow lays out a stream of one record batch: the keys, then one column per part, with values
+// that are ranges of samples.
 func layArrow(ctx context.Context, b *Body, a Answer) error {
 	c, err := readColumns(ctx, b, a)
 	if err != nil {
@@ -175,8 +178,8 @@ func layArrow(ctx context.Context, b *Body, a Answer) error {
 	return nil
 }
 
-// layColumn puts the values of a column one after another, with zeros where one of a fixed size is none. Of longer parts the first bytes
-// are the values.
+// layColumn adds the values of a column. Missing values of a fixed size become zeros. If a part is
+// longer than the type, its first bytes are the value.
 func (b *Body) layColumn(t texts, places []int32, width uint32) {
 	for i, n := range places {
 		if n < 0 {
@@ -195,10 +198,10 @@ func (b *Body) layColumn(t texts, places []int32, width uint32) {
 	}
 }
 
-// absent is the place of a part that a sample does not have.
+// absent is the place of a missing part.
 const absent = -1
 
-// places returns for each column which part of each sample it holds.
+// places returns for each column the number of the part in each sample.
 func (c columns) places() [][]int32 {
 	all := make([][]int32, len(c.names))
 	column := make(map[string]int, len(c.names))
@@ -216,7 +219,8 @@ func (c columns) places() [][]int32 {
 	return all
 }
 
-// column says how long the values of a column are, and where there are none, which makes a field nullable.
+// column returns the lengths of a column's values and the missing ones. Missing values make the
+// field nullable.
 func (c columns) column(places []int32, f *arrow.Field) arrow.Column {
 	v := arrow.Column{Lengths: make([]uint32, len(places))}
 	_, narrows := narrow(c.types[f.Name])
@@ -238,7 +242,7 @@ func (c columns) column(places []int32, f *arrow.Field) arrow.Column {
 	return v
 }
 
-// zeros is how many bytes stand for values of fixed sizes that are none.
+// zeros returns the number of bytes for missing values of fixed sizes.
 func zeros(fields []arrow.Field, values []arrow.Column) (n int64) {
 	for i, v := range values {
 		for _, null := range v.Null {

@@ -16,56 +16,57 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// MaxSamples bounds the samples that are located for one answer, and with them the memory to plan it.
+// MaxSamples bounds the samples per answer, and with them the memory to plan it.
 const MaxSamples = 1 << 20
 
-// Bounds of the bodies whose memory is kept for the next request.
+// Limits of the bodies whose memory is reused for the next request.
 const (
 	maxKept       = 16 << 10 // samples
 	maxKeptPieces = 4 * maxKept
 	maxKeptText   = 1 << 20
 )
 
-// sample is one sample of a body and its place.
+// sample is one sample of a body with its location.
 type sample struct {
 	number uint64
 	chunk  int32
-	slot   int32 // of the chunk among the chunks of this body
+	slot   int32 // index of the chunk in Body.chunks
 	offset uint32
 	length uint32
 	crc    uint32
 	hot    bool
 }
 
-// Body is the body of an answer before a byte of it is read. It belongs to one request at a time.
+// Body is the layout of an answer's body before its samples are read. It belongs to one request at
+// a time.
 type Body struct {
-	Size int64  // of the whole body, once it is laid out
-	CRC  uint32 // CRC-32C of the whole body, once it is laid out
+	Size int64  // size of the whole body, set by layout
+	CRC  uint32 // CRC-32C of the whole body, set by layout
 
 	tables  *crcTables
 	samples []sample // in the order of the answer
-	lengths []uint32 // of the samples
-	first   uint64   // position of the first number in the epoch
-	places  []int    // of a scattered share: the distance of each sample from first; nil: they follow each other
+	lengths []uint32 // lengths of the samples
+	first   uint64   // position of the first sample in the epoch
+	places  []int    // offset of each position from first, for a scattered share; nil: contiguous
 	pieces  []piece
-	text    []byte // the literal pieces, one after the other
-	table   int    // bytes of the text that are the table of the framed form
-	texts   *texts // of the samples, where they were read for several bodies together; nil: they are not read yet
+	text    []byte // literal pieces, concatenated
+	table   int    // length of the framed form's table in text
+	texts   *texts // keys and parts of the samples, if a group has read them; nil: not read yet
 
 	numbers []uint64
-	slots   map[int32]int32 // slot by chunk
+	slots   map[int32]int32 // index in chunks, by chunk
 	chunks  []*chunkindex.Table
-	seqs    []int32 // the number of the segment that a sample is read into; unread: none
-	counts  []int   // of wanted samples, by slot
+	seqs    []int32 // index of the segment of each sample; unread: none
+	counts  []int   // number of required samples, by slot
 	ranges  []batch.Range
 	wanted  []batch.ChunkRanges
-	out     net.Buffers // what is sent
+	out     net.Buffers // buffers to send
 }
 
-// unread marks a sample that no piece of the part that is sent needs.
+// unread marks a sample that the requested part does not need.
 const unread = -1
 
-// Pool lends bodies, with the memory to lay them out.
+// Pool provides bodies and reuses their memory.
 type Pool struct {
 	tables *crcTables
 	free   sync.Pool
@@ -78,15 +79,16 @@ func NewPool() *Pool {
 	return p
 }
 
-// CombineCRC returns the CRC-32C of two byte strings one after the other, from that of each and the length of the second.
+// CombineCRC returns the CRC-32C of two concatenated byte strings, from the CRC-32C of each and the
+// length of the second.
 func (p *Pool) CombineCRC(first, second uint32, length int64) uint32 {
 	return p.tables.combineLong(first, second, length)
 }
 
-// Get lends a body.
+// Get returns an unused body.
 func (p *Pool) Get() *Body { return p.free.Get().(*Body) }
 
-// Put takes a body back. Nothing may use it any more.
+// Put returns a body to the pool. The caller must not use it afterwards.
 func (p *Pool) Put(b *Body) {
 	if cap(b.samples) > maxKept || cap(b.pieces) > maxKeptPieces || cap(b.text) > maxKeptText {
 		return
@@ -99,7 +101,7 @@ func (p *Pool) Put(b *Body) {
 	p.free.Put(b)
 }
 
-// CheckShare refuses to locate more samples than one answer may have.
+// CheckShare rejects a share with more samples than an answer may have.
 func CheckShare(positions shuffle.Share) error {
 	if positions.Count <= MaxSamples {
 		return nil
@@ -109,7 +111,7 @@ func CheckShare(positions shuffle.Share) error {
 		Above(MaxSamples)
 }
 
-// Locate finds the samples of a batch in the index.
+// Locate locates the samples of a batch in the index.
 func (b *Body) Locate(ctx context.Context, x Tables, r plans.BatchOrder, batch address.Batch) error {
 	hot, err := b.name(ctx, r, batch)
 	if err != nil {
@@ -124,7 +126,7 @@ func (b *Body) Locate(ctx context.Context, x Tables, r plans.BatchOrder, batch a
 	return nil
 }
 
-// name finds the numbers of the samples of a batch, and which of them the plan draws often.
+// name sets the numbers of the samples of a batch, and returns which of them the plan draws often.
 func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch) (hot []bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
@@ -138,13 +140,13 @@ func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch
 	return n.Hot, nil
 }
 
-// LocateSample finds one sample in the index.
+// LocateSample locates one sample in the index.
 func (b *Body) LocateSample(ctx context.Context, x Tables, number uint64) error {
 	b.numbers = append(b.numbers[:0], number)
 	return b.find(ctx, x, nil)
 }
 
-// Tables are the sample tables of an index.
+// Tables provides the sample tables of an index.
 type Tables interface {
 	plans.Places
 	plans.Fetcher
@@ -160,7 +162,7 @@ func fetch(ctx context.Context, x Tables, samples []uint64) error {
 	return nil
 }
 
-// find finds b.numbers in the index.
+// find locates b.numbers in the index.
 func (b *Body) find(ctx context.Context, x Tables, hot []bool) error {
 	if err := fetch(ctx, x, b.numbers); err != nil {
 		return err
@@ -187,7 +189,7 @@ func (b *Body) find(ctx context.Context, x Tables, hot []bool) error {
 	return nil
 }
 
-// slot returns the place of a chunk among the chunks of the body, with its sample table read.
+// slot returns the index of a chunk in b.chunks, and reads its sample table if needed.
 func (b *Body) slot(ctx context.Context, x plans.Places, chunk int) (int32, error) {
 	if slot, ok := b.slots[int32(chunk)]; ok {
 		return slot, nil
@@ -202,19 +204,19 @@ func (b *Body) slot(ctx context.Context, x plans.Places, chunk int) (int32, erro
 	return slot, nil
 }
 
-// deal keeps the samples of one rank out of those of a whole global batch.
+// deal reduces the samples of a global batch to those of one rank.
 func (b *Body) deal(rank, worldSize uint64) {
 	b.places = shuffle.Deal(b.lengths, rank, worldSize)
-	for i, place := range b.places { // ascending, so i never passes place
+	for i, place := range b.places { // ascending, so i never exceeds place
 		b.samples[i], b.lengths[i] = b.samples[place], b.lengths[place]
 	}
 	b.samples, b.lengths = b.samples[:len(b.places)], b.lengths[:len(b.places)]
 }
 
-// Samples returns how many samples the body has.
+// Samples returns the number of samples in the body.
 func (b *Body) Samples() int { return len(b.samples) }
 
-// Position returns the position of sample i of the body in its epoch.
+// Position returns the position in the epoch of sample i of the body.
 func (b *Body) Position(i int) uint64 {
 	if b.places != nil {
 		i = b.places[i]
@@ -222,7 +224,7 @@ func (b *Body) Position(i int) uint64 {
 	return b.first + uint64(i)
 }
 
-// Padded returns how many samples lie beyond the end of an epoch of so many samples, and only pad the batch.
+// Padded returns how many samples have positions at or above samples, and only pad the batch.
 func (b *Body) Padded(samples uint64) (n uint64) {
 	for i := range b.samples {
 		if b.Position(i) >= samples {
@@ -232,7 +234,8 @@ func (b *Body) Padded(samples uint64) (n uint64) {
 	return n
 }
 
-// held is the memory to have the body in hand: all of its samples, whatever part of them is sent.
+// held returns the memory that the loaded body needs: that of all samples, even if only a part is
+// sent.
 func (b *Body) held() int64 {
 	n := int64(len(b.text))
 	for _, length := range b.lengths {
@@ -241,7 +244,7 @@ func (b *Body) held() int64 {
 	return max(n, b.Size)
 }
 
-// CheckFits refuses a body that does not fit into a memory budget of total bytes.
+// CheckFits rejects a body that exceeds a memory budget of total bytes.
 func (b *Body) CheckFits(total int64) error {
 	if b.held() <= total {
 		return nil
@@ -249,8 +252,8 @@ func (b *Body) CheckFits(total int64) error {
 	return b.TooLarge(total)
 }
 
-// TooLarge is the refusal of a body that a memory budget cannot hold, with its size. A total of 0 means that the budget
-// is not known.
+// TooLarge returns the refusal of a body that exceeds the memory budget. A total of 0 means that
+// the budget is unknown.
 func (b *Body) TooLarge(total int64) *address.Refusal {
 	size := uint64(b.held())
 	text := fmt.Sprintf("the body has %d bytes in %d samples", size, len(b.samples))
@@ -264,21 +267,21 @@ func (b *Body) TooLarge(total int64) *address.Refusal {
 	return r
 }
 
-// maxText bounds the bytes that one answer puts around its samples: the memory that a form may ask for.
+// maxText bounds the bytes of an answer in addition to its samples.
 const maxText = 256 << 20
 
-// literal is the sample of a piece that is no stretch of a sample.
+// literal is the sample of a piece that consists of literal bytes.
 const literal = -1
 
-// piece is a part of a body, in the order in which it is sent: a stretch of a sample, or literal bytes.
+// piece is a part of a body, in sending order: a range of a sample, or literal bytes.
 type piece struct {
-	sample int32  // its place in the body, or literal
-	offset uint32 // in the sample; of a literal in the text
+	sample int32  // index of the sample in the body, or literal
+	offset uint32 // offset in the sample, or in text for literals
 	length uint32
-	crc    uint32 // of a literal, set by measure
+	crc    uint32 // for literals, set by measure
 }
 
-// put adds literal bytes to the body.
+// put appends literal bytes to the body.
 func (b *Body) put(p ...byte) {
 	if len(p) == 0 {
 		return
@@ -296,7 +299,7 @@ func (b *Body) putString(s string) {
 	b.extend(len(s))
 }
 
-// pad adds n zero bytes to the body.
+// pad appends n zero bytes to the body.
 func (b *Body) pad(n int) {
 	b.text = append(b.text, make([]byte, n)...)
 	if n > 0 {
@@ -304,7 +307,7 @@ func (b *Body) pad(n int) {
 	}
 }
 
-// extend takes the last n bytes of the text into the body.
+// extend appends the last n bytes of text to the body.
 func (b *Body) extend(n int) {
 	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].sample == literal {
 		b.pieces[last].length += uint32(n)
@@ -313,14 +316,14 @@ func (b *Body) extend(n int) {
 	b.pieces = append(b.pieces, piece{sample: literal, offset: uint32(len(b.text) - n), length: uint32(n)})
 }
 
-// stretch adds a stretch of sample i to the body.
+// stretch appends a range of sample i to the body.
 func (b *Body) stretch(i int, offset, length, crc uint32) {
 	if length > 0 {
 		b.pieces = append(b.pieces, piece{int32(i), offset, length, crc})
 	}
 }
 
-// stretchPart adds a part of sample i to the body.
+// stretchPart appends a part of sample i to the body.
 func (b *Body) stretchPart(i int, p part) {
 	if p.added {
 		b.putString(p.text())
@@ -329,7 +332,7 @@ func (b *Body) stretchPart(i int, p part) {
 	b.stretch(i, p.Offset, p.Length, p.CRC32C)
 }
 
-// whole adds all samples to the body, one after the other.
+// whole appends all samples to the body in order.
 func (b *Body) whole() {
 	b.pieces = slices.Grow(b.pieces, len(b.samples)+1)
 	for i := range b.samples {
@@ -338,7 +341,7 @@ func (b *Body) whole() {
 	}
 }
 
-// checkText refuses a body with too much text around its samples, before n more bytes are laid out.
+// checkText rejects a body that would exceed maxText with n more bytes.
 func (b *Body) checkText(n int64) error {
 	if int64(len(b.text))+n <= maxText {
 		return nil
@@ -347,7 +350,7 @@ func (b *Body) checkText(n int64) error {
 		"this form puts more than %d bytes around the %d samples: ask for smaller batches", maxText, len(b.samples)).Above(maxText)
 }
 
-// measure works out the length and the checksum of the body.
+// measure computes the length and checksum of the body.
 func (b *Body) measure() {
 	b.Size, b.CRC = 0, 0
 	for i := range b.pieces {
@@ -360,21 +363,21 @@ func (b *Body) measure() {
 	}
 }
 
-// Span is a part of a body, in bytes.
+// Span is a range of bytes of a body.
 type Span struct{ Start, Length int64 }
 
-// End is the byte after the last one.
+// End returns the offset after the last byte.
 func (s Span) End() int64 { return s.Start + s.Length }
 
-// Part is the pieces of a body that a span of it touches.
+// Part is the range of pieces that overlap a span of a body.
 type Part struct {
 	body   *Body
 	span   Span
 	lo, hi int   // pieces lo to hi-1
-	begin  int64 // the place of piece lo in the body
+	begin  int64 // offset of piece lo in the body
 }
 
-// Part returns the pieces that a span of the body touches.
+// Part returns the pieces that overlap a span of the body.
 func (b *Body) Part(s Span) Part {
 	p := Part{body: b, span: s}
 	for p.lo < len(b.pieces) && p.begin+int64(b.pieces[p.lo].length) <= s.Start {
@@ -391,14 +394,15 @@ func (b *Body) Part(s Span) Part {
 // Size returns the length of the part in bytes.
 func (p Part) Size() int64 { return p.span.Length }
 
-// Divide returns the table of a whole body in the framed form, and the part of the body that follows it.
+// Divide splits a whole framed body into its table and the part with the samples.
 func (p Part) Divide() (table []byte, samples Part) {
 	table = p.body.text[:p.body.table]
 	return table, p.body.Part(Span{int64(len(table)), p.span.Length - int64(len(table))})
 }
 
-// Wanted returns the ranges of the samples that the part needs, chunk by chunk, and their number. Samples are always
-// read whole, so that they can be cached, shared and checked. The ranges are valid until the body is put back.
+// Wanted returns the ranges of the samples that the part needs, by chunk, and their number. Samples
+// are always read as a whole, so that they can be cached, shared and checked. The ranges are valid
+// until the body is returned to the pool.
 func (p Part) Wanted() ([]batch.ChunkRanges, int) {
 	b := p.body
 	b.seqs = slices.Grow(b.seqs[:0], len(b.samples))[:len(b.samples)]
@@ -438,7 +442,7 @@ func (p Part) Wanted() ([]batch.ChunkRanges, int) {
 	return slices.DeleteFunc(b.wanted, func(c batch.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
 }
 
-// Check holds the segments that came against the ranges that Wanted returned.
+// Check compares the read segments with the ranges that Wanted returned.
 func (p Part) Check(segments [][]byte) error {
 	n := 0
 	for i, seq := range p.body.seqs {
@@ -456,7 +460,7 @@ func (p Part) Check(segments [][]byte) error {
 	return nil
 }
 
-// Fill returns the bytes of the span, with the samples in segments.
+// Fill returns the bytes of the span, taking samples from segments.
 func (p Part) Fill(segments [][]byte) net.Buffers {
 	b := p.body
 	b.out = b.out[:0]
@@ -475,8 +479,8 @@ func (p Part) Fill(segments [][]byte) net.Buffers {
 	return b.out
 }
 
-// Left returns what is left of the part once so many bytes of it are sent. It sets those segments to nil that only the
-// sent bytes needed.
+// Left returns the part that remains after sent bytes. It sets segments to nil that only the sent
+// bytes needed.
 func (p Part) Left(sent int64, segments [][]byte) Part {
 	b := p.body
 	left := b.Part(Span{p.span.Start + sent, p.span.Length - sent})
@@ -494,17 +498,18 @@ func (p Part) Left(sent int64, segments [][]byte) Part {
 	return left
 }
 
-// crcTables advance a CRC-32C over runs of zero bytes: table k over 2^k of them, by eight
-// look-ups of a nibble each. 16 KiB.
+// crcTables advance a CRC-32C over runs of zero bytes: table k over 2^k bytes, by eight lookups of
+// a nibble each. They take 16 KiB.
 type crcTables [32][8][16]uint32
 
-// castagnoli returns the table of CRC-32C. The standard library makes it once.
+// castagnoli returns the table of CRC-32C. The standard library creates it once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // Checksum returns the CRC-32C of p.
 func Checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
 
-// newCRCTables starts from one zero byte and squares: advancing by 2^k bytes twice is advancing by 2^(k+1).
+// newCRCTables starts with one zero byte and squares: advancing by 2^k bytes twice advances by
+// 2^(k+1).
 func newCRCTables() *crcTables {
 	t := new(crcTables)
 	for k := range t {
@@ -527,7 +532,8 @@ func newCRCTables() *crcTables {
 	return t
 }
 
-// step advances v over 2^k zero bytes. The entries are added in pairs, so that they need not wait for each other.
+// step advances v over 2^k zero bytes. The lookups are combined in pairs, so that the processor can
+// run them in parallel.
 func (t *crcTables) step(k int, v uint32) uint32 {
 	s := &t[k]
 	return ((s[0][v&15] ^ s[1][v>>4&15]) ^ (s[2][v>>8&15] ^ s[3][v>>12&15])) ^
@@ -543,8 +549,8 @@ func (t *crcTables) combineLong(first, second uint32, length int64) uint32 {
 	return t.combine(first, second, uint32(length))
 }
 
-// combine returns the CRC-32C of two byte strings one after the other, from that of the first, that of the
-// second, and the length of the second: the bytes are not needed.
+// combine returns the CRC-32C of two concatenated byte strings, from the CRC-32C of each and the
+// length of the second.
 func (t *crcTables) combine(first, second, length uint32) uint32 {
 	for ; length != 0; length &= length - 1 {
 		first = t.step(bits.TrailingZeros32(length), first)

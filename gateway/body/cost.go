@@ -8,25 +8,25 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// LayBytes is about the memory to lay out so many samples in a form that is not the dataset's own.
+// LayBytes estimates the memory to lay out samples in a form other than the dataset's own.
 func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	if v.Plain() {
 		return 0
 	}
 	const perSample, perColumn = 256, 16
 	each := perSample + partsOf(d)*layoutOf(v.Form).perPart
-	if v.Form.Name == formArrow { // a column has a row where a sample lacks the part, too
+	if v.Form.Name == formArrow { // a column has a row even for samples without the part
 		each += perColumn * int64(len(d.Index.Fields()))
 	}
 	return int64(samples) * each
 }
 
-// partsOf is about how many parts a sample of a dataset has, at most.
+// partsOf returns an upper estimate of the parts per sample.
 func partsOf(d *plans.Dataset) int64 {
 	return d.Index.MeanParts()
 }
 
-// GroupBytes is about the memory of so many samples of a group, without that to lay one batch out.
+// GroupBytes estimates the memory of samples in a group, without the memory to lay out one batch.
 func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	const bare, ofKey, ofParts, ofPart = 96, 48, 24, 64
 	each := int64(bare)
@@ -40,18 +40,19 @@ func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	return int64(samples) * each
 }
 
-// Processor time, as measured on a core of 2024: to read a row of a sample table, a key and a part from an index, and to
-// find and lay out one sample.
+// Processor time on a core of 2024: per row of a sample table, per key and per part of an index,
+// and per sample to locate and lay out.
 const (
 	rowTime  = 15 * time.Nanosecond
 	keyTime  = 35 * time.Nanosecond
 	partTime = 60 * time.Nanosecond
 	findTime = 700 * time.Nanosecond
-	showTime = 2500 * time.Nanosecond // more, with key and parts
+	showTime = 2500 * time.Nanosecond // in addition, for samples with keys and parts
 )
 
-// Work is about the processor time to find and lay out so many samples of a batch, which follow each other in the order unless the
-// caller names their positions. Of each chunk that has one of them all rows are read.
+// Work estimates the processor time to locate and lay out samples of a batch. The samples are
+// consecutive in the order, unless the caller lists positions. All rows of each chunk that contains
+// one of them are read.
 func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
 	perRow, perSample := rowTime, findTime
 	if keys, parts, _ := (Answer{Dataset: d, View: b.View}).shows(); keys || parts {
@@ -64,7 +65,7 @@ func Work(d *plans.Dataset, b address.Batch, samples uint64) time.Duration {
 		}
 	}
 	perChunk := d.Index.Samples() / uint64(max(1, d.Index.Chunks()))
-	chunks := samples // at most: each in a chunk of its own
+	chunks := samples // upper bound: one chunk per sample
 	switch run := samples/max(1, perChunk) + 2; {
 	case b.At != nil:
 	case b.Params.Shuffle == shuffle.None:

@@ -12,19 +12,19 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// Directory is an epoch as a directory of another library's shards. Each shard is a batch. The library reads a list of
-// them first.
+// Directory presents an epoch as a directory of another library's shards, one per batch. The
+// library first reads an index of the shards.
 type Directory struct {
-	Form          string // of the shards
-	before, after string // around the number in a shard's name
-	digits        int    // of the number, at least
+	Form          string // form of the shards
+	before, after string // text around the number in a shard's name
+	digits        int    // minimum digits of the number
 	index         func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error)
 }
 
-// DirectoryIndex is the name of the list of the shards.
+// DirectoryIndex is the name of the index of the shards.
 const DirectoryIndex = "index.json"
 
-// MDSDirectory is an epoch as MosaicML's Streaming reads one.
+// MDSDirectory returns the directory for MosaicML Streaming.
 func MDSDirectory() Directory {
 	return Directory{Form: framing.MDS, before: "shard.", after: ".mds", digits: 5, index: func(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		constants, err := MDSConstants(ctx, d, b.View)
@@ -39,7 +39,7 @@ func MDSDirectory() Directory {
 	}}
 }
 
-// TarDirectory is an epoch as WebDataset reads one. The list is that of its wids.
+// TarDirectory returns the directory for WebDataset, with an index for its wids.
 func TarDirectory() Directory {
 	return Directory{Form: framing.Tar, after: ".tar", digits: 6, index: func(_ context.Context, d *plans.Dataset, _ address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 		type shard struct {
@@ -55,19 +55,19 @@ func TarDirectory() Directory {
 	}}
 }
 
-// Name returns the name of the shard of a batch.
+// Name returns the name of the shard for a batch.
 func (v Directory) Name(batch uint64) string {
 	return fmt.Sprintf("%s%0*d%s", v.before, v.digits, batch, v.after)
 }
 
-// Number returns the batch of a shard. ok is false for a name that no shard has.
+// Number returns the batch of a shard. ok is false if no shard has the name.
 func (v Directory) Number(name string) (batch uint64, ok bool) {
 	digits := strings.TrimSuffix(strings.TrimPrefix(name, v.before), v.after)
 	batch, err := strconv.ParseUint(digits, 10, 64)
 	return batch, err == nil && v.Name(batch) == name
 }
 
-// Index returns the list of the shards of an epoch, which a batch of it names.
+// Index returns the index of an epoch's shards; b is any batch of the epoch.
 func (v Directory) Index(ctx context.Context, d *plans.Dataset, b address.Batch, shards []framing.MDSBatch) ([]byte, error) {
 	return v.index(ctx, d, b, shards)
 }

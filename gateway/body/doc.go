@@ -1,6 +1,7 @@
-// Package body makes the body of an answer out of samples.
+// Package body builds the bodies of answers from samples.
 //
-// A body is a list of pieces: stretches of samples, and literal bytes around them. Every form lays its pieces out from
-// the index alone, so the length and the CRC-32C of a body are known before a byte of a sample is read. What a Range
-// asks for, what must be read and what is sent follow from the list, for all forms alike.
+// A body is a list of pieces: ranges of samples, and literal bytes around them. Every form lays out
+// its pieces from the index only, so the length and CRC-32C of a body are known before any sample
+// is read. The selection by Range, the required reads and the bytes to send follow from the list,
+// for all forms alike.
 package body

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// The forms that an answer may have beside the dataset's own one, as format= names them.
+// Forms in addition to the dataset's own, by their names in format=.
 const (
 	formMultipart = "multipart"
 	formNDJSON    = "ndjson"
@@ -23,7 +23,8 @@ const (
 	contentRows   = "application/vnd.millrace.rows"
 )
 
-// SharedType is the media type of a table in the framed form whose samples do not follow it, but lie in memory that the reader maps.
+// SharedType is the media type of a framed table whose samples are in shared memory instead of the
+// body.
 const SharedType = "application/vnd.millrace.shared"
 
 // Forms lists the forms of a dataset, its own first.
@@ -32,7 +33,7 @@ func Forms(x plans.Index) []address.Form {
 	own := tar
 	switch f := x.Framing(); {
 	case f == nil || x.Native() == framing.Tar:
-	case f.ContentType() == contentRows: // whatever files the rows are stored in
+	case f.ContentType() == contentRows: // independent of the file format of the rows
 		own = address.Form{Name: formRows, ContentType: contentRows}
 	default:
 		own = address.Form{Name: x.Native(), ContentType: f.ContentType()}
@@ -57,10 +58,10 @@ func Forms(x plans.Index) []address.Form {
 		address.Form{Name: formFramed, ContentType: "application/vnd.millrace.framed", Also: SharedType, Fields: true, Table: true})
 }
 
-// layout is how a form lays a body out. It reads the index only.
+// layout lays out bodies in a form. It reads only the index.
 type layout struct {
 	lay     func(ctx context.Context, b *Body, a Answer) error
-	perPart int64 // memory to place one part, in bytes, about
+	perPart int64 // estimated memory to place one part, in bytes
 }
 
 // layoutOf returns the layout of a form.
@@ -82,14 +83,15 @@ func layoutOf(f address.Form) layout {
 	return layout{layFramed, 96}
 }
 
-// Answer is what a body is laid out for.
+// Answer describes the answer that a body is laid out for.
 type Answer struct {
 	Dataset *plans.Dataset
 	View    address.View
 	ETag    string
 }
 
-// shows says whether the form shows keys and parts of the samples; of the parts only those that fields names, or all.
+// shows reports whether the form contains the keys and the parts of samples. fields limits the
+// parts; nil: all.
 func (a Answer) shows() (keys, parts bool, fields []string) {
 	v := a.View
 	switch {
@@ -101,13 +103,13 @@ func (a Answer) shows() (keys, parts bool, fields []string) {
 	return true, true, v.Fields
 }
 
-// storedTar reports whether the body is a tar of samples that are members of a tar as they are stored.
+// storedTar reports whether the body is a tar of samples that are stored as tar members.
 func (a Answer) storedTar() bool {
 	x := a.Dataset.Index
 	return a.View.Form.Name == framing.Tar && a.View.Fields == nil && x.Framing() != nil && x.Native() == framing.Tar
 }
 
-// ContentType is that of the body.
+// ContentType returns the media type of the body.
 func (a Answer) ContentType() string {
 	if a.View.Form.Name == formMultipart {
 		return a.View.Form.ContentType + "; boundary=" + boundaryOf(a.ETag)
@@ -115,7 +117,7 @@ func (a Answer) ContentType() string {
 	return a.View.Form.ContentType
 }
 
-// Lay lays the located samples out in the form that was asked for, and measures the body.
+// Lay lays out the located samples in the form of the answer, and measures the body.
 func (b *Body) Lay(ctx context.Context, a Answer) error {
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
 	if err := layoutOf(a.View.Form).lay(ctx, b, a); err != nil {
@@ -128,12 +130,12 @@ func (b *Body) Lay(ctx context.Context, a Answer) error {
 	return nil
 }
 
-// unframed refuses a batch that a form has no numbers for.
+// unframed returns the refusal of a batch that exceeds the numbers of a form.
 func unframed(err error) error {
 	return address.Refuse(address.TooLarge, "%v", err).Because(err)
 }
 
-// layNative puts the stored samples into the dataset's own framing.
+// layNative lays out stored samples in the dataset's own framing.
 func layNative(_ context.Context, b *Body, a Answer) error {
 	before, after, err := a.Dataset.Index.Framing().Frame(b.lengths)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// The framed form, as docs/answers.md describes it.
+// Constants of the framed form (docs/answers.md).
 const (
 	framedMagic   = "MLRF"
 	framedVersion = 1
 	framedHeader  = 40
 	framedAlign   = 8
 
-	framedKeys  = 1 // flag: the table tells keys
-	framedParts = 2 // flag: the table tells parts
+	framedKeys  = 1 // flag: the table has keys
+	framedParts = 2 // flag: the table has parts
 )
 
-// layFramed puts a table of lengths before the samples, with their keys and parts where these are wanted.
+// layFramed lays out a table of lengths, optionally with keys and parts, followed by the samples.
 func layFramed(ctx context.Context, b *Body, a Answer) error {
 	v := a.View
 	shown, err := b.readTexts(ctx, a)
@@ -48,7 +48,7 @@ func layFramed(ctx context.Context, b *Body, a Answer) error {
 	return nil
 }
 
-// withAdded returns how long samples are with the parts that they do not store.
+// withAdded returns the lengths of samples including added parts.
 func withAdded(lengths []uint32, parts [][]part) []uint32 {
 	lengths = slices.Clone(lengths)
 	for i, all := range parts {
@@ -61,7 +61,7 @@ func withAdded(lengths []uint32, parts [][]part) []uint32 {
 	return lengths
 }
 
-// wholeWithAdded adds all samples to the body, each before the parts that it does not store.
+// wholeWithAdded appends all samples to the body, each followed by its added parts.
 func (b *Body) wholeWithAdded(parts [][]part) {
 	if parts == nil {
 		b.whole()
@@ -78,7 +78,8 @@ func (b *Body) wholeWithAdded(parts [][]part) {
 	}
 }
 
-// joined says where parts lie if those of a sample follow each other, and how long samples are then.
+// joined returns the parts with their offsets when a sample's parts are concatenated, and the
+// resulting lengths of samples.
 func joined(stored [][]part) (lengths []uint32, parts [][]part) {
 	lengths, parts = make([]uint32, len(stored)), make([][]part, len(stored))
 	for i, all := range stored {
@@ -92,7 +93,7 @@ func joined(stored [][]part) (lengths []uint32, parts [][]part) {
 	return lengths, parts
 }
 
-// framedTable is what stands before the samples.
+// framedTable is the table before the samples.
 type framedTable struct {
 	lengths           []uint32
 	hasKeys, hasParts bool
@@ -100,7 +101,7 @@ type framedTable struct {
 	parts             [][]part
 }
 
-// most bounds the bytes of the table.
+// most bounds the size of the table.
 func (t *framedTable) most() int64 {
 	n := int64(framedHeader+framedAlign) + 12*int64(len(t.lengths))
 	for _, key := range t.keys {
@@ -116,7 +117,7 @@ func (t *framedTable) most() int64 {
 	return n
 }
 
-// encode writes the table: numbers first, each kind in a row, then text.
+// encode returns the table: the numbers, one kind after another, then the texts.
 func (t *framedTable) encode() []byte {
 	b := make([]byte, framedHeader, t.most())
 	flags := uint16(0)
@@ -157,8 +158,9 @@ func (t *framedTable) encode() []byte {
 	return b
 }
 
-// appendParts appends how many parts each sample has, and of all parts the numbers of their names, their offsets and their
-// lengths. It returns the names in the order in which they first come, and how many parts there are.
+// appendParts appends the number of parts of each sample, then the name numbers, offsets and
+// lengths of all parts. It returns the distinct names in order of appearance, and the number of
+// parts.
 func (t *framedTable) appendParts(b []byte) (_ []byte, names []string, count int) {
 	number := map[string]uint32{}
 	for _, all := range t.parts {

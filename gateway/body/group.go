@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// Group is the bodies of several batches that are measured and not sent. What the index says of a chunk is read once for
-// all of them.
+// Group has the bodies of several batches that are measured but not sent. It reads the index data
+// of a chunk once for all of them.
 type Group struct {
 	pool    *Pool
 	bodies  []*Body
@@ -19,7 +19,7 @@ type Group struct {
 // NewGroup returns an empty group.
 func (p *Pool) NewGroup() *Group { return &Group{pool: p} }
 
-// Close gives the bodies back.
+// Close returns the bodies to the pool.
 func (g *Group) Close() {
 	for _, b := range g.bodies {
 		g.pool.Put(b)
@@ -35,7 +35,7 @@ func (g *Group) Add(ctx context.Context, r plans.BatchOrder, batch address.Batch
 	return err
 }
 
-// Find finds the samples of all batches, and reads what the form of an answer shows of them.
+// Find locates the samples of all batches, and reads the keys and parts that the form contains.
 func (g *Group) Find(ctx context.Context, a Answer) error {
 	all, err := g.find(ctx, a.Dataset.Index)
 	if err != nil {
@@ -69,7 +69,8 @@ func (g *Group) Find(ctx context.Context, a Answer) error {
 	return nil
 }
 
-// find returns the samples of all batches, one batch after the other. They have no slots: nothing is read of them.
+// find returns the samples of all batches, concatenated. They have no slots, because their bytes
+// are not read.
 func (g *Group) find(ctx context.Context, x Tables) ([]sample, error) {
 	var all []sample
 	for _, b := range g.bodies {
@@ -96,7 +97,7 @@ func (g *Group) find(ctx context.Context, x Tables) ([]sample, error) {
 	return all, err
 }
 
-// cut takes the texts of the first n samples away.
+// cut removes the texts of the first n samples and returns them.
 func (t *texts) cut(n int) *texts {
 	own := &texts{}
 	if t.keys != nil {
@@ -108,8 +109,8 @@ func (t *texts) cut(n int) *texts {
 	return own
 }
 
-// Lay lays the body of one of the batches out, by its place in the group. The body is valid until the next one is laid out:
-// they use the same memory.
+// Lay lays out the body of batch i of the group. The body is valid until the next call, which
+// reuses its memory.
 func (g *Group) Lay(ctx context.Context, i int, a Answer) (*Body, error) {
 	b := g.bodies[i]
 	if i > 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// byChunk calls visit for each chunk of some samples, with the places of its samples in the slice, in stored order.
+// byChunk calls visit for each chunk of the samples, with the indexes of its samples in stored
+// order.
 func byChunk(samples []sample, visit func(chunk int, places []int) error) error {
 	stored := make([]int, len(samples))
 	for i := range stored {
@@ -32,13 +33,13 @@ func byChunk(samples []sample, visit func(chunk int, places []int) error) error 
 	return nil
 }
 
-// index tells the keys and the parts of samples.
+// index provides the keys and parts of samples.
 type index interface {
 	plans.Places
 	plans.Texts
 }
 
-// readKeys returns the keys of some samples. It reads the names of each chunk once.
+// readKeys returns the keys of samples. It reads the names of each chunk once.
 func readKeys(ctx context.Context, x index, samples []sample) ([]string, error) {
 	keys := make([]string, len(samples))
 	err := byChunk(samples, func(chunk int, places []int) error {
@@ -55,23 +56,25 @@ func readKeys(ctx context.Context, x index, samples []sample) ([]string, error) 
 	return keys, err
 }
 
-// part is a part of a sample: a stretch of its bytes, or the number of its class in decimal digits, which it does not store.
+// part is a part of a sample: a range of its bytes, or its class in decimal digits, which is not
+// stored.
 type part struct {
 	chunkindex.Part
 	class int32
-	added bool // it is the class, and begins where the sample ends
+	added bool // the class, placed after the end of the sample
 }
 
-// text is the class in decimal digits.
+// text returns the class in decimal digits.
 func (p part) text() string { return strconv.Itoa(int(p.class)) }
 
-// readParts returns the parts of some samples: those that fields names, in its order, or all in stored order. A sample
-// may lack a part. Of two parts of one name, which no format here writes, the first counts.
+// readParts returns the parts of samples: those in fields, in that order, or all in stored order. A
+// sample may lack a part. If several parts have the same name, which no format here writes, the
+// first counts.
 func readParts(ctx context.Context, x index, samples []sample, fields []string) ([][]part, error) {
 	out := make([][]part, len(samples))
 	picture := slices.IndexFunc(fields, chunkindex.IsPicture)
 	var stored []chunkindex.Part
-	var all, kept []part // kept holds the parts of many samples, one after the other
+	var all, kept []part // kept holds the parts of many samples in one allocation
 	err := byChunk(samples, func(chunk int, places []int) error {
 		parts, err := x.Parts(ctx, chunk)
 		if err != nil {
@@ -99,7 +102,8 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 	return out, err
 }
 
-// renamePicture gives the picture of a sample in class folders the name that fields has for pictures, unless fields has its own.
+// renamePicture renames the picture of a sample in class folders to the picture name in fields,
+// unless fields contains its own name.
 func renamePicture(all []part, fields []string, name string) {
 	for i := range all {
 		if !slices.Contains(fields, all[i].Ext) {
@@ -108,20 +112,20 @@ func renamePicture(all []part, fields []string, name string) {
 	}
 }
 
-// classPart returns the part for the class of a sample.
+// classPart returns the part with the class of a sample.
 func classPart(class int, sample uint32) part {
 	p := part{Part: chunkindex.Part{Ext: chunkindex.ClassPart, Offset: sample}, class: int32(class), added: true}
 	p.Length = uint32(len(p.text()))
 	return p
 }
 
-// texts are the keys and the parts of some samples; nil: a form does not show them.
+// texts are the keys and parts of samples; nil: the form does not contain them.
 type texts struct {
 	keys  []string
 	parts [][]part
 }
 
-// readTexts reads what a form shows of some samples.
+// readTexts reads the keys and parts of samples that a form contains.
 func readTexts(ctx context.Context, samples []sample, a Answer) (t texts, err error) {
 	keys, parts, fields := a.shows()
 	if keys {
@@ -135,7 +139,7 @@ func readTexts(ctx context.Context, samples []sample, a Answer) (t texts, err er
 	return t, err
 }
 
-// readTexts returns what a form shows of the samples of the body.
+// readTexts returns the keys and parts of the body's samples that a form contains.
 func (b *Body) readTexts(ctx context.Context, a Answer) (texts, error) {
 	if b.texts != nil {
 		return *b.texts, nil
@@ -143,7 +147,7 @@ func (b *Body) readTexts(ctx context.Context, a Answer) (texts, error) {
 	return readTexts(ctx, b.samples, a)
 }
 
-// appendFields appends the parts that fields names, in its order; nil means all.
+// appendFields appends the parts in fields, in that order; nil means all.
 func appendFields(dst, all []part, fields []string) []part {
 	if fields == nil {
 		return append(dst, all...)
@@ -156,7 +160,7 @@ func appendFields(dst, all []part, fields []string) []part {
 	return dst
 }
 
-// partNamed returns the place of the first part of a name, -1 if there is none.
+// partNamed returns the index of the first part with a name, or -1.
 func partNamed(all []part, name string) int {
 	return slices.IndexFunc(all, func(p part) bool { return p.Ext == name })
 }

@@ -12,23 +12,24 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// manifestSample says where one sample of a batch lies.
+// manifestSample is the manifest entry of one sample.
 type manifestSample struct {
 	Position uint64 `json:"position"`
 	Key      string `json:"key"`
-	KeyBytes []byte `json:"key_base64,omitempty"` // where the key is no text that JSON can carry
-	Source   string `json:"source,omitempty"`     // of a mixture: the dataset that the shard belongs to
+	KeyBytes []byte `json:"key_base64,omitempty"` // set if the key is not valid UTF-8
+	Source   string `json:"source,omitempty"`     // dataset of the shard, for a mixture
 	Shard    string `json:"shard"`
 	Offset   int64  `json:"offset"`
 	Length   uint32 `json:"length"`
 	CRC32C   string `json:"crc32c"`
 }
 
-// keysAtOnce is the number of samples whose keys are held at a time: 4 MiB where all keys have the greatest length.
+// keysAtOnce is the number of samples whose keys are in memory at a time: 4 MiB for keys of maximum
+// length.
 const keysAtOnce = 1024
 
-// EncodeManifest writes the manifest of the located samples as JSON, piece by piece, so that it never lies in memory as
-// a whole.
+// EncodeManifest writes the manifest of the located samples as JSON in pieces, so that it is never
+// in memory as a whole.
 func (b *Body) EncodeManifest(ctx context.Context, d *plans.Dataset, write func(p []byte)) error {
 	index := d.Index
 	write([]byte(`{"samples":[`))
@@ -45,7 +46,7 @@ func (b *Body) EncodeManifest(ctx context.Context, d *plans.Dataset, write func(
 			m := manifestSample{
 				Position: b.Position(at), Key: keys[i], Source: d.SourceOf(int(s.chunk)), Length: s.length, CRC32C: fmt.Sprintf("%08x", s.crc),
 			}
-			if !utf8.ValidString(keys[i]) { // JSON would change it, and two such keys must not look like one
+			if !utf8.ValidString(keys[i]) { // JSON would replace bytes, and different keys could become equal
 				m.KeyBytes = []byte(keys[i])
 			}
 			extent := chunkindex.Locate(index.Chunk(int(s.chunk)), index.Extents(int(s.chunk)), int64(s.offset))

@@ -19,15 +19,15 @@ const (
 	keyColumn  = "__key__"
 )
 
-// mdsColumns are the columns of a dataset of another format as an MDS one: the keys of its samples, and their parts as
-// bytes. They are the same for all of its batches.
+// mdsColumns are the columns of a dataset of another format in MDS: the keys of samples, and their
+// parts as bytes. All batches have the same columns.
 type mdsColumns struct {
 	Encodings []string `json:"column_encodings"`
 	Names     []string `json:"column_names"`
-	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+	Sizes     []*int64 `json:"column_sizes"` // nil: variable size
 }
 
-// MDSConstants returns the constants of a dataset as an MDS one.
+// MDSConstants returns the constants of a dataset in MDS form.
 func MDSConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, error) {
 	if d.Index.Native() == framing.MDS {
 		return d.Index.Constants(), nil
@@ -36,7 +36,7 @@ func MDSConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 	return constants, err
 }
 
-// mdsConstants makes a column of each part that the view names, or of all parts.
+// mdsConstants returns one column per part in the view, or per part of the dataset.
 func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, mdsColumns, error) {
 	names := v.Fields
 	if names == nil {
@@ -69,7 +69,7 @@ func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 	return constants, c, nil
 }
 
-// mdsFraming returns the framing of constants that were made here.
+// mdsFraming returns the framing for generated constants.
 func mdsFraming(constants json.RawMessage) (format.Framing, error) {
 	f, err := framing.Read(framing.MDS, constants)
 	if err != nil {
@@ -78,7 +78,7 @@ func mdsFraming(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
-// sizeColumns returns the length of every column of every sample, one sample after another, and those of the samples.
+// sizeColumns returns the sizes of all columns, sample by sample, and the lengths of the samples.
 func sizeColumns(names, keys []string, parts [][]part) (sizes, lengths []uint32, err error) {
 	sizes, lengths = make([]uint32, 0, len(keys)*len(names)), make([]uint32, len(keys))
 	for i, key := range keys {
@@ -102,7 +102,8 @@ func sizeColumns(names, keys []string, parts [][]part) (sizes, lengths []uint32,
 	return sizes, lengths, nil
 }
 
-// layMDS makes an MDS shard of samples of another format. Where a sample lacks a part, its column is empty.
+// layMDS lays out samples of another format as an MDS shard. A missing part becomes an empty
+// column.
 func layMDS(ctx context.Context, b *Body, a Answer) error {
 	constants, c, err := mdsConstants(ctx, a.Dataset, a.View)
 	if err != nil {

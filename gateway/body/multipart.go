@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// boundaryOf is the boundary of a multipart body. It follows from the ETag, and so from the generation, which is a digest
-// of the data: data that hold their own boundary cannot be made.
+// boundaryOf returns the boundary of a multipart body. It depends on the ETag, and thus on the
+// generation, which is a digest of the data: no data can contain its own boundary.
 func boundaryOf(etag string) string {
 	sum := sha256.Sum256([]byte("millrace boundary\n" + etag))
 	return "millrace-" + hex.EncodeToString(sum[:16])
 }
 
-// layMultipart makes one body part of each part of a sample.
+// layMultipart lays out one body part per part of a sample.
 func layMultipart(ctx context.Context, b *Body, a Answer) error {
 	t, err := b.readTexts(ctx, a)
 	if err != nil {
@@ -42,7 +42,7 @@ func layMultipart(ctx context.Context, b *Body, a Answer) error {
 	return nil
 }
 
-// filename is the parameter that names a file, escaped as RFC 8187 says where the name is not plain.
+// filename returns the parameter with a file name, escaped by RFC 8187 if needed.
 func filename(name string) string {
 	if plainName(name) {
 		return `filename="` + name + `"`
@@ -62,7 +62,7 @@ func filename(name string) string {
 	return b.String()
 }
 
-// contentTypeOf is the content type of a part, by the last of its extensions.
+// contentTypeOf returns the content type of a part, by its last extension.
 func contentTypeOf(ext string) string {
 	switch strings.ToLower(ext[strings.LastIndexByte(ext, '.')+1:]) {
 	case "jpg", "jpeg":
@@ -91,7 +91,7 @@ func contentTypeOf(ext string) string {
 	return "application/octet-stream"
 }
 
-// plainName reports whether a name can stand between quotes in a header as it is.
+// plainName reports whether a name needs no escapes in a quoted string of a header.
 func plainName(name string) bool {
 	return bytes.IndexFunc([]byte(name), func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' }) < 0
 }

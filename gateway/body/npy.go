@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// layNPY puts an .npy header before samples that make a flat array.
+// layNPY lays out an .npy header, followed by samples that form a flat array.
 func layNPY(ctx context.Context, b *Body, a Answer) error {
 	dtype, shape := a.Dataset.Index.Framing().(format.Array).Item()
 	b.put(framing.NPYHeader(dtype, uint64(len(b.samples)), shape)...)

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// AddRanks says of each occurrence which rank of the plan gets it. The caller has reserved the memory to plan a batch.
+// AddRanks adds the rank to each occurrence. The caller has reserved the memory to plan a batch.
 func (p *Pool) AddRanks(ctx context.Context, all *plans.Plans, d *plans.Dataset, a address.Plan, found []plans.Occurrence) error {
 	if err := all.CheckSharing(ctx, d, a); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (p *Pool) AddRanks(ctx context.Context, all *plans.Plans, d *plans.Dataset,
 	return nil
 }
 
-// rank returns the rank that gets a position of a batch.
+// rank returns the rank that reads a position of a batch.
 func (p *Pool) rank(ctx context.Context, all *plans.Plans, d *plans.Dataset, b address.Batch, position uint64) (uint64, error) {
 	if !b.Scattered() {
 		return b.Batching().RankOf(position, b.WorldSize), nil

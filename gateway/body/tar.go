@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// Of a tar.
+// Sizes in a tar header.
 const (
 	tarBlock  = 512
-	tarName   = 100 // bytes of a name
-	tarPrefix = 155 // bytes of the directories before it
+	tarName   = 100 // bytes of the name field
+	tarPrefix = 155 // bytes of the prefix field with directories
 )
 
-// memberName is the name of a part as a member of an archive.
+// memberName returns the name of a part as a tar member.
 func memberName(key, ext string) string {
 	if ext == "" {
 		return key
@@ -23,8 +23,9 @@ func memberName(key, ext string) string {
 	return key + "." + ext
 }
 
-// layTar makes a tar. Stored samples that are members of a tar stay as they are, unless parts are left out. Else the
-// headers of members are written here, with time, owner and mode fixed: equal names and lengths make equal headers.
+// layTar lays out a tar. Samples that are stored as tar members are copied unchanged, unless fields
+// are selected. Otherwise headers are generated with fixed time, owner and mode, so that equal
+// names and lengths give equal headers.
 func layTar(ctx context.Context, b *Body, a Answer) error {
 	if a.storedTar() {
 		return layNative(ctx, b, a)
@@ -53,7 +54,8 @@ func layTar(ctx context.Context, b *Body, a Answer) error {
 	return nil
 }
 
-// appendTarHeader appends the header of a regular file: USTAR, with a PAX record before it where the name does not fit.
+// appendTarHeader appends the header of a regular file in USTAR form, with a PAX record if the name
+// does not fit.
 func appendTarHeader(b []byte, name string, size uint32) []byte {
 	prefix, base, ok := splitTarName(name)
 	if ok {
@@ -66,7 +68,7 @@ func appendTarHeader(b []byte, name string, size uint32) []byte {
 	return appendUSTAR(b, "", name[:tarName], uint64(size), '0')
 }
 
-// splitTarName cuts a name in two as USTAR has room for it; ok is false where it has none.
+// splitTarName splits a name into USTAR's two fields; ok is false if it does not fit.
 func splitTarName(name string) (prefix, base string, ok bool) {
 	if len(name) <= tarName {
 		return "", name, true
@@ -86,7 +88,7 @@ func splitTarName(name string) (prefix, base string, ok bool) {
 	return name[:at], name[at+1:], true
 }
 
-// paxRecord is "length key=value\n"; the length counts itself.
+// paxRecord returns "length key=value\n"; the length includes itself.
 func paxRecord(key, value string) string {
 	rest := len(key) + len(value) + 3
 	n := rest + len(strconv.Itoa(rest))

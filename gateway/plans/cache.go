@@ -10,16 +10,16 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// cache keeps the plans and epochs that were used last. Any request can be planned from nothing; the cache only saves
-// doing it again for the next batch. Above its limit in bytes the least recently used entries go, unless a request uses
-// them. An entry that does not fit beside those in use is reserved in the memory budget for as long as it is used.
+// cache holds the most recently used plans and epochs. It only saves time, because any plan can be
+// computed again. Above its limit in bytes, the least recently used entries without users are
+// evicted. An entry that does not fit is reserved in the memory budget while it is used.
 type cache struct {
 	reserve func(ctx context.Context, n int64) (release func(), err error)
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	limit  int64
-	bytes  int64      // within the limit
-	recent *list.List // of *entry, last used first
+	bytes  int64      // use of the limit
+	recent *list.List // *entry, most recently used first
 	byKey  map[planKey]*entry
 }
 
@@ -27,31 +27,32 @@ type planKey struct {
 	dataset *Dataset
 	params  shuffle.Params
 	epoch   uint64
-	isEpoch bool  // else the plan itself
-	dealt   int64 // bytes that the epoch keeps of batches that were shared out by homes
+	isEpoch bool  // an epoch rather than the plan itself
+	dealt   int64 // bytes that the epoch keeps for batches shared by homes
 }
 
-// entry is prepared once, by the first request that asks. Others wait for it.
+// entry is prepared once, by the first request. Other requests wait for it.
 type entry struct {
 	key   planKey
 	bytes int64
-	ready chan struct{} // closed once the fields below are set
+	ready chan struct{} // closed when the fields below are set
 	plan  *shuffle.Plan
 	epoch *shuffle.Epoch
 	err   error
 
 	// Guarded by cache.mu:
-	begun bool // a request prepares it, or has prepared it
+	begun bool // a request is preparing it or has prepared it
 	users int
-	extra func()        // releases the memory of an entry beyond the limit; nil: the entry fits into the limit
-	place *list.Element // in recent; nil once it is forgotten
+	extra func()        // releases the memory of an entry beyond the limit; nil: it is within the limit
+	place *list.Element // element in recent; nil after removal
 }
 
-// errUnprepared is the answer to requests that waited for a preparation that panicked. The next request prepares anew.
+// errUnprepared is returned to requests that waited for a preparation that panicked. The next
+// request prepares again.
 var errUnprepared = errors.New("the preparation of the plan panicked")
 
-// prepare runs f once for an entry, or waits as long as ctx allows while another request runs it. An entry whose f
-// panics is forgotten.
+// prepare calls f once per entry. Other callers wait until f has returned or ctx ends. An entry is
+// removed if f panics.
 func (p *cache) prepare(ctx context.Context, e *entry, f func()) error {
 	if p.first(e) {
 		e.err = errUnprepared
@@ -72,7 +73,7 @@ func (p *cache) prepare(ctx context.Context, e *entry, f func()) error {
 	}
 }
 
-// first reports whether the caller is to prepare an entry.
+// first reports whether the caller must prepare an entry.
 func (p *cache) first(e *entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +88,7 @@ func (p *cache) forget(e *entry) {
 	p.drop(e)
 }
 
-// forgetAll takes out the entries of a dataset.
+// forgetAll removes the entries of a dataset.
 func (p *cache) forgetAll(d *Dataset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +99,7 @@ func (p *cache) forgetAll(d *Dataset) {
 	}
 }
 
-// drop takes an entry out. The caller holds mu.
+// drop removes an entry. The caller holds mu.
 func (p *cache) drop(e *entry) {
 	if e.place == nil {
 		return
@@ -111,8 +112,8 @@ func (p *cache) drop(e *entry) {
 	}
 }
 
-// makeRoom drops unused entries, longest unused first, until so many more bytes fit into the limit. It reports whether
-// they do. A single entry always fits. The caller holds mu.
+// makeRoom evicts entries without users, least recently used first, until bytes more fit within the
+// limit. It reports whether they fit. A single entry always fits. The caller holds mu.
 func (p *cache) makeRoom(bytes int64) bool {
 	for at := p.recent.Back(); at != nil && p.bytes+bytes > p.limit; {
 		e := at.Value.(*entry)
@@ -124,12 +125,12 @@ func (p *cache) makeRoom(bytes int64) bool {
 	return p.bytes == 0 || p.bytes+bytes <= p.limit
 }
 
-// planBytes is the memory of a plan beside its epochs.
+// planBytes returns the memory of a plan without its epochs.
 func (d *Dataset) planBytes(params shuffle.Params) int64 {
 	return params.PlanBytes(uint64(d.Index.Chunks()), d.Index.Samples())
 }
 
-// epochBytes is the memory of one prepared epoch.
+// epochBytes returns the memory of one prepared epoch.
 func (d *Dataset) epochBytes(params shuffle.Params) int64 {
 	return params.EpochBytes(uint64(d.Index.Chunks()), d.Index.Samples())
 }
@@ -167,8 +168,9 @@ func (p *cache) acquire(ctx context.Context, key planKey, bytes int64) (*entry, 
 	return e, nil
 }
 
-// enter finds or adds the entry of a key. An entry that does not fit is added only with extra, the release of memory
-// that was reserved for it; without, enter returns nil. taken reports that the entry owns extra now.
+// enter finds or adds the entry of a key. It adds an entry that does not fit only with extra, which
+// releases memory reserved for it; without extra it returns nil. taken reports that the entry now
+// owns extra.
 func (p *cache) enter(key planKey, bytes int64, extra func()) (e *entry, taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,7 +193,7 @@ func (p *cache) enter(key planKey, bytes int64, extra func()) (e *entry, taken b
 	return e, taken
 }
 
-// release ends one use of an entry. After its last one it stays only within the limit.
+// release ends one use of an entry. Without users it stays only within the limit.
 func (p *cache) release(e *entry) {
 	if extra := p.leave(e); extra != nil {
 		extra()
@@ -205,7 +207,7 @@ func (p *cache) leave(e *entry) (extra func()) {
 		return nil
 	}
 	extra = e.extra
-	if e.users++; e.place == nil || !p.makeRoom(e.bytes) { // counted as used meanwhile, so as not to be dropped itself
+	if e.users++; e.place == nil || !p.makeRoom(e.bytes) { // counted as used so that makeRoom does not evict it
 		p.drop(e)
 	} else {
 		p.bytes += e.bytes
@@ -215,21 +217,21 @@ func (p *cache) leave(e *entry) (extra func()) {
 	return extra
 }
 
-// size returns the bytes held.
+// size returns the cached bytes within the limit.
 func (p *cache) size() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes
 }
 
-// plan returns the plan of a dataset, made with c, and the function that ends its use.
+// plan returns the plan of a dataset, made with c. The caller must call release.
 func (p *cache) plan(ctx context.Context, d *Dataset, params shuffle.Params, c choice) (_ *shuffle.Plan, release func(), err error) {
 	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
-		if release == nil { // an error, or a panic
+		if release == nil { // after an error or a panic
 			p.release(e)
 		}
 	}()
@@ -243,7 +245,7 @@ func (p *cache) plan(ctx context.Context, d *Dataset, params shuffle.Params, c c
 	return e.plan, func() { p.release(e) }, nil
 }
 
-// epoch returns a prepared epoch of a plan, and the function that ends its use.
+// epoch returns a prepared epoch of a plan. The caller must call release.
 func (p *cache) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Plan, _ *shuffle.Epoch, release func(), err error) {
 	plan, leavePlan, err := p.plan(ctx, key.dataset, key.params, c)
 	if err != nil {
@@ -269,7 +271,8 @@ func (p *cache) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Pl
 	return e.plan, e.epoch, func() { p.release(e); leavePlan() }, nil
 }
 
-// LeastBytes is the memory of one epoch of the largest dataset: the least that plans can work with.
+// LeastBytes returns the memory of one epoch of the largest dataset, which is the minimum for
+// plans.
 func LeastBytes(datasets []Index) int64 {
 	least := int64(0)
 	for _, x := range datasets {

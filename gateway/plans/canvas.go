@@ -9,30 +9,32 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of the work for one picture: some 50 ms where the dataset has 10^9 samples in 10^6 chunks.
+// Limits of the work for one picture: about 50 ms for a dataset of 10^9 samples in 10^6 chunks.
 const (
-	maxPositions = 1 << 17 // looked at, to find their samples
-	maxSamples   = 1 << 16 // looked at, to find their positions: about twice the work
+	maxPositions = 1 << 17 // positions examined to find their samples
+	maxSamples   = 1 << 16 // samples examined to find their positions, at about twice the cost
 
-	// perLook positions that follow each other are looked at together: of slot and window that takes a third of the time that
-	// single ones take, and neighbours are of different chunks as often as others.
+	// perLook is the number of consecutive positions that are examined together. In slot and window
+	// orders this takes a third of the time of single positions, and neighbours come from different
+	// chunks as often as others.
 	perLook = 4
 
-	looksPerCheck = 1 << 10 // between two looks at the context
+	looksPerCheck = 1 << 10 // looks between two checks of the context
 )
 
-// axis divides things that are numbered from first on into parts: part i begins with number first + i*n div parts.
+// axis divides the n numbers from first into parts: part i begins with number first + i*n div
+// parts.
 type axis struct{ first, n, parts uint64 }
 
-// begin returns the first number of a part, or the one after all for i = parts.
+// begin returns the first number of a part; for i = parts the end of the axis.
 func (a axis) begin(i uint64) uint64 { return a.first + portion(i, a.n, a.parts) }
 
-// part returns the part that a number lies in; false where it lies in none.
+// part returns the part that contains a number; false if none does.
 func (a axis) part(x uint64) (i uint64, ok bool) {
 	if x < a.first || x-a.first >= a.n {
 		return 0, false
 	}
-	hi, lo := bits.Mul64(x-a.first+1, a.parts) // the last i for which i*n div parts is not beyond x
+	hi, lo := bits.Mul64(x-a.first+1, a.parts) // the largest i for which i*n div parts is not above x
 	lo, borrow := bits.Sub64(lo, 1, 0)
 	i, _ = bits.Div64(hi-borrow, lo, a.n)
 	return i, true
@@ -48,20 +50,20 @@ func portion(i, n, parts uint64) uint64 {
 	return q
 }
 
-// canvas counts the samples of a picture. Its columns are batches, its rows chunks or places. Samples are those that the plan
-// numbers: with importance draws, with a subset members.
+// canvas counts the samples of a picture. Its columns are batches, its rows are chunks or places.
+// Samples have the numbers of the plan: draws with importance, members with a subset.
 type canvas struct {
 	epoch      *shuffle.Epoch
 	quarantine *shuffle.Quarantine // nil: none
 	first      []uint64            // number of the first sample of each chunk, and of all samples
-	sequence   shuffle.Sequence    // of the drawn axis; no chunks: the places are the chunks' numbers
-	places     []uint32            // chunk -> place in the sequence
-	rowBegin   []uint64            // first sample of each row, and the one after all, where places are the chunks' numbers
+	sequence   shuffle.Sequence    // for the drawn axis; no chunks: places are chunk numbers
+	places     []uint32            // place in the sequence, by chunk
+	rowBegin   []uint64            // first sample of each row, and the end of the last one, if places are chunk numbers
 	batching   shuffle.Batching
-	own        rankPositions // positions of the columns
+	own        rankPositions // positions in the columns
 	columns    axis
 	rows       axis
-	counts     []uint32 // column by column; a column has as many as rows
+	counts     []uint32 // by column, then by row
 
 	lookedAt, outOf uint64
 }
@@ -93,7 +95,7 @@ func newCanvas(r BatchOrder, b address.Batch, in Rectangle) *canvas {
 	return c
 }
 
-// chunkAt returns the chunk that stands at a place.
+// chunkAt returns the chunk at a place.
 func (c *canvas) chunkAt(place uint64) uint64 {
 	if c.sequence.Chunks == nil {
 		return place
@@ -101,7 +103,7 @@ func (c *canvas) chunkAt(place uint64) uint64 {
 	return uint64(c.sequence.Chunks[place])
 }
 
-// row returns the row of a sample; false where it lies in none.
+// row returns the row of a sample; false if none contains it.
 func (c *canvas) row(sample uint64) (row uint64, ok bool) {
 	if c.places == nil {
 		n := sort.Search(len(c.rowBegin), func(i int) bool { return c.rowBegin[i] > sample })
@@ -111,15 +113,15 @@ func (c *canvas) row(sample uint64) (row uint64, ok bool) {
 	return c.rows.part(uint64(c.places[chunk]))
 }
 
-// count adds samples of a row to the column of a batch.
+// count adds n samples of a row to the column of a batch.
 func (c *canvas) count(batch, row, n uint64) {
 	if column, ok := c.columns.part(batch); ok {
 		c.counts[column*c.rows.parts+row] += uint32(n)
 	}
 }
 
-// draw looks at the positions of the columns or at the samples of the rows, whichever are few enough to look at all of them. Where
-// neither are, it looks at evenly spaced ones of those that it covers best.
+// draw examines all positions of the columns or all samples of the rows, if either are few enough.
+// Otherwise it examines evenly spaced ones of the kind that it can cover better.
 func (c *canvas) draw(ctx context.Context) error {
 	positions := c.own.count()
 	if positions <= maxPositions {
@@ -128,13 +130,13 @@ func (c *canvas) draw(ctx context.Context) error {
 	samples := c.samplesOfRows()
 	few := samples <= maxSamples
 	covered := float64(maxSamples)/float64(samples) > float64(maxPositions)/float64(positions)
-	if few || covered && c.quarantine == nil { // of substitutes only all can be looked at
+	if few || covered && c.quarantine == nil { // substitutes can only be examined completely
 		return c.drawSamples(ctx, samples)
 	}
 	return c.drawPositions(ctx, positions)
 }
 
-// drawPositions finds the samples at n positions of the columns, or at some of them.
+// drawPositions finds the samples at n positions of the columns, or at a selection of them.
 func (c *canvas) drawPositions(ctx context.Context, n uint64) error {
 	looks, each := uint64(maxPositions/perLook), uint64(perLook)
 	if n <= maxPositions {
@@ -163,7 +165,7 @@ func (c *canvas) drawPositions(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// countFound counts the samples that stand at consecutive positions.
+// countFound counts the samples at consecutive positions.
 func (c *canvas) countFound(position uint64, samples []uint64) {
 	if c.quarantine != nil {
 		c.quarantine.Replace(c.epoch.Number(), samples)
@@ -175,7 +177,7 @@ func (c *canvas) countFound(position uint64, samples []uint64) {
 	}
 }
 
-// samplesOfRows returns how many samples the chunks of the rows have.
+// samplesOfRows returns the number of samples in the chunks of the rows.
 func (c *canvas) samplesOfRows() (n uint64) {
 	if c.sequence.Chunks == nil {
 		return c.rowBegin[c.rows.parts] - c.rowBegin[0]
@@ -186,10 +188,10 @@ func (c *canvas) samplesOfRows() (n uint64) {
 	return n
 }
 
-// drawSamples finds the positions of n samples of the rows, or of some of them.
+// drawSamples finds the positions of n samples of the rows, or of a selection of them.
 func (c *canvas) drawSamples(ctx context.Context, n uint64) error {
 	c.lookedAt, c.outOf = min(n, maxSamples), n
-	look, next, before := uint64(0), uint64(0), uint64(0) // next is among the samples of the rows, as before is
+	look, next, before := uint64(0), uint64(0), uint64(0) // next and before count samples of the rows
 	for i := range c.rows.n {
 		chunk := c.chunkAt(c.rows.first + i)
 		row, _ := c.rows.part(c.rows.first + i)
@@ -211,7 +213,7 @@ func (c *canvas) drawSamples(ctx context.Context, n uint64) error {
 	return c.drawSubstitutes(ctx)
 }
 
-// drawSubstitutes counts the samples of the rows that stand in for bad ones.
+// drawSubstitutes counts samples of the rows that replace bad ones.
 func (c *canvas) drawSubstitutes(ctx context.Context) error {
 	if c.quarantine == nil {
 		return nil
@@ -229,7 +231,8 @@ func (c *canvas) drawSubstitutes(ctx context.Context) error {
 	return nil
 }
 
-// countSample counts what the rank gets of a sample: once where its position is the rank's, and again wherever it pads the last batch.
+// countSample counts the occurrences of a sample in the rank's share: at its position, and wherever
+// it pads the last batch.
 func (c *canvas) countSample(row, sample uint64) {
 	position := c.epoch.Position(sample)
 	batch := position / c.batching.BatchSize
@@ -245,7 +248,7 @@ func (c *canvas) countSample(row, sample uint64) {
 	}
 }
 
-// cells returns the counts as Picture.Cells has them.
+// cells returns the counts in the form of Picture.Cells.
 func (c *canvas) cells() [][]int64 {
 	cells := make([][]int64, c.columns.parts)
 	for column := range cells {
@@ -270,10 +273,10 @@ func (c *canvas) cells() [][]int64 {
 type rankPositions struct {
 	shuffle.Batching
 	rank, world uint64
-	from        uint64        // the first batch
-	whole       uint64        // batches before the last one of them
-	each        uint64        // the rank's positions in each of those
-	last        shuffle.Share // of the last one
+	from        uint64        // first batch
+	whole       uint64        // number of batches before the last one
+	each        uint64        // positions of the rank in each of those
+	last        shuffle.Share // share of the last batch
 }
 
 func newRankPositions(b shuffle.Batching, rank, world, from, to uint64) rankPositions {
@@ -289,7 +292,7 @@ func newRankPositions(b shuffle.Batching, rank, world, from, to uint64) rankPosi
 
 func (o rankPositions) count() uint64 { return o.whole*o.each + o.last.Count }
 
-// at returns the position of number i, and how many follow it without a gap, itself included.
+// at returns position number i, and the number of consecutive positions from there.
 func (o rankPositions) at(i uint64) (position, run uint64) {
 	before := o.whole * o.each
 	switch {
@@ -302,17 +305,17 @@ func (o rankPositions) at(i uint64) (position, run uint64) {
 	return share.First + i%o.each, share.Count - i%o.each
 }
 
-// has reports whether a position of a batch is the rank's.
+// has reports whether a position of a batch belongs to the rank.
 func (o rankPositions) has(batch, position uint64) bool {
 	share := o.Share(batch, o.rank, o.world)
 	return position >= share.First && position-share.First < share.Count
 }
 
-// times returns how often the rank gets the sample at a position in the last batch of the epoch, in which the order begins again
-// after its end.
+// times returns how often the rank gets the sample at a position in the last batch of the epoch,
+// where the order restarts after its end.
 func (o rankPositions) times(last, position uint64) uint64 {
 	share := o.Share(last, o.rank, o.world)
-	below := func(end uint64) uint64 { // how many times the sample comes before end
+	below := func(end uint64) uint64 { // occurrences of the sample before end
 		if end <= position {
 			return 0
 		}

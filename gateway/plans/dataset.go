@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// Importance keeps the losses that trainers report of a dataset, and the snapshots of weights made of them.
-// *importance.Log is one.
+// Importance stores reported losses of a dataset and snapshots of weights made from them, such as
+// *importance.Log.
 type Importance interface {
 	Add(ctx context.Context, r importance.Report) (added bool, err error)
 	Freeze(ctx context.Context, q importance.FreezeRequest) (importance.Frozen, error)
 	Open(ctx context.Context, digest, generation string, first []uint64) (*importance.Snapshot, error)
 }
 
-// Selection keeps how a dataset is cut into subsets, and lists of its bad samples. *selection.Store is one.
+// Selection stores the subsets and lists of bad samples of a dataset, such as *selection.Store.
 type Selection interface {
 	Default(ctx context.Context, generation string) (digest string, err error)
 	OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*selection.Subset, error)
@@ -28,19 +28,19 @@ type Selection interface {
 	OpenQuarantine(ctx context.Context, digest string) (selection.Quarantine, error)
 }
 
-// Dataset is a dataset that is served, with what is derived from its index once.
+// Dataset is a served dataset with data derived from its index.
 type Dataset struct {
-	Address    address.Dataset // what its URLs are read against
+	Address    address.Dataset // properties for parsing URLs
 	Index      Index
-	Importance Importance // nil: no losses are taken, and no plan has weights
-	Selection  Selection  // nil: no plan has a subset or a quarantine
+	Importance Importance // nil: losses are rejected, and plans have no weights
+	Selection  Selection  // nil: plans have no subset or quarantine
 	PartNames  *PartNames
 
-	mixture      *mixture               // nil: it is none
-	defaultSplit atomic.Pointer[string] // digest of the split that is meant where a URL names none; nil: not known yet
+	mixture      *mixture               // nil: not a mixture
+	defaultSplit atomic.Pointer[string] // digest of the default split; nil: not loaded yet
 }
 
-// NewDataset returns a dataset whose batches may have some forms, its own first.
+// NewDataset returns a dataset with the given forms, its own first.
 func NewDataset(name string, x Index, forms []address.Form) *Dataset {
 	return &Dataset{
 		Address: address.Dataset{Name: name, Generation: x.Generation(), Defaults: x.Defaults(), Forms: forms},
@@ -51,7 +51,7 @@ func NewDataset(name string, x Index, forms []address.Form) *Dataset {
 // Name returns the name of the dataset.
 func (d *Dataset) Name() string { return d.Address.Name }
 
-// CheckFields refuses names of parts that no sample of the dataset has.
+// CheckFields rejects field names that no sample of the dataset has.
 func (d *Dataset) CheckFields(ctx context.Context, v address.View) error {
 	absent, err := d.PartNames.missing(ctx, v.Fields)
 	if err != nil || len(absent) == 0 {
@@ -64,7 +64,7 @@ func (d *Dataset) CheckFields(ctx context.Context, v address.View) error {
 	return q.Err()
 }
 
-// CheckImportance refuses where no importance of the dataset is kept.
+// CheckImportance returns an error if the dataset has no importance store.
 func (d *Dataset) CheckImportance() error {
 	if d.Importance == nil {
 		return address.Refuse(address.NotFound, "this gateway keeps no importance of the dataset")
@@ -72,7 +72,7 @@ func (d *Dataset) CheckImportance() error {
 	return nil
 }
 
-// RefuseMixture refuses what has a meaning for one dataset only.
+// RefuseMixture returns an error if the dataset is a mixture; what names the unsupported resource.
 func (d *Dataset) RefuseMixture(what string) error {
 	if d.mixture == nil {
 		return nil
@@ -89,35 +89,36 @@ func (d *Dataset) chunkLengths() []uint64 {
 	return lengths
 }
 
-// generationText is the part of an error that says which generation is served.
+// generationText describes the served generation, for errors.
 func (d *Dataset) generationText() string {
 	return fmt.Sprintf("the dataset is of generation %.12s", d.Index.Generation())
 }
 
-// Bounds of the part names that are kept of a dataset.
+// Limits of the cached part names of a dataset.
 const (
 	maxNames     = 4096
 	maxNameBytes = 1 << 20
 )
 
-// PartNames learns from the index which parts the samples of a dataset have. It reads chunk after chunk, each once, until
-// the names that are asked for are found. Only a name that no sample has makes it read the whole index, and only once.
+// PartNames collects the names of the parts of samples from the index. It reads chunks in order,
+// each once, until it has found the requested names. Only an unknown name makes it read the whole
+// index, and only once.
 type PartNames struct {
 	index Index
-	turn  chan struct{} // a lock that respects contexts: it holds a token while a request uses the fields below
+	turn  chan struct{} // lock with context: holds a token while a request uses the fields below
 
 	known    map[string]bool
 	bytes    int
-	next     int  // the first chunk that was not read yet
-	many     bool // there are more names than are kept
-	pictures bool // some samples are pictures in class folders, which go by any suffix of pictures
+	next     int  // first chunk not read yet
+	many     bool // there are more names than the limit
+	pictures bool // some samples are pictures in class folders, which match any picture suffix
 }
 
 func newPartNames(x Index) *PartNames {
 	return &PartNames{index: x, turn: make(chan struct{}, 1), known: map[string]bool{}}
 }
 
-// enter locks n.
+// enter acquires the lock.
 func (n *PartNames) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case n.turn <- struct{}{}:
@@ -127,7 +128,8 @@ func (n *PartNames) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// missing returns those of some names that no sample has; none where the dataset has more names than are kept.
+// missing returns the names that no sample has. It returns none if the dataset has more names than
+// the limit.
 func (n *PartNames) missing(ctx context.Context, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -152,7 +154,8 @@ func (n *PartNames) missing(ctx context.Context, names []string) ([]string, erro
 	}
 }
 
-// All returns the names of all parts in byte order. ok is false where the dataset has more names than are kept.
+// All returns the names of all parts in byte order. ok is false if the dataset has more names than
+// the limit.
 func (n *PartNames) All(ctx context.Context) (names []string, ok bool, err error) {
 	leave, err := n.enter(ctx)
 	if err != nil {
@@ -171,7 +174,7 @@ func (n *PartNames) All(ctx context.Context) (names []string, ok bool, err error
 	return names, !n.many, nil
 }
 
-// read reads one chunk more.
+// read reads the next chunk.
 func (n *PartNames) read(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("part names: %w", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// PlanInfo is a plan with every parameter written out, as address.Plan.Values has them.
+// PlanInfo has all parameters of a plan, from address.Plan.Values.
 type PlanInfo map[string]any
 
 func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
@@ -20,7 +20,7 @@ func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
 	return info
 }
 
-// EpochInfo describes an epoch under a plan, so that a user chooses the plan with open eyes.
+// EpochInfo describes an epoch under a plan, so that users can compare plans.
 type EpochInfo struct {
 	Dataset       string       `json:"dataset"`
 	Epoch         uint64       `json:"epoch"`
@@ -29,28 +29,28 @@ type EpochInfo struct {
 	OrderDigest   string       `json:"order_digest"`
 	Batches       uint64       `json:"batches"`
 	Samples       uint64       `json:"samples"`
-	Bytes         *int64       `json:"bytes,omitempty"` // left out with a subset, a quarantine or a mixture, whose sums are unknown
+	Bytes         *int64       `json:"bytes,omitempty"` // omitted with a subset, quarantine or mixture, whose sums are unknown
 	Reads         uint64       `json:"chunk_reads"`
-	First         uint64       `json:"first_batch_chunks,omitempty"` // that its samples come from, at most; left out of a mixture
-	*varianceInfo              // left out of a mixture, and where no batch has two samples
+	First         uint64       `json:"first_batch_chunks,omitempty"` // maximum chunks of the first batch; omitted for a mixture
+	*varianceInfo              // omitted for a mixture, and if no batch has two samples
 	Memory        uint64       `json:"window_memory"`
-	Moved         *float64     `json:"moved,omitempty"` // with share=locality: the share of samples that ranks take from other homes
+	Moved         *float64     `json:"moved,omitempty"` // with share=locality: share of samples that ranks read from other homes
 	*weightsInfo               // with importance
-	Sources       []SourceInfo `json:"sources,omitempty"` // of a mixture
+	Sources       []SourceInfo `json:"sources,omitempty"` // sources of a mixture
 	Links         EpochLinks   `json:"links"`
 }
 
-// EpochLinks are the addresses that belong to an epoch.
+// EpochLinks are the URLs of an epoch.
 type EpochLinks struct {
 	Self  string `json:"self"`
-	Batch string `json:"batch,omitempty"` // the first one
-	Draws string `json:"draws,omitempty"` // which chunks the batches draw from; left out of what has no such picture
+	Batch string `json:"batch,omitempty"` // first batch
+	Draws string `json:"draws,omitempty"` // chunks that the batches draw from; omitted if there is no such picture
 }
 
-// varianceInfo says how much the number of a class's samples varies between batches of sorted data, relative to
+// varianceInfo is the variance of class counts between batches of sorted data, relative to
 // independent draws.
 type varianceInfo struct {
-	Chunk   float64 `json:"expected_batch_variance"` // each chunk is a class
+	Chunk   float64 `json:"expected_batch_variance"` // if each chunk is a class
 	Ten     float64 `json:"expected_batch_variance_10"`
 	Hundred float64 `json:"expected_batch_variance_100"`
 }
@@ -64,7 +64,7 @@ func newVarianceInfo(plan *shuffle.Plan, batchSize uint64) *varianceInfo {
 	return &varianceInfo{Chunk: digits(v.Chunk), Ten: digits(v.Ten), Hundred: digits(v.Hundred)}
 }
 
-// firstChunks is how many chunks the samples of a first batch come from, at most. It waits for these, or for its samples alone.
+// firstChunks returns the maximum number of chunks that the first batch reads.
 func firstChunks(d *Dataset, a address.Plan) uint64 {
 	most := min(a.BatchSize, uint64(d.Index.Chunks()))
 	if a.Params.Shuffle == shuffle.Window || a.Params.Shuffle == shuffle.Slot {
@@ -73,8 +73,8 @@ func firstChunks(d *Dataset, a address.Plan) uint64 {
 	return most
 }
 
-// DescribeBytes is the memory to describe an epoch: the length of each chunk, and with share=locality an epoch and the
-// homes of 2^18 samples of it.
+// DescribeBytes returns the memory to describe an epoch: the length of each chunk, and with
+// share=locality an epoch and the homes of 2^18 samples.
 func DescribeBytes(d *Dataset, a address.Plan) int64 {
 	const perChunk, homes = 8, 2 << 20
 	n := perChunk * int64(d.Index.Chunks())

@@ -1,6 +1,7 @@
-// Package plans holds what a batch is answered from: datasets with their indexes, prepared epochs, snapshots of
-// weights, subsets, lists of bad samples and mixtures.
+// Package plans manages the data that batches are computed from: datasets with their indexes,
+// prepared epochs, snapshots of weights, subsets, lists of bad samples and mixtures.
 //
-// A request asks for a Reading: the plan and the epoch of its batch, ready to name the samples. Plans and epochs are
-// pure functions of the address, so all of them are caches: any can be dropped and made again.
+// A request acquires a BatchOrder: the plan and epoch of its batch, ready to map positions to
+// samples. Plans and epochs are pure functions of the address, so they are only cached: any can be
+// evicted and computed again.
 package plans

@@ -2,11 +2,11 @@ package plans
 
 import "slices"
 
-// Holds are things in use, each with the function that ends its use. A function that takes several of them defers Drop, and ends with
-// Keep if all went well: neither an error nor a panic on the way leaves one in use.
+// Holds are the release functions of acquired resources. A function that acquires several defers
+// Drop and returns Keep on success, so that neither an error nor a panic leaks a resource.
 type Holds []func()
 
-// Drop ends the use of all, the last one first.
+// Drop releases all resources, the last one first.
 func (h *Holds) Drop() {
 	for _, end := range slices.Backward(*h) {
 		end()
@@ -14,7 +14,7 @@ func (h *Holds) Drop() {
 	*h = nil
 }
 
-// Keep takes all out of h, and returns the function that ends their use.
+// Keep empties h and returns a function that releases its resources.
 func (h *Holds) Keep() (leave func()) {
 	kept := *h
 	*h = nil

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Index is all that is asked about a dataset. *chunkindex.Index is one. The index of a mixture lays the indexes of its
-// sources side by side.
+// Index provides all data about a dataset, such as *chunkindex.Index. The index of a mixture
+// concatenates the indexes of its sources.
 type Index interface {
 	Identity
 	Sizes
@@ -24,14 +24,14 @@ type Index interface {
 	Object
 }
 
-// Identity says which data an index describes.
+// Identity identifies the data that an index describes.
 type Identity interface {
 	Generation() string
 	Format() string
-	Defaults() chunkindex.Defaults // of the parameters of a plan
+	Defaults() chunkindex.Defaults // defaults of plan parameters
 }
 
-// Sizes says how large a dataset is. Lengths are in bytes.
+// Sizes has the sizes of a dataset; lengths are in bytes.
 type Sizes interface {
 	Samples() uint64
 	Chunks() int
@@ -41,27 +41,28 @@ type Sizes interface {
 	MaxSample() int64
 }
 
-// Places says where samples lie in chunks.
+// Places locates samples in chunks.
 type Places interface {
-	First() []uint64           // the number of the first sample of each chunk, and of all samples
-	ChunkOf(sample uint64) int // the chunk of a sample
+	First() []uint64           // number of the first sample of each chunk, and of all samples
+	ChunkOf(sample uint64) int // chunk of a sample
 	Table(ctx context.Context, chunk int) (*chunkindex.Table, error)
 }
 
-// Fetcher brings what Places will be asked of some samples, all at once.
+// Fetcher loads the data that Places needs for several samples at once.
 type Fetcher interface {
-	InPart() bool // Fetch has something to do
+	InPart() bool // whether Fetch is needed
 	Fetch(ctx context.Context, samples []uint64) error
 }
 
-// Layout says where chunks lie in shards.
+// Layout locates chunks in shards.
 type Layout interface {
 	Chunk(i int) chunkindex.Chunk
 	Extents(i int) []chunkindex.Extent
 	Shard(i int) chunkindex.Shard
 }
 
-// Texts tells the keys and the parts of samples, chunk by chunk, and the classes of pictures in class folders.
+// Texts provides the keys and parts of samples by chunk, and the classes of pictures in class
+// folders.
 type Texts interface {
 	ClassOf(sample uint64) (class int, ok bool)
 	Names(ctx context.Context, chunk int) (*chunkindex.Names, error)
@@ -69,31 +70,33 @@ type Texts interface {
 	PartNames(ctx context.Context, chunk int) ([]string, error)
 }
 
-// Framing says what bytes of a dataset's own format stand around samples. It is nil where sources of a mixture differ.
+// Framing describes the bytes around samples in the dataset's own format. It is nil if the sources
+// of a mixture differ.
 type Framing interface {
 	Framing() format.Framing
 	Native() string // name of the form
 	Constants() json.RawMessage
 }
 
-// Types says what the parts of samples hold. It has no fields where that is not known, or where sources of a mixture differ.
+// Types describes the content of samples' parts. It has no fields if the content is unknown, or if
+// the sources of a mixture differ.
 type Types interface {
 	Fields() []format.Field
-	OtherParts() bool                 // samples have parts that the fields do not list
-	InClassFolders() bool             // Texts.ClassOf knows the class of every sample
-	ClassSamples() []uint64           // of each class; nil: unknown
-	ClassRuns() []chunkindex.ClassRun // the class of each sample; nil: unknown
+	OtherParts() bool                 // samples have parts that Fields does not list
+	InClassFolders() bool             // whether Texts.ClassOf returns the class of every sample
+	ClassSamples() []uint64           // samples per class; nil: unknown
+	ClassRuns() []chunkindex.ClassRun // class of each sample; nil: unknown
 }
 
-// Keys finds a sample by its key, and tells the keys of a chunk in stored order, without keeping them.
+// Keys finds samples by key, and lists the keys of a chunk in stored order without caching them.
 type Keys interface {
 	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
 	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
 }
 
-// Object is the stored index itself.
+// Object is the stored index object.
 type Object interface {
 	io.ReaderAt
 	Size() int64      // in bytes
-	MeanParts() int64 // about how many parts a sample has, at most
+	MeanParts() int64 // upper estimate of the parts per sample
 }

@@ -10,21 +10,22 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// Bounds of the work to measure how well batches mix.
+// Limits of the work to measure mixing.
 const (
-	maxMixed        = 1 << 15 // samples that are looked at: some 10 ms
-	maxMixedVirtual = 1 << 13 // the same with importance or a subset, where what they say of each chunk is read
-	bytesPerMixed   = 64      // of a sample that is looked at: its number, order, chunk and marks
+	maxMixed        = 1 << 15 // examined samples: about 10 ms
+	maxMixedVirtual = 1 << 13 // the same with importance or a subset, where data of each chunk is read
+	bytesPerMixed   = 64      // memory per examined sample: its number, order, chunk and marks
 )
 
-// Mixing says how well whole batches mix the data, or a rank's shares of them. It is measured.
+// Mixing is the measured mixing of whole batches, or of a rank's shares.
 type Mixing struct {
-	Batches  uint64   `json:"batches"`                  // that were looked at, evenly spaced
-	Chunks   float64  `json:"chunks"`                   // that a batch draws from, on average
-	Variance *float64 `json:"class_variance,omitempty"` // as shuffle.BatchVariance, of the samples' own classes; nil: unknown
+	Batches  uint64   `json:"batches"`                  // examined batches, evenly spaced
+	Chunks   float64  `json:"chunks"`                   // average number of chunks per batch
+	Variance *float64 `json:"class_variance,omitempty"` // as shuffle.BatchVariance, for the samples' own classes; nil: unknown
 }
 
-// measureMixing looks at some of the batches of a picture; nil: there are none, or one alone has too many samples.
+// measureMixing examines some of a picture's batches. It returns nil if there are none, or if a
+// single batch exceeds the limit.
 func measureMixing(ctx context.Context, r BatchOrder, b address.Batch, in Rectangle) (*Mixing, error) {
 	batching, most := b.Batching(), uint64(maxMixed)
 	if r.choice.virtual() {
@@ -36,7 +37,7 @@ func measureMixing(ctx context.Context, r BatchOrder, b address.Batch, in Rectan
 	batches := in.To - in.From
 	looks := min(batches, most/max(1, batching.Share(in.From, b.Rank, b.WorldSize).Count))
 	var numbers []uint64
-	var ends []int // of each batch in numbers
+	var ends []int // end of each batch in numbers
 	for i := range looks {
 		share := batching.Share(in.From+portion(i, batches, looks), b.Rank, b.WorldSize)
 		if numbers = r.epoch.AppendShare(numbers, share); share.Count > 0 {
@@ -56,14 +57,14 @@ func measureMixing(ctx context.Context, r BatchOrder, b address.Batch, in Rectan
 	}
 	v := m.variance(numbers, ends)
 	if n := float64(len(ends)); m.estimated && looks < batches && n > 1 {
-		v *= n / (n - 1) // the classes' shares are those of the same samples, which lie nearer to them
+		v *= n / (n - 1) // Bessel's correction: the class shares come from the same samples
 	}
 	v = math.Round(v*1e4) / 1e4
 	out.Variance = &v
 	return out, nil
 }
 
-// meanChunks returns from how many chunks a batch draws its samples, on average.
+// meanChunks returns the average number of chunks that a batch draws from.
 func meanChunks(x Places, numbers []uint64, ends []int) float64 {
 	var chunks []int
 	begin, sum := 0, 0
@@ -79,16 +80,17 @@ func meanChunks(x Places, numbers []uint64, ends []int) float64 {
 	return math.Round(float64(sum)/float64(len(ends))*1e2) / 1e2
 }
 
-// classMeter knows the classes of samples.
+// classMeter measures the mixing of classes.
 type classMeter struct {
 	runs      []chunkindex.ClassRun
-	share     []float64 // of all samples, that are of each class
-	alike     float64   // probability that two samples drawn independently are of one class
-	estimated bool      // the shares are those of the samples that are looked at
+	share     []float64 // share of all samples, by class
+	alike     float64   // probability that two independent samples have the same class
+	estimated bool      // share is estimated from the examined samples
 }
 
-// newClassMeter returns nil where classes are not known, or all samples are of one. The shares are those in the dataset. Of a plan
-// that delivers something else than each sample once, they are those of some samples of its epoch.
+// newClassMeter returns nil if classes are unknown, or if all samples have the same one. The class
+// shares are those of the dataset. For a plan that does not deliver each sample once, they are
+// estimated from the given samples.
 func newClassMeter(runs []chunkindex.ClassRun, numbers []uint64, virtual bool) *classMeter {
 	if len(runs) == 0 {
 		return nil
@@ -119,8 +121,8 @@ func (m *classMeter) class(sample uint64) int {
 	return m.runs[sort.Search(len(m.runs), func(i int) bool { return m.runs[i].End > sample })].Class
 }
 
-// variance returns the sum over all classes of the squared distance from the class's share of a batch, divided by what it is for
-// independent draws, on average over batches.
+// variance returns the average over batches of the squared deviation of class counts from the class
+// shares, summed over classes and relative to independent draws.
 func (m *classMeter) variance(numbers []uint64, ends []int) (v float64) {
 	counts := make([]float64, len(m.share))
 	begin := 0

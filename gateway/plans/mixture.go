@@ -11,23 +11,23 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Source is one source of a mixture: a dataset, and its share by weight, or in samples of each batch.
+// Source is a source of a mixture: a dataset with its share, by weight or in samples per batch.
 type Source struct {
 	Dataset  *Dataset
 	Weight   uint64
-	PerBatch uint64 // of all sources of a mixture, or 0 of all
+	PerBatch uint64 // set for all sources of a mixture, or for none
 
-	// The part of the dataset that is mixed. Mixtures of whole datasets leave all of it out.
-	Subset     string // in its one form
-	Samples    uint64 // of the subset
-	Quarantine string // in its one form
+	// The part of the dataset to mix. Mixtures of whole datasets leave it empty.
+	Subset     string // canonical form
+	Samples    uint64 // samples of the subset
+	Quarantine string // canonical form
 }
 
-// mixture is what a dataset that is a mixture has beside its index.
+// mixture has the data of a mixture in addition to its index.
 type mixture struct {
 	samples uint64
 	sources []ingredient
-	written bool // a URL defines it
+	written bool // defined by a URL
 }
 
 // ingredient is a source with its numbers for the order.
@@ -37,8 +37,8 @@ type ingredient struct {
 	subset, quarantine string
 }
 
-// NewMixture returns the dataset of a mixture. samples is the number of positions of an epoch; 0 means as many as the
-// sources have samples. forms returns the forms of an index.
+// NewMixture returns the dataset of a mixture. samples is the number of positions of an epoch; 0
+// means the total samples of the sources. forms returns the forms of an index.
 func NewMixture(name string, samples uint64, sources []Source, forms func(Index) []address.Form) (*Dataset, error) {
 	m := &mixture{samples: samples, written: address.IsMixture(name)}
 	for _, s := range sources {
@@ -64,7 +64,7 @@ func NewMixture(name string, samples uint64, sources []Source, forms func(Index)
 	return d, nil
 }
 
-// order is the mixture's, for a seed.
+// order returns the order of the mixture for a seed.
 func (m *mixture) order(seed uint64) (*shuffle.Mixture, error) {
 	from := make([]shuffle.Ingredient, len(m.sources))
 	for i, s := range m.sources {
@@ -73,8 +73,9 @@ func (m *mixture) order(seed uint64) (*shuffle.Mixture, error) {
 	return shuffle.NewMixture(seed, m.samples, from)
 }
 
-// generation names the sources of a mixture and their shares: equal generations, equal batches. Where the name says what is mixed, it is
-// the list of the sources' generations, so that each of them can be found by it.
+// generation identifies the sources of a mixture and their shares: equal generations have equal
+// batches. For a mixture in a URL it is the list of the sources' generations, since the name
+// contains the shares.
 func (m *mixture) generation() string {
 	if m.written {
 		all := make([]string, len(m.sources))
@@ -113,7 +114,7 @@ func (m *mixture) complete(a *address.Plan) error {
 	return q.Err()
 }
 
-// checkEpoch refuses an epoch whose positions cannot be counted.
+// checkEpoch rejects epochs whose positions exceed the counter.
 func checkEpoch(m *shuffle.Mixture, epoch uint64) error {
 	if epoch < m.Epochs() {
 		return nil
@@ -121,7 +122,7 @@ func checkEpoch(m *shuffle.Mixture, epoch uint64) error {
 	return address.RefuseParameter("epoch", "must be below %d: a mixture counts positions up to 2^63", m.Epochs())
 }
 
-// sourcePlan is the plan of a source's own order.
+// sourcePlan returns the plan of a source's own order.
 func (m *mixture) sourcePlan(order *shuffle.Mixture, params shuffle.Params, i int) address.Plan {
 	params.Seed, params.Subset = order.SourceSeed(i), m.sources[i].subset
 	return address.Plan{Params: params, Quarantine: m.sources[i].quarantine}
@@ -138,7 +139,7 @@ type SourceInfo struct {
 	Quarantine string `json:"quarantine,omitempty"`
 }
 
-// Sources describes the sources of a mixture; nil for a dataset that is no mixture.
+// Sources describes the sources of a mixture; nil for other datasets.
 func (d *Dataset) Sources() []SourceInfo {
 	if d.mixture == nil {
 		return nil
@@ -153,7 +154,7 @@ func (d *Dataset) Sources() []SourceInfo {
 	return out
 }
 
-// SourceOf returns the name of the source that a chunk of a mixture belongs to; "" for a dataset that is no mixture.
+// SourceOf returns the name of a chunk's source in a mixture; "" for other datasets.
 func (d *Dataset) SourceOf(chunk int) string {
 	if d.mixture == nil {
 		return ""

@@ -17,22 +17,22 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// mixtureIndex lays the indexes of a mixture's sources side by side: shards, chunks and samples are numbered on from one
-// source to the next. It holds 8 bytes a chunk.
+// mixtureIndex concatenates the indexes of a mixture's sources: shards, chunks and samples are
+// numbered consecutively. It needs 8 bytes per chunk.
 type mixtureIndex struct {
 	parts      []Index
 	generation string
 	defaults   chunkindex.Defaults
-	framing    format.Framing // that all sources share; nil: they have none in common, and answers are tars
+	framing    format.Framing // framing of all sources; nil: they differ, and answers are tars
 	native     string
 	constants  json.RawMessage
-	chunks     []int    // before each part, and of all
-	shards     []int    // before each part
-	samples    []uint64 // before each part
+	chunks     []int    // first chunk of each part, and total
+	shards     []int    // first shard of each part
+	samples    []uint64 // first sample of each part
 	first      []uint64
 
-	bytes, size                    int64 // of all sources
-	maxChunk, maxSample, meanParts int64 // of the source that has most
+	bytes, size                    int64 // sums over all sources
+	maxChunk, maxSample, meanParts int64 // maxima over all sources
 }
 
 func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
@@ -65,7 +65,7 @@ func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
 	return x, nil
 }
 
-// at returns the source of a chunk, and the chunk's number there.
+// at returns the source of a chunk, and the chunk's number in it.
 func (x *mixtureIndex) at(chunk int) (part, own int) {
 	part = sort.SearchInts(x.chunks, chunk+1) - 1
 	return part, chunk - x.chunks[part]
@@ -86,7 +86,8 @@ func (x *mixtureIndex) MaxChunk() int64               { return x.maxChunk }
 func (x *mixtureIndex) MaxSample() int64              { return x.maxSample }
 func (x *mixtureIndex) MeanParts() int64              { return x.meanParts }
 
-// Fields are those that all sources have. Where sources number their classes differently, the numbers have no names.
+// Fields returns the fields that all sources have. If the sources number classes differently, the
+// field has no class names.
 func (x *mixtureIndex) Fields() []format.Field {
 	var fields []format.Field
 	for _, f := range x.parts[0].Fields() {
@@ -108,7 +109,7 @@ func (x *mixtureIndex) Fields() []format.Field {
 	return fields
 }
 
-// sameBytes reports whether two fields describe the same bytes, whatever classes these number.
+// sameBytes reports whether two fields describe the same bytes, ignoring class names.
 func sameBytes(a, b format.Field) bool {
 	a.Classes, b.Classes = nil, nil
 	return reflect.DeepEqual(a, b)
@@ -124,16 +125,16 @@ func (x *mixtureIndex) InClassFolders() bool {
 	return !slices.ContainsFunc(x.parts, func(p Index) bool { return !p.InClassFolders() })
 }
 
-// ClassOf returns the number that the sample's own source gives its class.
+// ClassOf returns the class number in the sample's own source.
 func (x *mixtureIndex) ClassOf(sample uint64) (class int, ok bool) {
 	part := x.partOf(sample)
 	return x.parts[part].ClassOf(sample - x.samples[part])
 }
 
-// ClassSamples is unknown: a mixture takes more of one source than of another.
+// ClassSamples returns nil: a mixture draws sources at different rates.
 func (*mixtureIndex) ClassSamples() []uint64 { return nil }
 
-// ClassRuns are unknown as well.
+// ClassRuns returns nil as well.
 func (*mixtureIndex) ClassRuns() []chunkindex.ClassRun { return nil }
 
 // partOf returns the source of a sample.
@@ -187,12 +188,12 @@ func (x *mixtureIndex) PartNames(ctx context.Context, chunk int) ([]string, erro
 	return x.parts[part].PartNames(ctx, own)
 }
 
-// InPart says whether any of the sources is.
+// InPart reports whether any source is read in parts.
 func (x *mixtureIndex) InPart() bool {
 	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.InPart() })
 }
 
-// Fetch has each source fetch its own samples.
+// Fetch lets each source fetch its own samples.
 func (x *mixtureIndex) Fetch(ctx context.Context, samples []uint64) error {
 	for i, p := range x.parts {
 		var own []uint64
@@ -208,7 +209,7 @@ func (x *mixtureIndex) Fetch(ctx context.Context, samples []uint64) error {
 	return nil
 }
 
-// Lookup finds the sample of a key in the first source that has the key.
+// Lookup returns the sample with a key in the first source that has it.
 func (x *mixtureIndex) Lookup(ctx context.Context, key, shard string) (uint64, bool, error) {
 	for i, p := range x.parts {
 		if n, ok, err := p.Lookup(ctx, key, shard); err != nil || ok {
@@ -218,7 +219,7 @@ func (x *mixtureIndex) Lookup(ctx context.Context, key, shard string) (uint64, b
 	return 0, false, nil
 }
 
-// Keys tells those of the source that the chunk belongs to.
+// Keys visits the keys of a chunk of its source.
 func (x *mixtureIndex) Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error {
 	part, own := x.at(chunk)
 	return x.parts[part].Keys(ctx, own, func(sample uint64, key []byte) { visit(x.samples[part]+sample, key) })

@@ -7,10 +7,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxSourceEpochs bounds the epochs of sources in one batch of a mixture: each has to be prepared.
+// maxSourceEpochs bounds the source epochs of one batch of a mixture, because each must be
+// prepared.
 const maxSourceEpochs = 64
 
-// sourceEpoch names an epoch of one source.
+// sourceEpoch identifies an epoch of one source.
 type sourceEpoch struct {
 	source int
 	epoch  uint64
@@ -18,10 +19,10 @@ type sourceEpoch struct {
 
 // mixtureOrder is the order of one batch of a mixture, with the epochs of its sources.
 type mixtureOrder struct {
-	turns  []shuffle.Turn // of the positions that must be located
+	turns  []shuffle.Turn // for the positions to locate
 	epochs map[sourceEpoch]*shuffle.Epoch
 	plans  map[sourceEpoch]*shuffle.Plan
-	parts  map[int]choice // of the sources
+	parts  map[int]choice // choices by source
 }
 
 // orderOfMixture is Order for a mixture.
@@ -69,7 +70,7 @@ func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch)
 	return reading, nil
 }
 
-// turnsOf returns the sources of the positions of a batch, those that pad it included.
+// turnsOf returns the sources of the positions of a batch, including padding.
 func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
 	_, share := b.Share()
 	turns := make([]shuffle.Turn, 0, share.Count)
@@ -88,8 +89,8 @@ func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
 	return turns
 }
 
-// cursors returns the place of the batch in the order of each source: it begins at the batch's first position there, and
-// its batch size is the source's share of a batch.
+// cursors returns the cursor of the batch in the order of each source. It starts at the batch's
+// first position there, and its batch size is the source's share of a batch.
 func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
 	first := b.Number * b.BatchSize
 	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
@@ -101,11 +102,11 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 	for i, s := range of.sources {
 		at := sourceEpoch{i, before[i] / s.Samples}
 		if r.epochs[at] == nil {
-			continue // nothing is read of this source, or only samples that pad the batch
+			continue // the batch reads nothing of this source, except padding
 		}
 		own, size := before[i]%s.Samples, s.PerBatch
 		if size == 0 {
-			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // only speed depends on it
+			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // affects only speed
 		}
 		out[i] = shuffle.Cursor{
 			Plan: r.plans[at], Epoch: r.epochs[at], First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,
@@ -115,7 +116,7 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 	return out
 }
 
-// appendNumbers appends the numbers of the samples, in the mixture's index.
+// appendNumbers appends the sample numbers in the mixture's index.
 func (r *mixtureOrder) appendNumbers(ctx context.Context, dst []uint64, x *mixtureIndex) ([]uint64, error) {
 	begin := len(dst)
 	for _, t := range r.turns {
@@ -132,7 +133,8 @@ func (r *mixtureOrder) appendNumbers(ctx context.Context, dst []uint64, x *mixtu
 	return dst, nil
 }
 
-// resolve replaces what a source's plan numbers by the samples of the source, where a part of the source is mixed.
+// resolve converts the numbers of a source's plan into samples of the source, if the source has a
+// subset or quarantine.
 func (r *mixtureOrder) resolve(ctx context.Context, at sourceEpoch, epoch *shuffle.Epoch, all []uint64, x *mixtureIndex) error {
 	c := r.parts[at.source]
 	if !c.virtual() && c.quarantine == nil {

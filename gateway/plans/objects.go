@@ -12,40 +12,41 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxIdle objects stay open although no request uses them: the next epoch of a job names the same ones.
+// maxIdle is the number of unused objects that stay open, since the next epoch of a job usually
+// needs the same ones.
 const maxIdle = 2
 
-// maxIdleSubsets is more, for as long as they take no more memory than prepared epochs may: a mixture has one for each source, 64 at
-// most, and to work one out again may take seconds.
+// maxIdleSubsets is the limit for subsets, as long as they use no more memory than prepared epochs
+// may. A mixture has one subset per source, at most 64, and computing one may take seconds.
 const maxIdleSubsets = 64
 
 // objectCache keeps snapshots of weights, subsets or quarantines open. Concurrent requests share
 // one open object, and the most recently used ones stay open.
 type objectCache[V io.Closer] struct {
-	what    string // the kind of object, for errors
+	what    string // kind of the objects, for errors
 	size    func(key objectKey) int64
 	open    func(ctx context.Context, key objectKey) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
-	held    func(V) int64 // the memory that an open object keeps; nil: as much as opening took
-	roomy   func() int64  // bytes that more than maxIdle idle objects may keep; nil: there are no more
+	held    func(V) int64 // memory of an open object; nil: as much as opening needed
+	roomy   func() int64  // bytes that more than maxIdle idle objects may use; nil: no more objects are kept
 	loads   sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	byKey map[objectKey]*objectEntry[V]
-	idle  *list.List // of unused *objectEntry, most recently used first
+	idle  *list.List // unused *objectEntry, most recently used first
 }
 
 type objectKey struct {
 	dataset *Dataset
 	name    string
-	params  shuffle.Params // of the plans that a quarantine is made for
+	params  shuffle.Params // parameters of plans that use a quarantine
 }
 
-// objectEntry is an object that the first request opens on behalf of all that wait. Opening is
-// canceled when the last of them has left.
+// objectEntry is an object that is opened once for all requests that wait for it. Opening is
+// canceled when the last of them leaves.
 type objectEntry[V io.Closer] struct {
 	key    objectKey
-	done   chan struct{} // closed once what follows is set
+	done   chan struct{} // closed when the fields below are set
 	value  V
 	memory Reservation
 	err    error
@@ -53,7 +54,7 @@ type objectEntry[V io.Closer] struct {
 
 	// Guarded by objectCache.mu:
 	users int
-	place *list.Element // in idle
+	place *list.Element // element in idle
 }
 
 func newObjectCache[V io.Closer](
@@ -62,7 +63,8 @@ func newObjectCache[V io.Closer](
 	return &objectCache[V]{what: what, size: size, open: open, reserve: reserve, byKey: map[objectKey]*objectEntry[V]{}, idle: list.New()}
 }
 
-// acquire opens the object of a key, or waits while another request opens it. The caller must leave.
+// acquire opens the object of a key, or waits for another request that opens it. The caller must
+// call leave.
 func (s *objectCache[V]) acquire(ctx context.Context, key objectKey) (_ V, leave func(), err error) {
 	var none V
 	e := s.enter(ctx, key)
@@ -79,7 +81,7 @@ func (s *objectCache[V]) acquire(ctx context.Context, key objectKey) (_ V, leave
 	return e.value, func() { s.leave(e) }, nil
 }
 
-// find is acquire for an object that is open already.
+// find is acquire for open objects only.
 func (s *objectCache[V]) find(key objectKey) (v V, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +93,7 @@ func (s *objectCache[V]) find(key objectKey) (v V, leave func(), ok bool) {
 	return e.value, func() { s.leave(e) }, true
 }
 
-// use counts one more user of an entry. The caller holds mu.
+// use adds a user to an entry. The caller holds mu.
 func (s *objectCache[V]) use(e *objectEntry[V]) {
 	if e.place != nil {
 		s.idle.Remove(e.place)
@@ -114,8 +116,8 @@ func (s *objectCache[V]) enter(ctx context.Context, key objectKey) *objectEntry[
 	return e
 }
 
-// load opens the object of an entry. Its memory is reserved before. A panic ends this attempt alone: no handler stands
-// above this goroutine.
+// load opens the object of an entry, after it has reserved memory. It recovers from a panic,
+// because it runs in its own goroutine.
 func (s *objectCache[V]) load(ctx context.Context, e *objectEntry[V]) {
 	defer e.cancel()
 	defer close(e.done)
@@ -138,14 +140,14 @@ func (s *objectCache[V]) load(ctx context.Context, e *objectEntry[V]) {
 	}
 }
 
-// leave ends one use. An object that could not be opened is tried again by the next request.
+// leave ends one use. After a failure to open, the next request tries again.
 func (s *objectCache[V]) leave(e *objectEntry[V]) {
 	for _, old := range s.drop(e) {
-		_ = old.end() // a file that was only read
+		_ = old.end() // closing a file that was only read
 	}
 }
 
-// drop takes one user off an entry, and returns the entries that are no longer kept.
+// drop removes one user of an entry, and returns the entries to close.
 func (s *objectCache[V]) drop(e *objectEntry[V]) (old []*objectEntry[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +162,7 @@ func (s *objectCache[V]) drop(e *objectEntry[V]) (old []*objectEntry[V]) {
 	return s.shrink(s.most())
 }
 
-// most returns how many idle objects are kept. The caller holds mu.
+// most returns the number of idle objects to keep. The caller holds mu.
 func (s *objectCache[V]) most() int {
 	if s.roomy == nil {
 		return maxIdle
@@ -175,7 +177,7 @@ func (s *objectCache[V]) most() int {
 	return n
 }
 
-// shrink takes out the entries that were idle longest, until at most so many are left. The caller holds mu.
+// shrink removes the least recently used entries until at most most are left. The caller holds mu.
 func (s *objectCache[V]) shrink(most int) (old []*objectEntry[V]) {
 	for s.idle.Len() > most {
 		last := s.idle.Remove(s.idle.Back()).(*objectEntry[V])
@@ -228,12 +230,12 @@ func (e *objectEntry[V]) isOpen() bool {
 	}
 }
 
-// end gives up an attempt to open, or closes an open object. No request uses the entry any more.
+// end cancels an attempt to open, or closes an open object. No request uses the entry any more.
 func (e *objectEntry[V]) end() error {
 	e.cancel()
 	<-e.done
 	if e.err != nil {
-		return nil // its users were told
+		return nil // its users have received the error
 	}
 	e.memory.Release()
 	if err := e.value.Close(); err != nil {

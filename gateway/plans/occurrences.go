@@ -11,21 +11,21 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxOccurrences bounds an answer. A sample comes many times an epoch where a batch is larger than the dataset and is
-// padded, or where importance draws it often.
+// maxOccurrences bounds an answer. A sample may occur many times per epoch, if padding repeats a
+// dataset that is smaller than a batch, or if importance draws it often.
 const (
 	maxOccurrences  = 1 << 16
-	occurrenceBytes = 128 // of one occurrence, in memory and as JSON
+	occurrenceBytes = 128 // memory of an occurrence, including its JSON
 
-	maxEpochs = 1000 // of one question: each has to be prepared
+	maxEpochs = 1000 // epochs per request: each must be prepared
 )
 
-// OccurrenceQuery asks at which places of some epochs a sample is delivered.
+// OccurrenceQuery asks for the positions of a sample in some epochs.
 type OccurrenceQuery struct {
 	Sample address.Sample
 	Plan   address.Plan
 	In     Epochs
-	Ranked bool // the ranks that get the sample are asked for too
+	Ranked bool // include ranks
 }
 
 // OccurrenceNames lists the query parameters of an OccurrenceQuery.
@@ -33,14 +33,14 @@ func OccurrenceNames() []string {
 	return append(address.NamesOf(address.Order|address.Choice|address.Batching|address.Sharing), "key", "shard", "epochs")
 }
 
-// DecodeOccurrenceQuery reads an OccurrenceQuery from the query of a URL.
+// DecodeOccurrenceQuery decodes an OccurrenceQuery from the query of a URL.
 func DecodeOccurrenceQuery(q *address.Query, d address.Dataset) OccurrenceQuery {
 	s := OccurrenceQuery{Sample: address.DecodeSample(q, d), In: decodeEpochs(q), Ranked: q.Has("world_size")}
 	s.Plan = address.DecodePlan(q, d)
 	return s
 }
 
-// decodeEpochs reads epochs=: "3" or "0-9".
+// decodeEpochs parses epochs=: "3" or "0-9".
 func decodeEpochs(q *address.Query) (e Epochs) {
 	if !q.Given("epochs") {
 		q.Fail("epochs", "missing")
@@ -66,19 +66,19 @@ func decodeEpochs(q *address.Query) (e Epochs) {
 	return e
 }
 
-// Occurrence is one place at which a sample is delivered.
+// Occurrence is one delivery of a sample.
 type Occurrence struct {
 	Epoch    uint64 `json:"epoch"`
 	Batch    uint64 `json:"batch"`
 	Position uint64 `json:"position"`
 
-	Rank *uint64 `json:"rank,omitempty"` // that gets it; nil: was not asked for
+	Rank *uint64 `json:"rank,omitempty"` // rank that reads it; nil: not requested
 }
 
 // Epochs is a range of epochs, both ends included.
 type Epochs struct{ First, Last uint64 }
 
-// Occurrences finds the places at which some epochs deliver a sample: the order, inverted.
+// Occurrences returns the deliveries of a sample in some epochs, by inverting the order.
 func (p *Plans) Occurrences(ctx context.Context, d *Dataset, a address.Plan, sample uint64, in Epochs) ([]Occurrence, error) {
 	plan, c, leave, err := p.plan(ctx, d, a)
 	if err != nil {
@@ -124,7 +124,7 @@ func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []u
 	end, samples := delivered(a)
 	var out []uint64
 	for _, at := range s.positions(plan.Epoch(epoch)) {
-		for ; at < end; at += samples { // in the order, and again wherever it pads the last batch
+		for ; at < end; at += samples { // first in the order, then wherever it pads the last batch
 			out = append(out, at)
 		}
 	}
@@ -132,14 +132,14 @@ func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []u
 	return out
 }
 
-// mostDeliveries bounds how often an epoch delivers the sample of one position.
+// mostDeliveries bounds the deliveries per position of the order.
 func mostDeliveries(a address.Plan) uint64 {
 	end, samples := delivered(a)
 	return end/samples + 1
 }
 
-// delivered returns how many positions an epoch delivers, padding included, and how many samples there are: at least
-// one, or no key would have been found.
+// delivered returns the number of positions that an epoch delivers, including padding, and the
+// number of samples, which is at least one because the key was found.
 func delivered(a address.Plan) (end, samples uint64) {
 	b := a.Batching()
 	if b.Tail == shuffle.Short {

@@ -10,35 +10,35 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of a picture of an order.
+// Limits of a picture of an order.
 const (
-	maxPictureSide     = 512 // columns, and rows: more than a screen shows apart
+	maxPictureSide     = 512 // columns, and rows: more than a screen can show
 	defaultPictureSide = 256
-	maxBorders         = 512 // of windows or lanes: more of them are no marks any more
+	maxBorders         = 512 // windows or lanes: more are not useful as marks
 )
 
-// The values of the parameter axis: by which numbers the rows of a picture go.
+// Values of the parameter axis: the order of the rows in a picture.
 const (
-	axisStored = "stored" // by a chunk's number in the dataset
-	axisDrawn  = "drawn"  // by its place in the sequence in which the epoch takes the chunks
+	axisStored = "stored" // by chunk number in the dataset
+	axisDrawn  = "drawn"  // by place in the sequence in which the epoch draws the chunks
 )
 
-// Rectangle is the part of an epoch that a picture shows, and how finely.
+// Rectangle is the part of an epoch that a picture shows, with its resolution.
 type Rectangle struct {
-	From, To           uint64 // batches, the last one excluded
-	FromChunk, ToChunk uint64 // chunks or places, as the axis says, the last one excluded
-	Columns, Rows      uint64 // at most as many as batches and chunks
+	From, To           uint64 // batches; To is excluded
+	FromChunk, ToChunk uint64 // chunks or places, depending on Axis; ToChunk is excluded
+	Columns, Rows      uint64 // at most the number of batches and chunks
 	Axis               string
 
-	toGiven bool // else To is the end of the epoch, which the parameters alone do not tell
+	toGiven bool // To is set; otherwise it is the end of the epoch, which the parameters do not determine
 }
 
-// PictureNames are the parameters of a picture.
+// PictureNames returns the parameters of a picture.
 func PictureNames() []string {
 	return append(address.BatchNames(), "from", "to", "from_chunk", "to_chunk", "columns", "rows", "axis")
 }
 
-// DecodePicture reads the address of a picture.
+// DecodePicture decodes the address of a picture.
 func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch, r Rectangle) {
 	b = address.DecodeEpoch(q, d.Address, epoch)
 	if b.Deals() {
@@ -64,7 +64,8 @@ func DecodePicture(q *address.Query, d *Dataset, epoch string) (b address.Batch,
 	return b, r
 }
 
-// Complete finishes a rectangle of an epoch whose length is known: it refuses batches past the end.
+// Complete completes a rectangle when the length of the epoch is known. It rejects batches past the
+// end.
 func (r *Rectangle) Complete(b address.Batch) error {
 	batches := b.Batching().Batches()
 	q := &address.Query{}
@@ -82,12 +83,13 @@ func (r *Rectangle) Complete(b address.Batch) error {
 	return q.Err()
 }
 
-// String writes a rectangle as the query of an address has it.
+// String returns a rectangle as a query string.
 func (r *Rectangle) String() string {
 	return fmt.Sprintf("axis=%s&columns=%d&from=%d&from_chunk=%d&rows=%d&to=%d&to_chunk=%d", r.Axis, r.Columns, r.From, r.FromChunk, r.Rows, r.To, r.ToChunk)
 }
 
-// PictureURL is the canonical address of a picture of an epoch. An epoch without batches has none to name.
+// PictureURL returns the canonical URL of a picture. It omits the range of batches for an epoch
+// without batches.
 func PictureURL(b address.Batch, r Rectangle) string {
 	where := r.String()
 	if r.To == 0 {
@@ -96,56 +98,58 @@ func PictureURL(b address.Batch, r Rectangle) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/draws?%s&%s", b.Dataset, b.Epoch, b.Canonical(), where)
 }
 
-// Picture says which chunks the batches of an epoch draw their samples from.
+// Picture shows which chunks the batches of an epoch draw samples from.
 type Picture struct {
 	Dataset    string   `json:"dataset"`
 	Epoch      uint64   `json:"epoch"`
 	Parameters PlanInfo `json:"parameters"`
-	Batches    uint64   `json:"batches"` // of the epoch
-	Samples    uint64   `json:"samples"` // of the epoch
-	Chunks     int      `json:"chunks"`  // of the dataset
+	Batches    uint64   `json:"batches"` // in the epoch
+	Samples    uint64   `json:"samples"` // in the epoch
+	Chunks     int      `json:"chunks"`  // in the dataset
 	Axis       string   `json:"axis"`
-	From       uint64   `json:"from"` // the first batch, and so on as Rectangle has it
+	From       uint64   `json:"from"` // From to Rows: the Rectangle
 	To         uint64   `json:"to"`
 	FromChunk  uint64   `json:"from_chunk"`
 	ToChunk    uint64   `json:"to_chunk"`
 	Columns    uint64   `json:"columns"`
 	Rows       uint64   `json:"rows"`
-	Exact      bool     `json:"exact"` // all of OutOf were looked at
+	Exact      bool     `json:"exact"` // LookedAt equals OutOf
 	LookedAt   uint64   `json:"looked_at"`
-	OutOf      uint64   `json:"out_of"` // positions of the batches, or samples of the chunks, whichever were looked at
+	OutOf      uint64   `json:"out_of"` // total positions of the batches, or samples of the chunks, depending on the examined kind
 
-	// Cells has for each column the number of samples from each row, from the first row on. A number below 0 stands for so many
-	// rows without a sample. Rows after the last number have none either.
+	// Cells has for each column the number of samples per row, from the first row. A negative
+	// number -n means n rows without samples. Rows after the last number have none.
 	Cells [][]int64 `json:"cells"`
 
-	RowChunks []uint32     `json:"row_chunks,omitempty"` // with axis=drawn and one chunk a row: its number
+	RowChunks []uint32     `json:"row_chunks,omitempty"` // chunk numbers, with axis=drawn and one chunk per row
 	Windows   *WindowsInfo `json:"windows,omitempty"`
 	Lanes     *LanesInfo   `json:"lanes,omitempty"`
 	Mixing    *Mixing      `json:"mixing,omitempty"`
 }
 
-// WindowsInfo says where the windows begin that batches of a picture draw from.
+// WindowsInfo has the borders of the windows in a picture.
 type WindowsInfo struct {
-	Count   uint64         `json:"count"`             // of those in the picture
-	Borders []WindowBorder `json:"borders,omitempty"` // left out where they are more than maxBorders
+	Count   uint64         `json:"count"`             // windows in the picture
+	Borders []WindowBorder `json:"borders,omitempty"` // omitted if there are more than maxBorders
 }
 
-// WindowBorder is where a window begins, and the one before it ends.
+// WindowBorder is the end of a window and the start of the next.
 type WindowBorder struct {
 	Position uint64 `json:"position"`
-	Batch    uint64 `json:"batch"` // that the position lies in
-	Place    uint64 `json:"place"` // in the sequence of chunks
+	Batch    uint64 `json:"batch"` // batch of the position
+	Place    uint64 `json:"place"` // place in the sequence of chunks
 }
 
-// LanesInfo says how many lanes the order has and, with axis=drawn, at which places the lanes in the picture begin.
+// LanesInfo has the number of lanes in the order and, with axis=drawn, the places where lanes in
+// the picture begin.
 type LanesInfo struct {
 	Count   int      `json:"count"`
-	Borders []uint32 `json:"borders,omitempty"` // left out where they are more than maxBorders
+	Borders []uint32 `json:"borders,omitempty"` // omitted if there are more than maxBorders
 }
 
-// PictureBytes is the memory to draw a picture: a number for each cell in memory, in the answer and as JSON, and with axis=drawn
-// the sequence of the chunks and its inverse; and what is looked at to measure how well the batches mix.
+// PictureBytes returns the memory to draw a picture: each cell in memory, in the answer and as
+// JSON; the samples examined to measure mixing; and with axis=drawn the sequence of chunks and its
+// inverse.
 func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 	const overhead, perCell, perPlace, perLane, perBorder = 64 << 10, 4 + 8 + 2*12, 12, 4, 128
 	n := overhead + perCell*int64(r.Columns)*int64(r.Rows) + maxBorders*perBorder + maxMixed*bytesPerMixed
@@ -155,7 +159,7 @@ func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 	return n
 }
 
-// Picture draws a picture of an epoch, of the share of the rank in b.
+// Picture draws a picture of an epoch, for the share of the rank in b.
 func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rectangle) (Picture, error) {
 	reading, err := p.Order(ctx, d, b)
 	if err != nil {
@@ -183,7 +187,7 @@ func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rect
 	return out, nil
 }
 
-// windows finds the windows of the batches of a picture; nil for an order without windows.
+// windows returns the windows of a picture's batches; nil for an order without windows.
 func (c *canvas) windows(b address.Batch, r Rectangle) *WindowsInfo {
 	begin, end := r.From*b.BatchSize, min(r.To*b.BatchSize, b.Samples)
 	if begin >= end {
@@ -205,7 +209,7 @@ func (c *canvas) windows(b address.Batch, r Rectangle) *WindowsInfo {
 	return info
 }
 
-// lanes finds the borders of the lanes within the rows; nil for an order without lanes.
+// lanes returns the borders of lanes within the rows; nil for an order without lanes.
 func (c *canvas) lanes(params shuffle.Params) *LanesInfo {
 	if params.Shuffle != shuffle.Slot {
 		return nil

@@ -12,33 +12,34 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Reservation is memory that is on the books of a budget. *budget.Reservation is one.
+// Reservation is reserved memory, such as *budget.Reservation.
 type Reservation interface {
 	Shrink(n int64)
 	Release()
 }
 
-// Plans keeps the plans, the epochs and the snapshots, subsets and quarantines that requests used last.
+// Plans caches the most recently used plans, epochs, snapshots, subsets and quarantines.
 type Plans struct {
 	memory      Memory
 	cache       *cache
 	weights     *objectCache[*Weights]
 	subsets     *objectCache[subset]
 	quarantines *objectCache[quarantine]
-	cutting     chan struct{} // holds a token while a subset is worked out
+	cutting     chan struct{} // holds a token while a subset is computed
 }
 
-// Memory takes memory from the budget of the process.
+// Memory reserves memory of the process's budget.
 type Memory interface {
-	// Reserve takes n bytes for a request. Few bytes may be left off the books: they are part of what a connection costs.
+	// Reserve reserves n bytes for a request. Small amounts may be exempt: they count as part of a
+	// connection.
 	Reserve(ctx context.Context, n int64) (release func(), err error)
 
-	// Hold takes n bytes that are kept beyond a request.
+	// Hold reserves n bytes that outlive a request.
 	Hold(ctx context.Context, n int64) (Reservation, error)
 }
 
-// New returns plans that keep at most limit bytes of prepared epochs between requests. What requests use beyond that,
-// they take from memory.
+// New returns Plans that keep at most limit bytes of prepared epochs between requests. Requests
+// reserve further memory from memory.
 func New(limit int64, memory Memory) *Plans {
 	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
 	p.weights = newObjectCache("snapshot", weightsBytes, openWeights, memory.Hold)
@@ -49,25 +50,25 @@ func New(limit int64, memory Memory) *Plans {
 	return p
 }
 
-// Allow says how many bytes of prepared epochs may be kept between requests from now on: not fewer than before.
+// Allow sets the limit of prepared epochs between requests, which must not shrink.
 func (p *Plans) Allow(limit int64) { p.cache.allow(limit) }
 
-// Bytes returns what the kept plans and epochs take, estimated.
+// Bytes estimates the memory of the cached plans and epochs.
 func (p *Plans) Bytes() int64 { return p.cache.size() }
 
-// Close closes what requests have opened. No request may be in flight.
+// Close closes all open objects. No request may be in progress.
 func (p *Plans) Close() error {
 	return errors.Join(p.quarantines.close(), p.subsets.close(), p.weights.close())
 }
 
-// Forget lets go of all that was prepared for a dataset. No request may use it.
+// Forget removes all cached data of a dataset. No request may use it.
 func (p *Plans) Forget(d *Dataset) error {
 	p.cache.forgetAll(d)
 	return errors.Join(p.quarantines.forget(d), p.subsets.forget(d), p.weights.forget(d))
 }
 
-// Complete finishes a plan that was decoded without a fault: it finds the split that is meant where the URL names none,
-// and the number of samples of an epoch.
+// Complete completes a plan that was decoded without faults. It resolves the default split and the
+// number of samples per epoch.
 func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error {
 	if d.mixture != nil {
 		return d.mixture.complete(a)
@@ -87,12 +88,13 @@ func (p *Plans) Complete(ctx context.Context, d *Dataset, a *address.Plan) error
 	return err
 }
 
-// CheckSharing refuses share=locality where the dataset has too few lanes for the homes. It reads nothing.
+// CheckSharing rejects share=locality if the dataset has too few lanes for the homes. It reads no
+// data.
 func (p *Plans) CheckSharing(ctx context.Context, d *Dataset, a address.Plan) error {
 	if a.Sharing == shuffle.Contiguous || a.Params.Shuffle != shuffle.Slot {
 		return nil
 	}
-	a.Params.Importance, a.Quarantine = "", "" // they do not change the lanes
+	a.Params.Importance, a.Quarantine = "", "" // they do not affect the lanes
 	plan, _, leave, err := p.plan(ctx, d, a)
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func (p *Plans) CheckSharing(ctx context.Context, d *Dataset, a address.Plan) er
 	return a.CheckSharing(plan)
 }
 
-// plan returns the plan of an address, what it is made with, and the function that ends its use.
+// plan returns the plan of an address with its choice. The caller must call leave.
 func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffle.Plan, c choice, leave func(), err error) {
 	c, leaveChoice, err := p.choose(ctx, d, a)
 	if err != nil {
@@ -117,9 +119,9 @@ func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffl
 	return plan, c, held.Keep(), nil
 }
 
-// ForReader returns a plan and an epoch of it for a reader that another gateway has told of, and the function that ends
-// their use. It opens nothing: a snapshot or a subset must be in use here already. It refuses a dataset or a generation
-// that is not served, and parameters that no request could have.
+// ForReader returns the plan and epoch of a reader that another gateway has announced. The caller
+// must call leave. It opens nothing: a snapshot or subset must be open already. It fails for
+// parameters that no request could have.
 func (p *Plans) ForReader(
 	ctx context.Context, d *Dataset, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
@@ -141,18 +143,18 @@ func (p *Plans) ForReader(
 	return plan, at, held.Keep(), nil
 }
 
-// maxKept bounds the samples of a batch whose division among homes an epoch keeps.
+// maxKept bounds the size of a batch whose division among homes an epoch caches.
 const maxKept = 1 << 20
 
 // BatchOrder maps the positions of one batch to samples, by its prepared plan and epoch.
 type BatchOrder struct {
-	shuffle.Cursor // what the tiers below are told of the reader; zero: nothing
+	shuffle.Cursor // description of the reader for the tiers; zero: none
 
 	plan    *shuffle.Plan
 	epoch   *shuffle.Epoch
 	dataset *Dataset
 	choice  choice
-	mixed   *mixtureOrder // nil: the dataset is no mixture
+	mixed   *mixtureOrder // nil: not a mixture
 	leave   func()
 }
 
@@ -170,7 +172,7 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 	}
 	left := leaveChoice
 	defer func() {
-		if left != nil { // an error, or a panic
+		if left != nil { // after an error or a panic
 			left()
 		}
 	}()
@@ -185,7 +187,7 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 	}
 	left = nil
 	r := BatchOrder{plan: plan, epoch: epoch, dataset: d, choice: c, leave: func() { leavePlan(); leaveChoice() }}
-	if b.At == nil { // who names positions follows no order, and nothing is read ahead for him
+	if b.At == nil { // positions from the caller have no order, so nothing is prefetched
 		first := b.Number * b.BatchSize
 		r.Cursor = shuffle.Cursor{
 			Plan: plan, Epoch: epoch,
@@ -196,15 +198,15 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 	return r, nil
 }
 
-// Numbers are the samples that a batch needs, by their numbers in the index.
+// Numbers are the samples of a batch, by their numbers in the index.
 type Numbers struct {
 	Numbers []uint64 // in the order of the epoch
-	Hot     []bool   // which of them the plan draws often; empty: none
-	Places  []int    // where they are no contiguous run: the distance of each from the batch's first position
+	Hot     []bool   // samples that the plan draws often; empty: none
+	Places  []int    // offset of each position from the batch's first one, if not contiguous
 }
 
-// Numbers names the samples at the positions of a share; where shares follow homes, those of them that fall to the
-// rank. It uses the memory of dst.
+// Numbers returns the samples at the positions of a share. If shares follow homes, it returns only
+// those of the rank. It uses the memory of dst.
 func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
 	n.Numbers = dst[:0]
 	for _, at := range b.At {
@@ -230,17 +232,18 @@ func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuf
 	return n, err
 }
 
-// samplesAt returns the samples at some positions.
+// samplesAt returns the samples at the given positions.
 func (r BatchOrder) samplesAt(ctx context.Context, positions []uint64) ([]uint64, error) {
 	out, _, err := r.appendSamples(ctx, make([]uint64, 0, len(positions)), positions)
 	return out, err
 }
 
-// appendSamples appends the samples at some positions, best ascending ones, and says which of them the plan draws often. Positions
-// past the end of the epoch pad the last batch.
+// appendSamples appends the samples at the given positions, and returns which of them the plan
+// draws often. It is fastest for ascending positions. Positions past the end of the epoch are
+// padding.
 func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) (_ []uint64, hot []bool, err error) {
 	samples := r.plan.Samples()
-	for len(positions) > 0 { // one contiguous run after the other
+	for len(positions) > 0 { // one contiguous run at a time
 		lo, n := positions[0]%samples, uint64(1)
 		for n < uint64(len(positions)) && positions[n] == positions[0]+n && lo+n < samples {
 			n++
@@ -252,20 +255,21 @@ func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) 
 	return out, hot, err
 }
 
-// The memory to plan a request, in bytes.
+// Memory to plan a request, in bytes.
 const (
-	// bytesPerSample is for each sample that is located: 116 for the sample (number 8, place 32, length 4, range 24,
-	// segment 24 twice) and up to 100 for a chunk that holds no other sample of the batch.
+	// bytesPerSample is the memory per located sample: 116 for the sample (number 8, place 32,
+	// length 4, range 24, segment 24 twice), and up to 100 for a chunk without other samples of the
+	// batch.
 	bytesPerSample = 216
-	bytesPerDraw   = 16 // more, for a sample that is drawn by importance or dealt
+	bytesPerDraw   = 16 // in addition, for samples drawn by importance or dealt
 
-	// For each home, and for each sample of a global batch that is shared out by homes.
+	// Per home, and per sample of a global batch that is shared by homes.
 	bytesPerHome       = 64
 	dealOverhead       = 1 << 10
 	homeBytesPerSample = 20
 )
 
-// PlanningBytes is the memory to locate the samples of a batch.
+// PlanningBytes returns the memory to locate the samples of a batch.
 func PlanningBytes(d *Dataset, b address.Batch) int64 {
 	share, positions := b.Share()
 	switch {
@@ -277,7 +281,7 @@ func PlanningBytes(d *Dataset, b address.Batch) int64 {
 	return int64(positions.Count) * bytesPerSample
 }
 
-// dealtBytes is what an epoch keeps of batches that were shared out by homes.
+// dealtBytes returns the memory that an epoch uses for batches shared by homes.
 func dealtBytes(a address.Plan) int64 {
 	if !a.Follows() {
 		return 0
@@ -285,14 +289,15 @@ func dealtBytes(a address.Plan) int64 {
 	return dealOverhead + shuffle.KeptDeals*4*int64(min(a.BatchSize, maxKept))
 }
 
-// choice is what a plan is made with beside the dataset. It maps the samples of a plan to those of the dataset.
+// choice has the inputs of a plan in addition to the dataset. It maps the samples of a plan to
+// those of the dataset.
 type choice struct {
-	weights    *Weights // with importance: a plan's samples are draws
-	subset     subset   // with a subset: a plan's samples are its members
+	weights    *Weights // with importance: samples of the plan are draws
+	subset     subset   // with a subset: samples of the plan are its members
 	quarantine *shuffle.Quarantine
 }
 
-// choose opens what a plan is made with, and returns the function that ends its use.
+// choose opens the inputs of a plan, and returns the function that releases them.
 func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choice, _ func(), err error) {
 	var held Holds
 	defer held.Drop()
@@ -321,7 +326,7 @@ func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choic
 	return c, held.Keep(), nil
 }
 
-// chosen is choose for what is open already. ok is false where something is not.
+// chosen is choose for open objects only. ok is false if one is not open.
 func (p *Plans) chosen(d *Dataset, params shuffle.Params) (c choice, leave func(), ok bool) {
 	leave, ok = func() {}, true
 	switch {
@@ -335,7 +340,7 @@ func (p *Plans) chosen(d *Dataset, params shuffle.Params) (c choice, leave func(
 	return c, leave, ok
 }
 
-// plan makes a plan over a dataset.
+// plan returns a plan over a dataset.
 func (c choice) plan(params shuffle.Params, first []uint64) (*shuffle.Plan, error) {
 	switch {
 	case c.weights != nil:
@@ -346,11 +351,11 @@ func (c choice) plan(params shuffle.Params, first []uint64) (*shuffle.Plan, erro
 	return shuffle.NewPlan(params, first)
 }
 
-// virtual reports whether a plan numbers its samples otherwise than the dataset does.
+// virtual reports whether the plan numbers samples differently from the dataset.
 func (c choice) virtual() bool { return c.weights != nil || c.subset != nil }
 
-// resolve replaces a plan's samples, at some positions of an epoch, by the dataset's samples that are delivered there.
-// hot says which of them the plan draws often.
+// resolve converts a plan's samples, at some positions of an epoch, into the dataset's samples. hot
+// marks those that the plan draws often.
 func (c choice) resolve(ctx context.Context, first []uint64, plan *shuffle.Plan, e *shuffle.Epoch, numbers []uint64) (hot []bool, err error) {
 	if c.quarantine != nil {
 		c.quarantine.Replace(e.Number(), numbers)
@@ -359,14 +364,14 @@ func (c choice) resolve(ctx context.Context, first []uint64, plan *shuffle.Plan,
 		return nil, nil
 	}
 	hot = make([]bool, len(numbers))
-	order := make([]int, len(numbers)) // places in numbers, virtual samples ascending
+	order := make([]int, len(numbers)) // indexes in numbers, by ascending virtual sample
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(numbers[a], numbers[b]) })
 	virtual := c.first(plan, e)
-	// The weights or the bitmap of a chunk are read once for all of its samples, and dropped: memory does not grow with
-	// the number of chunks.
+	// The weights or bitmap of a chunk are read once for all of its samples and then dropped, so
+	// that memory does not grow with the number of chunks.
 	for len(order) > 0 {
 		v := numbers[order[0]]
 		chunk := sort.Search(len(virtual)-1, func(i int) bool { return virtual[i+1] > v })
@@ -413,7 +418,7 @@ func (c choice) of(ctx context.Context, chunk int, plan *shuffle.Plan, e *shuffl
 	}, nil
 }
 
-// orderDigest names the order of all epochs.
+// orderDigest identifies the order of all epochs.
 func (c choice) orderDigest(plan *shuffle.Plan) string {
 	if c.quarantine != nil {
 		return c.quarantine.OrderDigest(plan)
@@ -421,15 +426,15 @@ func (c choice) orderDigest(plan *shuffle.Plan) string {
 	return plan.OrderDigest()
 }
 
-// target is one sample of the dataset, as the plans of a choice know it.
+// target is one sample of the dataset in terms of a plan.
 type target struct {
-	drawn      *weightedSample // with importance: it is drawn by weight
-	number     uint64          // that the plan gives it
-	never      bool            // it is not in the subset
+	drawn      *weightedSample // with importance: the sample with its weight
+	number     uint64          // number of the sample in the plan
+	never      bool            // the subset does not contain it
 	quarantine *shuffle.Quarantine
 }
 
-// seek finds a sample of the dataset among those that a plan orders.
+// seek finds a sample of the dataset among the samples of a plan.
 func (c choice) seek(ctx context.Context, d *Dataset, plan *shuffle.Plan, sample uint64) (s target, err error) {
 	s = target{number: sample, quarantine: c.quarantine}
 	switch {
@@ -448,7 +453,7 @@ func (c choice) seek(ctx context.Context, d *Dataset, plan *shuffle.Plan, sample
 	return s, err
 }
 
-// most bounds how often an epoch's order has the sample.
+// most bounds the occurrences of the sample in an epoch's order.
 func (s target) most(c choice) uint64 {
 	switch {
 	case s.never:
@@ -461,7 +466,7 @@ func (s target) most(c choice) uint64 {
 	return 1
 }
 
-// positions returns where an epoch's order has the sample, in any order.
+// positions returns the positions of the sample in an epoch's order, unsorted.
 func (s target) positions(e *shuffle.Epoch) []uint64 {
 	switch {
 	case s.never:

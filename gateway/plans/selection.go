@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// nameSplit adds the digest of the default split to a subset that is given by its name alone. The default split of a
-// generation never changes, so it is asked for once.
+// nameSplit adds the digest of the default split to a subset that is given only by name. The
+// default split of a generation never changes, so it is loaded once.
 func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
 	s, _ := address.ParseSubset(params.Subset)
 	if s.Stored == "" || strings.Contains(s.Stored, ":") {
@@ -33,7 +33,8 @@ func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
 	return nil
 }
 
-// checkKept refuses a plan that names a stored subset or quarantine of a dataset that has none.
+// checkKept rejects a plan with a stored subset or quarantine for a dataset without a store for
+// them.
 func (d *Dataset) checkKept(a *address.Plan) error {
 	s, _ := address.ParseSubset(a.Params.Subset)
 	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
@@ -42,14 +43,14 @@ func (d *Dataset) checkKept(a *address.Plan) error {
 	return nil
 }
 
-// subset is what a plan over a part of a dataset needs of that part.
+// subset is a subset of a dataset, as plans use it.
 type subset interface {
-	Members() []uint64 // prefix sums of its samples by chunk, not to be changed
+	Members() []uint64 // prefix sums of its samples by chunk, read-only
 	Bitmap(ctx context.Context, chunk int) ([]byte, error)
 	Close() error
 }
 
-// SubsetSamples returns how many samples a subset has, which is in its one form.
+// SubsetSamples returns the number of samples in a subset in canonical form.
 func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uint64, error) {
 	s, leave, err := p.subsets.acquire(ctx, objectKey{dataset: d, name: name})
 	if err != nil {
@@ -60,14 +61,14 @@ func (p *Plans) SubsetSamples(ctx context.Context, d *Dataset, name string) (uin
 	return members[len(members)-1], nil
 }
 
-// subsetBytes is the memory to open a subset.
+// subsetBytes returns the memory to open a subset.
 func subsetBytes(key objectKey) int64 {
 	x := key.dataset.Index
 	s, _ := address.ParseSubset(key.name)
 	if len(s.Steps) == 0 {
 		return selection.SubsetBytes(x.Chunks())
 	}
-	runs := 0 // that say all there is to say
+	runs := 0 // ranges, if they define the whole subset
 	for _, step := range s.Steps {
 		runs += len(step.Places)
 	}
@@ -77,7 +78,7 @@ func subsetBytes(key objectKey) int64 {
 	return selection.CutBytes(x.First(), runs)
 }
 
-// heldBySubset is the memory that an open subset keeps.
+// heldBySubset returns the memory of an open subset.
 func heldBySubset(s subset) int64 {
 	if c, ok := s.(*selection.Cut); ok {
 		return c.Bytes()
@@ -85,7 +86,7 @@ func heldBySubset(s subset) int64 {
 	return selection.SubsetBytes(len(s.Members()) - 1)
 }
 
-// openSubset opens the stored subset that a key names, and works out what the steps behind it leave.
+// openSubset opens the stored subset of a key and applies the steps after it.
 func (p *Plans) openSubset(ctx context.Context, key objectKey) (subset, error) {
 	d := key.dataset
 	s, reason := address.ParseSubset(key.name)
@@ -103,7 +104,7 @@ func (p *Plans) openSubset(ctx context.Context, key objectKey) (subset, error) {
 	return stored, nil
 }
 
-// cut works out a subset that an address defines.
+// cut computes a subset that an address defines.
 func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, error) {
 	var base selection.Base
 	if s.Stored != "" {
@@ -129,7 +130,8 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 	return c, nil
 }
 
-// enterCutting waits until no other subset is worked out: it takes a processor to read all names.
+// enterCutting waits until no other subset is being computed, since reading all names occupies a
+// processor.
 func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
 	select {
 	case p.cutting <- struct{}{}:
@@ -153,19 +155,20 @@ func stepsOf(s address.Subset) []selection.Step {
 	return steps
 }
 
-// quarantine replaces bad samples in the orders of plans with some parameters.
+// quarantine replaces bad samples in the orders of plans with certain parameters.
 type quarantine struct{ *shuffle.Quarantine }
 
-// bytes is the memory that it holds.
+// bytes returns its memory.
 func (q quarantine) bytes() int64 { return q.Bytes() }
 
-// Close has nothing to close.
+// Close does nothing.
 func (quarantine) Close() error { return nil }
 
-// quarantineBytes is the memory to open a quarantine, whatever is in it.
+// quarantineBytes is the memory to open any quarantine.
 const quarantineBytes = 12 << 20
 
-// openQuarantine opens a list of bad samples for plans over a dataset, or over the subset that the key's parameters name.
+// openQuarantine opens a list of bad samples for plans over a dataset, or over the subset in the
+// key's parameters.
 func (p *Plans) openQuarantine(ctx context.Context, key objectKey) (quarantine, error) {
 	d := key.dataset
 	bad, err := d.badSamples(ctx, key.name)
@@ -197,7 +200,8 @@ func refuseQuarantine(err error) error {
 	return r
 }
 
-// badSamples returns the bad samples of a quarantine, ascending: of a list that is stored under a digest, or of one that the address holds.
+// badSamples returns the bad samples of a quarantine, ascending: those of a stored list, or those
+// that the address lists.
 func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error) {
 	samples := d.Index.Samples()
 	runs, reason := address.ParseQuarantine(name)
@@ -226,7 +230,8 @@ func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error)
 	return bad, nil
 }
 
-// membersOf keeps those of some samples, ascending, that belong to a subset, and returns their numbers in its plans.
+// membersOf returns those of the given samples, ascending, that belong to a subset, by their
+// numbers in its plans.
 func membersOf(ctx context.Context, d *Dataset, s subset, samples []uint64) ([]uint64, error) {
 	p, err := shuffle.NewSubsetPlan(shuffle.Params{Shuffle: shuffle.None, Subset: "its samples"}, d.Index.First(), s.Members())
 	if err != nil {
@@ -249,15 +254,15 @@ func membersOf(ctx context.Context, d *Dataset, s subset, samples []uint64) ([]u
 	return out, nil
 }
 
-// selectionRefusal turns the errors of Selection that the sender caused into refusals. It leaves the others as they
-// are: the gateway has rows for them.
+// selectionRefusal converts errors of Selection that the caller caused into refusals. It returns
+// other errors unchanged, for the gateway's error table.
 func (d *Dataset) selectionRefusal(err error) error {
 	switch {
-	case errors.Is(err, selection.ErrCorrupt): // whatever is wrong in a damaged object
+	case errors.Is(err, selection.ErrCorrupt): // other faults in a damaged object do not matter
 		return err
 	case errors.Is(err, selection.ErrNoDefault):
 		return address.Refuse(address.NotFound,
-			"generation %.12s of the dataset was not cut into subsets: millrace subset does it", d.Index.Generation()).Because(err)
+			"generation %.12s of the dataset has no subsets: create them with millrace subset", d.Index.Generation()).Because(err)
 	case errors.Is(err, selection.ErrNotFound):
 		return address.Refuse(address.NotFound, "no subset or quarantine of this digest").Because(err)
 	case errors.Is(err, selection.ErrNoSubset):

@@ -10,17 +10,17 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// StoredSubset describes a subset that is stored as the list of its samples.
+// StoredSubset describes a subset that is stored as a list of samples.
 type StoredSubset struct {
-	Subset     string `json:"subset"` // as subset= names it
+	Subset     string `json:"subset"` // value for subset=
 	Dataset    string `json:"dataset"`
 	Generation string `json:"generation"`
 	Samples    uint64 `json:"samples"`
-	Repeated   int    `json:"repeated"` // keys that name a sample which another key names
-	New        bool   `json:"-"`        // else the bucket had it
+	Repeated   int    `json:"repeated"` // keys of samples that an earlier key already selected
+	New        bool   `json:"-"`        // the bucket did not have it before
 }
 
-// KeepKeys stores the samples that some keys name as a subset.
+// KeepKeys stores the samples with the given keys as a subset.
 func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (StoredSubset, error) {
 	if n := d.Index.Samples(); n > selection.MostHashed {
 		return StoredSubset{}, address.Refuse(address.Invalid, "keys of more than %d samples are read by `millrace subset --keys FILE` only", selection.MostHashed)
@@ -43,7 +43,7 @@ func (p *Plans) KeepKeys(ctx context.Context, d *Dataset, keys []string) (Stored
 	return kept, err
 }
 
-// KeepText stores a subset that is written as subset= has it, of any length.
+// KeepText stores a subset in the syntax of subset=, of any length.
 func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (StoredSubset, error) {
 	s, reason := address.ParseLongSubset(text)
 	if reason != "" {
@@ -61,7 +61,7 @@ func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (StoredSu
 	return d.keep(ctx, "subset", c)
 }
 
-// KeepBytes is the memory to store a subset, besides what names it.
+// KeepBytes returns the memory to store a subset, in addition to the request body.
 func (d *Dataset) KeepBytes() int64 { return selection.CutBytes(d.Index.First(), -1) }
 
 func (d *Dataset) keep(ctx context.Context, what string, members subset) (StoredSubset, error) {
@@ -74,7 +74,7 @@ func (d *Dataset) keep(ctx context.Context, what string, members subset) (Stored
 	}, nil
 }
 
-// refuseKept turns what the sender caused into a refusal.
+// refuseKept converts an error that the caller caused into a refusal.
 func refuseKept(what string, err error) error {
 	if !errors.Is(err, selection.ErrInvalid) {
 		return err

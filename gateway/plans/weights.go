@@ -17,7 +17,8 @@ import (
 // Weights is an open snapshot of weights.
 type Weights struct{ *importance.Snapshot }
 
-// OpenWeights opens a snapshot by its digest, and returns the function that ends its use.
+// OpenWeights opens a snapshot by its digest. The caller must call the returned function to release
+// it.
 func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*Weights, func(), error) {
 	if err := d.CheckImportance(); err != nil {
 		return nil, nil, err
@@ -25,7 +26,7 @@ func (p *Plans) OpenWeights(ctx context.Context, d *Dataset, digest string) (*We
 	return p.weights.acquire(ctx, objectKey{dataset: d, name: digest})
 }
 
-// openWeights opens the snapshot that a key names.
+// openWeights opens the snapshot of a key.
 func openWeights(ctx context.Context, key objectKey) (*Weights, error) {
 	d := key.dataset
 	snapshot, err := d.Importance.Open(ctx, key.name, d.Index.Generation(), d.Index.First())
@@ -35,7 +36,8 @@ func openWeights(ctx context.Context, key objectKey) (*Weights, error) {
 	return &Weights{snapshot}, nil
 }
 
-// What an open snapshot holds, in bytes: total, checksum and offset of each chunk, and the weights used last.
+// Memory of an open snapshot in bytes: total, checksum and offset of each chunk, and the most
+// recently used weights.
 const (
 	snapshotOverhead = 4<<20 + 8<<10
 	bytesPerWeighed  = 20
@@ -45,11 +47,11 @@ func weightsBytes(key objectKey) int64 {
 	return snapshotOverhead + bytesPerWeighed*int64(key.dataset.Index.Chunks())
 }
 
-// importanceRefusal turns the errors of Importance that the sender caused into refusals. It leaves the others as they
-// are: the gateway has rows for them.
+// importanceRefusal converts errors of Importance that the caller caused into refusals. It returns
+// other errors unchanged, for the gateway's error table.
 func (d *Dataset) importanceRefusal(err error) error {
 	switch {
-	case errors.Is(err, importance.ErrCorrupt): // whatever is wrong in a damaged object
+	case errors.Is(err, importance.ErrCorrupt): // other faults in a damaged object do not matter
 		return err
 	case errors.Is(err, importance.ErrGeneration):
 		return address.Refuse(address.Invalid, "%v; %s", err, d.generationText()).Because(err)
@@ -59,11 +61,11 @@ func (d *Dataset) importanceRefusal(err error) error {
 	return err
 }
 
-// reportsAtOnce is how many batches have their reports stored at a time.
+// reportsAtOnce is the maximum number of batches whose reports are stored concurrently.
 const reportsAtOnce = 16
 
-// AddReports stores reports. Those of one global batch are stored one after another, so that each is held against those
-// before it. It returns the number of positions whose losses were taken.
+// AddReports stores reports. It stores those of one global batch sequentially, so that each is
+// checked against the earlier ones. It returns the number of positions with accepted losses.
 func (d *Dataset) AddReports(ctx context.Context, reports []importance.Report) (int, error) {
 	type globalBatch struct {
 		plan         string
@@ -149,7 +151,7 @@ type SnapshotInfo struct {
 	weightsInfo
 }
 
-// weightsInfo says what weights mean for an epoch that draws by them.
+// weightsInfo describes the effect of weights on an epoch.
 type weightsInfo struct {
 	Coverage   float64 `json:"coverage"`              // expected share of the samples that an epoch delivers
 	Effective  float64 `json:"effective_sample_size"` // in samples

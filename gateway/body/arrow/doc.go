@@ -1,5 +1,5 @@
-// Package arrow writes what stands around the values of an Arrow IPC stream of one record batch, whose columns are text or
-// bytes: https://arrow.apache.org/docs/format/Columnar.html. The values themselves never pass through: their lengths are known
-// before they are read, and they go from where they lie to the client. Arrow's own libraries copy them into buffers first,
-// which is why none is used here but in tests.
+// Package arrow writes the bytes around the values of an Arrow IPC stream with one record batch:
+// https://arrow.apache.org/docs/format/Columnar.html. It needs only the lengths of the values,
+// which are sent directly from where they are stored. Arrow's own libraries would copy the values
+// into buffers first, so only tests use them.
 package arrow

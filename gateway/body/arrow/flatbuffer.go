@@ -2,17 +2,17 @@ package arrow
 
 import "encoding/binary"
 
-// flatbuffer is a FlatBuffers buffer, written from front to back: an object follows those that
-// refer to it.
+// flatbuffer is a FlatBuffers buffer that is written from front to back: an object follows those
+// that refer to it.
 type flatbuffer struct{ b []byte }
 
-// value is one entry of a table. A size of zero leaves it out.
+// value is one entry of a table. A zero size omits it.
 type value struct {
 	size int // 1, 2, 4 or 8 bytes
 	n    uint64
 }
 
-// align puts zero bytes until skip bytes further the position is a multiple of n.
+// align appends zero bytes until the position, plus skip, is a multiple of n.
 func (f *flatbuffer) align(n, skip int) {
 	for (len(f.b)+skip)%n != 0 {
 		f.b = append(f.b, 0)
@@ -28,8 +28,8 @@ func (f *flatbuffer) number(v value) (at int) {
 	return at
 }
 
-// table writes a table and the list of where its entries lie, and returns these places. Entries of four bytes may be
-// references, which refer fills in.
+// table writes a table with its vtable and returns the positions of its entries. Entries of four
+// bytes may be references, which refer sets.
 func (f *flatbuffer) table(entries ...value) (start int, at []int) {
 	f.align(2, 0)
 	list := len(f.b)
@@ -50,19 +50,19 @@ func (f *flatbuffer) table(entries ...value) (start int, at []int) {
 	return start, at
 }
 
-// refer makes the reference at a place one to target.
+// refer sets the reference at a position to target.
 func (f *flatbuffer) refer(at, target int) {
 	binary.LittleEndian.PutUint32(f.b[at:], uint32(target-at))
 }
 
-// vector begins a vector of n entries, which are aligned to so many bytes, and follow.
+// vector starts a vector of n entries with the given alignment. The caller appends the entries.
 func (f *flatbuffer) vector(n, align int) (start int) {
 	f.align(4, 0)
 	f.align(max(align, 4), 4)
 	return f.number(value{4, uint64(n)})
 }
 
-// text writes a string, with the zero byte that flatbuffers want after it.
+// text writes a string with a terminating zero byte.
 func (f *flatbuffer) text(s string) (start int) {
 	start = f.vector(len(s), 1)
 	f.b = append(append(f.b, s...), 0)

@@ -2,7 +2,7 @@ package arrow
 
 import "encoding/binary"
 
-// Numbers of the format: https://github.com/apache/arrow/tree/main/format, Message.fbs.
+// Constants of the format: https://github.com/apache/arrow/tree/main/format, Message.fbs.
 const (
 	continuation = 0xffffffff
 	metadataV5   = 4
@@ -10,7 +10,7 @@ const (
 	isRecords    = 3
 )
 
-// message wraps what write puts behind the reference that it is given.
+// message returns a message. write adds its header and sets the reference to it.
 func message(kind uint64, body int64, write func(f *flatbuffer, reference int)) []byte {
 	f := &flatbuffer{b: make([]byte, 4)}
 	start, at := f.table(value{2, metadataV5}, value{1, kind}, value{4, 0}, value{8, uint64(body)})
@@ -35,7 +35,7 @@ func (f *flatbuffer) fields(fields []Field) (start int) {
 	return f.references(len(fields), func(i int) int { return f.field(fields[i]) })
 }
 
-// references writes a vector of references to what write writes.
+// references writes a vector of references to n objects, each written by write.
 func (f *flatbuffer) references(n int, write func(i int) (start int)) (start int) {
 	start = f.vector(n, 4)
 	f.b = append(f.b, make([]byte, 4*n)...)
@@ -55,7 +55,7 @@ func (f *flatbuffer) field(c Field) (start int) {
 	if t.extension.Key != "" {
 		pairs = append([]Pair{{"ARROW:extension:name", t.extension.Key}, {"ARROW:extension:metadata", t.extension.Value}}, pairs...)
 	}
-	// name, nullable, the type's kind, the type, dictionary, children, metadata
+	// name, nullable, kind of type, type, dictionary, children, metadata
 	entries := []value{{4, 0}, {1, nullable}, {1, t.kind}, {4, 0}, {}, {4, 0}}
 	if len(pairs) > 0 {
 		entries = append(entries, value{4, 0})
@@ -94,8 +94,8 @@ func (f *flatbuffer) pair(p Pair) (start int) {
 	return start
 }
 
-// records describes the record batch: of each column, and of the elements of lists, how many values it has and are none, and where
-// its buffers lie.
+// records describes the record batch: the number of values and nulls of each column, and of list
+// elements, and the position of each buffer.
 func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})
@@ -115,7 +115,7 @@ func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 	}
 }
 
-// counts returns the numbers of values and of those that are none, in pairs, and the lengths of all buffers.
+// counts returns the pairs of value and null counts, and the lengths of all buffers.
 func (w *Writer) counts(rows int) (nodes []uint64, buffers []int64) {
 	for i, c := range w.columns {
 		nodes = append(nodes, uint64(rows), c.nulls())

@@ -9,7 +9,7 @@ import (
 
 const alignment = 8
 
-// Field is a column's name and type.
+// Field is the name and type of a column.
 type Field struct {
 	Name     string
 	Type     Type
@@ -17,22 +17,22 @@ type Field struct {
 	Metadata []Pair
 }
 
-// Column says how long the values of a column are. A value that is none has no length, but one of a fixed size is there
-// as zeros.
+// Column has the lengths of a column's values. Null values have no length, but those of a fixed
+// size are stored as zeros.
 type Column struct {
 	Lengths []uint32
-	Null    []bool // which are none; nil: all are there
+	Null    []bool // null values; nil: none
 }
 
-// Writer knows a stream's bytes but for the values.
+// Writer holds all bytes of a stream except the values.
 type Writer struct {
 	head    []byte
 	fields  []Field
 	columns []Column
-	bytes   []int64 // of the values of each column
+	bytes   []int64 // length of all values of each column
 }
 
-// Most bounds the bytes that a stream of such fields takes beside its values.
+// Most bounds the size of a stream without its values.
 func Most(fields []Field, rows int) int64 {
 	n := int64(1 << 10)
 	for _, f := range fields {
@@ -41,7 +41,7 @@ func Most(fields []Field, rows int) int64 {
 	return n
 }
 
-// size bounds the bytes of the words of a field.
+// size bounds the length of a field's names and metadata.
 func (f Field) size() int64 {
 	n := int64(len(f.Name) + len(f.Type.zone) + len(f.Type.extension.Key) + len(f.Type.extension.Value))
 	for _, p := range f.Metadata {
@@ -50,10 +50,10 @@ func (f Field) size() int64 {
 	return n
 }
 
-// ErrUnfit is in the error for a value whose length is none of its type's.
+// ErrUnfit is wrapped by the error for a value whose length does not match its type.
 var ErrUnfit = errors.New("a value that is not of its type")
 
-// NewWriter plans a stream of one record batch. A column of 2 GiB or more has no place in one.
+// NewWriter plans a stream of one record batch. Columns must be smaller than 2 GiB.
 func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
 	w := &Writer{fields: fields, columns: columns, bytes: make([]int64, len(columns))}
 	for i, c := range columns {
@@ -76,10 +76,12 @@ func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
 	return w, nil
 }
 
-// Head returns what comes before the first column: the schema, and where the columns' values lie.
+// Head returns the bytes before the first column: the schema and the description of the record
+// batch.
 func (w *Writer) Head() []byte { return w.head }
 
-// Before returns what comes before the values of column i: which are none, and where each begins if they have lengths of their own.
+// Before returns the bytes before the values of column i: the null bitmap and, for values of
+// variable length, the offsets.
 func (w *Writer) Before(i int) []byte {
 	c, t := w.columns[i], w.fields[i].Type
 	b := make([]byte, padded(c.bitmap()), padded(c.bitmap())+padded(t.offsets(len(c.Lengths))))
@@ -106,13 +108,13 @@ func (w *Writer) Before(i int) []byte {
 	return pad(b)
 }
 
-// After returns what comes after the values of column i.
+// After returns the padding after the values of column i.
 func (w *Writer) After(i int) []byte { return make([]byte, padded(w.bytes[i])-w.bytes[i]) }
 
-// End returns what comes after the last column.
+// End returns the bytes after the last column.
 func End() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 
-// bitmap is the bytes that say which values are none.
+// bitmap returns the size of the null bitmap.
 func (c Column) bitmap() int64 {
 	if c.Null == nil {
 		return 0
@@ -133,7 +135,8 @@ func padded(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
 func pad(b []byte) []byte { return append(b, make([]byte, padded(int64(len(b)))-int64(len(b)))...) }
 
-// buffers returns the lengths of the buffers of column i, in their order: those of the elements of a list after its own.
+// buffers returns the lengths of the buffers of column i in order. Those of a list's elements
+// follow its own.
 func (w *Writer) buffers(i int) []int64 {
 	c, t := w.columns[i], w.fields[i].Type
 	all := []int64{c.bitmap()}
@@ -141,12 +144,12 @@ func (w *Writer) buffers(i int) []int64 {
 		all = append(all, t.offsets(len(c.Lengths)))
 	}
 	if t.element != nil {
-		all = append(all, 0) // no element is none
+		all = append(all, 0) // elements are never null
 	}
 	return append(all, w.bytes[i])
 }
 
-// body is the length of all columns together.
+// body returns the total length of all columns.
 func (w *Writer) body() (n int64) {
 	for i := range w.columns {
 		for _, b := range w.buffers(i) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Numbers of types in Schema.fbs.
+// Constants of types in Schema.fbs.
 const (
 	typeInt             = 2
 	typeFloat           = 3
@@ -24,26 +24,27 @@ const (
 	typeDuration        = 18
 )
 
-// Type is what the values of a column are. The zero value is not a type.
+// Type is the type of a column. The zero value is not a type.
 type Type struct {
 	kind      uint64
-	params    []value // of the type's own table
-	zone      string  // of a timestamp, whose table has it after params
-	width     int     // bytes of a value; 0: each value has a length of its own
-	element   *Type   // of a list
-	extension Pair    // name and parameters of an extension type; no name: it is none
+	params    []value // entries of the type's table
+	zone      string  // time zone of a timestamp, an entry after params
+	width     int     // bytes per value; 0: variable length
+	element   *Type   // element type of a list
+	extension Pair    // name and parameters of an extension type; no name: not an extension type
 }
 
-// Pair is a name and a value of a field's metadata.
+// Pair is an entry of a field's metadata.
 type Pair struct{ Key, Value string }
 
-// Bytes and Text are the types of values of any length.
+// Bytes is the type of byte strings.
 func Bytes() Type { return Type{kind: typeBinary} }
 
-// Text is UTF-8.
+// Text is the type of UTF-8 strings.
 func Text() Type { return Type{kind: typeUTF8} }
 
-// ParseType reads a type in the words of docs/api.md. ok is false for one that has no column of the bytes as they are.
+// ParseType parses a type in the notation of docs/api.md. ok is false if the stored bytes do not
+// form a column of this type.
 func ParseType(words string) (t Type, ok bool) {
 	if t, ok = simple(words); ok {
 		return t, true
@@ -62,7 +63,7 @@ func ParseType(words string) (t Type, ok bool) {
 	return decimal(words)
 }
 
-// simple returns the type of words without parameters.
+// simple returns the type for words without parameters.
 func simple(words string) (Type, bool) {
 	number := func(bits int, signed uint64) Type {
 		return Type{kind: typeInt, params: []value{{4, uint64(bits)}, {1, signed}}, width: bits / 8}
@@ -78,7 +79,7 @@ func simple(words string) (Type, bool) {
 		return Text(), true
 	case "binary":
 		return Bytes(), true
-	case "bool": // a byte each, as the bytes are; Arrow's own type has a bit each
+	case "bool": // one byte per value, as stored; Arrow's own type has one bit
 		t := number(8, 1)
 		t.extension = Pair{"arrow.bool8", ""}
 		return t, true
@@ -102,7 +103,7 @@ func simple(words string) (Type, bool) {
 	return Type{}, false
 }
 
-// bracketed returns the type of a name and what stands in brackets after it.
+// bracketed returns the type for a name with parameters in brackets.
 func bracketed(name, inner string) (Type, bool) {
 	if name == "fixed_size_binary" {
 		n, err := strconv.ParseUint(inner, 10, 31)
@@ -126,7 +127,7 @@ func bracketed(name, inner string) (Type, bool) {
 	return Type{}, false
 }
 
-// decimal returns the type of "decimal128(10, 2)".
+// decimal parses a type such as "decimal128(10, 2)".
 func decimal(words string) (Type, bool) {
 	parts := regexp.MustCompile(`^decimal(32|64|128|256)\(([1-9][0-9]?), (-?[0-9]{1,9})\)$`).FindStringSubmatch(words)
 	if parts == nil {
@@ -140,8 +141,8 @@ func decimal(words string) (Type, bool) {
 	return Type{kind: typeDecimal, params: params, width: bits / 8}, precision <= most
 }
 
-// Array returns the type of arrays of a shape, whose elements are of type t. ok is false for elements of no one size, and for
-// arrays that are longer than Arrow can say.
+// Array returns the type of arrays of t with the given shape. ok is false if elements have no fixed
+// size, or if an array exceeds Arrow's limit.
 func (t Type) Array(shape []uint64) (array Type, ok bool) {
 	n := uint64(1)
 	dims := make([]string, len(shape))
@@ -154,23 +155,24 @@ func (t Type) Array(shape []uint64) (array Type, ok bool) {
 		}
 		dims[i] = strconv.FormatUint(dim, 10)
 	}
-	t.extension = Pair{} // the elements of a tensor are of no other type than their storage's
+	t.extension = Pair{} // tensor elements have only a storage type
 	return Type{
 		kind: typeFixedSizeList, params: []value{{4, n}}, width: int(n) * t.width, element: &t,
 		extension: Pair{"arrow.fixed_shape_tensor", fmt.Sprintf(`{"shape":[%s]}`, strings.Join(dims, ","))},
 	}, len(shape) > 0
 }
 
-// Extension returns the type under the name of an extension type that is stored as it is and has no parameters.
+// Extension returns the type with the name of an extension type that has the same storage and no
+// parameters.
 func (t Type) Extension(name string) Type {
 	t.extension = Pair{name, ""}
 	return t
 }
 
-// Width is how many bytes each value has; 0: each has a length of its own.
+// Width returns the bytes per value; 0: variable length.
 func (t Type) Width() int { return t.width }
 
-// Fits reports whether a value of the type can have so many bytes.
+// Fits reports whether a value of the type can have the given length.
 func (t Type) Fits(length uint32) bool {
 	switch {
 	case t.width > 0:
@@ -181,7 +183,7 @@ func (t Type) Fits(length uint32) bool {
 	return true
 }
 
-// offsets returns how many bytes of offsets stand before the values of rows rows.
+// offsets returns the size of the offsets for a number of rows.
 func (t Type) offsets(rows int) int64 {
 	if t.width > 0 {
 		return 0
