@@ -290,9 +290,9 @@ func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheAccessLineAreInTheDocumentation holds lines of many kinds to the table of docs/operations.md.
+// TestFieldsOfTheAccessLineAreInTheDocumentation holds lines of many kinds to the table of docs/spec/output.md.
 func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/spec/output.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
 			tier, _, _ := strings.Cut(name, "_")
 			known := slices.Contains([]string{"level", "message", "memory", "disk", "peer", "store"}, tier)
 			if !known && !bytes.Contains(page, []byte("`"+name+"`")) {
-				t.Errorf("docs/operations.md does not say what %s is: %s", name, line)
+				t.Errorf("docs/spec/output.md does not say what %s is: %s", name, line)
 			}
 		}
 	}

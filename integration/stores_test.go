@@ -140,14 +140,14 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 	}
 }
 
-// typeThePage runs the commands of docs/operations.md about stores, on these ones.
+// typeThePage runs the commands of docs/stores.md about stores, on these ones.
 func (c *clouds) typeThePage(t *testing.T) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../docs/stores.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(page), "\n## Stores of their own\n")
+	_, rest, _ := strings.Cut(string(page), "\n## Several stores in one gateway\n")
 	rest, _, _ = strings.Cut(rest, "\n## ")
 	var script strings.Builder
 	for line := range strings.Lines(rest) {
@@ -161,7 +161,7 @@ func (c *clouds) typeThePage(t *testing.T) {
 		"s3://texts/c4?endpoint=https://minio.example:9000&profile=team-b&ca_file=/etc/ca.pem": c.address("secure"),
 	} {
 		if !strings.Contains(text, in) {
-			t.Errorf("docs/operations.md: got %s, want %s in it", text, in)
+			t.Errorf("docs/stores.md: got %s, want %s in it", text, in)
 		}
 		text = strings.ReplaceAll(text, in, is)
 	}

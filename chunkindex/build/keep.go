@@ -22,7 +22,7 @@ import (
 
 // Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
 // again would cost more than a write. Until then a kill loses them, and those that are just being written: what
-// docs/operations.md promises is twice these numbers.
+// docs/prepare-data.md promises is twice these numbers.
 const (
 	keptMagic  = "MRSCAN04"
 	keptBytes  = 32 << 20 // of shards that were read

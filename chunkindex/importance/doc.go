@@ -11,7 +11,7 @@
 //
 // The idea is SHADE's (Khan et al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning
 // Training, FAST 2023): rank-based importance, weight ln(rank+10), and the repetition of a hot set.
-// docs/importance.md states every format and formula.
+// docs/spec/importance.md states every format and formula.
 //
 // Whatever is read, from a trainer, the bucket or a local file, is input: it is checked before it is used.
 package importance

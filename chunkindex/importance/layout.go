@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A snapshot, as docs/importance.md draws it: header, plan, chunk table, and for each chunk the
+// A snapshot, as docs/spec/importance.md draws it: header, plan, chunk table, and for each chunk the
 // weights and the hot bits of its samples.
 const (
 	snapshotMagic   = "MRWEIGHT"

@@ -141,7 +141,7 @@ func (r *Report) canonical() *Report {
 	return &c
 }
 
-// The form of a report in the bucket, as docs/importance.md draws it. The last two digits of the magic are the version.
+// The form of a report in the bucket, as docs/spec/importance.md draws it. The last two digits of the magic are the version.
 const (
 	reportMagic  = "MRLOSS01"
 	reportHeader = 48

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExitCodes_AgreeInAllCommands holds every command to the table of docs/operations.md: 2 for a flag that it does not have, 4 for a dataset
+// TestExitCodes_AgreeInAllCommands holds every command to the table of docs/spec/output.md: 2 for a flag that it does not have, 4 for a dataset
 // or a source that is not there, 5 for a gateway that does not answer.
 func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 	missing, gateway := filepath.Join(t.TempDir(), "none"), deadGateway(t)

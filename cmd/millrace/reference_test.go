@@ -156,7 +156,7 @@ func TestReference_MetricsOfGateways(t *testing.T) {
 }
 
 func TestReference_ExitCodes(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/spec/output.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestReference_ExitCodes(t *testing.T) {
 	codes[codeFailed] = exitFailure
 	for code, exit := range codes {
 		if !regexp.MustCompile(fmt.Sprintf("(?m)^\\| %d \\| (.*, )?`%s`(,.*)? \\| ", exit, code)).Match(text) {
-			t.Errorf("docs/operations.md: want `%s` in the row of exit code %d", code, exit)
+			t.Errorf("docs/spec/output.md: want `%s` in the row of exit code %d", code, exit)
 		}
 	}
 }

@@ -86,9 +86,9 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 	}
 }
 
-// TestTheFileOfTheDocumentationIsAccepted has serve check the file that docs/operations.md shows.
+// TestTheFileOfTheDocumentationIsAccepted has serve check the file that docs/settings.md shows.
 func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +99,8 @@ func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil || !found {
 		t.Fatalf("found the file: %v (%v)", found, err)
 	}
-	if o := ok(t, "serve", "--check", "--config", file); strings.Count(o.stdout, "# from "+file+":") != 4 {
-		t.Errorf("got %s, want four settings of the file", o.stdout)
+	if o := ok(t, "serve", "--check", "--config", file); strings.Count(o.stdout, "# from "+file+":") != 3 {
+		t.Errorf("got %s, want three settings of the file", o.stdout)
 	}
 }
 

@@ -130,21 +130,6 @@ func TestScreens(t *testing.T) {
 	golden(t, "printed.golden", r.Print(160))
 }
 
-// TestTheScreenInTheDocumentationIsTrue: it is what the program shows.
-func TestTheScreenInTheDocumentationIsTrue(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, l := range strings.Split(ansi.Strip(watched(100, 24, scene()).View().Content), "\n") {
-		lines = append(lines, strings.TrimRight(l, " "))
-	}
-	if want := "```text\n" + strings.Join(lines, "\n") + "\n```\n"; !strings.Contains(string(page), want) {
-		t.Errorf("docs/operations.md: want\n%s", want)
-	}
-}
-
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
