@@ -16,11 +16,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer reads ranges for another gateway, from memory, disk or the store. It asks no other gateway, with one
-// exception: a chunk that this gateway newly owns it asks of its former owner, which sends it at once or not at all. It
-// never waits for memory: askers hold some, and could wait for each other. Segments are the ranges in the order of the
-// query, valid until release. Errors: peer.ErrNotServed, peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and those
-// of Source.Read.
+// Answer reads ranges for another gateway from memory, disk or the store. It asks no other gateway,
+// with one exception: it asks the former owner for a chunk that this gateway newly owns. The former
+// owner sends the chunk at once or not at all. Answer never waits for memory: the gateways that ask
+// hold memory themselves, so gateways could deadlock. The segments are the ranges in the order of
+// the query, valid until release. Errors: peer.ErrNotServed, peer.ErrMismatch, peer.ErrNotHere,
+// peer.ErrNoRoom, and the errors of Source.Read.
 func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	body, err := p.answer(ctx, q)
 	if err != nil {
@@ -29,7 +30,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, re
 	return body.Segments, body.Close, nil
 }
 
-// answer is Answer as a body.
+// answer is Answer, with the segments and their release in a body.
 func (p *Path) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (p *Path) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	return leaveAfter(s.uses.leave, body, err)
 }
 
-// answer brings what another gateway asks for, until the source is to be closed.
+// answer reads the ranges that another gateway asks for. It is canceled when the source is closed.
 func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	ctx, end := s.until(ctx)
 	defer end()
@@ -72,7 +73,7 @@ func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error)
 	return body, nil
 }
 
-// questioned makes a batch of a query.
+// questioned converts a query of another gateway into a request, and checks it against the index.
 func (s *Source) questioned(q *peer.Query) (*request, error) {
 	var chunks []batch.ChunkRanges
 	seq := 0
@@ -109,7 +110,7 @@ func (s *Source) questioned(q *peer.Query) (*request, error) {
 	return b, nil
 }
 
-// answerCached brings one whole chunk from memory or disk, and nothing else.
+// answerCached returns one whole chunk from memory or disk. It never reads the store.
 func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, error) {
 	chunk := b.chunks[0].Chunk
 	onDisk := s.isOnDisk(chunk)
@@ -133,7 +134,8 @@ func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, err
 	return batch.NewBody([][]byte{e.samples[0].data}, nil, e.unpin), nil
 }
 
-// resolve finds the sums of what a query wants: samples, or whole chunks. What is read by itself is never sent unchecked.
+// resolve sets the checksums of the ranges of a query, which are samples or whole chunks. A range
+// that is read by itself is never sent unchecked.
 func (s *Source) resolve(ctx context.Context, b *request) error {
 	for _, c := range b.chunks {
 		desc := s.index.Chunk(c.Chunk)
@@ -159,8 +161,9 @@ func (s *Source) resolve(ctx context.Context, b *request) error {
 	return nil
 }
 
-// Heard notes that a reader of another gateway stands somewhere in a dataset, and for how long it thinks between two batches, so that
-// what it will ask this gateway for is fetched ahead as if it had come itself.
+// Heard records where a reader of another gateway is in a dataset, and its think time between two
+// batches. This gateway then prefetches the chunks that it owns for that reader, as for its own
+// readers.
 func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.Duration) {
 	s := p.sharedAs(dataset, generation)
 	if s == nil {
@@ -175,7 +178,7 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 	p.look()
 }
 
-// Held lists what is in memory of the shared datasets, what is needed soonest first.
+// Held lists the chunks of the shared datasets in memory, the one that is needed soonest first.
 func (p *Path) Held() []peer.Chunk {
 	type held struct {
 		chunk peer.Chunk

@@ -11,21 +11,24 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// assembly is one batch on its way into a body: the parts that it takes of its sources.
+// assembly is one batch while its body is built: the parts that it reads from its sources.
 //
-// Its memory is taken in this order. First comes that of its own extracts, in one step for all parts in one path: the batch waits for it
-// while it holds nothing else of that path (claim). Then come the chunks of each part, all at once or not at all (part.begin). A batch that
-// waits for bytes holds memory, so no load reserves memory, nor does a peer while it answers: else two gateways could deadlock. The only memory
-// that a load waits for is that to decode in (decoding.enter), which is shared in turns.
+// The batch reserves memory in this order. First it reserves the memory of its own extracts, in one
+// step for all parts in one path. It waits for that memory while it holds nothing else of that path
+// (claim). Then it leases the chunks of each part, all or none (part.begin). A batch that waits for
+// bytes holds memory, so a load must not reserve memory, and a peer must not while it answers:
+// otherwise two gateways could deadlock. A load waits only for the memory to decode in
+// (decoding.enter), which batches use in turn.
 //
-// Sources of several paths have as many budgets. All batches reserve memory of these in the same order, so they cannot deadlock.
+// Sources of several paths have one budget for each path. All batches reserve memory of these
+// budgets in the same order, so they cannot deadlock.
 type assembly struct {
-	parts    []*part   // those in one path follow each other, in the order in which memory is waited for
-	list     *[][]byte // of the first path's pool
-	segments [][]byte  // of the body, in the list
+	parts    []*part   // those in one path are consecutive, in the order in which memory is reserved
+	list     *[][]byte // from the pool of the first path
+	segments [][]byte  // of the body; backed by list
 
-	only part     // where there is no other; and
-	one  [1]*part // parts then: neither costs an allocation of its own
+	only part     // used if there is one part
+	one  [1]*part // parts then: neither field costs an allocation
 }
 
 // assemblyOf returns the assembly of one part.
@@ -36,16 +39,17 @@ func assemblyOf(p part) *assembly {
 	return a
 }
 
-// manner selects how a batch gets its bytes.
+// manner selects how a batch reads its bytes.
 type manner struct {
-	leases bool // chunks that are brought as a whole are leased together; else what the batch needs of them is copied
-	joins  bool // samples are used that others are about to bring; samples that others have brought are used in any case
+	leases bool // lease the chunks that are read whole, all together; otherwise copy the samples out of them
+	joins  bool // wait for samples that other batches are loading; samples that are loaded already are used in any case
 }
 
-// errJoined says that a sample did not come that another batch has begun to bring.
-var errJoined = errors.New("a sample that another batch was to bring has not come")
+// errJoined reports that a sample failed that another batch was loading.
+var errJoined = errors.New("another batch failed to load a sample")
 
-// readPlanned reads a batch of a rank. It tells those who look ahead that the rank comes, and asks peers for what they own.
+// readPlanned reads a batch of a rank. It records the visit in the table of readers, and asks peers
+// for the chunks that they own.
 func (a *assembly) readPlanned(ctx context.Context) (*batch.Body, error) {
 	for _, p := range a.parts {
 		p.visit = p.source.visit(ctx, p.at, p.request)
@@ -57,7 +61,7 @@ func (a *assembly) readPlanned(ctx context.Context) (*batch.Body, error) {
 	return body, err
 }
 
-// readFar divides the parts into what is near and what is far, and reads the batch.
+// readFar splits each part into a near part and a far part, and reads the batch.
 func (a *assembly) readFar(ctx context.Context) (*batch.Body, error) {
 	for rest := a.parts; len(rest) > 0; {
 		some := samePath(rest)
@@ -77,7 +81,7 @@ func (a *assembly) readFar(ctx context.Context) (*batch.Body, error) {
 	return a.read(ctx)
 }
 
-// read brings the batch: with leased chunks if these fit into memory together, and with the samples of others if these come.
+// read reads the batch, with leased chunks and with samples of other batches where possible.
 func (a *assembly) read(ctx context.Context) (*batch.Body, error) {
 	begun := time.Now()
 	if err := a.assemble(ctx, manner{leases: true, joins: true}); err != nil {
@@ -86,7 +90,8 @@ func (a *assembly) read(ctx context.Context) (*batch.Body, error) {
 	return batch.NewBody(a.segments, a.tiers(time.Since(begun)), a.close).OnSettle(a.settle), nil
 }
 
-// assemble brings the batch, in one manner first and then in those that need less of others.
+// assemble reads the batch in the given manner, and retries without leases or without joining if
+// that fails.
 func (a *assembly) assemble(ctx context.Context, by manner) error {
 	n := 0
 	for _, p := range a.parts {
@@ -118,7 +123,7 @@ func (a *assembly) assemble(ctx context.Context, by manner) error {
 	}
 }
 
-// bring brings the batch in one manner.
+// bring reads the batch in one manner.
 func (a *assembly) bring(ctx context.Context, by manner) error {
 	if len(a.parts) > 1 {
 		return a.bringSeveral(ctx, by)
@@ -133,7 +138,7 @@ func (a *assembly) bring(ctx context.Context, by manner) error {
 	return p.named(p.await(ctx, a.segments))
 }
 
-// bringSeveral brings several parts side by side. The first one that fails ends the waits of the others.
+// bringSeveral reads several parts concurrently. The first part that fails cancels the others.
 func (a *assembly) bringSeveral(ctx context.Context, by manner) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -144,7 +149,7 @@ func (a *assembly) bringSeveral(ctx context.Context, by manner) error {
 			return err
 		}
 		for _, p := range some {
-			if len(rest) > 0 { // who waits for these samples may hold the memory of the next path
+			if len(rest) > 0 { // batches that wait for these samples may hold the memory of the next path
 				p.beginSamples(ctx)
 			}
 		}
@@ -166,7 +171,7 @@ func (a *assembly) bringSeveral(ctx context.Context, by manner) error {
 	return context.Cause(ctx)
 }
 
-// samePath returns the parts that follow in the path of the first one.
+// samePath returns the leading parts that share the path of the first part.
 func samePath(parts []*part) []*part {
 	n := 1
 	for n < len(parts) && parts[n].source.path == parts[0].source.path {
@@ -175,8 +180,9 @@ func samePath(parts []*part) []*part {
 	return parts[:n]
 }
 
-// claim pins the extracts that have, or will have, samples of some parts in one path, and makes an extract in each part for the others. It
-// reserves memory for these in one step. While it waits for memory, the parts hold nothing.
+// claim pins the extracts that have, or will have, samples of the parts, which are all in one path.
+// It makes one new extract for each part with the missing samples, and reserves the memory of these
+// extracts in one step. The parts hold nothing while claim waits for memory.
 func claim(ctx context.Context, some []*part, by manner) error {
 	for all := false; ; all = true {
 		var n, gaps int64
@@ -207,13 +213,13 @@ func claim(ctx context.Context, some []*part, by manner) error {
 		if enough {
 			return nil
 		}
-		for _, p := range some { // samples have gone meanwhile
+		for _, p := range some { // samples were freed meanwhile
 			p.giveBack()
 		}
 	}
 }
 
-// tiers says what each tier has brought of the batch.
+// tiers returns how many bytes of the batch each tier delivered, and the wait.
 func (a *assembly) tiers(wait time.Duration) []batch.TierTime {
 	var came tally
 	var total int64
@@ -224,7 +230,7 @@ func (a *assembly) tiers(wait time.Duration) []batch.TierTime {
 	return came.tiers(total, wait)
 }
 
-// giveBack ends the use of all that the batch holds.
+// giveBack releases everything that the batch holds.
 func (a *assembly) giveBack() {
 	for _, p := range a.parts {
 		p.giveBack()
@@ -237,7 +243,7 @@ func (a *assembly) close() {
 	a.parts[0].source.path.segments.Put(a.list)
 }
 
-// settle gives back the memory that the body can do without before it is sent.
+// settle frees the memory that the body does not need while it is sent.
 func (a *assembly) settle() {
 	for _, p := range a.parts {
 		p.settle(a.segments)

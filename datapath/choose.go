@@ -1,5 +1,5 @@
-// This file says where the chunks of a batch are, which of them are read as a whole, and which by
-// the ranges of their samples.
+// This file finds where the chunks of a batch are, and decides which of them are read whole and
+// which by the ranges of their samples.
 
 package datapath
 
@@ -12,9 +12,10 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// chooseReads says which chunks are brought as a whole and which sample by sample.
+// chooseReads splits the chunks of a request into those read whole and those read by the ranges of
+// their samples.
 func (s *Source) chooseReads(b *request) (whole, ranged []batch.ChunkRanges) {
-	whole = b.chunks // without a copy, where all are
+	whole = b.chunks // without a copy if all chunks are read whole
 	for i, c := range b.chunks {
 		switch pays := s.pays(b, c); {
 		case !pays && ranged == nil:
@@ -39,22 +40,25 @@ func (s *Source) pays(b *request, c batch.ChunkRanges) bool {
 	}
 	at := s.whereIs(c.Chunk)
 	if at != fromDisk && s.objects(c.Chunk) > 1 {
-		// Each sample costs a read, alone as with all the others. So a batch waits for its own samples only, and the chunk comes
-		// ahead of need.
+		// Each sample costs one read, by itself or as a part of the chunk. So the batch waits for
+		// its own samples only, and prefetch reads the chunk.
 		return at == inMemory
 	}
 	return at == inMemory || at == coming || s.used(b, c)
 }
 
-// used reports whether enough of a chunk will be used while it stays in memory, by what the plans say.
+// used reports whether enough of a chunk will be used while it is in memory, according to the plans
+// of the readers.
 func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	switch {
 	case s.name != "" && s.owner(c.Chunk) != "":
-		// Another member keeps the chunk. But a peer that asks here may know better, or the owner fails, and then more will be
-		// asked for: where that takes nothing from readers, the chunk is kept here until the views agree.
+		// Another member owns the chunk. But the peer that asks may have a newer view, or the owner
+		// has failed, and more requests for the chunk will follow. Where that takes no memory from
+		// readers, keep the chunk until the views agree.
 		return b.origin != fromRank && (b.fits || s.path.spares(s.index.Length(c.Chunk)))
 	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
-		// It is at home with ranks that read at another gateway, which brings it. Other samples of it come here in each epoch.
+		// The chunk's home is with ranks that read at another gateway, which reads the chunk. In
+		// each epoch the ranks here need other samples of it.
 		return false
 	case b.fits:
 		return true
@@ -65,19 +69,20 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
 	case b.next == unfollowed && s.path.spares(s.index.Length(c.Chunk)):
 		return true
-	case b.visit != nil: // it would be gone before the rest of it is wanted, and be read again each time
+	case b.visit != nil: // the chunk would be evicted before the rest of it is needed, and be read again each time
 		return false
 	}
 	return s.wholePays(c.Chunk, bytesOf(c), int64(len(c.Ranges)))
 }
 
-// first decides what a reader's first batch waits for. Nothing was fetched ahead of it, so it would wait for whole chunks, of which it
-// needs little. If the samples' own ranges come sooner (policy.First), first moves the chunks that are missing from whole to
-// ranged. Chunks on disk, compressed ones and those of many objects stay whole.
+// first decides how to read a reader's first batch. Nothing was prefetched for it, so it would wait
+// for whole chunks of which it needs little. If reading the ranges of its samples is faster
+// (policy.First), first moves the missing chunks from whole to ranged. Chunks on disk, compressed
+// chunks and chunks of many objects stay whole.
 func (s *Source) first(b *request, whole, ranged []batch.ChunkRanges) (rest, moved []batch.ChunkRanges) {
 	p := s.path
 	f := policy.First{
-		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // these do not grow with those of the gate
+		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // Own reads do not grow with the limit of p.gate
 		Part: p.cfg.PartSize, Places: p.gate.places(), Cost: p.rates.cost(),
 	}
 	rest, moved = make([]batch.ChunkRanges, 0, len(whole)), ranged
@@ -106,8 +111,9 @@ func (s *Source) first(b *request, whole, ranged []batch.ChunkRanges) (rest, mov
 	return rest, moved
 }
 
-// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes
-// that nobody wants must cost less than the reads that the wanted samples would take one by one.
+// worth reports whether to read a chunk whole if readers still need so many of its samples while it
+// is in memory. The cost of the unneeded bytes must be below the cost of one store read for each
+// sample.
 func (s *Source) worth(chunk int, samples uint64) bool {
 	c := s.index.Chunk(chunk)
 	samples = min(samples, uint64(c.Samples))
@@ -117,7 +123,8 @@ func (s *Source) worth(chunk int, samples uint64) bool {
 	return s.wholePays(chunk, int64(float64(c.Length)*float64(samples)/float64(c.Samples)), int64(samples))
 }
 
-// wholePays compares the reads of a whole chunk that is not compressed with those of some samples by themselves, of so many bytes.
+// wholePays compares the cost of reading an uncompressed chunk whole with that of reading some of
+// its samples, of so many bytes, by their ranges.
 func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
 	return policy.WholePays(s.index.Chunk(chunk).Stored, int64(s.objects(chunk)), bytes, samples, s.path.rates.cost())
 }
@@ -129,17 +136,17 @@ func bytesOf(c batch.ChunkRanges) (n int64) {
 	return n
 }
 
-// nearest is the nearest place that has a chunk now.
+// nearest is the nearest tier that has a chunk now.
 type nearest uint8
 
 const (
 	inMemory nearest = iota
-	coming           // on its way to memory
-	fromDisk         // it is on disk, and the disk answers for it
-	notHere          // at a peer, or in the store only
+	coming           // being loaded into memory
+	fromDisk         // on disk, and the disk tier is used
+	notHere          // at a peer or only in the store
 )
 
-// whereIs returns where a chunk is now. It asks the disk only for what is not in memory.
+// whereIs returns where a chunk is now. It asks the disk only for chunks that are not in memory.
 func (s *Source) whereIs(chunk int) nearest {
 	switch {
 	case s.chunks.Resident(chunk):
@@ -152,11 +159,12 @@ func (s *Source) whereIs(chunk int) nearest {
 	return notHere
 }
 
-// hidden reports whether a chunk that the table of chunks does not find may be there all the same: another dataset or
-// generation has brought it, or brings it. Cache.Find lets the table find it, under the cache's lock.
+// hidden reports whether a chunk may be in memory, or being loaded, although the source's table
+// does not list it: another dataset or generation has loaded the same chunk. Cache.Find adds it to
+// the table, under the cache's lock.
 func (s *Source) hidden(chunk int) bool { return s.number == 0 && !s.chunks.Contains(chunk) }
 
-// finds reports whether a chunk is in memory, or on its way there, whoever has brought it.
+// finds reports whether a chunk is in memory or being loaded, for this source or another one.
 func (s *Source) finds(chunk int) bool {
 	if s.hidden(chunk) {
 		s.path.cache.Find(s.chunks, chunk)
@@ -169,15 +177,17 @@ func (s *Source) key(chunk int) key {
 	return key{s.number, c.Digest, uint32(c.Length), c.CRC32C} // no chunk is longer than 1 GiB
 }
 
-// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident are what the table of readers asks of it.
+// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident implement
+// lookahead.Dataset.
 func (s *Source) Chunks() int { return s.index.Chunks() }
 
-// Cost returns the bytes of memory that a chunk takes.
+// Cost returns how many bytes of memory a chunk takes.
 func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Length(chunk)) }
 
-// Resident reports whether a chunk is in memory, or on its way there, as far as the table of chunks knows. It takes no lock.
+// Resident reports whether the table of chunks lists a chunk as in memory or being loaded. It takes
+// no lock.
 func (s *Source) Resident(chunk int) bool { return s.chunks.Contains(chunk) }
 
-// objects returns of how many objects, or ranges of one, a chunk is: so many reads bring it as a whole, but for ranges that lie so close
-// that one read brings them.
+// objects returns of how many objects, or ranges of one object, a chunk consists. Reading it whole
+// takes as many store reads, fewer if ranges are so close that one read covers several.
 func (s *Source) objects(chunk int) int { return s.index.ExtentCount(chunk) }

@@ -5,30 +5,32 @@ import (
 	"time"
 )
 
-// climb finds how many store reads side by side pay. It tries a quarter more of them for a round, or a fifth fewer, and
-// stays there if that pays. If neither does, the limit rests, for longer each time. After a read that the store throttled
-// the limit is one less.
+// climb finds how many concurrent store reads give the highest throughput. It tries a quarter more
+// reads for a round, or a fifth fewer, and keeps that limit if it pays. If neither does, the limit
+// rests, each time longer. A read that the store throttles lowers the limit by one.
 type climb struct {
 	least, most int
 	came        *atomic.Int64 // bytes from the store so far
 
-	from  int     // the limit before the one on trial; 0: none is
+	from  int     // the limit before the one on trial; 0: no trial
 	base  float64 // bytes per second at that limit
 	fewer bool    // the next trial is of fewer reads
-	pause int     // rounds to rest after the next trial that fails
+	pause int     // rounds to rest after the next failed trial
 	rest  int     // rounds left to rest
 }
 
 const (
-	leastPlaces = 4   // fewer streams than this hardly fill any line
-	mostPlaces  = 160 // streams of 80 MB/s fill a line of 100 Gbit/s, and a store's connections serve as many and others
-	// If each stream kept its rate, n percent more of them would bring n percent more bytes. A step up stays if it brings
-	// 0.4 of that, a step down if it costs no more than 0.15: between the two the limit stays though rates vary.
+	leastPlaces = 4   // fewer streams rarely fill a line
+	mostPlaces  = 160 // streams of 80 MB/s fill a line of 100 Gbit/s; stores serve as many connections
+	// If each stream kept its rate, n percent more streams would bring n percent more bytes. A step
+	// up stays if it brings 0.4 of that; a step down stays if it costs at most 0.15. Between the
+	// two the limit stays although rates vary.
 	growPays, shrinkCosts = 0.4, 0.15
-	longestRest           = 32 // rounds: a trial costs a fifth of the rate for one of them at most
+	longestRest           = 32 // rounds; a trial costs at most a fifth of the rate for one round
 )
 
-// next returns the limit for the next round, after one at a limit that brought rate bytes per second.
+// next returns the limit for the next round. The last round was at limit, with a throughput of rate
+// bytes per second.
 func (c *climb) next(limit int, rate float64) int {
 	switch from := c.from; {
 	case from > 0:
@@ -41,7 +43,7 @@ func (c *climb) next(limit int, rate float64) int {
 			c.failed()
 			return from
 		}
-		c.base, c.pause = max(c.base, rate), 0 // the best one: many small losses are a large one
+		c.base, c.pause = max(c.base, rate), 0 // the best one: many small losses add up to a large one
 	case c.rest > 0:
 		c.rest--
 		return limit
@@ -60,36 +62,39 @@ func (c *climb) next(limit int, rate float64) int {
 	return next
 }
 
-// failed notes that a step did not pay, and lets the next one go the other way.
+// failed records that a step did not pay, and reverses the direction of the next one.
 func (c *climb) failed() {
 	c.rest, c.pause, c.fewer = c.pause, min(2*c.pause+1, longestRest), !c.fewer
 }
 
-// less returns the limit after a read that the store throttled, or was too slow for.
+// less returns the limit after the store throttled a read or a read timed out.
 func (c *climb) less(limit int) int {
 	c.from = 0
 	return max(limit-1, min(c.least, limit))
 }
 
-// A round takes as long as all places are taken for a second in sum, and each of them has made two reads.
+// A round ends once all places were in use for roundTime in total and roundReads reads per place
+// have ended.
 const (
 	roundTime  = time.Second
 	roundReads = 2
 )
 
-// round is what was measured since the limit was set, while all places of the gate were taken.
+// round is the measurement since the limit was last set, taken while all places of the gate are in
+// use.
 type round struct {
-	full   bool          // all places are taken now
-	at     time.Time     // of the last measurement
-	from   int64         // bytes that had come by then
-	spent  time.Duration // with all places taken
-	bytes  int64         // that came in this time
-	reads  int           // that ended in it
+	full   bool          // all places are in use now
+	at     time.Time     // time of the last measurement
+	from   int64         // bytes received by then
+	spent  time.Duration // time with all places in use
+	bytes  int64         // received in that time
+	reads  int           // ended in that time
 	wanted bool          // a read found no place
-	paced  bool          // a store held reads back: the bytes say nothing of what places bring
+	paced  bool          // a store delayed reads, so the bytes do not show the effect of the limit
 }
 
-// note adds what came since the last call. The caller holds mu, and calls it after each change.
+// note records the bytes received since the last call. The caller holds mu, and calls it after each
+// change.
 func (g *gate) note() {
 	if g.climb == nil {
 		return
@@ -103,7 +108,8 @@ func (g *gate) note() {
 	r.wanted = r.wanted || len(g.queue)+len(g.later) > 0
 }
 
-// ended gives the place of a read to the next one, and ends the round if it has seen enough. The caller holds mu.
+// ended gives the place of a read to the next waiter, and ends the round if it has measured enough.
+// The caller holds mu.
 func (g *gate) ended() {
 	if g.round.full {
 		g.round.reads++
@@ -120,7 +126,7 @@ func (g *gate) ended() {
 	g.resize(limit)
 }
 
-// resize sets the limit, and begins a round. Reads under way go on. The caller holds mu.
+// resize sets the limit and begins a round. It does not interrupt reads. The caller holds mu.
 func (g *gate) resize(limit int) {
 	g.limit, g.round = limit, round{paced: g.paced > 0}
 	g.admit()
@@ -131,7 +137,8 @@ func (g *gate) resize(limit int) {
 	}
 }
 
-// hold notes that a store begins to hold a read back, for the sake of a limit of its own, or has ended with it.
+// hold records that a store begins to delay a read because of a limit of its own, or that it has
+// stopped.
 func (g *gate) hold(begins bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,7 +150,7 @@ func (g *gate) hold(begins bool) {
 	}
 }
 
-// slower takes a place away after a read that the store throttled, or was too slow for.
+// slower lowers the limit after the store throttled a read or a read timed out.
 func (g *gate) slower() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

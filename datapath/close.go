@@ -1,4 +1,5 @@
-// This file ends a source: who uses it, and what of it the path lets go of.
+// This file closes a source: it counts the uses of a source, and releases its chunks after the last
+// one.
 
 package datapath
 
@@ -15,20 +16,20 @@ import (
 	"github.com/millrace-data/millrace/datapath/diskcache"
 )
 
-// ErrClosed says that a source is closed.
+// ErrClosed reports that a source is closed.
 var ErrClosed = errors.New("the dataset is closed")
 
 // uses counts the uses of a source.
 type uses struct {
-	open    atomic.Int64            // and closed in sum once the source is to be closed: then it is below 0
-	once    sync.Once               // done by Close
-	closing context.Context         // ends when the source is to be closed
+	open    atomic.Int64            // uses now; Close adds closed, so that it is below 0 from then on
+	once    sync.Once               // runs Close once
+	closing context.Context         // ends when Close is called
 	end     context.CancelCauseFunc // ends closing
-	ended   chan struct{}           // closed when the last use ends after that
+	ended   chan struct{}           // closed when the last use after Close ends
 	leave   func()                  // Source.leave, bound once and not for each request
 }
 
-// closed is added to the open uses.
+// closed is added to the number of open uses by Close.
 const closed = math.MinInt64
 
 func newUses() *uses {
@@ -37,9 +38,9 @@ func newUses() *uses {
 	return u
 }
 
-// enter begins a use of the source, which ends with leave. It reports false if the source is closed,
-// or to be closed. During a use the index stays open. A use may begin within another one; it is refused
-// if Close was called in between.
+// enter begins a use of the source, which ends with leave. It returns false after Close was called.
+// The index stays open during a use. A use may begin within another one; it is refused if Close was
+// called in between.
 func (s *Source) enter() bool {
 	for {
 		n := s.uses.open.Load()
@@ -59,7 +60,7 @@ func (s *Source) leave() {
 	}
 }
 
-// leaveAfter ends a use when the body that it has brought is closed, or now if it has brought an error.
+// leaveAfter ends a use when the body is closed, or now if err is not nil.
 func leaveAfter(leave func(), body *batch.Body, err error) (*batch.Body, error) {
 	if err != nil {
 		leave()
@@ -69,7 +70,7 @@ func leaveAfter(leave func(), body *batch.Body, err error) (*batch.Body, error) 
 	return body, nil
 }
 
-// until returns a context that ends with ctx, and when the source is to be closed.
+// until returns a context that ends with ctx or when Close is called.
 func (s *Source) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.uses.closing, func() { cancel(ErrClosed) })
@@ -79,11 +80,11 @@ func (s *Source) until(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// Close ends the source. It ends what the path does for the source by itself or for peers, and calls of
-// Warm. It waits until these have ended, and for calls of Read, for open bodies, and for loads that
-// other sources wait for. Then the path lets go of the source and of its memory; only chunks stay that
-// another source has too. After Close the path does not use the index, and calls get ErrClosed. What is
-// on disk stays there.
+// Close ends the source. It cancels prefetches, answers to peers and calls of Warm. It waits until
+// these have ended, and for calls of Read, for open bodies, and for loads that other sources wait
+// for. Then the path frees the memory of the source, except chunks that another open source has
+// too. After Close the path does not use the index, and calls return ErrClosed. Chunks on disk stay
+// there.
 func (s *Source) Close() { s.uses.once.Do(s.close) }
 
 func (s *Source) close() {
@@ -105,7 +106,8 @@ func (s *Source) close() {
 	p.look()
 }
 
-// handOver lets other sources find those chunks, in memory and on disk, that they have too.
+// handOver registers the chunks of this source, in memory and on disk, with the other sources that
+// have the same chunks.
 func (s *Source) handOver() {
 	p := s.path
 	chunks, files := map[key]bool{}, map[diskcache.Key]bool{}
@@ -131,7 +133,7 @@ func (s *Source) handOver() {
 	}
 }
 
-// takeOver lets the source find those of some chunks and files that it has too.
+// takeOver registers the given chunks and files that the source has too.
 func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onDisk bool) {
 	if len(chunks) == 0 && (!onDisk || len(files) == 0) {
 		return
@@ -146,8 +148,8 @@ func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onD
 	}
 }
 
-// inMemory yields the chunks in memory or on their way there, each under one name, during a use of its
-// source.
+// inMemory yields the chunks in memory or being loaded, each for one of its sources, during a use
+// of that source.
 func (p *Path) inMemory() iter.Seq2[*Source, int] {
 	return func(yield func(*Source, int) bool) {
 		for _, n := range p.cache.Names() {
@@ -155,9 +157,9 @@ func (p *Path) inMemory() iter.Seq2[*Source, int] {
 			if !s.enter() {
 				continue
 			}
-			goesOn := yield(s, n.Chunk)
+			ok := yield(s, n.Chunk)
 			s.leave()
-			if !goesOn {
+			if !ok {
 				return
 			}
 		}

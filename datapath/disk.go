@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	diskReads   = 8       // of chunks, side by side
+	diskReads   = 8       // concurrent reads of chunks
 	diskWriters = 2       // of chunks; each holds a lease on the one it writes
-	diskQueue   = 1 << 16 // chunks that wait to be written
-	refChunks   = 40      // bits of a chunk's number in what the disk tier knows it by
+	diskQueue   = 1 << 16 // chunks waiting to be written
+	refChunks   = 40      // bits of the chunk number in a reference of the disk tier
 
-	// A disk is passed over while it takes longer for a chunk than the store, and by so much that it is no chance.
+	// The disk is bypassed while a chunk takes longer from it than from the store, by more than
+	// measurements vary.
 	diskSlack = 1.25
-	// diskProbe is how long it is passed over before it is tried again.
+	// diskProbe is how long the disk is bypassed before it is tried again.
 	diskProbe = time.Second
 )
 
@@ -36,7 +37,7 @@ type disk struct {
 	path    *Path
 	cache   *diskcache.Cache
 	gate    gate
-	queue   chan uint64 // of what the tier knows chunks by
+	queue   chan uint64 // references of chunks
 	dropped atomic.Uint64
 	pace    pace
 }
@@ -46,9 +47,10 @@ func newDisk(p *Path, c *diskcache.Cache) *disk {
 	return &disk{path: p, cache: c, gate: gate{limit: diskReads, idle: p.look}, queue: make(chan uint64, diskQueue)}
 }
 
-// KeepOnDisk lets the path's disk tier, if it has one, hold the dataset's chunks. origin names the place where its shards
-// lie, the same after a restart: where chunks are not held against SHA-256, what one index claims of its own
-// place is never served to readers of another. It must be called before the first Read.
+// KeepOnDisk lets the path's disk tier, if there is one, keep the dataset's chunks. origin names
+// where its shards are stored, and is the same after a restart. Without CheckSHA, chunks on disk
+// are served only to readers of the same generation and origin, so a forged index cannot supply
+// another dataset's chunks. KeepOnDisk must be called before the first Read.
 func (s *Source) KeepOnDisk(origin string) {
 	d := s.path.disk
 	if d == nil {
@@ -72,7 +74,8 @@ func (s *Source) diskKey(chunk int) diskcache.Key {
 
 func (s *Source) ref(chunk int) uint64 { return uint64(s.place)<<refChunks | uint64(chunk) }
 
-// find enters the source of a chunk that the disk tier knows by a number, nil if that is closed.
+// find returns the source and chunk of a disk reference, and begins a use of the source. It returns
+// nil if the source is closed.
 func (p *Path) find(ref uint64) (s *Source, chunk int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +86,8 @@ func (p *Path) find(ref uint64) (s *Source, chunk int) {
 	return p.open[i], int(ref & (1<<refChunks - 1))
 }
 
-// untilRead tells the disk tier how long it is until a chunk will have to be read, from the demand of those who are known
-// to come for it. One in memory is there for its next use, so the one after counts.
+// untilRead returns how long it is until a chunk has to be read from disk, from the demand of the
+// known readers. A chunk in memory serves its next use from there, so the use after that counts.
 func (p *Path) untilRead(ref uint64) time.Duration {
 	s, chunk := p.find(ref)
 	if s == nil {
@@ -98,12 +101,14 @@ func (p *Path) untilRead(ref uint64) time.Duration {
 	return t
 }
 
-// answers reports whether the disk answers for a chunk: there is one, it holds the chunk, and is not slower than the store.
+// answers reports whether the disk tier delivers a chunk: the chunk is on disk, and the disk is not
+// slower than the store.
 func (d *disk) answers(s *Source, chunk int) bool {
 	return s.onDisk && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now()) && s.isOnDisk(chunk)
 }
 
-// Load reads what is on disk, several chunks side by side, and offers the disk the chunks that came from elsewhere.
+// Load reads the chunks that are on disk, several concurrently, and offers the disk the chunks that
+// came from elsewhere.
 func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	if !l.source.onDisk {
 		return d.next.Load(ctx, l, fills)
@@ -112,7 +117,7 @@ func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	if len(rest) == 0 {
 		return nil
 	}
-	if l.held == &d.gate { // which is no place at the store: without a free one there, a request that joined reads for itself
+	if l.held == &d.gate { // a place of the disk gate, not of the store's: if the store has none free, a request that joined reads for itself
 		if l.held = d.path.gate; !l.held.enterAhead(l.held.places()) {
 			return chunkcache.ErrNoRoom
 		}
@@ -129,7 +134,7 @@ func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	return nil
 }
 
-// bring reads what is on disk, and returns what is not, in the same order.
+// bring reads the chunks that are on disk, and returns the others in the same order.
 func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill) {
 	read := make([]bool, len(fills))
 	var g errgroup.Group
@@ -143,7 +148,7 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 			g.Go(func() error { read[i] = d.read(ctx, l, x); return nil })
 		}
 	}
-	_ = g.Wait() // none has an error
+	_ = g.Wait() // no function returns an error
 	for i, x := range fills {
 		if read[i] {
 			l.came.disk += bytesOf(x.ChunkRanges)
@@ -154,13 +159,13 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 	return rest
 }
 
-// read reads one chunk, or samples of one, and reports whether that came.
+// read reads one chunk, or samples of one, and reports whether that succeeded.
 func (d *disk) read(ctx context.Context, l *load, x *fill) (came bool) {
 	ctx, span := tracing.Start(ctx, "disk read")
 	span.Number("millrace.chunk", int64(x.Chunk))
 	defer func() {
 		if !came {
-			span.Fail("the disk has not sent it")
+			span.Fail("not read from disk")
 		}
 		span.End()
 	}()
@@ -197,22 +202,22 @@ func (d *disk) readRanges(ctx context.Context, k diskcache.Key, x *fill) bool {
 	}
 	begun := time.Now()
 	read := d.cache.ReadPieces(ctx, k, pieces)
-	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads say nothing of the rate
+	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads do not show the rate
 	if read {
 		x.publish()
 	}
 	return read
 }
 
-// enter waits for a place for a read, but not for long: the store is there too.
+// enter waits for a place for a read, at most diskcache.Stall: the store can deliver the chunk too.
 func (d *disk) enter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, diskcache.Stall)
 	defer cancel()
 	return d.gate.enter(ctx, d)
 }
 
-// keep offers a chunk that came from the store to the disk. It never waits: what finds the queue full is offered again
-// when it is loaded the next time.
+// keep offers a chunk that came from the store to the disk. It never waits: if the queue is full,
+// the chunk is offered again at its next load.
 func (s *Source) keep(chunk int) {
 	if !s.onDisk {
 		return
@@ -224,8 +229,8 @@ func (s *Source) keep(chunk int) {
 	}
 }
 
-// run writes chunks that are still in memory to disk until ctx ends. The writes never keep a request waiting; each holds a
-// lease on its chunk, for a few seconds at most.
+// run writes queued chunks that are still in memory to disk until ctx ends. Requests never wait for
+// a write. Each write holds a lease on its chunk, for a few seconds at most.
 func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	for range diskWriters {
 		started.Go(func() {
@@ -244,7 +249,7 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	}
 }
 
-// writeHeld writes a chunk to disk if it is in memory. One that was evicted before it was written is dropped.
+// writeHeld writes a chunk to disk if it is in memory. A chunk that was evicted before is dropped.
 func (s *Source) writeHeld(ctx context.Context, chunk int) {
 	l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk })
 	if !ok {
@@ -257,12 +262,12 @@ func (s *Source) writeHeld(ctx context.Context, chunk int) {
 	s.write(ctx, chunk, l.Bytes(0))
 }
 
-// write writes a chunk to disk, and reports whether it is there then.
+// write writes a chunk to disk, and reports whether it is on disk afterwards.
 func (s *Source) write(ctx context.Context, chunk int, data []byte) bool {
 	return s.path.disk.cache.Write(ctx, s.diskKey(chunk), s.ref(chunk), data)
 }
 
-// isOnDisk reports whether a chunk is on disk, whether that answers for it or not.
+// isOnDisk reports whether a chunk is on disk, even while the disk is bypassed.
 func (s *Source) isOnDisk(chunk int) bool {
 	if !s.onDisk {
 		return false
@@ -271,15 +276,15 @@ func (s *Source) isOnDisk(chunk int) bool {
 	return s.path.disk.cache.Contains(key)
 }
 
-// pace is how long the disk takes for a byte, opening, reading and checking together: the mean of late.
+// pace is the recent mean time of the disk per byte, for opening, reading and checking.
 type pace struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	reads   int
 	perByte float64 // seconds
 	last    time.Time
 }
 
-// tried notes a read that has ended, and what it says of the rate.
+// tried records a read that has ended, and its rate if it was long enough to measure.
 func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -291,8 +296,8 @@ func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.perByte += (took.Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
 }
 
-// slower reports whether the disk takes longer than the store for a chunk, as far as both are measured, and was
-// tried lately.
+// slower reports whether a chunk takes longer from disk than from the store, as far as both are
+// measured, and the disk was tried recently.
 func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 	wait, known := store.takes(c.Stored)
 	p.mu.Lock()
@@ -301,7 +306,7 @@ func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 		p.perByte*float64(c.Length) > diskSlack*wait.Seconds()
 }
 
-// takes returns how long one read of the store takes, once enough of them were measured.
+// takes returns how long one store read takes, and false until enough reads were measured.
 func (r *rates) takes(bytes int64) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,5 @@
-// This file says when a chunk is due. Package chunkcache chooses by it which chunk to evict (idle.go there).
+// This file computes when a chunk is due. Package chunkcache chooses by it which chunk to evict
+// (idle.go there).
 
 package datapath
 
@@ -9,21 +10,22 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
-// Policy names the rule that chooses which chunk goes among those that no reader comes for soon.
+// Policy names the rule that chooses which chunk to evict among those that no reader needs soon.
 type Policy string
 
 // The policies.
 const (
-	PolicyPlan Policy = "plan" // the one that is due last, by all readers that are known
-	PolicyLRU  Policy = "lru"  // the one that was used longest ago
+	PolicyPlan Policy = "plan" // the chunk whose next use is last, over all known readers
+	PolicyLRU  Policy = "lru"  // the chunk that was used longest ago
 )
 
 // Policies returns all of them, the default first.
 func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 
-// due says when a reader needs a chunk next, as chunkcache.Dataset wants it: below chunkcache.Soon for a reader that comes soon,
-// above it for one that comes later, and chunkcache.Never for later readers under PolicyLRU. If the answer is enough or less,
-// any such number will do.
+// due returns when a reader needs a chunk next, as chunkcache.Dataset requires. It is below
+// chunkcache.Soon for a reader that needs it soon, above it for a later reader, and
+// chunkcache.Never for later readers under PolicyLRU. If the result is at most enough, any such
+// number will do.
 func (s *Source) due(chunk int, enough int64) int64 { return s.path.due(s, chunk, enough) }
 
 func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
@@ -41,7 +43,7 @@ func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
 	return chunkcache.Soon + 1 + int64(c.In)
 }
 
-// gone notes that a chunk was evicted, or that its load has failed.
+// gone records that a chunk was evicted or that its load has failed.
 func (s *Source) gone(_ int, soon bool) {
 	if soon {
 		s.path.readers.Lost()

@@ -8,21 +8,24 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// extracts are the samples that are in memory by themselves, without the rest of their chunk, or on their way there: each of them once,
-// however many batches ask for it. A batch pins the extracts that have samples of it, and brings the others in an extract of its own.
+// extracts holds the samples that are in memory, or being loaded, without the rest of their chunks.
+// Each sample is stored once, however many batches need it. A batch pins the extracts that have its
+// samples, and loads the missing ones in an extract of its own.
 //
-//   - The memory of an extract stays reserved until nobody pins it any more. Only then its load is cancelled, never because the batch
-//     that began it leaves.
-//   - An error goes only to the batch that began the load. Others that wait for the sample try again.
+//   - The memory of an extract stays reserved until its last pin ends. Its load is canceled only
+//     then, not when the batch that began it ends.
+//   - An error is delivered only to the batch that began the load. Other batches that wait for the
+//     sample retry.
 //   - A batch never waits for memory while it pins an extract.
-//   - A request of a peer never waits for a sample that other peers are asked for, so gateways cannot deadlock.
+//   - A request of a peer never waits for a sample that other peers are asked for, so gateways
+//     cannot deadlock.
 type extracts struct {
-	mu      sync.Mutex // guards what follows, and the pins of extracts
+	mu      sync.Mutex // guards the fields below, and the pins of extracts
 	samples map[samplePlace]*sample
 	claims  uint64 // so far
 }
 
-// samplePlace is where a sample is stored, and who brings it.
+// samplePlace identifies a sample: its source, chunk and range, and whether peers are asked for it.
 type samplePlace struct {
 	source *Source
 	chunk  int
@@ -31,46 +34,47 @@ type samplePlace struct {
 	far    bool // peers are asked for it
 }
 
-// extract is memory with some samples of one dataset, each of them once.
+// extract is memory with some samples of one dataset, each of them stored once.
 type extract struct {
 	all     *extracts
 	source  *Source
 	room    room
-	used    int64 // bytes of the samples; the rest of the room is for what lies between them
+	used    int64 // bytes of the samples; the rest of the room is for the gaps between them
 	samples []*sample
-	block   []sample // for the next samples
+	block   []sample // backing array for the next samples
 	pins    int
-	claimed uint64 // the last claim that has pinned it
-	ahead   bool   // read ahead of the batches that need it
-	hot     bool   // kept for batches to come
+	claimed uint64 // the last claim that pinned it
+	ahead   bool   // loaded by read-ahead
+	hot     bool   // kept for later batches
 
-	span   tracing.Span       // of who began the load
+	span   tracing.Span       // of the request that began the load
 	ctx    context.Context    // of the load
-	cancel context.CancelFunc // ends it; nil: there is none, or it has not begun
-	ended  chan struct{}      // closed when it has ended
-	came   tally              // bytes that it has brought; read after ended
+	cancel context.CancelFunc // ends the load; nil: it has not begun
+	ended  chan struct{}      // closed when the load has ended
+	came   tally              // bytes loaded, by tier; read after ended
 }
 
-// sample is one sample of an extract: the receiver of its portion.
+// sample is one sample of an extract. It implements receiver for its portion of a read.
 type sample struct {
 	in       *extract
 	place    samplePlace
 	data     []byte
 	hot      bool
-	finished atomic.Bool   // the bytes are right, or err is set
-	err      error         // to be read after that
-	done     chan struct{} // closed when it is finished; nil: nobody waits
+	finished atomic.Bool   // data is complete, or err is set
+	err      error         // valid once finished
+	done     chan struct{} // closed when finished; nil: no batch waits
 }
 
-// demand is what one batch wants of extracts.
+// demand is the set of samples that one batch needs from extracts.
 type demand struct {
-	near   request // what this gateway brings itself
-	copied int     // the chunks of near that are brought as a whole, and copied: these come first
-	far    request // what peers are asked for
-	joins  bool    // the samples of other batches are used
+	near   request // samples that this gateway reads itself
+	copied int     // how many leading chunks of near are read whole and copied
+	far    request // samples that peers are asked for
+	joins  bool    // use samples that other batches are loading
 }
 
-// find returns a sample that is there, or on its way and may be waited for; nil: there is none. The caller holds mu.
+// find returns a sample that is in memory, or is being loaded and may be waited for; otherwise nil.
+// The caller holds mu.
 func (x *extracts) find(p samplePlace) *sample {
 	if s := x.samples[p]; s != nil {
 		return s
@@ -82,7 +86,7 @@ func (x *extracts) find(p samplePlace) *sample {
 	return nil
 }
 
-// came reports whether the sample is finished. One that has failed is not found any more.
+// came reports whether the sample is finished. find does not return a sample that has failed.
 func (s *sample) came() bool { return s.finished.Load() }
 
 // wait returns a channel that is closed when the sample is finished.
@@ -98,7 +102,7 @@ func (s *sample) wait() <-chan struct{} {
 	return s.done
 }
 
-// missing returns the bytes of those samples of a batch that are neither there nor on their way.
+// missing returns the bytes of the samples of a batch that are neither in memory nor being loaded.
 func (x *extracts) missing(s *Source, d *demand) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -138,14 +142,15 @@ func (e *extract) add(at samplePlace, hot bool) *sample {
 	return is
 }
 
-// pin begins one more use of the extract, for a caller that pins it.
+// pin begins one more use of the extract. The caller already pins it.
 func (e *extract) pin() {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	e.pins++
 }
 
-// unpin ends one use of the extract. The last one ends the load and waits for that, and gives the memory back.
+// unpin ends one use of the extract. The last unpin cancels the load, waits for its end, and frees
+// the memory.
 func (e *extract) unpin() {
 	x := e.all
 	x.mu.Lock()
@@ -167,21 +172,22 @@ func (e *extract) unpin() {
 	e.room.close()
 }
 
-// sole reports whether nobody but the caller pins the extract.
+// sole reports whether the caller has the only pin on the extract.
 func (e *extract) sole() bool {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	return e.pins == 1
 }
 
-// forget removes a sample from those that are found. The caller holds mu.
+// forget removes a sample from the map, so that find does not return it. The caller holds mu.
 func (x *extracts) forget(s *sample) {
 	if x.samples[s.place] == s {
 		delete(x.samples, s.place)
 	}
 }
 
-// begin starts the load of d. The load continues when the batch of ctx leaves, until the deadline of ctx.
+// begin starts the load of d. The load continues when the batch of ctx ends early, until the
+// deadline of ctx.
 func (e *extract) begin(ctx context.Context, d *demand) {
 	e.ended = make(chan struct{})
 	e.ctx = context.WithoutCancel(ctx)
@@ -199,8 +205,9 @@ func (e *extract) begin(ctx context.Context, d *demand) {
 	}()
 }
 
-// extract brings what an extract wants: the near part as this gateway reads its own, and beside it the far part from its owners. What no owner
-// has sent comes last, but for what is read ahead.
+// extract loads the samples of a demand into an extract: the near part as this gateway reads its
+// own chunks, and concurrently the far part from its owners. Samples that no owner sent are read
+// last, except for read-ahead.
 func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	near := 0
 	for _, c := range d.near.chunks {
@@ -210,7 +217,7 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	var running sync.WaitGroup
 	if len(d.far.chunks) > 0 {
 		fills := fillsOf(d.far.chunks, e.samples)
-		running.Go(func() { _ = ownersTier{&d.far, lost}.Load(ctx, asked, fills) }) // what did not come is in lost
+		running.Go(func() { _ = ownersTier{&d.far, lost}.Load(ctx, asked, fills) }) // errors are recorded in lost
 	}
 	err := l.into(ctx, &d.near, d.near.chunks[:d.copied], d.near.chunks[d.copied:], e.samples)
 	finishAll(e.samples[:near], err)
@@ -225,7 +232,7 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	finishAll(e.samples[near:], unsent)
 }
 
-// finishAll finishes the samples that a load has left open.
+// finishAll finishes the samples that a load left unfinished.
 func finishAll(samples []*sample, err error) {
 	for _, s := range samples {
 		if err == nil {
@@ -236,17 +243,19 @@ func finishAll(samples []*sample, err error) {
 	}
 }
 
-// take copies the sample out of its chunk, and shows it. There it is served from while the chunk stays.
+// take copies the sample out of its chunk and publishes it. The sample is not hot then: the chunk
+// serves it while it is in memory.
 func (s *sample) take(data []byte) {
 	copy(s.data, data)
 	s.hot = false
 	s.Publish()
 }
 
-// Publish shows the sample to the batches that wait for it, unless it is finished.
+// Publish delivers the sample to the batches that wait for it, unless it is finished.
 func (s *sample) Publish() { s.finish(nil) }
 
-// Fail gives the batches that wait for the sample an error, unless it is finished. Nobody finds the sample any more.
+// Fail delivers an error to the batches that wait for the sample, unless it is finished. find does
+// not return the sample afterwards.
 func (s *sample) Fail(err error) { s.finish(err) }
 
 func (s *sample) finish(err error) {
@@ -266,5 +275,6 @@ func (s *sample) finish(err error) {
 	}
 }
 
-// Wanted returns false: samples are not read one by one after a read of several has failed. Batches that joined the load retry it.
+// Wanted returns false: after a read of several samples has failed, they are not read one by one.
+// Batches that joined the load retry it.
 func (s *sample) Wanted() bool { return false }

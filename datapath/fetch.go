@@ -9,14 +9,14 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// fetch brings chunks that one caller wants together.
+// fetch loads chunks that one caller needs together.
 type fetch struct {
-	load         // part is set by group
-	first  bool  // the reader waits for its first batch: nothing was fetched ahead
-	chunks []int // to bring, ascending
+	load         // group sets part
+	first  bool  // for a reader's first batch: nothing was prefetched
+	chunks []int // to load, ascending
 }
 
-// describe says what the cache has to know of a chunk.
+// describe returns the description of a chunk for the cache.
 func (s *Source) describe(chunk int) chunkcache.Chunk[key] {
 	desc := s.index.Chunk(chunk)
 	return chunkcache.Chunk[key]{Key: s.key(chunk), Size: desc.Length, Beside: beside(desc)}
@@ -26,8 +26,8 @@ func (f *fetch) request() chunkcache.Request[key] {
 	return chunkcache.Request[key]{Table: f.source.chunks, Chunks: f.chunks, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.bring}
 }
 
-// due says when the last of the chunks is needed that are missing: a chunk goes for them if it is due later,
-// or for a read ahead of need if it is due much later.
+// due returns when the last of the missing chunks is needed. The cache evicts a chunk for them if
+// that chunk is due later, or for a read ahead if it is due much later.
 func (f *fetch) due() (due int64) {
 	for _, c := range f.chunks {
 		if !f.source.chunks.Contains(c) {
@@ -40,9 +40,10 @@ func (f *fetch) due() (due int64) {
 	return due
 }
 
-// group lists which of the missing chunks one store read brings, and by themselves those that are on disk.
+// group groups the missing chunks by the store read that loads them. Chunks on disk, and chunks
+// that a former owner may send, are groups of one.
 func (f *fetch) group(missing []int) [][]int {
-	stored := make([]int, 0, len(missing)) // those that the store has to bring
+	stored := make([]int, 0, len(missing)) // to be read from the store
 	var groups [][]int
 	var total int64
 	for _, c := range missing {
@@ -60,13 +61,14 @@ func (f *fetch) group(missing []int) [][]int {
 	return append(groups, f.source.group(stored, f.part)...)
 }
 
-// firstPart is the length of one store read while a first batch waits for whole chunks of total bytes.
+// firstPart returns the length of one store read while a first batch waits for whole chunks of
+// total bytes.
 func (p *Path) firstPart(total int64) int64 {
 	return policy.FirstPart(total, p.cfg.PartSize, p.gate.places())
 }
 
-// group cuts a list of chunks, in ascending order, into those that lie side by side in one shard and that one store read of
-// at most part bytes brings.
+// group splits a list of chunks, in ascending order, into groups that are adjacent in one shard, so
+// that one store read of at most part bytes loads each group.
 func (s *Source) group(chunks []int, part int64) [][]int {
 	return policy.Group(chunks, func(chunk int) policy.Place {
 		e := s.index.Extents(chunk)[0]
@@ -74,7 +76,7 @@ func (s *Source) group(chunks []int, part int64) [][]int {
 	}, part)
 }
 
-// bring brings one group.
+// bring loads one group.
 func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) (err error) {
 	ctx, span := f.trace(ctx, wholes)
 	defer func() { span.Ended(err) }()
@@ -86,8 +88,9 @@ func (f *fetch) bring(ctx context.Context, wholes []*chunkcache.Fill[key]) (err 
 	return l.source.path.tiers.Load(ctx, &l, fills)
 }
 
-// trace begins the span of a load, and tells those who wait for the load of it. The load is a trace of its own, as requests of
-// many traces may wait for it: one that a request has begun is linked to that request.
+// trace begins the span of a load, and passes it to the requests that wait for the load. The load
+// is a trace of its own, since requests of many traces may wait for it. The trace of a load that a
+// request began is linked to that request.
 func (f *fetch) trace(ctx context.Context, wholes []*chunkcache.Fill[key]) (context.Context, tracing.Span) {
 	var span tracing.Span
 	if f.held == nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// formerWait is how long a peer may take for a chunk that it is thought to have: then the store is asked.
+// formerWait is the timeout for a former owner; afterwards the store is read.
 const formerWait = 2 * time.Second
 
-// former returns the former owner of a chunk that has come to this gateway lately, "" if none is
-// known, or if that peer has had nothing of late. It is called under the cache's lock.
+// former returns the former owner of a chunk that this gateway has owned only recently. It returns
+// "" if none is known, or if that peer recently had none of the chunks it was asked for. It is
+// called under the cache's lock.
 func (s *Source) former(chunk int) string {
 	if s.name == "" || s.owner(chunk) != "" {
 		return ""
@@ -26,23 +27,23 @@ func (s *Source) former(chunk int) string {
 }
 
 const (
-	formerMisses = 4               // chunks one after another that a former owner did not send, and
-	formerRests  = 2 * time.Second // for so long it is not asked: where all gateways are new, none has anything
+	formerMisses = 4               // consecutive chunks that a former owner did not send, and
+	formerRests  = 2 * time.Second // the pause after that: in a new cluster no gateway has any chunks
 )
 
-// formers is the tier of the gateways that held chunks before they came to this one.
+// formers is the tier of former owners: gateways that owned chunks before this one did.
 type formers struct {
 	next   tier
-	silent *pause.List[string] // the members that had nothing to send
+	silent *pause.List[string] // members that had nothing to send
 }
 
 func newFormers(next tier) formers {
 	return formers{next, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
 }
 
-// Load asks the former owner of a chunk for all of it. That gateway sends what is in its memory or on
-// its disk: it asks nobody, loads nothing and waits for no load. So gateways cannot wait for each
-// other in a circle, also where the chunk is loaded to answer a peer.
+// Load asks the former owner of a chunk for all of it. That gateway sends the chunk if it is in its
+// memory or on its disk; it asks no other gateway, loads nothing and waits for no load. So gateways
+// cannot deadlock, even if the chunk is loaded to answer a peer.
 func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	member := ""
 	if fills[0].whole != nil && len(fills) == 1 {
@@ -53,13 +54,13 @@ func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	case f.ask(ctx, l.source, member, fills[0]):
 		f.silent.Forget(member)
 		return nil
-	case ctx.Err() == nil: // else the question was given up, which says nothing of the member
+	case ctx.Err() == nil: // otherwise the query was canceled, which says nothing about the member
 		f.silent.Failed(member, time.Now())
 	}
 	return f.next.Load(ctx, l, fills)
 }
 
-// ask reports whether a member has sent a chunk.
+// ask asks a member for a chunk, and reports whether it sent the right bytes.
 func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bool {
 	dst, desc := x.whole.Bytes(), s.index.Chunk(x.Chunk)
 	q := &peer.Query{
@@ -83,9 +84,10 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 	return true
 }
 
-// Pull brings chunks of one generation that a leaving member holds, those that are this gateway's from now on, in the order in which they
-// are given, as far as memory is free. It ends when all are there, when ctx ends, or when the member has not sent some: those come from
-// the store, for somebody may wait for them by then, and the others are left to whoever needs them.
+// Pull copies chunks of one generation from a leaving member: those that this gateway owns from now
+// on, in the given order, as far as memory is free. It ends when all are copied, when ctx ends, or
+// when the member fails to send some. Those chunks are then read from the store, since requests may
+// wait for them by then; the others are loaded when they are needed.
 func (p *Path) Pull(ctx context.Context, member string, held peer.ChunkList) {
 	s := p.sharedAs(held.Dataset, held.Generation)
 	if s == nil {
@@ -104,10 +106,10 @@ func (p *Path) Pull(ctx context.Context, member string, held peer.ChunkList) {
 		if p.gate.enterWarm(ctx) != nil {
 			return
 		}
-		comes := s.former(chunk) == member
-		if !comes || p.free() < s.Cost(chunk) || !w.bring(ctx, chunk, true) {
+		sends := s.former(chunk) == member
+		if !sends || p.free() < s.Cost(chunk) || !w.bring(ctx, chunk, true) {
 			p.gate.leaveWarm(true)
-			if comes || p.formers.silent.Paused(member, time.Now()) {
+			if sends || p.formers.silent.Paused(member, time.Now()) {
 				return
 			}
 		}

@@ -8,27 +8,28 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// gate bounds how many reads run side by side: each takes a place. A request's read waits only for other
-// requests' reads, so for a moment up to twice the limit may run. A read made ahead starts only while fewer
-// than the limit run in all. Each store has an equal share of the places for itself, beyond the limit where
-// other stores hold more than theirs: reads of a store that hangs keep no request from the other stores.
+// gate bounds how many reads run concurrently: each takes a place. A request's read waits only for
+// other requests' reads, so up to twice the limit may run for a moment. A read ahead starts only
+// while fewer reads than the limit run in total. Each store has an equal share of the places,
+// beyond the limit if other stores use more than theirs: so a store that hangs does not block
+// requests to other stores.
 type gate struct {
-	idle func() // called when a place is free that no request waits for; must not block
+	idle func() // called when a place is free and no request waits for it; must not block
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	limit   int
-	demand  int           // requests' reads under way
-	ahead   int           // reads under way that were made ahead
-	paced   int           // reads under way whose store holds them back
-	warm    int           // those of ahead that warm: no reader is known to come soon for what they bring
-	starved bool          // some reader finds no place for what it needs soon
-	queue   []waiter      // requests, in order of arrival
-	later   []waiter      // those who warm, likewise
-	stores  map[any]share // requests' reads of each store that has any under way or waiting
+	demand  int           // requests' reads that are running
+	ahead   int           // reads ahead that are running
+	paced   int           // running reads that their store delays
+	warm    int           // the part of ahead that warms: no known reader needs those chunks soon
+	starved bool          // a reader finds no place for a chunk that it needs soon
+	queue   []waiter      // requests, in the order of arrival
+	later   []waiter      // reads that warm, in the order of arrival
+	stores  map[any]share // requests' reads of each store that has any running or waiting
 
-	climb *climb // chooses the limit; nil: the limit stays
-	round round  // what the climb has measured at this limit
-	below *gate  // a gate whose limit is kept one less than this one's; nil: there is none
+	climb *climb // chooses the limit; nil: the limit is fixed
+	round round  // the measurement at this limit
+	below *gate  // a gate whose limit is this one's less one; nil: none
 }
 
 // waiter is a read that waits for a place.
@@ -37,10 +38,11 @@ type waiter struct {
 	store any
 }
 
-// share is how many requests' reads one store has.
+// share is how many reads of requests one store has.
 type share struct{ running, waiting int }
 
-// enter waits for a place for a request's read of a store, which is any value that tells stores apart.
+// enter waits for a place for a request's read of a store. store is any comparable value that
+// identifies the store.
 func (g *gate) enter(ctx context.Context, store any) error {
 	g.mu.Lock()
 	if g.free(store) {
@@ -81,7 +83,7 @@ func (g *gate) take(store any) {
 	g.count(store, share{running: 1})
 }
 
-// count adds to what a store has. The caller holds mu.
+// count adds to the share of a store. The caller holds mu.
 func (g *gate) count(store any, more share) {
 	if g.stores == nil {
 		g.stores = map[any]share{}
@@ -93,8 +95,8 @@ func (g *gate) count(store any, more share) {
 	}
 }
 
-// wait waits for a turn in a queue. leave gives a place back that came at the moment at which ctx ended. The caller holds mu,
-// which is unlocked on return.
+// wait waits for a turn in a queue. It calls leave to return a place that was assigned at the
+// moment ctx ended. The caller holds mu, which is unlocked on return.
 func (g *gate) wait(ctx context.Context, queue *[]waiter, store any, leave func()) error {
 	turn := make(chan struct{})
 	*queue = append(*queue, waiter{turn, store})
@@ -120,7 +122,8 @@ func (g *gate) wait(ctx context.Context, queue *[]waiter, store any, leave func(
 	return context.Cause(ctx)
 }
 
-// enterAhead takes a place for a read made ahead, if there is one now and fewer than most of them are under way.
+// enterAhead takes a place for a read ahead, if one is free now and fewer than most reads ahead are
+// running.
 func (g *gate) enterAhead(most int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,16 +140,16 @@ func (g *gate) leave(store any) {
 	g.mu.Lock()
 	g.demand--
 	g.count(store, share{running: -1})
-	asked := len(g.queue) > 0
+	awaited := len(g.queue) > 0
 	g.ended()
 	g.mu.Unlock()
-	if !asked {
+	if !awaited {
 		g.idle()
 	}
 }
 
-// leaveAhead gives the place of a read made ahead back. After a read that failed nobody is told: the next one
-// ahead would fail too, and at once.
+// leaveAhead returns the place of a read ahead. After a failed read it does not call idle: the next
+// read ahead would fail too, and at once.
 func (g *gate) leaveAhead(failed bool) {
 	g.mu.Lock()
 	g.ahead--
@@ -157,7 +160,7 @@ func (g *gate) leaveAhead(failed bool) {
 	}
 }
 
-// leaveWarm gives the place of a read that warms back.
+// leaveWarm returns the place of a read that warms.
 func (g *gate) leaveWarm(failed bool) {
 	g.mu.Lock()
 	g.warm--
@@ -165,7 +168,7 @@ func (g *gate) leaveWarm(failed bool) {
 	g.leaveAhead(failed)
 }
 
-// starve says whether some reader finds no place for what it needs soon.
+// starve sets whether a reader finds no place for a chunk that it needs soon.
 func (g *gate) starve(starved bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,28 +176,29 @@ func (g *gate) starve(starved bool) {
 	g.admit()
 }
 
-// full reports whether there is no place for a read ahead, nor one that those who warm would have to leave to it.
+// full reports whether no place is free for a read ahead, and none that reads that warm would have
+// to give up for it.
 func (g *gate) full() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.demand+g.ahead >= g.limit && (g.warm == 0 || g.starved)
 }
 
-// places returns how many reads may run side by side now.
+// places returns how many reads may run concurrently now.
 func (g *gate) places() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.limit
 }
 
-// admit gives free places to those who wait: to requests first, and then to those who warm, but half of them at most
-// while a reader would use the others. The caller holds mu.
+// admit assigns free places to waiters: first to requests, then to reads that warm. While a reader
+// is starved, reads that warm get at most half of the places. The caller holds mu.
 func (g *gate) admit() {
 	for len(g.queue) > 0 && g.demand < g.limit {
 		g.admitted(g.queue[0])
 		g.queue = g.queue[1:]
 	}
-	if len(g.stores) > 1 { // else the queue is that of the store that holds the places
+	if len(g.stores) > 1 { // otherwise all reads in the queue are of the store that holds the places
 		g.queue = slices.DeleteFunc(g.queue, g.admitted)
 	}
 	most := g.limit
@@ -209,7 +213,7 @@ func (g *gate) admit() {
 	g.note()
 }
 
-// admitted gives a read that waits a place if one is free for its store. The caller holds mu.
+// admitted assigns a place to a waiting read if one is free for its store. The caller holds mu.
 func (g *gate) admitted(w waiter) bool {
 	if !g.free(w.store) {
 		return false

@@ -10,39 +10,40 @@ import (
 )
 
 const (
-	hotShare   = 4        // the part of the budget that hot samples may take at most: a quarter
-	hotLargest = 64 << 10 // bytes of a sample that is kept, or a 128th of what all may take, if that is less
-	hotCost    = 256      // of a sample beside its bytes: itself, and its cell of the map
+	hotShare   = 4        // the part of the budget that hot samples may take: a quarter
+	hotLargest = 64 << 10 // largest sample that is kept, in bytes; at most a 128th of the limit for all
+	hotCost    = 256      // overhead of a sample in addition to its bytes: itself and its map entry
 
-	// hotIdle is for how long samples are kept that nobody asks for: a job may pause to evaluate, and one that has ended
-	// must not keep a quarter of the memory from the others.
+	// hotIdle is for how long hot samples are kept without any hit. A job may pause to evaluate; a
+	// job that has ended must not take a quarter of the memory from the others.
 	hotIdle = 10 * time.Minute
 )
 
-// hot keeps samples that plans draw often, in extracts of their own: the samples that SHADE keeps (Khan et al., SHADE: Enable
-// Fundamental Cacheability for Distributed Deep Learning Training, FAST 2023). A chunk would dilute them: of its samples few are hot. They
-// come here when they were read by themselves, as an order without locality reads them, or a chunk that is not worth bringing as a
-// whole; what comes with its chunk is served from that. The oldest extract goes first: a new snapshot's samples take the place of those
-// of the one before.
+// hot keeps the samples that plans draw often, in extracts of their own, as SHADE does (Khan et
+// al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning Training, FAST 2023).
+// Few samples of a chunk are hot, so caching whole chunks would dilute them. hot copies them from
+// reads of samples by their own ranges: of an order without locality, or of a chunk that is not
+// worth reading whole. Samples in a cached chunk are served from that. The oldest extract is
+// evicted first, so a new snapshot's samples replace those of the snapshot before.
 type hot struct {
 	cache *chunkcache.Cache[key]
 	max   int64
 
 	hits, hitBytes atomic.Uint64
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	kept  []*extract // oldest first; each is pinned
 	bytes int64
-	count uint64    // extracts so far
-	uses  uint64    // hits and extracts, when last looked at
-	since time.Time // they have not changed
+	count uint64    // extracts added so far
+	uses  uint64    // hits and extracts at the last call of expire
+	since time.Time // when uses last changed
 }
 
 func newHot(cache *chunkcache.Cache[key], total int64) *hot {
 	return &hot{cache: cache, max: total / hotShare}
 }
 
-// keep copies the hot samples of a load that has ended to an extract of their own, if there is room for it.
+// keep copies the hot samples of a completed load to an extract of their own, if there is room.
 func (h *hot) keep(from *extract) {
 	var all []*sample
 	var n int64
@@ -58,7 +59,7 @@ func (h *hot) keep(from *extract) {
 	if !ok {
 		return
 	}
-	if own.Cost() > h.max { // a free slot that is larger
+	if own.Cost() > h.max { // a free slot that is larger than requested
 		own.Close()
 		return
 	}
@@ -81,7 +82,7 @@ func (h *hot) keep(from *extract) {
 	}
 }
 
-// drop gives the oldest extract up. The caller holds mu.
+// drop frees the oldest extract. The caller holds mu.
 func (h *hot) drop() {
 	e := h.kept[0]
 	h.kept = slices.Delete(h.kept, 0, 1)
@@ -102,7 +103,7 @@ func (h *hot) forget(s *Source) {
 	})
 }
 
-// expire gives everything up if nobody has asked for it for long.
+// expire drops all hot samples after hotIdle without a hit.
 func (h *hot) expire(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +116,8 @@ func (h *hot) expire(now time.Time) {
 	}
 }
 
-// reclaim drops the oldest extracts until it has dropped n bytes, and returns the bytes. Extracts that batches still pin are freed later.
+// reclaim drops the oldest extracts until it has dropped n bytes, and returns the bytes. Extracts
+// that batches still pin are freed later.
 func (h *hot) reclaim(n int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,7 +128,7 @@ func (h *hot) reclaim(n int64) int64 {
 	return before - h.bytes
 }
 
-// held returns the bytes that hot samples take.
+// held returns how many bytes hot samples take.
 func (h *hot) held() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

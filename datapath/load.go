@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// begin leases chunks of a batch, in their order: at once where all of them are there, else with wait, which is to be called once.
+// begin leases chunks of a batch, in their order. If all are in memory it returns the leases at
+// once; otherwise it returns wait, which the caller must call once.
 func (s *Source) begin(ctx context.Context, b *request, which []batch.ChunkRanges) (l *chunkcache.Leases[key], wait func() (*chunkcache.Leases[key], error), err error) {
 	if l, ok := s.lease(which); ok {
 		if b.next != unknown {
@@ -35,7 +36,7 @@ func (s *Source) begin(ctx context.Context, b *request, which []batch.ChunkRange
 	}
 	_, span = tracing.Start(ctx, "wait for chunks")
 	if b.next != unknown {
-		s.path.look() // now that what this request needs is on its way
+		s.path.look() // the reads that this request needs have started
 	}
 	return nil, func() (*chunkcache.Leases[key], error) {
 		l, err := loaded()
@@ -49,7 +50,8 @@ func (s *Source) lease(which []batch.ChunkRanges) (*chunkcache.Leases[key], bool
 	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return which[i].Chunk })
 }
 
-// into copies samples from whole chunks where memory allows, and loads the others by their ranges. It never waits to reserve memory.
+// into copies samples from whole chunks if memory allows, and loads the others by their ranges. It
+// never waits to reserve memory.
 func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.ChunkRanges, samples []*sample) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, samples)
@@ -64,8 +66,8 @@ func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.Chunk
 	return s.path.tiers.Load(ctx, l, fillsOf(rest, samples))
 }
 
-// copyChunks copies samples out of whole chunks, a few chunks at a time. It returns those
-// chunks that there was no room for, and how many bytes came from chunks that were not in memory.
+// copyChunks copies samples out of whole chunks, a few chunks at a time. It returns the chunks that
+// there was no room for, and how many bytes came from chunks that were not in memory.
 func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.ChunkRanges, samples []*sample) (rest []batch.ChunkRanges, came tally, err error) {
 	numbers := make([]int, len(whole))
 	for i, c := range whole {
@@ -107,15 +109,15 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.Chunk
 	return rest, came, err
 }
 
-// tally is how many bytes of a batch were not in memory, by the tier that answered for them.
+// tally is how many bytes of a batch each tier behind memory delivered.
 type tally struct{ disk, peer, store int64 }
 
 func (t *tally) add(more tally) {
 	t.disk, t.peer, t.store = t.disk+more.disk, t.peer+more.peer, t.store+more.store
 }
 
-// tiers says how much of a batch of total bytes each tier answered for, and that the wait was for
-// the last of them.
+// tiers returns how many of the total bytes of a batch each tier delivered. The wait is assigned to
+// the last tier in the list.
 func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
 	list := []batch.TierTime{{Tier: "memory", Bytes: total - t.disk - t.peer - t.store}}
 	for _, tier := range []batch.TierTime{{Tier: "disk", Bytes: t.disk}, {Tier: "peer", Bytes: t.peer}, {Tier: "store", Bytes: t.store}} {
@@ -127,7 +129,7 @@ func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
 	return list
 }
 
-// missing adds up what is wanted of those of some chunks that are not in memory.
+// missing returns the bytes needed from those chunks that are not in memory.
 func (s *Source) missing(which []batch.ChunkRanges) (n tally) {
 	for _, c := range which {
 		switch {

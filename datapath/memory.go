@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// room is memory for the body of a batch. It is given back when the last holder closes it.
+// room is memory for the body of a batch. It is freed when the last holder closes it.
 type room struct {
 	bytes   []byte
 	own     *chunkcache.Buffer[key] // nil: there are no bytes
@@ -25,7 +25,7 @@ func newRoom(own *chunkcache.Buffer[key]) room {
 	return r.hold()
 }
 
-// hold returns the room for one more holder.
+// hold adds a holder, and returns the room.
 func (r room) hold() room {
 	if r.own != nil {
 		r.holders.Add(1)
@@ -39,14 +39,16 @@ func (r room) close() {
 	}
 }
 
-// shrink gives back what lies behind the first n bytes, the gaps between samples, unless the room has other holders.
+// shrink frees the memory after the first n bytes, which held the gaps between samples, unless the
+// room has other holders.
 func (r room) shrink(n int64) {
 	if r.own != nil && r.holders.Load() == 1 {
 		r.own.Shrink(n)
 	}
 }
 
-// gaps returns an eighth of n bytes, for the gaps between samples that one read brings, if the budget ever has so much beside n.
+// gaps returns an eighth of n bytes for the gaps between samples in one read, or 0 if the budget
+// can never hold that in addition to n.
 func (p *Path) gaps(n int64) int64 {
 	if p.holds(n + n/8) {
 		return n / 8
@@ -54,7 +56,7 @@ func (p *Path) gaps(n int64) int64 {
 	return 0
 }
 
-// room takes memory for n bytes. With waits it waits for memory; else it answers ErrNoRoom.
+// room reserves memory for n bytes. If waits is false and there is none, it returns ErrNoRoom.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	if n == 0 {
 		return room{}, nil
@@ -75,8 +77,8 @@ func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	return room{}, chunkcache.ErrNoRoom
 }
 
-// TryReserve takes n bytes of the budget for what a gateway holds in addition to chunks and bodies, if they
-// are free or can be had for chunks that are not leased. It does not wait, and evicts nothing if it refuses.
+// TryReserve reserves n bytes of the budget for memory other than chunks and bodies. It may evict
+// chunks that are not leased. It does not wait, and evicts nothing if it fails.
 func (p *Path) TryReserve(n int64) (release func(), ok bool) {
 	r, ok := p.budget.ReserveNow(n)
 	if !ok {
@@ -85,9 +87,10 @@ func (p *Path) TryReserve(n int64) (release func(), ok bool) {
 	return r.Release, true
 }
 
-// decoding is memory for compressed chunks that have no room of their own. It is taken when a compressed
-// dataset is opened, and given back when the dataset is closed. Batches use it in turn. So a batch that
-// holds memory waits for a turn at most: the batch whose turn it is waits for no memory.
+// decoding is memory for compressed chunks that have no room of their own. It is reserved when a
+// compressed dataset is opened, and freed when the dataset is closed. Batches use it in turn. A
+// batch that holds memory waits at most for its turn: the batch whose turn it is waits for no
+// memory.
 type decoding struct {
 	cache *chunkcache.Cache[key]
 	size  atomic.Int64                 // stored and decoded bytes of the largest compressed chunk
@@ -100,7 +103,8 @@ func newDecoding(cache *chunkcache.Cache[key]) *decoding {
 	return d
 }
 
-// largestDecoding returns the bytes to decode any chunk of a dataset in; 0: none is compressed.
+// largestDecoding returns the memory needed to decode any chunk of a dataset; 0: no chunk is
+// compressed.
 func largestDecoding(x *chunkindex.Index) (n int64) {
 	for i := range x.Chunks() {
 		if desc := x.Chunk(i); desc.Codec != codec.None {
@@ -110,8 +114,8 @@ func largestDecoding(x *chunkindex.Index) (n int64) {
 	return n
 }
 
-// Takes returns the memory that an open dataset takes: its table, of 8 bytes for each chunk, and
-// what its chunks are decoded in, of which the datasets of a path share the largest.
+// Takes returns the memory that an open dataset takes: 8 bytes per chunk for its table, and the
+// memory to decode its chunks in. The datasets of a path share the largest decoding memory.
 func Takes(x *chunkindex.Index) (table, decoding int64) {
 	if n := largestDecoding(x); n > 0 {
 		decoding = chunkcache.Cost(n)
@@ -119,7 +123,7 @@ func Takes(x *chunkindex.Index) (table, decoding int64) {
 	return 8 * int64(x.Chunks()), decoding
 }
 
-// sizeDecoding works out how much memory to decode in the open sources need.
+// sizeDecoding sets the size of the decoding memory to the need of the open sources.
 func (p *Path) sizeDecoding() {
 	p.mu.Lock()
 	var n int64
@@ -130,7 +134,7 @@ func (p *Path) sizeDecoding() {
 	p.mu.Unlock()
 }
 
-// grow takes memory of the size, if it can be had. It waits for its turn.
+// grow reserves the decoding memory if it is available. It waits for its turn.
 func (d *decoding) grow() { d.putBack(<-d.kept) }
 
 // putBack ends the turn of a batch, or of grow.
@@ -139,8 +143,8 @@ func (d *decoding) putBack(kept *chunkcache.Buffer[key]) {
 	d.fit() // a dataset may have been closed just now
 }
 
-// fit gives back memory that the open sources do not need. It does not wait for its turn: the batch whose
-// turn it is calls fit in the end (putBack).
+// fit frees memory that the open sources do not need. It does not wait for its turn: the batch
+// whose turn it is calls fit when it ends (putBack).
 func (d *decoding) fit() {
 	for n := int64(-1); n != d.size.Load(); {
 		select {
@@ -153,7 +157,7 @@ func (d *decoding) fit() {
 	}
 }
 
-// fitted returns memory of n bytes in place of what is kept. If there is none it returns what is kept.
+// fitted resizes the kept buffer to n bytes. If there is no memory it returns the buffer unchanged.
 func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buffer[key] {
 	var have int64
 	if kept != nil {
@@ -179,7 +183,8 @@ func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buf
 	return other
 }
 
-// enter returns n bytes to decode a chunk in, until leave is called: what is free now, or else what is kept, in turn.
+// enter returns n bytes to decode a chunk in, until leave is called: free memory, or else the
+// decoding memory, in turn.
 func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(), err error) {
 	if own, ok := d.cache.TryWork(n); ok {
 		return own.Bytes(), own.Close, nil

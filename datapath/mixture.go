@@ -11,22 +11,23 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Part is one source of a Mixture, and its name in errors.
+// Part is one source of a Mixture, with its name in errors.
 type Part struct {
 	Name   string
 	Source *Source
 }
 
-// Mixture reads batches of which each source has a part. Chunks and shards are numbered on from one source to the next. It is
-// safe for concurrent use.
+// Mixture reads batches with a part from each source. Its chunk and shard numbers continue from one
+// source to the next. It is safe for concurrent use.
 type Mixture struct {
 	paths  []*Path
 	parts  []Part
-	chunks []int // before each part, and of all
-	shards []int // before each part
+	chunks []int // chunks before each part, then the total
+	shards []int // shards before each part
 }
 
-// Mix makes a mixture. paths are all those of the process, in the order in which their memory is waited for.
+// Mix makes a mixture. paths are all paths of the process, in the order in which their memory is
+// reserved.
 func Mix(paths []*Path, parts []Part) *Mixture {
 	m := &Mixture{paths: paths, parts: parts, chunks: []int{0}, shards: []int{0}}
 	for i, p := range parts {
@@ -36,7 +37,8 @@ func Mix(paths []*Path, parts []Part) *Mixture {
 	return m
 }
 
-// Read brings all ranges of one batch. at.Parts says where the reader stands in each source. Errors are those of Source.Read.
+// Read reads all ranges of one batch. at.Parts is the position of the reader in each source. Errors
+// are those of Source.Read.
 func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -51,7 +53,7 @@ func (m *Mixture) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.Ch
 	return leaveAfter(func() { leaveAll(m.parts) }, body, err)
 }
 
-// leaveAll ends a use of the sources of some parts.
+// leaveAll ends one use of the source of each part.
 func leaveAll(parts []Part) {
 	for _, p := range parts {
 		p.Source.leave()
@@ -78,7 +80,7 @@ func (m *Mixture) readBatch(ctx context.Context, at shuffle.Cursor, chunks []bat
 	return (&assembly{parts: ordered}).readPlanned(ctx)
 }
 
-// divide sorts what is wanted by source.
+// divide splits the chunks of a batch by source.
 func (m *Mixture) divide(at shuffle.Cursor, chunks []batch.ChunkRanges) (parts []*part, err error) {
 	wanted := make([][]batch.ChunkRanges, len(m.parts))
 	for _, c := range chunks {
@@ -104,7 +106,8 @@ func (m *Mixture) divide(at shuffle.Cursor, chunks []batch.ChunkRanges) (parts [
 	return parts, nil
 }
 
-// named gives an error of a source its name, and its shard the number and the name that it has in the mixture.
+// named adds the name of the source to an error, and converts its shard number and key to those of
+// the mixture.
 func (m *Mixture) named(i int, err error) error {
 	if e, ok := errors.AsType[*chunkindex.RangeError](err); ok {
 		moved := *e
@@ -115,7 +118,7 @@ func (m *Mixture) named(i int, err error) error {
 	return fmt.Errorf("source %s: %w", m.parts[i].Name, err)
 }
 
-// Warm is not asked of a mixture, but of its sources.
+// Warm returns an error: callers warm each source of a mixture.
 func (m *Mixture) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
-	return batch.Warmed{}, errors.New("a mixture is warmed by its sources")
+	return batch.Warmed{}, errors.New("a mixture cannot be warmed: warm its sources")
 }

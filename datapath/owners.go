@@ -17,38 +17,38 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Peers are the other gateways of a cluster. They are asked for what is neither in memory nor on disk here,
-// before the store. Whatever they say changes speed and who is asked, never bytes. All but Read are called for many chunks and
-// under locks of the path: they must be quick, wait for nothing and not call the path.
+// Peers are the other gateways of a cluster. They are asked for chunks that are neither in memory
+// nor on disk here, before the store is. Their answers affect speed only, never the bytes of a
+// batch. All methods except Read are called for many chunks and under locks of the path: they must
+// be quick, wait for nothing and not call the path.
 type Peers interface {
-	// Owner returns the member that is to hold a chunk, the next choice where some have been asked
-	// already; "" for this gateway, and where nobody else should be asked now.
+	// Owner returns the member that owns a chunk, or the next choice if some have been asked
+	// already. It returns "" for this gateway, and if no other member should be asked now.
 	Owner(c peer.Chunk, asked ...string) (member string)
-	// Former returns a member that may hold a chunk that has come to this gateway lately, "" if
-	// none is known.
+	// Former returns a member that owned a chunk until recently, "" if none is known.
 	Former(c peer.Chunk) (member string)
-	// Share returns which part of a generation's chunks this gateway is to hold, above 0, at most
-	// 1.
+	// Share returns the share of a generation's chunks that this gateway owns, above 0, at most 1.
 	Share(generation string) float64
-	// View changes when Owner or Share may answer otherwise than before.
+	// View returns a number that changes when Owner or Share may return other results.
 	View() uint64
-	// Read asks one member, once, and fills dst: one slice for each range of the query, in order.
-	// Nothing of it is checked. instead, unless nil, brings the same from elsewhere: beside the
-	// member where that is late, so that dst is not to be written, or after it has failed. Read
-	// returns when both have ended. peer.ErrOutdone says that instead has brought the bytes;
-	// another error, that nobody has: the store is to be asked.
+	// Read asks one member once and fills dst: one slice for each range of the query, in order. It
+	// does not check the bytes. instead, unless nil, gets the same ranges elsewhere: concurrently
+	// if the member is late (it must not write to dst then), or after the member has failed. Read
+	// returns when both have ended. peer.ErrOutdone reports that instead has the bytes; any other
+	// error that neither has, and that the store is to be read.
 	Read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error
-	// Lied says that what a member sent was not what the index says.
+	// Lied reports that a member sent bytes that differ from the index.
 	Lied(member string)
 }
 
-// Instead brings from elsewhere what a member was asked for. It returns nil where it could bring
-// what the member has not: all of it beside the member, something of it after the member.
+// Instead gets the ranges that a member was asked for elsewhere: concurrently with the member if
+// the parameter beside is true, otherwise after the member has failed. It returns nil if it got all
+// of them, or, after a failure, some.
 type Instead = func(ctx context.Context, beside bool) error
 
-// Share makes the dataset one of those that the path shares with its peers, if it has any, until Close.
-// Peers know the dataset by this name, and ask for it from then on: so KeepOnDisk must be called before,
-// and the first Read comes after.
+// Share makes the dataset one of those that the path shares with its peers, if it has any, until
+// Close. Peers know the dataset by this name, and ask for it from then on. So KeepOnDisk must be
+// called before Share, and the first Read after it.
 func (s *Source) Share(name string) {
 	if s.path.cfg.Peers != nil {
 		s.path.mu.Lock()
@@ -57,7 +57,8 @@ func (s *Source) Share(name string) {
 	}
 }
 
-// sharedAs enters the source that peers know by a name, nil if there is none of this generation.
+// sharedAs begins a use of the source that peers know by a name. It returns nil if no source has
+// this name and generation.
 func (p *Path) sharedAs(name, generation string) *Source {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,27 +70,28 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-// spread is by how much more than its share a gateway may own: placement evens it out to that.
+// spread is the factor by which the chunks that a gateway owns may exceed its share: placement is
+// balanced within it.
 const spread = 1.07
 
-// owners remembers who owns the chunks of one dataset in one view: to ask for it anew takes a hash
-// for each member. Its pages are made when they are first used, since that may be under locks: all of them take 8 bytes
-// for each chunk.
+// owners caches the owners of one dataset's chunks in one view, since computing an owner takes a
+// hash for each member. Its pages are allocated at their first use, since that may be under locks.
+// All pages take 8 bytes per chunk.
 type owners struct {
 	view  uint64
 	pages []atomic.Pointer[ownersPage]
-	names sync.Map // of members, each to the one copy of it in memory
-	held  int64    // bytes of memory that the chunks take that are to be held here
+	names sync.Map // names of members, each to one copy of it in memory
+	held  int64    // bytes of memory for the chunks that this gateway owns
 }
 
-// ownersPage has the owners of consecutive chunks, "" for this gateway; nil: not asked for yet.
+// ownersPage has the owners of consecutive chunks: "" for this gateway, nil for unknown.
 type ownersPage [1024]atomic.Pointer[string]
 
 func newOwners(view uint64, chunks int, held int64) *owners {
 	return &owners{view: view, pages: make([]atomic.Pointer[ownersPage], (chunks+len(ownersPage{})-1)/len(ownersPage{})), held: held}
 }
 
-// of returns where the owner of a chunk is.
+// of returns the cell for the owner of a chunk.
 func (o *owners) of(chunk int) *atomic.Pointer[string] {
 	p := &o.pages[chunk/len(ownersPage{})]
 	if p.Load() == nil {
@@ -98,8 +100,8 @@ func (o *owners) of(chunk int) *atomic.Pointer[string] {
 	return &p.Load()[chunk%len(ownersPage{})]
 }
 
-// owner returns the member that is to hold a chunk, "" if that is this gateway. It takes no lock but for the first answer
-// about a chunk in a view.
+// owner returns the member that owns a chunk, "" for this gateway. It takes a lock only for the
+// first result about a chunk in a view.
 func (s *Source) owner(chunk int) string {
 	o := s.ownersNow()
 	of := o.of(chunk)
@@ -112,7 +114,7 @@ func (s *Source) owner(chunk int) string {
 	return member
 }
 
-// ownersNow returns the owners in the view of now.
+// ownersNow returns the owners in the current view.
 func (s *Source) ownersNow() *owners {
 	for {
 		peers, is := s.path.cfg.Peers, s.owners.Load()
@@ -128,18 +130,19 @@ func (s *Source) ownersNow() *owners {
 	}
 }
 
-// peerChunk names a chunk to peers.
+// peerChunk returns a chunk's name among peers.
 func (s *Source) peerChunk(chunk int) peer.Chunk {
 	return peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: s.name, Generation: s.index.Generation()}, Number: chunk, Digest: s.index.Chunk(chunk).Digest}
 }
 
-// mine reports whether a chunk of a dataset is kept here.
+// mine reports whether this gateway owns a chunk of a dataset.
 func mine(d lookahead.Dataset, chunk int) bool {
 	s := d.(*Source)
 	return s.name == "" || s.owner(chunk) == ""
 }
 
-// reown tells the table of readers if peers have come or gone. When it returns the table knows, whoever told it.
+// reown updates the table of readers if peers have joined or left. When it returns the table is
+// current, whichever goroutine updated it.
 func (p *Path) reown() {
 	if p.cfg.Peers == nil || p.view.Load() == p.cfg.Peers.View() {
 		return
@@ -155,7 +158,7 @@ func (p *Path) reown() {
 	p.view.Store(view)
 }
 
-// held returns how many bytes of memory the chunks take that are to be held here.
+// held returns how many bytes of memory the chunks take that this gateway owns.
 func (s *Source) held() int64 {
 	if s.name == "" {
 		return s.cost
@@ -163,8 +166,9 @@ func (s *Source) held() int64 {
 	return s.ownersNow().held
 }
 
-// split divides a batch into its near part, which this gateway brings itself, and its far part, which
-// it asks others for: what they own and is not in memory here, nor on its way there, nor on disk.
+// split divides a batch into its near part, which this gateway reads itself, and its far part.
+// Peers own the chunks of the far part, and these are not in memory here, nor being loaded, nor on
+// disk.
 func (s *Source) split(b *request) (near *request, far request) {
 	if s.name == "" {
 		return b, request{}
@@ -180,7 +184,7 @@ func (s *Source) split(b *request) (near *request, far request) {
 	return b.of(here), *b.of(away)
 }
 
-// elsewhere returns the member that is to be asked for a chunk, "" if none is.
+// elsewhere returns the member to ask for a chunk, "" to read it here.
 func (s *Source) elsewhere(chunk int) string {
 	member := s.owner(chunk)
 	if member == "" || s.whereIs(chunk) != notHere {
@@ -189,17 +193,16 @@ func (s *Source) elsewhere(chunk int) string {
 	return member
 }
 
-// longThink is the longest time between two batches that is told: whoever needs longer is in no
-// hurry.
+// longThink is the longest think time that is sent to peers: a slower reader needs no prefetch.
 const longThink = time.Hour
 
-// forPeers says who reads a batch, so that those who are asked for a part of it can fetch ahead.
+// forPeers sets the reader of a batch, so that peers that are asked for a part of it can prefetch.
 func (b *request) forPeers(at shuffle.Cursor, v *visit) {
 	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think, longThink)}
 	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
 }
 
-// of returns the part of a batch that some of its chunks are.
+// of returns the part of a request with some of its chunks.
 func (b *request) of(chunks []batch.ChunkRanges) *request {
 	part := *b
 	part.chunks, part.bytes = chunks, 0
@@ -209,9 +212,9 @@ func (b *request) of(chunks []batch.ChunkRanges) *request {
 	return &part
 }
 
-// askShare is the part of the budget that batches may hold together while they wait for owners, a
-// half: chunks that this gateway loads to answer peers need the other half. Without the limit many
-// batches at once would fill all gateways with empty bodies, no owner could load a chunk, and each
+// askShare is the divisor of the budget for batches that wait for owners together: a half. The
+// other half is for chunks that this gateway loads to answer peers. Without the limit, the bodies
+// of many batches could fill the memory of all gateways. Then no owner could load a chunk, and each
 // gateway would read the store for itself.
 const askShare = 2
 
@@ -226,7 +229,7 @@ func newAskLimit(total int64) *askLimit {
 	return &askLimit{n, semaphore.NewWeighted(n)}
 }
 
-// enter waits for a turn to ask for n bytes, but for budget.DefaultWait at most: then the batch asks
+// enter waits for a turn to ask for n bytes, at most budget.DefaultWait; after that the batch asks
 // without a turn.
 func (a *askLimit) enter(ctx context.Context, n int64) (leave func()) {
 	n = min(n, a.max)

@@ -10,26 +10,27 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// part is what a batch takes of one source: leased chunks, and pinned extracts, its own and others'.
+// part is the share of a batch from one source: leased chunks and pinned extracts, its own and
+// those of other batches.
 type part struct {
 	source   *Source
 	at       shuffle.Cursor    // position of the reader in the source
-	name     func(error) error // names the source in an error; nil: there is only one
+	name     func(error) error // adds the source's name to an error; nil: there is only one source
 	*request                   // its ranges are numbered by the segments of the whole batch
-	tries    bool              // it waits for no memory: chunkcache.ErrNoRoom says that there is none now
+	tries    bool              // it does not wait for memory, but returns chunkcache.ErrNoRoom
 
-	near          *request            // what this gateway brings itself
-	far           request             // what peers are asked for
-	whole, ranged []batch.ChunkRanges // of near: chunks that are brought as a whole, and sample by sample
+	near          *request            // chunks that this gateway reads itself
+	far           request             // chunks that peers are asked for
+	whole, ranged []batch.ChunkRanges // of near: chunks to read whole, and chunks to read by the ranges of their samples
 
-	leased []batch.ChunkRanges                     // chunks of near
-	wait   func() (*chunkcache.Leases[key], error) // for these; nil: they are there, or there are none
-	leases *chunkcache.Leases[key]                 // of these
-	wanted *demand                                 // of extracts; nil: none
+	leased []batch.ChunkRanges                     // chunks of near to lease
+	wait   func() (*chunkcache.Leases[key], error) // returns the leases; nil: they are there, or there are none
+	leases *chunkcache.Leases[key]                 // of leased
+	wanted *demand                                 // the samples needed from extracts; nil: none
 	own    *extract
-	pinned []*extract // own among them
+	pinned []*extract // including own
 	waits  []awaited
-	kept   []*chunkcache.Buffer[key] // of what was needed of chunks that were given back
+	kept   []*chunkcache.Buffer[key] // copies of the needed bytes of chunks whose lease has ended
 	came   tally
 }
 
@@ -37,7 +38,7 @@ type part struct {
 type awaited struct {
 	*sample
 	seq      int
-	inFlight bool // it was not there when the batch came
+	inFlight bool // it was not finished when the batch came
 }
 
 func (p *part) named(err error) error {
@@ -47,7 +48,8 @@ func (p *part) named(err error) error {
 	return p.name(err)
 }
 
-// want works out what the part leases, and what it wants of extracts. It returns the bytes of the samples that nobody brings, or of all.
+// want computes the chunks to lease and the samples needed from extracts. It returns the bytes of
+// the samples that no batch is loading, or of all samples if all is set.
 func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err error) {
 	copied := p.whole
 	if p.leased, p.wanted = nil, nil; by.leases {
@@ -68,9 +70,10 @@ func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err 
 	return p.source.path.extracts.missing(p.source, d), nil
 }
 
-// pin pins the extracts that have, or will have, samples of the part, and makes one for the others. It takes the memory of that one from some,
-// and an eighth more for gaps as far as that reaches. It reports whether the memory is enough. It narrows p.wanted to the new extract, with
-// ranges that are numbered by its samples.
+// pin pins the extracts that have, or will have, samples of the part, and makes a new extract for
+// the others. The new extract takes its memory from memory, with an eighth more for gaps as far as
+// that suffices. pin reports whether the memory suffices. It narrows p.wanted to the new extract,
+// with ranges that are numbered by its samples.
 func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	x, d := &p.source.path.extracts, p.wanted
 	x.mu.Lock()
@@ -97,8 +100,8 @@ func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	return true
 }
 
-// take finds the sample of each range of a part of the batch, and returns what is left of the part for the new extract. The caller holds the
-// lock of the extracts.
+// take finds the sample of each range of a request, and adds missing samples to the part's own
+// extract. It returns the request of the added samples. The caller holds the lock of the extracts.
 func (p *part) take(b *request, far bool) request {
 	x, chunks := p.own.all, make([]batch.ChunkRanges, 0, len(b.chunks))
 	for _, c := range b.chunks {
@@ -107,12 +110,12 @@ func (p *part) take(b *request, far bool) request {
 			at := samplePlace{p.source, c.Chunk, r.Offset, r.Length, far}
 			is := x.find(at)
 			switch {
-			case is != nil && is.in == p.own: // the batch has the sample more than once
+			case is != nil && is.in == p.own: // the batch contains the sample more than once
 			case is != nil && (p.wanted.joins || is.came()):
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
-				if x.samples[at] == nil { // else another extract has the sample too, and stays the one that is found
+				if x.samples[at] == nil { // otherwise another extract has the sample too, and find continues to return that one
 					x.samples[at] = is
 				}
 				own = append(own, r)
@@ -127,7 +130,8 @@ func (p *part) take(b *request, far bool) request {
 	return *b.of(chunks)
 }
 
-// join pins the extract that has a sample, for a sample of another batch. The caller holds the lock of the extracts.
+// join pins the extract of a sample that another batch loads or has loaded. The caller holds the
+// lock of the extracts.
 func (p *part) join(is *sample) {
 	if x := is.in.all; is.in.claimed != x.claims {
 		is.in.claimed = x.claims
@@ -136,7 +140,7 @@ func (p *part) join(is *sample) {
 	}
 }
 
-// begin begins to bring the part. It waits for nothing.
+// begin starts to load the part. It waits for nothing.
 func (p *part) begin(ctx context.Context) (err error) {
 	if len(p.leased) > 0 {
 		p.came = p.source.missing(p.leased)
@@ -148,14 +152,14 @@ func (p *part) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginSamples begins the load of the own extract, if there is one and this has not been done.
+// beginSamples starts to load the own extract, if there is one and it has not been started.
 func (p *part) beginSamples(ctx context.Context) {
 	if p.own != nil && p.own.ended == nil && len(p.own.samples) > 0 {
 		p.own.begin(ctx, p.wanted)
 	}
 }
 
-// await waits for what begin has begun to bring, and shows it in segments.
+// await waits for the loads that begin has started, and stores the data in segments.
 func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
 	if wait := p.wait; wait != nil {
 		p.wait = nil
@@ -193,8 +197,8 @@ func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) 
 	return nil
 }
 
-// awaitOne waits for one sample. It waits for a peer's answer to another batch for half of the time that is left, and then leaves time to
-// request the sample itself.
+// awaitOne waits for one sample. If a peer was asked for it for another batch, awaitOne waits only
+// half of the remaining time, so there is time left to request the sample itself.
 func (p *part) awaitOne(ctx context.Context, w awaited) error {
 	if !w.came() {
 		limited, cancel := ctx, func() {}
@@ -214,14 +218,15 @@ func (p *part) awaitOne(ctx context.Context, w awaited) error {
 		return context.Cause(ctx)
 	case w.in != p.own:
 		return errJoined
-	case w.in.ctx.Err() != nil: // at the deadline, which is that of the batch
+	case w.in.ctx.Err() != nil: // at the load's deadline, which is the batch's
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
 	return w.err
 }
 
-// trace begins the span of the wait for samples that others load, and links it to them.
+// trace begins the span of the wait for samples that other batches load, and links it to their
+// spans.
 func (p *part) trace(ctx context.Context) (span tracing.Span) {
 	linked := map[*extract]bool{p.own: true}
 	for _, w := range p.waits {
@@ -237,7 +242,7 @@ func (p *part) trace(ctx context.Context) (span tracing.Span) {
 	return span
 }
 
-// count counts the samples that were there, or on their way.
+// count counts the samples that other batches have loaded or were loading.
 func (p *part) count() {
 	path := p.source.path
 	for _, w := range p.waits {
@@ -259,7 +264,7 @@ func (p *part) count() {
 	}
 }
 
-// giveBack ends the use of all that the part holds. What it still waits for has been ended.
+// giveBack releases everything that the part holds. Its waits must have ended.
 func (p *part) giveBack() {
 	if p.wait != nil {
 		p.leases, _ = p.wait()
@@ -279,16 +284,16 @@ func (p *part) giveBack() {
 	p.wait, p.leases, p.kept, p.own, p.pinned, p.waits, p.came = nil, nil, nil, nil, nil, nil, tally{}
 }
 
-// settle gives back the memory that the body can do without before it is sent: of its own bytes those
-// behind the segments, and the leased chunks of which nothing is needed any more. It copies what is
-// needed of the others, chunk by chunk: each copy makes room for the next one. Where there is no
-// memory for a copy the chunk stays.
+// settle frees memory that the body does not need while it is sent: the bytes of its own extract
+// behind the segments, and leased chunks that no segment uses any more. It copies the used segments
+// of the other chunks, chunk by chunk: each copy makes room for the next. If there is no memory for
+// a copy, the chunk stays leased.
 func (p *part) settle(segments [][]byte) {
 	if p.own != nil && p.own.sole() {
 		p.own.room.shrink(p.own.used)
 	}
 	for at, c := range p.leased {
-		var needed []int // segments
+		var needed []int // indices of segments
 		for _, r := range c.Ranges {
 			if segments[r.Seq] != nil {
 				needed = append(needed, r.Seq)
@@ -300,7 +305,7 @@ func (p *part) settle(segments [][]byte) {
 	}
 }
 
-// copy copies segments of a chunk. It reports whether the chunk is needed no more.
+// copy copies segments of a chunk. It reports whether the chunk is no longer needed.
 func (p *part) copy(at int, segments [][]byte, seqs []int) bool {
 	var n int64
 	for _, seq := range seqs {

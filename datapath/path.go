@@ -26,23 +26,23 @@ const (
 
 // Config of a Path. The zero value of a field means its default.
 type Config struct {
-	Budget     *budget.Budget   // everything that grows
-	Fetchers   int              // store reads side by side (places of the gate); 0: 12 at first, and then as many as the bandwidth of the store pays
+	Budget     *budget.Budget   // bounds all memory that grows
+	Fetchers   int              // concurrent store reads; 0: 12 at first, then adapted to the store's bandwidth
 	PartSize   int64            // bytes of one store read, near 16 MiB
-	CheckSHA   bool             // compare SHA-256 too when a chunk arrives
-	Policy     Policy           // which chunk goes first, PolicyPlan
+	CheckSHA   bool             // compare SHA-256 when a chunk arrives, in addition to CRC-32C
+	Policy     Policy           // which chunk to evict first; default: PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
-	Peers      Peers            // other gateways, asked for what is neither in memory nor on disk; nil: none
-	CarryBytes int64            // bytes of a rank's next batches that one question to a peer asks for, 8 MiB; below 0: nothing is asked for ahead
-	Trace      tracing.Tracer   // begins the traces of what no request has asked for
+	Peers      Peers            // other gateways, asked for chunks neither in memory nor on disk; nil: none
+	CarryBytes int64            // bytes of a rank's next batches that one query to a peer asks for; default 8 MiB; below 0: no read-ahead from peers
+	Trace      tracing.Tracer   // begins the traces of work that no request has asked for
 	NoPrefetch bool
 	Debug      bool // poison freed memory and panic at leases closed twice: for tests
 }
 
-// key names a chunk in memory. The digest is what an index claims, and where only CRC-32C is compared a chunk may
-// have other bytes than it says; so only sources whose chunks are all held against SHA-256 share
-// them, and a hostile index spoils nobody else's data. Length and CRC are claims too: a chunk that claims another's
-// digest without them is another chunk.
+// key identifies a chunk in memory. The digest is the index's claim, and without CheckSHA a chunk's
+// bytes may differ from it. So only sources with CheckSHA share chunks, and a forged index cannot
+// corrupt another dataset's data. Length and CRC are claims too: a chunk with the same digest but
+// another length or CRC is another chunk.
 type key struct {
 	source uint64
 	digest [32]byte
@@ -56,34 +56,34 @@ type Path struct {
 	budget *budget.Budget
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
-	gate   *gate            // of the store's reads, but for those of first: how many run side by side, and whose
-	first  *gate            // of the reads of first batches' own ranges, beside gate: whole chunks come through that meanwhile
-	lone   *gate            // for samples that are objects and whose chunk is fetched ahead too: it leaves one place of gate to that
-	failed *pause.List[key] // chunks that could not be fetched: what looks ahead leaves them alone
+	gate   *gate            // of the store's reads, except those of first: how many run concurrently, and for which store
+	first  *gate            // of the reads of first batches' own ranges; whole chunks go through gate meanwhile
+	lone   *gate            // of samples that are objects and whose chunk is prefetched too: it leaves one place of gate to the prefetch
+	failed *pause.List[key] // chunks that could not be fetched: prefetch skips them for a while
 	rates  rates
-	kick   chan struct{} // holds one token: Run looks again
-	short  atomic.Bool   // Run has found too little memory for what it would fetch
+	kick   chan struct{} // holds one token: wakes Run
+	short  atomic.Bool   // Run found too little memory for a prefetch
 
-	segments sync.Pool // of *[][]byte: the lists of bodies that are closed
+	segments sync.Pool // of *[][]byte: the lists of closed bodies
 
 	readers  *lookahead.Readers
-	ownReads atomic.Int64 // store reads of their own samples that first batches wait for
-	flights  sync.Map     // of *flight, the reads ahead that are under way
-	tiers    tier         // the first one behind memory
+	ownReads atomic.Int64 // store reads of samples' own ranges that first batches wait for
+	flights  sync.Map     // of *flight, the reads ahead that are running
+	tiers    tier         // the first tier behind memory
 	disk     *disk        // nil: none
 	decoding *decoding
 	hot      *hot
 	ahead    *readAhead
-	yield    []yielding // to who needs memory now, in this order
+	yield    []yielding // holders of memory that can free it, in the order of use
 	askLimit *askLimit
 	formers  formers
 
 	extracts extracts
 
 	reowning sync.Mutex    // held to change view
-	view     atomic.Uint64 // the one that the table of readers was told of last
+	view     atomic.Uint64 // the view that the table of readers has
 
-	mu     sync.Mutex // guards what follows, when each source was read, its name and its place on disk
+	mu     sync.Mutex // guards the fields below, and each source's time of last read, name and disk settings
 	open   []*Source  // in the order of Open
 	opened int        // sources so far
 
@@ -93,7 +93,8 @@ type Path struct {
 	peerCounts                                     peerCounts
 }
 
-// New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one path.
+// New returns a path with nothing in memory. It becomes the budget's reclaimer, so a budget has one
+// path.
 func New(cfg Config) *Path {
 	if cfg.PartSize <= 0 {
 		cfg.PartSize = DefaultPartSize
@@ -140,17 +141,17 @@ func New(cfg Config) *Path {
 	return p
 }
 
-// yielding is a holder of memory that gives it back to who needs it now.
+// yielding is a holder of memory that can free it on request.
 type yielding struct {
-	reclaim func(n int64) int64 // gives at least n bytes back if it can, and returns the bytes
-	idle    func() int64        // how many bytes it could give back now
+	reclaim func(n int64) int64 // frees at least n bytes if it can, and returns the bytes
+	idle    func() int64        // returns how many bytes it could free now
 }
 
-// yields lists who gives memory back, what is the cheapest to bring again first: free memory and chunks
-// that no reader comes for soon, then tables, then what peers sent ahead of need, then hot samples,
+// yields lists the holders of memory, the cheapest to reload first: free memory and chunks that no
+// reader needs soon, then tables, then samples that peers sent ahead of need, then hot samples,
 // then any chunk that is not leased.
 func (p *Path) yields() []yielding {
-	// What read-ahead and hot samples give back is free memory of the cache then.
+	// Memory that read-ahead and hot samples free is free memory of the cache.
 	through := func(give func(n int64) int64) func(n int64) int64 {
 		return func(n int64) int64 {
 			if give(n) <= 0 {
@@ -168,7 +169,7 @@ func (p *Path) yields() []yielding {
 	}
 }
 
-// reclaim gives back at least n bytes if it can, and returns the bytes.
+// reclaim frees at least n bytes if it can, and returns the bytes.
 func (p *Path) reclaim(n int64) (back int64) {
 	for _, y := range p.yield {
 		if back < n {
@@ -178,7 +179,7 @@ func (p *Path) reclaim(n int64) (back int64) {
 	return back
 }
 
-// reclaimable returns the bytes that reclaim could give back now.
+// reclaimable returns how many bytes reclaim could free now.
 func (p *Path) reclaimable() (n int64) {
 	for _, y := range p.yield {
 		n += y.idle()
@@ -186,8 +187,8 @@ func (p *Path) reclaimable() (n int64) {
 	return n
 }
 
-// Close waits for loads that are still on their way and gives all memory back that nobody leases. Reads
-// must have ended, and Run must have returned.
+// Close waits for running loads and frees all memory that is not leased. Reads must have ended, and
+// Run must have returned.
 func (p *Path) Close() {
 	p.ahead.stop()
 	p.decoding.close()
@@ -196,24 +197,26 @@ func (p *Path) Close() {
 	p.tables.Reclaim(p.budget.Total() + 1)
 }
 
-// BudgetFor returns the least budget that holds so many bytes for what readers come for.
+// BudgetFor returns the smallest budget that has n bytes for prefetched chunks.
 func BudgetFor(n int64) int64 { return (n + 6) / 7 * 10 }
 
-// free returns how much memory for what readers come for nobody uses.
+// free returns how much of the memory for prefetched chunks is unused.
 func (p *Path) free() int64 {
 	return policy.Ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Free()
 }
 
-// spares reports whether there is room for n bytes that takes nothing from readers: free memory, or
-// that of a chunk that no reader comes for soon. Any gateway that has run for a while is full of those.
+// spares reports whether n bytes are available that no reader needs soon: free memory, or that of a
+// chunk that no reader needs soon. Any gateway that has run for a while is full of such chunks.
 func (p *Path) spares(n int64) bool { return p.free() >= n || p.cache.Goes(chunkcache.Soon) }
 
-// readerShare is the part of the budget that the readers' plans may keep alive beside it: a thirty-second.
+// readerShare is the divisor of the budget for memory that the readers' plans keep alive, which is
+// not counted in the budget: a thirty-second.
 const readerShare = 32
 
-// tableShare is the part of the budget that sample tables, and names and parts of samples, may take at most: a quarter.
-// Rows of 500 bytes in five columns have tables of 100 bytes, a fifth of their own. Where the tables of the chunks that
-// batches come from do not fit, each batch decodes all of them anew, which takes 10 ms for 30,000 rows.
+// tableShare is the divisor of the budget for sample tables, and names and parts of samples: at
+// most a quarter. Rows of 500 bytes in five columns have tables of 100 bytes, a fifth of their
+// size. If the tables of the chunks that batches read do not fit, each batch decodes them again,
+// which takes 10 ms for 30,000 rows.
 const tableShare = 4
 
 type tableKey struct {
@@ -239,7 +242,7 @@ func (t tableCache) Add(key chunkindex.CacheKey, c chunkindex.Cached) {
 	t.path.tables.Add(tableKey{t.source, key}, c)
 }
 
-// Tables returns a cache for what one index reads of its chunks, under the path's budget.
+// Tables returns a cache for the tables that one index reads, under the path's budget.
 func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
 
 // Open returns the source of one dataset. Source.Close ends it.
@@ -266,7 +269,7 @@ func (p *Path) Open(x *chunkindex.Index, store objstore.RangeReader, prefix stri
 	return s
 }
 
-// holds reports whether the budget ever has room for a body of n bytes.
+// holds reports whether the budget can ever hold a body of n bytes.
 func (p *Path) holds(n int64) bool {
 	if decoding := p.decoding.size.Load(); decoding > 0 {
 		return chunkcache.Cost(n)+chunkcache.Cost(decoding) <= p.budget.Total()
@@ -274,7 +277,7 @@ func (p *Path) holds(n int64) bool {
 	return n <= p.budget.Total()
 }
 
-// couldHold refuses a body for which the budget never has room.
+// couldHold returns an error if the budget can never hold a body of n bytes.
 func (p *Path) couldHold(n int64) error {
 	if p.holds(n) {
 		return nil
@@ -283,11 +286,11 @@ func (p *Path) couldHold(n int64) error {
 		n, p.budget.Total(), p.decoding.size.Load(), budget.ErrTooLarge)
 }
 
-// together is for how long a dataset that was read counts among those read now.
+// together is for how long after its last read a dataset counts as being read.
 const together = 30 * time.Second
 
-// fits notes that a dataset is read, and reports whether all its chunks and those of the others read now fit into
-// memory together.
+// fits records that a dataset is read, and reports whether all its chunks and those of the other
+// datasets being read fit into memory together.
 func (p *Path) fits(s *Source, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +304,7 @@ func (p *Path) fits(s *Source, now time.Time) bool {
 	return sum <= policy.Ahead(p.budget.Total())
 }
 
-// Readers returns what is known of those who read, in the order in which their datasets were opened.
+// Readers lists the known readers, in the order in which their datasets were opened.
 func (p *Path) Readers() []lookahead.Reader {
 	rs := p.readers.List(time.Now())
 	slices.SortStableFunc(rs, func(a, b lookahead.Reader) int { return a.Dataset.(*Source).place - b.Dataset.(*Source).place })
@@ -311,22 +314,22 @@ func (p *Path) Readers() []lookahead.Reader {
 // Stats is a snapshot of the path's counters.
 type Stats struct {
 	Hits, Misses, Loads, Joins, Evictions uint64
-	ExpectedEvictions                     uint64 // of chunks that a reader was coming for
+	ExpectedEvictions                     uint64 // of chunks that a reader needed soon
 	CachedBytes, CachedChunks             int64
 	StoreReads, StoreBytes                uint64
-	StorePlaces                           int    // store reads that may run side by side now
+	StorePlaces                           int    // store reads that may run concurrently now
 	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
 	PrefetchedChunks                      uint64
-	PeerReads, PeerBytes                  uint64 // questions to peers, and what they sent
-	PeerFailed, PeerLies                  uint64 // of those questions: without an answer, and with one that the index denies
+	PeerReads, PeerBytes                  uint64 // queries to peers, and the bytes they sent
+	PeerFailed, PeerLies                  uint64 // of those queries: failed, and answered with bytes that differ from the index
 	PeerServedReads, PeerServedBytes      uint64 // answers to peers
-	CarriedHits, CarriedBytes             uint64 // samples served that were asked of a peer before their batch
-	FormerChunks                          uint64 // brought whole from the gateway that held them before
-	HotHits, HotHitBytes                  uint64 // samples served from those that are kept by themselves
+	CarriedHits, CarriedBytes             uint64 // samples served that read-ahead got from a peer
+	FormerChunks                          uint64 // whole chunks from their former owner
+	HotHits, HotHitBytes                  uint64 // samples served from the hot samples
 	OpenLeases, TableBytes, HotBytes      int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64
 	Disk                                  diskcache.Stats
-	DiskDropped                           uint64 // chunks not written: too many waited, or memory evicted them first
+	DiskDropped                           uint64 // chunks not written: the queue was full, or they were evicted first
 }
 
 // Stats returns the counters.

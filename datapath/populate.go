@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// populate maps memory for the chunks, as much as may be used ahead, until the first reader comes: piece by piece,
-// so that nothing waits for it.
+// populate maps memory for chunks, as much as prefetching may use, until the first reader comes. It
+// maps the memory in small steps, so that no request waits for it.
 func (p *Path) populate(ctx context.Context) {
 	p.mu.Lock()
 	sources := slices.Clone(p.open)
@@ -23,8 +23,8 @@ func (p *Path) populate(ctx context.Context) {
 	}
 }
 
-// populate maps memory for the chunks of one source, as far as there is room. It returns the room that is
-// left; below 0: no more memory is wanted.
+// populate maps memory for the chunks of one source, as far as there is room. It returns the
+// remaining room, or -1 to stop.
 func (s *Source) populate(ctx context.Context, room int64) int64 {
 	p := s.path
 	for i := range s.index.Chunks() {

@@ -12,11 +12,13 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// retryAhead is how long a chunk that could not be fetched is left to the requests that need it. They get the
-// error; without this pause every wake-up of Run would ask the store for the chunk again.
+// retryAhead is the pause before prefetch retries a chunk that could not be fetched. Meanwhile
+// requests that need the chunk read it and get the error. Without the pause every wake-up of Run
+// would ask the store again.
 const retryAhead = 2 * time.Second
 
-// Run maps memory, then prefetches until ctx ends, and returns when everything it started has ended.
+// Run maps memory, then prefetches until ctx ends, and returns when everything it started has
+// ended.
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
@@ -27,7 +29,7 @@ func (p *Path) Run(ctx context.Context) error {
 	p.populate(ctx)
 	again := time.NewTicker(retryAhead / 4)
 	defer again.Stop()
-	var changes uint64 // of the readers, that were looked at last
+	var changes uint64 // the last number of changes of the readers that was handled
 	for {
 		select {
 		case <-ctx.Done():
@@ -50,10 +52,10 @@ func (p *Path) Run(ctx context.Context) error {
 	}
 }
 
-// busy reports whether no read ahead could begin now: whoever leaves a gate makes Run look again.
+// busy reports whether no read ahead could begin now. A read that leaves a gate wakes Run.
 func (p *Path) busy() bool { return p.gate.full() && (p.disk == nil || p.disk.gate.full()) }
 
-// look makes Run look again for what to fetch ahead.
+// look wakes Run, which looks for chunks to prefetch.
 func (p *Path) look() {
 	select {
 	case p.kick <- struct{}{}:
@@ -61,17 +63,18 @@ func (p *Path) look() {
 	}
 }
 
-// memoryFreed makes Run look again if it has found too little memory.
+// memoryFreed wakes Run if it had found too little memory.
 func (p *Path) memoryFreed() {
 	if p.short.Swap(false) {
 		p.look()
 	}
 }
 
-// prefetch starts reads of what readers will need, the chunk first that a reader would stall for
-// first, until the gate has no place free or there is no memory. Each free place goes to the read that is
-// due first of all: Lobster's greedy allocation, which gives one more fetcher to the reader that is the
-// slowest to get its data, taken chunk by chunk. Requests go before all of them.
+// prefetch starts reads of the chunks that readers will need, first the chunk that a reader would
+// stall for first, until the gate has no free place or there is no memory. Each free place goes to
+// the read that is due first of all. This is Lobster's greedy allocation, which gives one more
+// fetcher to the reader that is the slowest to get its data, applied chunk by chunk. Requests have
+// priority over all of them.
 func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGroup) {
 	full := false
 	defer func() { p.gate.starve(full) }()
@@ -80,22 +83,23 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 		if !s.enter() {
 			continue
 		}
-		goesOn := p.fetch(ctx, n, now, started, &full)
+		more := p.fetch(ctx, n, now, started, &full)
 		s.leave()
-		if !goesOn {
+		if !more {
 			return
 		}
 	}
 }
 
-// fetch starts a read of what one reader needs, if there are memory and a place for the read. It reports
-// whether to look for the next need, and sets full if the store's gate has no place.
-func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, started *sync.WaitGroup, full *bool) (goesOn bool) {
+// fetch starts a read of a chunk that a reader needs, if there are memory and a place for the read.
+// It reports whether to continue with the next need, and sets full if the store's gate has no
+// place.
+func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, started *sync.WaitGroup, full *bool) (more bool) {
 	s := n.Dataset.(*Source)
 	if s.finds(n.Chunk) || !p.brings(n, now) {
 		return true
 	}
-	p.short.Store(true) // before memory is looked at: what is freed from here on makes Run look again
+	p.short.Store(true) // set before checking memory, so that memory freed from here on wakes Run
 	if p.budget.Waiting() > 0 || !p.hasRoom(n) {
 		return false
 	}
@@ -116,29 +120,29 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 		}
 	case gate == p.gate:
 		if *full = true; !n.First {
-			return false // the read that leaves makes Run look again
+			return false // the next read that leaves wakes Run
 		}
 	}
 	p.short.Store(false)
 	return len(p.kick) == 0
 }
 
-// brings reports whether a need is a reason to read the whole chunk: that pays for it, or for later
-// epochs, where all chunks stay; and it has not failed of late.
+// brings reports whether to read the whole chunk for a need: reading it pays for this need or, if
+// all chunks stay in memory, for later epochs. It returns false for a chunk that failed recently.
 func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 	s := n.Dataset.(*Source)
 	return !p.failed.Paused(s.key(n.Chunk), now) && (s.worth(n.Chunk, n.Samples) || p.fits(s, now))
 }
 
-// hasRoom reports whether a chunk may be read ahead of need: into memory that is free beside what
-// bodies need, or instead of a chunk that is due later.
+// hasRoom reports whether a chunk may be read ahead of need: into memory that is free in addition
+// to the memory for bodies, or in place of a chunk that is due later.
 func (p *Path) hasRoom(n lookahead.Need) bool {
 	s := n.Dataset.(*Source)
 	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.Whatever)))
 }
 
-// together returns a need, and with it the chunks that lie behind it in the same shard and that some reader comes for
-// soon, as many as one store read brings.
+// together returns a need, followed by the chunks behind it in the same shard that some reader
+// needs soon, as many as one store read covers.
 func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	s := n.Dataset.(*Source)
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
@@ -158,8 +162,9 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	}
 }
 
-// start starts one read ahead, for which the caller has taken a place of a gate, of as many chunks of a group as there is
-// room for: half of them, or half of those. It reports whether there was room for all.
+// start starts one read ahead of a group of chunks. The caller has taken a place of a gate for it.
+// If there is no room for all, start retries with half of the group. It reports whether there was
+// room for all.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
 	chunks := make([]int, len(group))
 	for i, n := range group {
@@ -190,7 +195,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	}
 	started.Go(func() {
 		l, err := wait()
-		if err == nil { // an error is for whoever needs the chunk
+		if err == nil { // an error is reported to the requests that need the chunk
 			p.prefetched.Add(uint64(len(chunks)))
 			l.Close()
 		}
@@ -201,20 +206,20 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	return true
 }
 
-// flight is a read ahead that is under way.
+// flight is a running read ahead.
 type flight struct {
 	source *Source
 	chunks []int
 	cancel func()
 }
 
-// giveUp gives up the reads ahead that no reader comes for any more: it has gone, or jumped. A request
-// that waits for one keeps it: a load belongs to its waiters together.
+// giveUp cancels the reads ahead of chunks that no reader needs soon any more, because it has ended
+// or jumped. A load continues if a request waits for it: it belongs to all its waiters.
 func (p *Path) giveUp() {
 	for f := range p.flights.Range {
 		f := f.(*flight)
 		if !f.source.enter() {
-			continue // it has been given up
+			continue // its source is closed, which cancels the read
 		}
 		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.NextUse(f.source, c).Soon }) {
 			f.cancel()

@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// mostAsked is how many members are asked for a sample at most: its owner, and the next choices
-	// where that one fails or is late. With two failing at once the third keeps what it brings; to
-	// read samples from the store instead would cost as many reads as there are samples.
+	// mostAsked is how many members are asked for a sample at most: its owner, then the next
+	// choices if that one fails or is late. If two fail at once, the third keeps the chunk that it
+	// loads. Reading samples from the store instead would cost one read per sample.
 	mostAsked = 3
-	// peerPart is the part of the time that a request has left which one question to a peer may
-	// take: what comes after the question needs time too.
+	// peerPart is the divisor of a request's remaining time for one query to a peer: the retry
+	// after the query needs time too.
 	peerPart = 2
 )
 
-// errUnsent says that no gateway has sent some samples.
-var errUnsent = errors.New("no gateway has sent what was asked")
+// errUnsent reports that no gateway has sent some samples.
+var errUnsent = errors.New("no gateway has sent the samples")
 
-// ownersTier asks the gateways that own chunks for samples of one batch, and the next choices where
-// an owner fails or is late. What none of them sends the next tier brings.
+// ownersTier asks the gateways that own chunks for samples of one batch, and the next choices if an
+// owner fails or is late. The next tier loads the samples that no gateway sends.
 type ownersTier struct {
-	batch *request // of which the samples are a part
+	batch *request // the batch that the samples are part of
 	next  tier
 }
 
-// Load asks all members side by side.
+// Load asks all members concurrently.
 func (o ownersTier) Load(ctx context.Context, l *load, fills []*fill) error {
-	groups := map[string][]*fill{} // by the member that is asked; "": none
+	groups := map[string][]*fill{} // by the member to ask; "": none
 	for _, x := range fills {
 		member := o.choice(ctx, l.source, x.Chunk)
 		groups[member] = append(groups[member], x)
@@ -60,8 +60,9 @@ func (o ownersTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	return running.Wait()
 }
 
-// choice returns the member that is asked for a chunk: its owner, or the next choice after those that
-// were asked; "" if this gateway is the next one, or mostAsked members were asked.
+// choice returns the member to ask for a chunk: its owner, or the next choice after the members
+// that were asked. It returns "" if this gateway is the next choice, or mostAsked members were
+// asked.
 func (o ownersTier) choice(ctx context.Context, s *Source, chunk int) string {
 	switch {
 	case len(o.batch.asked) == 0:
@@ -98,7 +99,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
-		rest = func() error { return err } // the next tier has been asked
+		rest = func() error { return err } // the next tier has been asked already
 		if l.came.peer == 0 {
 			return errUnsent
 		}
@@ -123,8 +124,9 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	return nil
 }
 
-// hedge brings samples that a member is late with to memory of their own: the member may still write to theirs. It does not wait for memory
-// while some is held: without it the member is waited for.
+// hedge gets samples that a member is late with from other members, into memory of their own, since
+// the member may still write to theirs. It does not wait for memory while the batch holds some;
+// without memory, only the late member is waited for.
 func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*assembly, error) {
 	late := o.batch.of(chunksOf(fills))
 	late.origin, late.visit, late.segments = afterPeers, nil, len(fills[0].samples)
@@ -132,7 +134,7 @@ func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*assem
 	return a, a.assemble(ctx, manner{})
 }
 
-// spans are the places of samples in a chunk, as a member is asked for them.
+// spans converts the ranges of samples in a chunk to those of a query.
 func spans(ranges []batch.Range) []peer.Range {
 	out := make([]peer.Range, len(ranges))
 	for i, r := range ranges {
@@ -141,8 +143,8 @@ func spans(ranges []batch.Range) []peer.Range {
 	return out
 }
 
-// check compares each sample that a member has sent with the index. Samples that are wrong the next
-// tier brings: no other member is asked for them.
+// check compares each sample that a member sent with the index. The next tier reads samples that
+// differ; no other member is asked for them.
 func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*fill) error {
 	var wrong []*fill
 	for _, x := range fills {
@@ -166,19 +168,19 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 	return o.next.Load(ctx, l, wrong)
 }
 
-// hereTier brings samples of chunks that other gateways own as this one reads its own: from whole
-// chunks where that pays and there is room, else by their ranges.
+// hereTier reads samples of chunks that other gateways own as this one reads its own: from whole
+// chunks if that pays and there is room, else by their ranges.
 type hereTier struct{ batch *request }
 
 func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	s, b := l.source, h.batch.of(chunksOf(fills))
 	b.origin = afterPeers
-	s.path.reown() // what has come to this gateway is brought as its own
+	s.path.reown() // this gateway reads chunks that it owns by now as its own
 	whole, ranged := s.chooseReads(b)
 	return l.into(ctx, b, whole, ranged, fills[0].samples)
 }
 
-// unsent lists samples instead of bringing them.
+// unsent is a tier that records the samples instead of loading them.
 type unsent struct {
 	mu    sync.Mutex // guards fills
 	fills []*fill
@@ -191,7 +193,7 @@ func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
 	return errUnsent
 }
 
-// chunksOf returns what fills want. It puts both in the order in which that is stored.
+// chunksOf returns the chunk ranges of fills. It sorts both by chunk.
 func chunksOf(fills []*fill) []batch.ChunkRanges {
 	slices.SortFunc(fills, func(a, b *fill) int { return a.Chunk - b.Chunk })
 	chunks := make([]batch.ChunkRanges, len(fills))
@@ -201,7 +203,7 @@ func chunksOf(fills []*fill) []batch.ChunkRanges {
 	return chunks
 }
 
-// partOf returns a context that ends when a part of the time is gone that is left.
+// partOf returns a context that ends after a part of the remaining time (peerPart).
 func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, ok := ctx.Deadline()
 	if !ok {
@@ -210,7 +212,7 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(until)/peerPart)
 }
 
-// peerCounts counts what went between this gateway and others.
+// peerCounts counts the queries between this gateway and others.
 type peerCounts struct {
 	reads, bytes, failed, lies, servedReads, servedBytes, former atomic.Uint64
 }
@@ -220,7 +222,7 @@ func (c *peerCounts) fill(s *Stats) {
 	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = c.servedReads.Load(), c.servedBytes.Load(), c.former.Load()
 }
 
-// read asks a member, and counts what becomes of that.
+// read asks a member, and counts the result.
 func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
 	p.peerCounts.reads.Add(1)
 	err := p.cfg.Peers.Read(ctx, member, q, dst, instead)
@@ -229,13 +231,13 @@ func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]b
 		for _, b := range dst {
 			p.peerCounts.bytes.Add(uint64(len(b)))
 		}
-	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // else the request has ended, or the member does not serve the dataset
+	case !errors.Is(err, peer.ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled): // otherwise the request was canceled, or the member does not have the chunk
 		p.peerCounts.failed.Add(1)
 	}
 	return err
 }
 
-// lied notes that what a member sent was not what the index says.
+// lied records that a member sent bytes that differ from the index.
 func (p *Path) lied(member string) {
 	p.peerCounts.lies.Add(1)
 	p.cfg.Peers.Lied(member)

@@ -8,19 +8,20 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// piece is a range of one shard, all of a portion or part of it, and the memory that its bytes go to.
+// piece is a range of one shard, all or part of a portion, with the memory for its bytes.
 type piece struct {
 	ext chunkindex.Extent
 	dst []byte
 	of  *portion
-	crc uint32 // of the bytes that have come
+	crc uint32 // of the bytes received
 }
 
-// layout says where the stored bytes of a chunk lie: of many objects, of one range of a shard, or of several where columns are left out. It
-// is the only place where it matters how many there are.
+// layout maps the stored bytes of a chunk to extents: of many objects, of one range of a shard, or
+// of several ranges if columns are left out. All code that depends on the number of extents is
+// here.
 type layout struct {
 	exts []chunkindex.Extent
-	ends []int64 // of the extents, in the chunk's stored bytes; nil: there is one
+	ends []int64 // ends of the extents in the chunk's stored bytes; nil: there is one
 }
 
 func (s *Source) layout(chunk int) layout {
@@ -37,7 +38,8 @@ func (s *Source) layout(chunk int) layout {
 	return l
 }
 
-// from returns which extent holds an offset in the chunk's stored bytes, and where in that it lies.
+// from returns which extent holds an offset in the chunk's stored bytes, and the offset in that
+// extent.
 func (l layout) from(offset int64) (i int, rest int64) {
 	i = sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > offset })
 	if i > 0 {
@@ -46,14 +48,15 @@ func (l layout) from(offset int64) (i int, rest int64) {
 	return i, offset
 }
 
-// at returns the extent that holds an offset in the chunk's stored bytes, the last one where none does.
+// at returns the extent that holds an offset in the chunk's stored bytes, the last one for offsets
+// behind it.
 func (l layout) at(offset int64) chunkindex.Extent {
 	i, _ := l.from(offset)
 	return l.exts[min(i, len(l.exts)-1)]
 }
 
-// pieces adds what brings a portion, in pieces of about part bytes, never more than half as much again and never
-// more than most.
+// pieces appends the pieces of a portion, each of about part bytes, at most half as much again and
+// at most most.
 func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
 	i, offset := l.from(of.offset)
 	dst := of.stored
@@ -73,15 +76,15 @@ func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
 	return ps
 }
 
-// stretch is what one store read brings: pieces of one shard, and the gaps between them.
+// stretch is the range of one store read: pieces of one shard, and the gaps between them.
 type stretch struct {
 	pieces  []piece
 	end     int64
 	wanted  int64
 	waste   int64
-	gaps    []byte // memory for the gaps, as far as it reaches
-	seen    int64  // bytes that are in the checksums of the pieces
-	next    int    // the first piece whose checksum is not complete
+	gaps    []byte // memory for the gaps; may be too small for all
+	seen    int64  // bytes included in the checksums of the pieces
+	next    int    // the first piece whose checksum is incomplete
 	checked int    // the first piece that checkFilled has not seen
 }
 
@@ -90,7 +93,8 @@ func (r *stretch) ext() chunkindex.Extent {
 	return chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
 }
 
-// join puts pieces that follow each other closely into stretches of at most most bytes. Their gaps go to the spare memory.
+// join merges pieces that are close to each other into stretches of at most most bytes. Their gaps
+// use the spare memory.
 func join(ps []piece, most int64, spare []byte) []stretch {
 	var stretches []stretch
 	from := 0 // the first piece of the last stretch
@@ -114,8 +118,9 @@ func join(ps []piece, most int64, spare []byte) []stretch {
 	return stretches
 }
 
-// filled works out the checksums of the pieces as far as n bytes of the stretch have come, while the bytes are still in the
-// processor's cache: to fetch them from memory again takes a tenth of a cold epoch.
+// filled updates the checksums of the pieces after n bytes of the stretch have arrived, while the
+// bytes are still in the processor's cache. Reading them from memory again takes a tenth of a cold
+// epoch.
 func (r *stretch) filled(n int64) {
 	for ; r.next < len(r.pieces); r.next++ {
 		p := &r.pieces[r.next]
@@ -130,7 +135,8 @@ func (r *stretch) filled(n int64) {
 	r.seen = n
 }
 
-// into lists the memory that a stretch fills. Gaps without memory of their own share some that is dropped.
+// into lists the memory that a stretch fills. Gaps without memory of their own share a buffer that
+// is discarded.
 func (r *stretch) into() [][]byte {
 	dst := make([][]byte, 0, len(r.pieces)+min(int(r.waste), len(r.pieces)-1))
 	var dropped []byte

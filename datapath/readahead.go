@@ -15,13 +15,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// aheadWait is after how long a run is given up: its batches ask for themselves, and have time left for that.
+// aheadWait is the timeout of a run. Its batches request their samples themselves then, and have
+// time left for that.
 const aheadWait = 10 * time.Second
 
-// readAhead asks peers for what ranks need in their next batches, while the ranks are busy with the ones before: after Brand (the
-// second version of Redox), whose remote nodes send more of a chunk than was asked for. A run of batches (lookahead.Run) is asked for as
-// one batch would be, so one question brings what several batches need, and the links work while the ranks train. It comes as an extract,
-// in which those batches find their samples.
+// readAhead asks peers for the samples that ranks need in their next batches, while the ranks
+// process the current ones. The idea is from Brand (the second version of Redox), whose remote
+// nodes send more of a chunk than was requested. A run of batches (lookahead.Run) is requested as
+// one batch, so one query serves several batches, and the links work while the ranks train. Its
+// samples arrive in an extract, where those batches find them.
 type readAhead struct {
 	path   *Path
 	limits lookahead.Limits
@@ -31,29 +33,30 @@ type readAhead struct {
 	ctx         context.Context
 	end         context.CancelFunc
 
-	mu    sync.Mutex // guards what follows, and what is in it
+	mu    sync.Mutex // guards the fields below, and their elements
 	ranks []*rank
 	held  int64
 }
 
-// rank is a rank that reads what peers own. One that has jumped is another rank: the one that it was is forgotten with its reader.
+// rank is a rank that reads chunks that peers own. After a jump it is a new rank; the old one is
+// forgotten with its reader.
 type rank struct {
-	lookahead.Course[brought]
-	source *Source          // that it reads
+	lookahead.Course[runResult]
+	source *Source          // that the rank reads
 	reader *peer.Reader     // as of its last request
-	visit  *lookahead.Visit // its last one
-	ctx    context.Context  // ends when the rank is forgotten, or the source is to be closed
+	visit  *lookahead.Visit // of its last request
+	ctx    context.Context  // ends when the rank is forgotten or the source is closed
 	leave  context.CancelFunc
 }
 
-// batchRun is what some batches that follow each other need from peers.
-type batchRun = lookahead.Run[brought]
+// batchRun is the samples that some consecutive batches need from peers.
+type batchRun = lookahead.Run[runResult]
 
-// brought is what a run has brought.
-type brought struct {
-	extract *extract // pinned; nil: nothing has come yet
+// brought is the result of a run.
+type runResult struct {
+	extract *extract // pinned; nil: not loaded yet
 	cost    int64    // bytes of memory that the run takes
-	over    bool     // no batch comes for the run any more
+	over    bool     // no batch needs the run any more
 }
 
 func newReadAhead(p *Path, total, most int64) *readAhead {
@@ -62,7 +65,8 @@ func newReadAhead(p *Path, total, most int64) *readAhead {
 	return a
 }
 
-// come notes a request. A rank begins with the first batch of which a part is far. It returns nil where nothing is read ahead.
+// come records a request. A rank begins with the first batch that has a far part. It returns nil if
+// there is no read-ahead for the reader.
 func (a *readAhead) come(p *part, far bool) *rank {
 	if p.visit == nil || !p.visit.Followed() || a.limits.Question < 0 {
 		return nil
@@ -84,7 +88,8 @@ func (a *readAhead) come(p *part, far bool) *rank {
 	return r
 }
 
-// left notes that a batch of a rank has its samples, or an error, and begins the next run of the rank.
+// left records that a batch of a rank has its samples or an error, and begins the next run of the
+// rank.
 func (a *readAhead) left(r *rank, at shuffle.Cursor) {
 	if r == nil {
 		return
@@ -95,8 +100,8 @@ func (a *readAhead) left(r *rank, at shuffle.Cursor) {
 	a.begin(r)
 }
 
-// begin begins the next run of a rank if it is due, and if there is memory that nobody waits for. It is called when the rank has
-// its batch, and when its last run is there: then the next one is in the way of none.
+// begin begins the next run of a rank if it is due and no request waits for memory. It is called
+// when the rank has its batch, and when its last run has arrived, so the next run delays neither.
 func (a *readAhead) begin(r *rank) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +127,7 @@ func (a *readAhead) begin(r *rank) {
 	})
 }
 
-// bring brings a run, as far as there is memory for it that nobody needs, and as far as peers send it.
+// bring loads a run, as far as there is free memory for it and peers send it.
 func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *peer.Reader) {
 	ctx, cancel := context.WithTimeout(ctx, aheadWait)
 	defer cancel()
@@ -145,7 +150,7 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	e := s.early(ctx, f)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e != nil { // others bring some of it
+	if e != nil { // other batches load some of it
 		a.held += e.room.own.Cost() - cost
 		cost = e.room.own.Cost()
 	}
@@ -154,8 +159,8 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	}
 }
 
-// early loads those samples of a run that no batch is loading, into an extract that the caller pins. It returns nil if there are none, no
-// memory, or ctx ends.
+// early loads the samples of a run that no batch is loading, into an extract that the caller must
+// unpin. It returns nil if there are none or no memory, or when ctx ends.
 func (s *Source) early(ctx context.Context, far *request) *extract {
 	p := &part{source: s, near: &request{}, far: *far, tries: true}
 	defer p.giveBack()
@@ -174,7 +179,7 @@ func (s *Source) early(ctx context.Context, far *request) *extract {
 	return e
 }
 
-// free gives back what runs hold that no batch comes for any more. The caller holds mu.
+// free releases the memory of runs that no batch needs any more. The caller holds mu.
 func (a *readAhead) free(runs []*batchRun) {
 	for _, n := range runs {
 		n.Came.over = true
@@ -186,7 +191,7 @@ func (a *readAhead) free(runs []*batchRun) {
 	}
 }
 
-// expire forgets ranks whose reader has gone, or has left them behind: they read elsewhere.
+// expire forgets ranks whose reader has ended or has moved past them.
 func (a *readAhead) expire() {
 	a.forget(func(r *rank) bool {
 		at, ok := r.visit.Stands()
@@ -194,7 +199,7 @@ func (a *readAhead) expire() {
 	})
 }
 
-// forget forgets some ranks.
+// forget removes the ranks for which the function returns true.
 func (a *readAhead) forget(which func(*rank) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,14 +213,15 @@ func (a *readAhead) forget(which func(*rank) bool) {
 	})
 }
 
-// stop ends everything that is on its way, and waits for it. Nothing begins any more.
+// stop cancels all runs and waits for them. No run begins afterwards.
 func (a *readAhead) stop() {
 	a.end()
 	a.forget(func(*rank) bool { return true })
 	a.running.Wait()
 }
 
-// reclaim gives up runs that nothing shows until n bytes are free in the cache, and returns the bytes.
+// reclaim drops runs whose extract no batch pins until n bytes are free in the cache, and returns
+// the bytes.
 func (a *readAhead) reclaim(n int64) (bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -231,10 +237,10 @@ func (a *readAhead) reclaim(n int64) (bytes int64) {
 	return bytes
 }
 
-// idle reports whether a run has come and nothing shows it.
-func (b *brought) idle() bool { return b.extract != nil && b.extract.sole() }
+// idle reports whether a run is loaded and no batch pins its extract.
+func (b *runResult) idle() bool { return b.extract != nil && b.extract.sole() }
 
-// idle returns the bytes that reclaim could give back now.
+// idle returns how many bytes reclaim could free now.
 func (a *readAhead) idle() (n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,7 +254,7 @@ func (a *readAhead) idle() (n int64) {
 	return n
 }
 
-// elsewhere says what of a dataset peers are to be asked for.
+// elsewhere tells package lookahead which chunks of a dataset peers are asked for.
 type elsewhere struct{ *Source }
 
 func (e elsewhere) ChunkOf(sample uint64) int { return e.index.ChunkOf(sample) }
@@ -260,7 +266,8 @@ func (e elsewhere) Mean(chunk int) int64 {
 	return c.Length / max(int64(c.Samples), 1)
 }
 
-// farOf returns what peers are asked for of some samples: nothing, if their places cannot be read.
+// farOf returns the request to peers for some samples. It is empty if the table of a chunk cannot
+// be read.
 func (s *Source) farOf(ctx context.Context, samples []uint64) *request {
 	slices.Sort(samples)
 	var chunks []batch.ChunkRanges

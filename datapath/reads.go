@@ -15,31 +15,31 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// portion is what one checksum covers of what the store is asked for: a whole chunk, or one sample.
+// portion is the unit of a store read that has a checksum: a whole chunk, or one sample.
 type portion struct {
 	chunk    int
 	layout   layout
 	offset   int64    // in the chunk's stored bytes
-	stored   []byte   // the bytes as they come
-	data     []byte   // the decoded bytes; the same memory where nothing is compressed
+	stored   []byte   // the bytes as stored
+	data     []byte   // the decoded bytes; the same memory unless the chunk is compressed
 	crc      uint32   // of a sample
 	whole    bool     // the portion is a chunk
-	gates    []*gate  // a read takes a place of each; none: the caller holds one for all reads
+	gates    []*gate  // a read takes a place of each; none: the caller holds a place for all reads
 	receiver receiver // nil: only the caller of the read waits for the portion
 
 	pieces int          // how many pieces it is read in
-	left   atomic.Int32 // pieces that have not come yet
-	right  bool         // the portion has come, and is what the index says: its bytes do not change any more
+	left   atomic.Int32 // pieces that have not arrived
+	right  bool         // the portion has arrived and its checksum is right; its bytes do not change any more
 }
 
-// receiver waits for one portion of a read.
+// receiver is notified of the result of one portion.
 type receiver interface {
-	Publish()       // the portion is right; others may still be on their way
+	Publish()       // the portion is right; other portions may not have arrived
 	Fail(err error) // the portion cannot be read
-	Wanted() bool   // reports whether it pays to read the portion by itself; once it does not, it never does again
+	Wanted() bool   // whether to retry the portion by itself; once false it stays false
 }
 
-// whole returns the portion that a chunk is. Where it is compressed its stored bytes come to memory of their own.
+// whole returns the portion for a whole chunk. The stored bytes of a compressed chunk go to beside.
 func (s *Source) whole(chunk int, data, beside []byte) *portion {
 	p := &portion{chunk: chunk, layout: s.layout(chunk), stored: data, data: data, whole: true, gates: []*gate{s.path.gate}}
 	if desc := s.index.Chunk(chunk); desc.Codec != codec.None {
@@ -48,8 +48,8 @@ func (s *Source) whole(chunk int, data, beside []byte) *portion {
 	return p
 }
 
-// readSamples reads samples by themselves, near ones joined, and what lies between them into the load's spare memory, as far as that
-// reaches.
+// readSamples reads samples by their ranges. It joins near ones, and uses the load's spare memory
+// for the gaps.
 func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
 	samples := s.samples(l, fills)
 	if len(samples) == 0 {
@@ -83,20 +83,21 @@ func (s *Source) samples(of *load, fills []*fill) []*portion {
 	return list
 }
 
-// gates returns the gates of which a read of a chunk's samples takes places.
+// gates returns the gates at which a read of a chunk's samples takes places.
 func (s *Source) gates(chunk int, of *load) []*gate {
 	p := s.path
 	switch {
 	case of.alone:
 		return []*gate{p.first}
-	case s.objects(chunk) > 1 && p.readers.NextUse(s, chunk).Soon: // the samples come with their chunk too
+	case s.objects(chunk) > 1 && p.readers.NextUse(s, chunk).Soon: // prefetch reads the samples with their chunk too
 		return []*gate{p.lone, p.gate}
 	}
 	return []*gate{p.gate}
 }
 
-// read reads portions, and those that come wrong once more. What comes wrong twice stays unpublished. A store read that fails is repeated in
-// s3backend alone. part is how many bytes one store read brings at most; what lies between portions goes to the spare memory.
+// read reads portions, and reads those with a wrong checksum a second time. A portion that is wrong
+// twice is not published. s3backend retries store reads that fail, so read does not. One store read
+// is at most part bytes long; the gaps between portions go to the spare memory.
 func (s *Source) read(ctx context.Context, portions []*portion, part int64, spare []byte) error {
 	wrong := portions
 	for range 2 {
@@ -123,8 +124,9 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 	return nil
 }
 
-// readEach reads portions for their receivers: each is published or fails. It returns an error if any of them fails. Where one store
-// read of several has failed for good, any of them may be the cause: those that are still wanted are read by themselves.
+// readEach reads portions for their receivers: each is published or fails. It returns an error if
+// any of them fails. If a store read of several portions fails, any of them may be the cause. So
+// those whose receiver needs a retry are read by themselves.
 func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, spare []byte) (err error) {
 	failed := s.read(ctx, portions, part, spare)
 	left := slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
@@ -134,7 +136,7 @@ func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, 
 		}
 		return err
 	}
-	return s.sideBySide(new(errgroup.Group), left[0].gates, len(left), func(i int) error {
+	return s.concurrently(new(errgroup.Group), left[0].gates, len(left), func(i int) error {
 		again := failed
 		if left[i].receiver.Wanted() {
 			again = s.read(ctx, left[i:i+1], part, nil)
@@ -143,7 +145,8 @@ func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, 
 	})
 }
 
-// fail fails a portion unless it is right, after a read that has ended with err. It returns the error of the portion.
+// fail reports an error to the receiver of a portion, unless the portion is right. err is the error
+// of the read. It returns the error of the portion.
 func (s *Source) fail(ctx context.Context, p *portion, err error) error {
 	if p.right {
 		return nil
@@ -155,13 +158,15 @@ func (s *Source) fail(ctx context.Context, p *portion, err error) error {
 	return err
 }
 
-// local reports whether an error may be one of a place in an object: then other places can be read. A store that is unavailable altogether
-// answers so too, and refuses more reads at once when its breaker is open. The others are errors of the object or of the whole store.
+// local reports whether an error may concern one place in an object only, so that other places may
+// be readable. A store that is unavailable as a whole returns the same errors, but refuses further
+// reads at once when its breaker is open. Other errors concern the object or the whole store.
 func local(err error) bool {
 	return errors.Is(err, objstore.ErrUnavailable) || errors.Is(err, objstore.ErrTimeout) || errors.Is(err, objstore.ErrShort)
 }
 
-// readStretches makes one store read for each stretch, side by side. The first that fails ends the others.
+// readStretches makes one store read for each stretch, concurrently. The first one that fails
+// cancels the others.
 func (s *Source) readStretches(ctx context.Context, stretches []stretch) error {
 	switch len(stretches) {
 	case 0:
@@ -170,12 +175,13 @@ func (s *Source) readStretches(ctx context.Context, stretches []stretch) error {
 		return s.readStretch(ctx, &stretches[0])
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	return s.sideBySide(g, stretches[0].pieces[0].of.gates, len(stretches), func(i int) error { return s.readStretch(ctx, &stretches[i]) })
+	return s.concurrently(g, stretches[0].pieces[0].of.gates, len(stretches), func(i int) error { return s.readStretch(ctx, &stretches[i]) })
 }
 
-// sideBySide calls read for each of n reads, as many at once as there are places. Without gates the caller holds a place, for chunks
-// fetched ahead: the reads share that place, and take others only if they are free.
-func (s *Source) sideBySide(g *errgroup.Group, gates []*gate, n int, read func(i int) error) (err error) {
+// concurrently calls read for each of n reads, at most as many at once as there are places. Without
+// gates the caller holds a place for a prefetch: the reads share that place, and take more only if
+// they are free.
+func (s *Source) concurrently(g *errgroup.Group, gates []*gate, n int, read func(i int) error) (err error) {
 	places := s.path.gate.places()
 	if gates == nil {
 		most := places
@@ -195,10 +201,10 @@ func (s *Source) sideBySide(g *errgroup.Group, gates []*gate, n int, read func(i
 	return g.Wait()
 }
 
-// readStretch makes one store read, and checks the portions that come with it: each when its bytes are there, and those that end
-// with the stretch after the read, when its place is free again.
+// readStretch makes one store read, and checks each portion as soon as its bytes have arrived. It
+// checks portions that end with the stretch after the read has given back its place.
 func (s *Source) readStretch(ctx context.Context, r *stretch) error {
-	var unread error // of the index
+	var unread error // an error of reading the index
 	length := r.ext().Length
 	err := s.readRange(ctx, r, func(n int64) {
 		if r.filled(n); n < length && unread == nil {
@@ -206,7 +212,7 @@ func (s *Source) readStretch(ctx context.Context, r *stretch) error {
 		}
 	})
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil { // its reader ended it
+		if cause := context.Cause(ctx); cause != nil { // the reader canceled it
 			return cause
 		}
 		return s.rangeError(r.ext(), err)
@@ -221,7 +227,7 @@ func (s *Source) readStretch(ctx context.Context, r *stretch) error {
 	return s.checkFilled(ctx, r)
 }
 
-// checkFilled checks the portions whose last piece has been filled since the last call.
+// checkFilled checks the portions whose last piece has arrived since the last call.
 func (s *Source) checkFilled(ctx context.Context, r *stretch) error {
 	for ; r.checked < r.next; r.checked++ {
 		p := &r.pieces[r.checked]
@@ -235,7 +241,7 @@ func (s *Source) checkFilled(ctx context.Context, r *stretch) error {
 	return nil
 }
 
-// accept checks the portion of which the last piece has come, and publishes it if it is right.
+// accept checks a portion whose last piece has arrived, and publishes it if it is right.
 func (s *Source) accept(ctx context.Context, last *piece) (err error) {
 	p := last.of
 	if p.right, err = s.check(ctx, last); p.right && p.receiver != nil {
@@ -244,8 +250,8 @@ func (s *Source) accept(ctx context.Context, last *piece) (err error) {
 	return err
 }
 
-// readRange brings the bytes of a stretch, of the version of the shard that the index is bound to. It calls filled with the number
-// of bytes that have come.
+// readRange reads the bytes of a stretch, in the version of the shard that the index is bound to.
+// It calls filled with the number of bytes that have arrived.
 func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -284,7 +290,8 @@ func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)
 	return nil
 }
 
-// check reports whether a portion of which the last piece has come is what the index says. An error is one of reading the index.
+// check reports whether a portion matches the index. last is its last piece. It returns an error if
+// the index cannot be read.
 func (s *Source) check(ctx context.Context, last *piece) (bool, error) {
 	p := last.of
 	desc := s.index.Chunk(p.chunk)

@@ -20,27 +20,28 @@ import (
 // Source reads batches of one dataset. It is safe for concurrent use.
 type Source struct {
 	path    *Path
-	number  uint64 // among the path's sources, 0 where their chunks are the same for all
-	place   int    // its number in the order of Open
+	number  uint64 // of the path's sources; 0 if all sources share chunks (CheckSHA)
+	place   int    // its position in the order of Open
 	index   *chunkindex.Index
-	chunks  *chunkcache.Table[key] // those in memory, and on their way
+	chunks  *chunkcache.Table[key] // chunks in memory or being loaded
 	store   objstore.RangeReader
 	prefix  string
 	cost    int64     // of all its chunks in memory
-	decodes int64     // bytes that its largest compressed chunk is decoded in; 0: none is compressed
-	seen    time.Time // when it was last read by a plan, guarded by the path
+	decodes int64     // memory to decode its largest compressed chunk in, in bytes; 0: none is compressed
+	seen    time.Time // time of the last read by a plan; guarded by the path
 	onDisk  bool      // its chunks may be kept on disk
-	paced   bool      // the store holds reads back, for the sake of a limit of its own
-	origin  [32]byte  // on whose word, there; zero where they are proved by SHA-256
-	name    string    // under which peers know it; "": they do not
+	paced   bool      // the store delays reads because of a limit of its own
+	origin  [32]byte  // dataset that vouches for chunks on disk; zero: SHA-256 proves them
+	name    string    // its name among peers; "": not shared
 
-	owners atomic.Pointer[owners] // nil: nobody has asked for one
+	owners atomic.Pointer[owners] // nil: not used yet
 
 	uses *uses
 }
 
-// Read brings all ranges of one batch. at says where the reader stands (zero: no plan); it changes speed only.
-// Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, ErrClosed, or the context's.
+// Read reads all ranges of one batch. at is the position of the reader (zero: no plan); it affects
+// speed only. Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, ErrClosed,
+// or the context's.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -60,14 +61,15 @@ func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []batc
 	return assemblyOf(part{source: s, at: at, request: b}).readPlanned(ctx)
 }
 
-// visit is one batch in the eyes of those who look ahead; nil: the batch is of no plan.
+// visit is the record of one batch in the table of readers; nil: the batch belongs to no plan.
 type visit struct {
 	*lookahead.Visit
 	path     *Path
-	ownReads atomic.Int64 // store reads of its samples that it waits for, being a first batch that does not wait for whole chunks
+	ownReads atomic.Int64 // its store reads of samples' own ranges, if it is a first batch that does not wait for whole chunks
 }
 
-// visit notes in the table of readers that a batch is read, and sets what the batch knows of its reader. It ends with ended.
+// visit records a batch in the table of readers, and sets the batch's fields about its reader.
+// ended must follow.
 func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *request) *visit {
 	if at.Plan == nil || at.Epoch == nil {
 		return nil
@@ -89,7 +91,8 @@ func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *request) *visi
 	return v
 }
 
-// ended notes how the read has ended, and returns that: a body whose end is noted too, or the error.
+// ended records the end of the read, and returns its arguments. The visit ends when the body is
+// closed, or now after an error.
 func (v *visit) ended(body *batch.Body, err error) (*batch.Body, error) {
 	if v == nil {
 		return body, err
@@ -106,17 +109,17 @@ func (v *visit) ended(body *batch.Body, err error) (*batch.Body, error) {
 	return body, nil
 }
 
-// batch is one request, its chunks in stored order.
+// request is one batch, or part of one, with its chunks in stored order.
 type request struct {
 	chunks   []batch.ChunkRanges
 	segments int
 	bytes    int64
 	origin   origin
 	next     next
-	fits     bool         // the datasets that are read now fit into memory together
-	visit    *visit       // what is known of its reader; nil: the batch is of no plan
-	reader   *peer.Reader // who reads, for peers; nil: they are not told
-	asked    []string     // members that are not asked for it: they have failed, or are late
+	fits     bool         // the datasets being read fit into memory together
+	visit    *visit       // the record of its reader; nil: the batch belongs to no plan
+	reader   *peer.Reader // the reader, for queries to peers; nil: not sent
+	asked    []string     // members that have failed or are late, not to be asked again
 }
 
 // origin is where a batch comes from.
@@ -124,21 +127,21 @@ type origin uint8
 
 const (
 	fromRank   origin = iota
-	fromPeer          // another gateway asks: no peer is asked to load anything for it
-	ofRun             // what a rank needs later: what the owners do not send is left out
-	afterPeers        // a rank's, of which the owners did not send this part
+	fromPeer          // another gateway asks: no peer is asked to load chunks for it
+	ofRun             // samples that a rank needs later: those that owners do not send are skipped
+	afterPeers        // the part of a rank's batch that the owners did not send
 )
 
-// next is what is known of the chunks that a batch's reader comes for after it.
+// next is how far the chunks are known that a batch's reader needs after it.
 type next uint8
 
 const (
-	unknown    next = iota // nothing: its order has no locality
-	followed               // all of them
-	unfollowed             // it comes for the rest of these; of the others nothing, since the table of readers is full or another gateway's
+	unknown    next = iota // unknown: its order has no locality
+	followed               // all are known
+	unfollowed             // only the rest of these chunks: the table of readers is full, or another gateway's
 )
 
-// newBatch adds a request up and refuses what the index does not hold or the budget never could.
+// newBatch sums up a request, and checks it against the index and the budget.
 func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
 	b := &request{chunks: slices.Clone(chunks)}
 	var hidden []int
@@ -160,7 +163,7 @@ func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
 		}
 	}
 	if len(hidden) > 0 {
-		s.path.cache.Find(s.chunks, hidden...) // at once: whatever the batch asks later takes no lock
+		s.path.cache.Find(s.chunks, hidden...) // in one call: later lookups of the batch take no lock
 	}
 	return b, s.path.couldHold(b.bytes)
 }

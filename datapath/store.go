@@ -16,7 +16,7 @@ type store struct{}
 
 // Load reads whole chunks, or samples by themselves, from the store.
 func (store) Load(ctx context.Context, l *load, fills []*fill) error {
-	if err := context.Cause(ctx); err != nil { // given up while another tier was asked: the store need not hear of it
+	if err := context.Cause(ctx); err != nil { // canceled while another tier was asked
 		return err
 	}
 	if fills[0].whole != nil {
@@ -34,7 +34,7 @@ func (store) Load(ctx context.Context, l *load, fills []*fill) error {
 	return l.source.readSamples(ctx, l, plain)
 }
 
-// chunks reads whole chunks that lie side by side in one shard.
+// chunks reads whole chunks that are adjacent in one shard.
 func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	s := l.source
 	wholes := make([]*portion, len(fills))
@@ -48,14 +48,15 @@ func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	return s.readEach(ctx, wholes, l.part, nil)
 }
 
-// chunkFill is a chunk that the store is read for.
+// chunkFill is the receiver of a whole chunk.
 type chunkFill struct {
 	*chunkcache.Fill[key]
 	path *Path
 }
 
-// Fail ends the fill with an error. It first notes the chunk in Path.failed, so that what looks ahead does not ask for it again
-// at once. A load that all waiters have left says nothing of the store, and is not noted.
+// Fail ends the fill with an error. It first records the chunk in Path.failed, so that prefetch
+// does not retry it at once. A load that was canceled because all waiters have left is not
+// recorded.
 func (f chunkFill) Fail(err error) {
 	if !errors.Is(err, context.Canceled) {
 		f.path.failed.Failed(f.Key(), time.Now())
@@ -63,7 +64,7 @@ func (f chunkFill) Fail(err error) {
 	f.Fill.Fail(err)
 }
 
-// unpack brings samples of a compressed chunk that there is no room for in memory.
+// unpack reads samples of a compressed chunk that has no room in memory.
 func (s *Source) unpack(ctx context.Context, x *fill) error {
 	desc := s.index.Chunk(x.Chunk)
 	work, leave, err := s.path.decoding.enter(ctx, desc.Length+beside(desc))
@@ -84,7 +85,8 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 	return nil
 }
 
-// beside returns how many bytes a chunk's load needs beside its own: a compressed chunk is decoded from there.
+// beside returns how many bytes a load of a chunk needs in addition to the chunk's own: a
+// compressed chunk is decoded from there.
 func beside(desc chunkindex.Chunk) int64 {
 	return desc.Codec.Beside(desc.Stored, desc.Length)
 }
@@ -94,8 +96,8 @@ func (s *Source) intact(desc chunkindex.Chunk, b []byte, crc uint32) bool {
 	return crc == desc.CRC32C && (!s.path.cfg.CheckSHA || sha256.Sum256(b) == desc.Digest)
 }
 
-// corrupt returns the error of a portion that was wrong twice. It names the extent in which the portion begins, or
-// of a chunk of many objects the one in which the first wrong sample does.
+// corrupt returns the error of a portion that was wrong twice. It names the extent in which the
+// portion begins. For a chunk of many objects it names the extent of the first wrong sample.
 func (s *Source) corrupt(ctx context.Context, p *portion) error {
 	at := p.offset
 	if p.whole && len(p.layout.exts) > 1 && s.index.Codec(p.chunk) == codec.None {

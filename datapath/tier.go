@@ -7,43 +7,45 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// tier is a place behind memory that bytes come from: the disk, the former owner of a chunk, the store. What a tier does not have, or fails to bring, it asks the next tier for.
-// ownersTier and hereTier stand outside this chain.
+// tier is a source of bytes behind memory: the disk, the former owner of a chunk, the store. A tier
+// asks the next tier for chunks that it does not have or fails to load. ownersTier and hereTier are
+// not part of this chain.
 type tier interface {
-	// Load fills memory. It returns when all has come or some of it cannot. Each chunk, or sample, is
-	// published by itself, and may fail by itself.
+	// Load fills memory. It returns when all of it has arrived or some of it cannot. Each chunk, or
+	// sample, is published or fails by itself.
 	Load(ctx context.Context, l *load, fills []*fill) error
 }
 
-// load is what the fills of one caller have in common: all of them are whole chunks, or samples.
+// load has the settings that the fills of one caller share. All of them are whole chunks, or all
+// are samples.
 type load struct {
 	source *Source
-	held   *gate  // no request waits for the chunks: the caller holds a place of this gate; nil: a request waits
-	part   int64  // bytes of one store read of whole chunks at most
+	held   *gate  // for a read ahead: the gate of which the caller holds a place; nil: a request waits
+	part   int64  // maximum bytes of one store read of whole chunks
 	toDisk bool   // the caller writes the chunks to disk
 	alone  bool   // the samples are of a first batch that does not wait for whole chunks
-	spare  []byte // memory for what lies between samples that one read brings
+	spare  []byte // memory for the gaps between samples in one read
 	came   tally  // bytes of samples
 }
 
 // fill is memory for one chunk, or for samples of one.
 type fill struct {
 	batch.ChunkRanges                       // Ranges are the samples
-	whole             *chunkcache.Fill[key] // memory of the cache for all of the chunk; nil: samples are wanted
-	samples           []*sample             // of which these are some, by Seq
+	whole             *chunkcache.Fill[key] // memory of the cache for the whole chunk; nil: samples are needed
+	samples           []*sample             // indexed by Seq; includes the samples of Ranges
 }
 
 // memory returns the memory of a sample.
 func (x *fill) memory(r batch.Range) []byte { return x.samples[r.Seq].data }
 
-// publish shows the samples, all of which have come.
+// publish publishes the samples, all of which have arrived.
 func (x *fill) publish() {
 	for _, r := range x.Ranges {
 		x.samples[r.Seq].Publish()
 	}
 }
 
-// chain puts the tiers one before the other.
+// chain builds the chain of tiers, and returns the first.
 func (p *Path) chain() tier {
 	var first tier = store{}
 	if p.cfg.Peers != nil {
@@ -57,7 +59,7 @@ func (p *Path) chain() tier {
 	return first
 }
 
-// fillsOf returns what some chunks of a batch want of the tiers.
+// fillsOf returns the fills for samples of some chunks.
 func fillsOf(chunks []batch.ChunkRanges, samples []*sample) []*fill {
 	all := make([]fill, len(chunks))
 	fills := make([]*fill, len(chunks))

@@ -15,13 +15,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmFor is for how long one call of Warm begins new reads.
+// warmFor is for how long one call of Warm starts new reads.
 const warmFor = time.Second
 
-// Warm brings what an epoch needs from position at.First on, in order of need, before anybody reads it: into memory as
-// far as that may be used for what readers come for, then to the tiers behind it. It begins reads for about a second,
-// and says where to go on. What is there already costs nothing, so that a call that was lost can be repeated. Errors
-// are those of Read; what was brought before stays.
+// Warm loads the chunks that an epoch needs from position at.First on, in order of need, before any
+// reader comes. It loads into memory as far as prefetching may use it, then to the tiers behind it.
+// It starts reads for about a second, and returns the position to continue from. Chunks that are
+// already there cost nothing, so a call can be repeated. Errors are those of Read; chunks loaded
+// before an error stay.
 func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, error) {
 	if err := context.Cause(ctx); err != nil {
 		return batch.Warmed{}, err
@@ -35,7 +36,7 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, err
 	s.path.reown()
 	s.path.readers.Announce(s, at, time.Now())
 	w := &warming{source: s, room: s.path.warmRoom(s)}
-	defer w.running.Wait() // also if something below panics
+	defer w.running.Wait() // also after a panic below
 	until, cancel := context.WithTimeout(ctx, warmFor)
 	defer cancel()
 	next := w.walk(ctx, until, at)
@@ -47,12 +48,12 @@ func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, err
 	return done, context.Cause(ctx)
 }
 
-// walk starts the reads, and returns the position to go on from.
+// walk starts the reads, and returns the position to continue from.
 func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
 	s := w.source
 	for span := range s.inOrder(at) {
 		if s.name != "" && s.owner(int(span.Chunk)) != "" {
-			continue // the owner brings it
+			continue // the owner loads it
 		}
 		if !w.begin(ctx, until, int(span.Chunk)) {
 			return max(span.From, at.First)
@@ -61,7 +62,8 @@ func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
 	return at.Plan.Samples()
 }
 
-// inOrder yields what the epoch needs from a position on. An order without locality needs all chunks alike: as stored.
+// inOrder yields the chunks that the epoch needs from a position on. An order without locality
+// needs all chunks alike, so they are in stored order.
 func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 	if at.Epoch.Local() {
 		return at.Epoch.Spans(at.First)
@@ -76,7 +78,8 @@ func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 	}
 }
 
-// warmRoom is how many bytes of memory may be filled for s beside what somebody comes for already.
+// warmRoom returns how many bytes of memory may be filled for s, in addition to chunks that readers
+// need.
 func (p *Path) warmRoom(s *Source) int64 {
 	room := policy.Ahead(p.budget.Total())
 	for o, chunk := range p.inMemory() {
@@ -91,17 +94,17 @@ func (p *Path) warmRoom(s *Source) int64 {
 type warming struct {
 	source  *Source
 	room    int64 // bytes of memory left
-	passing int64 // bytes of memory for chunks on their way to disk
+	passing int64 // bytes of memory for chunks that are being written to disk
 	running sync.WaitGroup
 
 	chunks atomic.Int64
 	bytes  atomic.Int64
-	full   atomic.Bool           // memory, and the disk if there is one
-	failed atomic.Pointer[error] // the first one
+	full   atomic.Bool           // memory is full, and the disk if there is one
+	failed atomic.Pointer[error] // the first error
 }
 
-// begin starts to bring a chunk that is in no tier, unless the time is up, and reports whether the call goes on to the
-// next one.
+// begin starts to load a chunk that is in no tier, unless the time is up. It reports whether the
+// call continues with the next chunk.
 func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	s := w.source
 	cost := s.Cost(chunk)
@@ -116,7 +119,7 @@ func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 		return true
 	}
 	if s.onDisk && !w.full.Load() && w.toDisk(ctx, chunk) {
-		w.room = 0 // memory is full: what is on disk already stays there
+		w.room = 0 // memory is full: chunks already on disk stay there
 		return true
 	}
 	s.path.gate.leaveWarm(false)
@@ -124,8 +127,8 @@ func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	return false
 }
 
-// toDisk starts to bring a chunk to disk. Those on their way there leave room in memory when they have arrived, and
-// take none of what readers come for: that may not be on disk yet.
+// toDisk starts to load a chunk to disk. Such chunks leave memory when they are written, and use no
+// memory of chunks that readers need: those may not be on disk yet.
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 	total := w.source.path.budget.Total()
 	for range 2 {
@@ -139,14 +142,15 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 	return false
 }
 
-// bring starts a read of a chunk, for which the caller has taken a place, and reports whether there was room for it. It is
-// written to disk where there is one: also a chunk that stays in memory, for it may have to leave before its reader comes.
+// bring starts a read of a chunk, for which the caller has taken a place, and reports whether there
+// was room for it. The chunk is written to disk if there is one, even if it stays in memory, since
+// it may be evicted before its reader comes.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 	s := w.source
 	f := &fetch{load: load{source: s, held: s.path.gate, toDisk: s.onDisk}, chunks: []int{chunk}}
 	request := f.request()
 	if !stays {
-		request.Due = chunkcache.Soon // it only passes through memory
+		request.Due = chunkcache.Soon // the chunk only passes through memory
 	}
 	wait, err := s.path.cache.Start(ctx, request)
 	if errors.Is(err, chunkcache.ErrNoRoom) {

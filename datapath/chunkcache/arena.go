@@ -9,21 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena is address space that slots are cut from. Only memory is given back, never address space:
-// to unmap takes the lock that all of the process's page faults take, and a hole for each slot would
-// be a mapping for each slot, of which the kernel allows 65,530.
+// arena is the address space for slots. It frees memory, but not address space until it is closed:
+// unmapping takes the lock of all the process's page faults. And a hole for each free slot would
+// split mappings, of which the kernel allows 65,530.
 type arena struct {
 	length int64 // of a mapping
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	regions []*region
 	used    int // slots that are not empty
 }
 
-// region is one mapping. Its free spans serve slots of any class: some systems count address space.
+// region is one mapping. Its free spans serve slots of all classes, since some systems limit
+// address space.
 type region struct {
 	bytes []byte
-	free  []span // by address, without neighbours
+	free  []span // by address, without adjacent spans
 }
 
 // span is a part of a region.
@@ -37,17 +38,17 @@ type piece struct {
 
 func (p piece) bytes() []byte { return p.region.bytes[p.from:p.to:p.to] }
 
-// regionSize is the length of a mapping: large, so that there are few, and small against the memory of
-// a machine, since some systems count address space.
+// regionSize is the length of a mapping: large, so that there are few, and small compared with a
+// machine's memory, since some systems limit address space.
 const regionSize = 256 << 20
 
-// newArena returns an arena for a budget of so many bytes.
+// newArena returns an arena for a budget of total bytes.
 func newArena(total int64) *arena {
 	return &arena{length: classOf(min(max(total, heapClass+1), regionSize))}
 }
 
-// cut returns the address space of a slot of a class. Unless it is sparse its memory is populated, so that no read or fill
-// stops at a page fault, where the kernel can do that.
+// cut returns the address space of a slot of a class. Unless the slot is sparse, cut populates its
+// memory if the kernel supports it, so that reads and fills cause no page faults.
 func (a *arena) cut(class int64, sparse bool) (piece, error) {
 	p, err := a.take(class)
 	if err == nil && !sparse {
@@ -77,7 +78,7 @@ func (a *arena) take(class int64) (piece, error) {
 	return piece{r, s}, nil
 }
 
-// take takes n bytes of the first free span that has so many.
+// take takes n bytes from the first free span that is large enough.
 func (r *region) take(n int64) (span, bool) {
 	i := slices.IndexFunc(r.free, func(s span) bool { return s.to-s.from >= n })
 	if i < 0 {
@@ -90,7 +91,7 @@ func (r *region) take(n int64) (span, bool) {
 	return s, true
 }
 
-// give makes a span free, together with its neighbours.
+// give frees a span, and merges it with adjacent free spans.
 func (r *region) give(s span) {
 	i, _ := slices.BinarySearchFunc(r.free, s, func(x, y span) int { return cmp.Compare(x.from, y.from) })
 	next := i
@@ -105,7 +106,7 @@ func (r *region) give(s span) {
 	r.free = slices.Replace(r.free, i, next, s)
 }
 
-// clear gives the memory of a slot back. Nothing may read the slot afterwards.
+// clear frees the memory of a slot. The slot must not be read afterwards.
 func (a *arena) clear(p piece) {
 	discard(p.bytes())
 	a.mu.Lock()
@@ -129,5 +130,5 @@ func (a *arena) close() {
 	a.regions = nil
 }
 
-// discard gives the memory of pages back. Where that fails, they stay until the arena is closed.
+// discard frees the memory of pages. If that fails, they stay until the arena is closed.
 func discard(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }

@@ -9,5 +9,6 @@ func mapRegion(n int) ([]byte, error) {
 	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 }
 
-// populate leaves it to the first fill to have the kernel provide pages: there is no flag for it here.
+// populate does nothing: the first fill allocates the pages, since there is no flag for it on this
+// system.
 func populate([]byte) {}

@@ -5,21 +5,21 @@ import (
 	"os"
 )
 
-// Buffer is memory for bytes that are no chunk, in a slot: used again and outside the collector's
-// sight like those of the chunks.
+// Buffer is memory in a slot for bytes other than a chunk. Like the slots of chunks it is reused,
+// and is outside the garbage collector's heap.
 type Buffer[K comparable] struct {
 	cache *Cache[K]
 	slot  *slot // nil: closed
 }
 
-// Buffer returns n bytes of any content. Unlike Start it waits for memory, as the budget does, so
-// its caller must not hold anything that others wait for.
+// Buffer returns n bytes of memory with arbitrary content. Unlike Start it waits for memory, as the
+// budget does, so its caller must not hold anything that others wait for.
 func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	class := classOf(n)
 	if class+entryCost > c.budget.Total() {
-		class = max(n, c.budget.Total()-entryCost) // all there is: not worth a refusal
+		class = max(n, c.budget.Total()-entryCost) // all there is, rather than refuse the request
 	}
-	var s *slot // a free one, found when it is this caller's turn
+	var s *slot // a free slot, found when it is this caller's turn
 	held, err := c.budget.ReserveOr(ctx, min(class+entryCost, max(n, c.budget.Total())), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -35,15 +35,17 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	return c.open(s, n)
 }
 
-// TryBuffer returns n bytes of any content, of memory that is free or of chunks that no reader comes for soon; false
-// if there are none, or not beside those that others wait for.
+// TryBuffer returns n bytes of memory with arbitrary content, from free memory or from chunks that
+// no reader needs soon. It returns false if there are none in addition to those that others wait
+// for.
 func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, false) }
 
-// TryWork is TryBuffer for memory to work in: the kernel provides its pages when they are written, since much of it may never be.
+// TryWork is TryBuffer for working memory: the kernel allocates its pages when they are written,
+// since much of it may never be.
 func (c *Cache[K]) TryWork(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, true) }
 
-// tryOrPass is TryBuffer. While others wait it takes no free slot, since the budget counts only what is reserved as passing
-// those: the slot is given back, and its bytes are reserved.
+// tryOrPass is TryBuffer. While others wait for memory it uses no free slot but frees slots and
+// reserves their bytes, since the budget records only reservations as having passed the waiters.
 func (c *Cache[K]) tryOrPass(n int64, sparse bool) (*Buffer[K], bool) {
 	if c.budget.Waiting() == 0 {
 		return c.tryBuffer(n, c.budget.TryReserve, sparse)
@@ -58,7 +60,8 @@ func (c *Cache[K]) tryOrPass(n int64, sparse bool) (*Buffer[K], bool) {
 	return b, err == nil
 }
 
-// tryBuffer takes a slot of memory that is free, that reserve grants, or of chunks that no reader comes for soon.
+// tryBuffer takes a slot: a free one, one that reserve grants, or that of chunks that no reader
+// needs soon.
 func (c *Cache[K]) tryBuffer(n int64, reserve reserve, sparse bool) (*Buffer[K], bool) {
 	for {
 		c.mu.Lock()
@@ -75,7 +78,7 @@ func (c *Cache[K]) tryBuffer(n int64, reserve reserve, sparse bool) (*Buffer[K],
 	}
 }
 
-// open makes a slot ready for n bytes.
+// open prepares a slot for n bytes.
 func (c *Cache[K]) open(s *slot, n int64) (*Buffer[K], error) {
 	s.length = n
 	if err := s.ready(); err != nil {
@@ -88,10 +91,10 @@ func (c *Cache[K]) open(s *slot, n int64) (*Buffer[K], error) {
 // Bytes returns the memory, until Close.
 func (b *Buffer[K]) Bytes() []byte { return b.slot.bytes() }
 
-// Cost returns the bytes of the budget that Close gives back.
+// Cost returns how many bytes of the budget Close frees.
 func (b *Buffer[K]) Cost() int64 { return b.slot.held.Size() }
 
-// Shrink gives back what lies behind the first n bytes, in whole pages.
+// Shrink frees the memory after the first n bytes, in whole pages.
 func (b *Buffer[K]) Shrink(n int64) {
 	page := int64(os.Getpagesize())
 	keep := (n + page - 1) / page * page
@@ -103,7 +106,7 @@ func (b *Buffer[K]) Shrink(n int64) {
 	b.slot.held.Shrink(keep + entryCost)
 }
 
-// Close gives the memory back. A second call does nothing.
+// Close frees the memory. A second call does nothing.
 func (b *Buffer[K]) Close() {
 	c, s := b.cache, b.slot
 	if s == nil {
@@ -111,7 +114,7 @@ func (b *Buffer[K]) Close() {
 	}
 	b.slot = nil
 	if s.held.Size() != s.cost() || s.held.Passed() {
-		s.drop() // not all of it is reserved, so it cannot become a free slot; or others wait for it
+		s.drop() // it was shrunk, so it cannot become a free slot; or others wait for its memory
 		return
 	}
 	c.mu.Lock()

@@ -7,16 +7,16 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// ErrNoRoom says that there is no room now for all chunks asked for together.
+// ErrNoRoom reports that there is currently no room for all requested chunks together.
 var ErrNoRoom = errors.New("no room in the cache")
 
-// errAborted is what waiters get when a load ends without saying how.
+// errAborted is the error for waiters when a load ends without a result.
 var errAborted = errors.New("load ended without a result")
 
 // Config of a Cache. The zero value of a field means its default.
 type Config struct {
-	Budget *budget.Budget // where every byte is reserved
-	Debug  bool           // poison freed slots, panic at a lease closed twice: for tests
+	Budget *budget.Budget // all memory is reserved in it
+	Debug  bool           // for tests: poison freed slots, and panic at a lease closed twice
 }
 
 // Cache holds chunks by key. It is safe for concurrent use.
@@ -25,26 +25,26 @@ type Cache[K comparable] struct {
 	debug  bool
 	arena  *arena
 	loads  sync.WaitGroup
-	asking sync.RWMutex // held to ask tables when chunks are due; the lock of mu may be taken meanwhile
+	asking sync.RWMutex // held for reading while tables are asked when chunks are due; mu may be locked meanwhile
 
-	mu        sync.Mutex      // guards what follows and the fields of entries and fills
-	entries   map[K]*entry[K] // in memory, or on their way there to a request that waits
+	mu        sync.Mutex      // guards the fields below, and the fields of entries and fills
+	entries   map[K]*entry[K] // in memory, or being loaded for a request that waits
 	idle      idle[K]
 	free      map[int64][]*slot
 	freeBytes int64
 	stats     Stats
 }
 
-// Stats is a snapshot of a cache's counters and sizes. Lookups made ahead of a reader count
-// as loads, never as hits or misses.
+// Stats is a snapshot of a cache's counters and sizes. Lookups of a prefetch count as loads, never
+// as hits or misses.
 type Stats struct {
 	Hits      uint64 // found in memory
 	Misses    uint64 // loaded, or joined to a load
 	Loads     uint64
-	Joins     uint64 // joined to a load that was on its way
+	Joins     uint64 // joined a running load
 	Failures  uint64 // loads that ended in an error
 	Evictions uint64
-	Expected  uint64 // of these, chunks that a reader was coming for soon
+	Expected  uint64 // of these, chunks that a reader needed soon
 	HitBytes  uint64
 	LoadBytes uint64
 
@@ -76,8 +76,8 @@ func (c *Cache[K]) Stats() Stats {
 	return s
 }
 
-// Reclaim gives at least n bytes of the budget back if it can: free slots first, then idle chunks
-// that go for what is due then. It returns the bytes.
+// Reclaim frees at least n bytes of the budget if it can: first free slots, then idle chunks that
+// may be evicted for a chunk due at the given time. It returns the bytes.
 func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	for back < n {
 		c.mu.Lock()
@@ -92,8 +92,9 @@ func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	return back
 }
 
-// makeRoom lets chunks go for what is due at a time until n bytes are free, in the budget or in slots. It lets none go if
-// all that are idle are not enough, and reports whether any went.
+// makeRoom evicts chunks for one due at the given time until n bytes are free, in the budget or in
+// slots. It evicts none if all idle chunks together are not enough. It reports whether it evicted
+// any.
 func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
 	lacks := func() bool {
 		missing := n - c.unused()
@@ -112,22 +113,22 @@ func (c *Cache[K]) Free() int64 {
 	return c.freeBytes
 }
 
-// Idle returns the bytes of the chunks that nobody holds.
+// Idle returns the bytes of the chunks without a lease.
 func (c *Cache[K]) Idle() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.bytes
 }
 
-// Goes reports whether some chunk would go for one that is due at a time.
+// Goes reports whether some chunk may be evicted for one due at the given time.
 func (c *Cache[K]) Goes(due int64) (goes bool) {
 	c.choose(due, func(*entry[K]) { goes = true })
 	return goes
 }
 
-// Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of what a first load
-// costs the processor. It reports whether there may be room for another: what somebody else needs now is not taken.
-// Small chunks live in Go's heap, so nothing is done for them.
+// Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of a
+// first load's CPU time. It reports whether there may be room for another chunk: it takes no memory
+// that is needed now. Small chunks are in Go's heap, so it does nothing for them.
 func (c *Cache[K]) Populate(n int64) bool {
 	class := classOf(n)
 	if class <= heapClass {
@@ -148,14 +149,16 @@ func (c *Cache[K]) Populate(n int64) bool {
 	return true
 }
 
-// Drop waits for the loads and gives back all that is not leased: address space too, if nothing is.
+// Drop waits for the loads and frees all memory that is not leased. If nothing is leased it frees
+// the address space too.
 func (c *Cache[K]) Drop() {
 	c.loads.Wait()
 	c.Reclaim(c.budget.Total()+1, Whatever)
 	c.arena.close()
 }
 
-// lease holds an entry, in memory or on its way there. The caller holds mu, as in all that follows.
+// lease adds a lease of an entry, in memory or being loaded. The caller of this function and of
+// those below holds mu.
 func (c *Cache[K]) lease(e *entry[K]) {
 	if !e.resident() {
 		e.refs++
@@ -165,7 +168,7 @@ func (c *Cache[K]) lease(e *entry[K]) {
 	c.stats.OpenLeases++
 }
 
-// unlease ends one lease and reports whether the chunk can go now.
+// unlease ends one lease and reports whether the chunk is idle now.
 func (c *Cache[K]) unlease(e *entry[K]) bool {
 	if f := e.load.Load(); f != nil {
 		if e.refs--; e.refs == 0 && !f.settled {
@@ -180,8 +183,9 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 // unused returns the bytes that are free in the budget or in slots.
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// evict evicts the chunk that goes first for what is due at a time, and hands its slot over, if one goes and it is still wanted then. Both are
-// called under the lock. It reports whether a chunk went.
+// evict evicts the first chunk to evict for one due at the given time, and passes its slot to take,
+// if there is one and wanted still returns true. Both functions are called under the lock. It
+// reports whether it evicted a chunk.
 func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
 	c.mu.Lock()
 	wants := wanted()
@@ -203,8 +207,9 @@ func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went 
 	return went
 }
 
-// choose selects the chunk to evict for one that is due at a time, and calls goes with it under the lock, unless there is none. It asks tables
-// without the lock, so requests do not wait for that.
+// choose selects the chunk to evict for one due at the given time, and calls goes with it under the
+// lock, unless there is none. It asks the tables without the lock, so requests do not wait for
+// that.
 func (c *Cache[K]) choose(due int64, goes func(*entry[K])) {
 	for more := true; more; {
 		c.asking.RLock()
@@ -222,7 +227,7 @@ func (c *Cache[K]) choose(due int64, goes func(*entry[K])) {
 	}
 }
 
-// takeOut takes a chunk out of memory that is not listed as idle any more, and returns its slot.
+// takeOut removes a chunk from memory and returns its slot. The chunk is no longer listed as idle.
 func (c *Cache[K]) takeOut(e *entry[K]) *slot {
 	delete(c.entries, e.key)
 	e.gone()
@@ -234,7 +239,7 @@ func (c *Cache[K]) takeOut(e *entry[K]) *slot {
 	return e.slot
 }
 
-// takeAny takes a free slot, nil if there is none.
+// takeAny takes any free slot; nil: there is none.
 func (c *Cache[K]) takeAny() *slot {
 	for class := range c.free {
 		return c.takeLast(class)
@@ -242,7 +247,7 @@ func (c *Cache[K]) takeAny() *slot {
 	return nil
 }
 
-// putFree keeps a slot for the next chunk of its class.
+// putFree adds a slot to the free slots of its class.
 func (c *Cache[K]) putFree(s *slot) {
 	if c.debug {
 		s.poison()
@@ -251,12 +256,12 @@ func (c *Cache[K]) putFree(s *slot) {
 	c.freeBytes += s.cost()
 }
 
-// reserve is a way to take bytes of a budget, or none of them.
+// reserve reserves n bytes of a budget, all or none.
 type reserve func(n int64) (*budget.Reservation, bool)
 
-// takeSlots finds a slot for each size: free slots that suit, and memory that reserve grants. It populates nothing and
-// gives none back: the slots do, when they are made ready. If there is not enough for all of them, it takes nothing and returns
-// how many bytes have to be free at once.
+// takeSlots finds a slot for each size: suitable free slots, and memory that reserve grants. It
+// populates and frees no memory: the slots do so when they are made ready. If there is not enough
+// for all, it takes nothing and returns how many bytes must be free at once.
 func (c *Cache[K]) takeSlots(sizes []int64, reserve reserve) (slots []*slot, need int64) {
 	slots = make([]*slot, len(sizes))
 	var missing int64
@@ -279,8 +284,8 @@ func (c *Cache[K]) takeSlots(sizes []int64, reserve reserve) (slots []*slot, nee
 	return slots, 0
 }
 
-// make makes the slots that are missing, of bytes that reserve grants and of free slots of other
-// classes, and reports whether there are enough.
+// make makes the missing slots, from bytes that reserve grants and from free slots of other
+// classes. It reports whether there is enough.
 func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve reserve) bool {
 	held, ok := reserve(missing)
 	if !ok {
@@ -306,7 +311,7 @@ func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve res
 	return true
 }
 
-// takeFree takes the smallest free slot that suits a class, nil if there is none.
+// takeFree takes the smallest suitable free slot for a class; nil: there is none.
 func (c *Cache[K]) takeFree(class int64) *slot {
 	best := int64(-1)
 	for have := range c.free {
@@ -320,7 +325,7 @@ func (c *Cache[K]) takeFree(class int64) *slot {
 	return c.takeLast(best)
 }
 
-// takeLast takes the free slot of a class that was used last. There must be one.
+// takeLast takes the most recently used free slot of a class. There must be one.
 func (c *Cache[K]) takeLast(class int64) *slot {
 	slots := c.free[class]
 	s := slots[len(slots)-1]

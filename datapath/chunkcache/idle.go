@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// Soon divides the answers of Due. Readers come soon for a chunk whose answer is up to Soon, and later
-	// for one whose answer is above it. On either side the answer grows with the time until a reader comes.
+	// Soon divides the results of Due. A reader needs a chunk soon if the result is up to Soon, and
+	// later if it is above. On either side the result grows with the time until a reader needs the
+	// chunk.
 	Soon = math.MaxInt64 / 4
-	// Never is the answer for a chunk that no reader is known to come for.
+	// Never is the result for a chunk that no known reader needs.
 	Never = math.MaxInt64
-	// Whatever is a limit that lets any idle chunk go.
+	// Whatever is a due time for which any idle chunk may be evicted.
 	Whatever = -1
 )
 
-// Later returns how late a chunk that a reader comes for soon must be due to be evicted for one that is read
-// ahead of need. If it were less, readers that are nearly alike would evict each other's chunks in turn.
+// Later returns how late a chunk that a reader needs soon must be due to be evicted for a prefetch.
+// A smaller margin would let readers at almost the same position evict each other's chunks in turn.
 func Later(due int64) int64 {
 	if due < Soon {
 		return min(muchLater*due, Soon-1)
@@ -25,49 +26,51 @@ func Later(due int64) int64 {
 	return due
 }
 
-// muchLater is measured with three readers in little memory: with 1 they read 1.6 times as much as
-// they need, with 2 1.3 times, with 4 1.2 times, and with any larger one hardly less.
+// muchLater is measured with three readers in little memory. They read 1.6 times as much as they
+// need with 1, 1.3 times with 2, 1.2 times with 4, and hardly less with more.
 const muchLater = 4
 
-// Before an idle chunk goes, some of those that no reader needs soon are asked when they are due. If there are no more than looks,
-// all are asked, and the choice is exact. The chunks that were due last in the choice before are asked first: of the others it
-// is enough to know that they are due sooner.
+// Before an idle chunk is evicted, the cache asks for some of those that no reader needs soon when
+// they are due. If there are at most looks, it asks for all, and the choice is exact. It asks first
+// for the chunks that were due last in the previous choice: for the others it is then enough to
+// know that they are due sooner.
 const (
-	oldest   = 8 // those longest idle: the oldest chunk that no reader needs goes, at the first answer
-	newest   = 8 // those idle last: as an epoch begins, only these have no use left in it
-	runnerUp = 8 // those that were due last in the choice before, except the one that went
-	drawn    = 8 // others, by chance
+	oldest   = 8 // longest idle: the first one that no reader needs is evicted
+	newest   = 8 // most recently idle: at the start of an epoch only these have no use left in it
+	runnerUp = 8 // due last in the previous choice, except the evicted one
+	drawn    = 8 // random others
 	looks    = oldest + newest + runnerUp + drawn
-	again    = 4 // of those that readers needed soon are asked whether they still do
+	again    = 4 // of those that readers needed soon: check whether they still do
 
-	latest = 32 // of those idle last are asked at most to find newest that readers need later
+	latest = 32 // most recently idle chunks checked at most to find newest that readers need later
 )
 
-// mostAsked is how many chunks one choice asks at most.
+// mostAsked is the maximum number of chunks that one choice asks about.
 const mostAsked = again + (runnerUp + 1) + oldest + latest + drawn
 
-// idle holds the chunks without a lease. A released chunk is first listed among the others. Once it has
-// been asked when it is due, it is listed where it belongs.
+// idle holds the chunks without a lease. A released chunk is first listed in others. After it was
+// asked when it is due, it is listed accordingly.
 type idle[K comparable] struct {
-	others  queue[K] // due after Soon, as far as they were asked
-	soon    queue[K] // due up to Soon, when they were asked last
+	others  queue[K] // due after Soon when last asked, or not asked yet
+	soon    queue[K] // due up to Soon when last asked
 	bytes   int64
 	runners []*entry[K] // of the last choice, the one due last first
 	random  *rand.Rand
 }
 
-// before reports whether an entry goes before another does: it is due later, or as late and idle for longer.
+// before reports whether an entry is evicted before another: it is due later, or at the same time
+// and idle for longer.
 func (e *entry[K]) before(o *entry[K]) bool {
 	return e.due > o.due || e.due == o.due && e.place < o.place
 }
 
 func newIdle[K comparable]() idle[K] {
-	return idle[K]{random: rand.New(rand.NewPCG(1, 2))} // a simulation gives the same answer each time
+	return idle[K]{random: rand.New(rand.NewPCG(1, 2))} // a fixed seed, so that simulations are deterministic
 }
 
 func (l *idle[K]) count() int { return l.others.count + l.soon.count }
 
-// add adds an entry that was released.
+// add adds a released entry.
 func (l *idle[K]) add(e *entry[K]) {
 	l.bytes += e.cost
 	l.others.add(e)
@@ -82,7 +85,7 @@ func (l *idle[K]) remove(e *entry[K]) {
 	}
 }
 
-// lease holds an entry, which may be idle.
+// lease adds a lease of an entry, which may be idle.
 func (l *idle[K]) lease(e *entry[K]) {
 	if e.refs == 0 {
 		l.remove(e)
@@ -103,18 +106,20 @@ func (l *idle[K]) release(e *entry[K]) bool {
 	return true
 }
 
-// choice is one choice of a chunk to evict for one that is due at a time, in three steps: begin lists entries, ask asks them when they are
-// due, and choose takes the one that goes. Only ask takes long, and it needs no lock.
+// choice is one choice of a chunk to evict for one due at the given time, in three steps: begin
+// lists entries, ask asks when they are due, and choose takes the one to evict. Only ask takes
+// long, and it needs no lock.
 type choice[K comparable] struct {
 	due  int64
 	soon bool // readers need all idle chunks soon, as far as is known: some of those are asked
 	asks []ask[K]
-	// Asks up to again are of entries that readers needed soon. From there to any all are asked; from there to oldest the asks end with the
-	// first entry that no reader needs; from there to newest they end when so many were due later; and behind that all are asked.
+	// Bounds in asks. Entries up to again were needed soon when last asked. From there to any all
+	// are asked. From there to oldest the asking ends with the first entry that no reader needs.
+	// From there to newest it ends once enough entries are due later. Behind newest all are asked.
 	again, any, oldest, newest int
 }
 
-// ask is one entry that is asked.
+// ask is one entry to ask when it is due.
 type ask[K comparable] struct {
 	*entry[K]
 	names []place[K] // of the entry; no lock is needed to read them
@@ -149,7 +154,7 @@ func (l *idle[K]) begin(due int64) *choice[K] {
 	return c
 }
 
-// list adds entries that are to be asked. It returns how many there are.
+// list appends entries to ask. It returns the number of entries so far.
 func (c *choice[K]) list(entries ...*entry[K]) int {
 	for _, e := range entries {
 		c.asks = append(c.asks, ask[K]{entry: e, names: e.places})
@@ -157,7 +162,7 @@ func (c *choice[K]) list(entries ...*entry[K]) int {
 	return len(c.asks)
 }
 
-// ask asks the entries: next says when one is due, or any time up to enough.
+// ask asks the entries: next returns when one is due, or any time up to enough.
 func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) int64) {
 	enough, later := int64(Soon), 0
 	if c.soon {
@@ -179,13 +184,14 @@ func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) i
 			later++
 		}
 		if i >= c.any && i < c.oldest && a.due == Never {
-			return // it is idle for longer than others
+			return // it is idle for longer than the entries behind it
 		}
 	}
 }
 
-// choose returns the entry to evict: of the asked entries that are still idle, the one due last. It returns nil if none of them is due later
-// than c.due, or never. more reports that readers need all of them soon, so the caller begins another choice.
+// choose returns the entry to evict: of the asked entries that are still idle, the one due last. It
+// returns nil if none of them is due later than c.due, or never. more reports that readers need all
+// of them soon, so the caller begins another choice.
 func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	l.runners = make([]*entry[K], 0, runnerUp+2)
 	for i, a := range c.asks {
@@ -217,14 +223,14 @@ func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	return nil, false
 }
 
-// last makes a choice at once.
+// last makes a choice in one step.
 func (l *idle[K]) last(due int64, next func(e *entry[K], names []place[K], enough int64) int64) (e *entry[K], more bool) {
 	c := l.begin(due)
 	c.ask(next)
 	return l.choose(c)
 }
 
-// note keeps an entry among the runners if it goes before one of them.
+// note inserts an entry into the runners if it is evicted before one of them.
 func (l *idle[K]) note(e *entry[K], due int64) {
 	if slices.Contains(l.runners, e) {
 		return
@@ -238,15 +244,15 @@ func (l *idle[K]) note(e *entry[K], due int64) {
 	l.runners = l.runners[:min(len(l.runners), runnerUp+1)]
 }
 
-// queue lists entries in the order in which they were added. One that leaves leaves a hole, until the
-// list is packed.
+// queue lists entries in the order in which they were added. A removed entry leaves a hole until
+// the list is packed.
 type queue[K comparable] struct {
 	list  []*entry[K]
-	first int // no entry stands before it
+	first int // no entry is before it
 	count int
 }
 
-// leastHoles is how many holes a list has at least when it is packed.
+// leastHoles is the minimum number of holes when a list is packed.
 const leastHoles = 64
 
 func (q *queue[K]) add(e *entry[K]) {
@@ -280,7 +286,7 @@ func (q *queue[K]) remove(e *entry[K]) {
 
 func (q *queue[K]) has(e *entry[K]) bool { return e.place < len(q.list) && q.list[e.place] == e }
 
-// oldest returns the first n entries, or all there are.
+// oldest returns the first n entries, or all if there are fewer.
 func (q *queue[K]) oldest(n int) []*entry[K] {
 	first := make([]*entry[K], 0, min(n, q.count))
 	for _, e := range q.list[q.first:] {
@@ -294,7 +300,7 @@ func (q *queue[K]) oldest(n int) []*entry[K] {
 	return first
 }
 
-// latest returns the last n entries, or all there are, the last one first.
+// latest returns the last n entries in reverse order, or all if there are fewer.
 func (q *queue[K]) latest(n int) []*entry[K] {
 	last := make([]*entry[K], 0, min(n, q.count))
 	for i := len(q.list) - 1; i >= q.first && len(last) < cap(last); i-- {
@@ -305,7 +311,7 @@ func (q *queue[K]) latest(n int) []*entry[K] {
 	return last
 }
 
-// draw returns one of the entries by chance. There must be one.
+// draw returns a random entry. There must be one.
 func (q *queue[K]) draw(random *rand.Rand) *entry[K] {
 	at := q.first + random.IntN(len(q.list)-q.first)
 	for q.list[at] == nil {

@@ -8,14 +8,15 @@ type Leases[K comparable] struct {
 	closed  bool
 }
 
-// Bytes returns the chunk that the request wanted at place i: read only, until Close.
+// Bytes returns chunk i of the request: read only, until Close.
 func (l *Leases[K]) Bytes(i int) []byte {
 	return l.entries[i].slot.bytes()
 }
 
-// Instead returns n bytes for a copy of what is needed of the chunk at place i, so that its lease can be dropped. Those
-// who wait for memory are passed: they get more of it back. It returns false where there is no memory now, or where
-// none would come back even if all who hold the chunk copied as much.
+// Instead returns n bytes for a copy of the needed part of chunk i, so that its lease can be
+// dropped. It takes precedence over those who wait for memory, since dropping the lease frees more
+// of it. It returns false if there is no memory now, or if nothing would be gained even if all
+// holders of the chunk copied as much.
 func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	c, e := l.cache, l.entries[i]
 	c.mu.Lock()
@@ -27,7 +28,7 @@ func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	return c.tryBuffer(n, c.budget.TrySwap, false)
 }
 
-// Drop ends the lease of the chunk at place i, if that has not been done.
+// Drop ends the lease of chunk i, if it is open.
 func (l *Leases[K]) Drop(i int) {
 	c, e := l.cache, l.entries[i]
 	if e == nil {
@@ -42,10 +43,10 @@ func (l *Leases[K]) Drop(i int) {
 	}
 }
 
-// Holds reports whether the chunk at place i is leased still.
+// Holds reports whether chunk i is still leased.
 func (l *Leases[K]) Holds(i int) bool { return l.entries[i] != nil }
 
-// Close ends the leases. A second call does nothing, or panics where the cache runs in debug mode.
+// Close ends the leases. A second call does nothing, or panics in debug mode.
 func (l *Leases[K]) Close() {
 	c := l.cache
 	if l.closed {

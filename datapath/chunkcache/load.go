@@ -8,32 +8,32 @@ import (
 	"sync/atomic"
 )
 
-// Request says what to acquire and how to bring what is missing.
+// Request is the chunks to lease and the functions to load the missing ones.
 type Request[K comparable] struct {
 	Table  *Table[K]
-	Chunks []int // by their numbers in the table
+	Chunks []int // numbers in the table
 	Ahead  bool  // no reader waits for the chunks yet: they count as neither hits nor misses
-	Due    int64 // when the last of the missing chunks is needed: a chunk goes for them only if it is due later
+	Due    int64 // when the last of the missing chunks is needed: only chunks due later are evicted for them
 
-	// Group says which of the missing chunks one load brings: lists of them, each in exactly
-	// one; nil: each has a load of its own. It must be quick: it runs under the cache's lock.
+	// Group divides the missing chunks into lists; one load reads each list. nil: each chunk has a
+	// load of its own. It must be quick: it runs under the cache's lock.
 	Group func(missing []int) [][]int
-	// Load brings the chunks of one group into the fills' bytes, and publishes or fails each. What it leaves
-	// open fails with the error it returns. Its context ends when nobody waits for the
-	// group any more. It runs in a goroutine of the cache.
+	// Load reads the chunks of one group into the fills' bytes, and publishes or fails each. Fills
+	// that it leaves open fail with its error. Its context ends when no request waits for the group
+	// any more. It runs in a goroutine of the cache.
 	Load func(ctx context.Context, fills []*Fill[K]) error
-	// Told is called when the wait for the loads ends, once for each load that has said what it is
-	// (Fill.Say), whichever request has started it; nil: this request need not know.
+	// Told is called when the wait for the loads ends, once for each load that has described itself
+	// (Fill.Say), whichever request has started it. It may be nil.
 	Told func(load any)
 }
 
-// Fill is a chunk that a load brings. Its fields are guarded by the cache's lock, except that err does not change
-// once done is closed.
+// Fill is a chunk that a load reads. Its fields are guarded by the cache's lock, except that err
+// does not change after done is closed.
 type Fill[K comparable] struct {
 	Chunk  int // its number in the request's table
 	cache  *Cache[K]
 	entry  *entry[K]
-	beside *slot // nil: none, or free again
+	beside *slot // nil: none, or freed
 	group  *group
 
 	done    chan struct{}
@@ -41,20 +41,21 @@ type Fill[K comparable] struct {
 	err     error
 }
 
-// group is what one load brings.
+// group is the chunks of one load.
 type group struct {
 	cancel context.CancelFunc
 	wanted int                 // chunks that requests still wait for
-	says   atomic.Pointer[any] // what the load is; nil: it has not said so
+	says   atomic.Pointer[any] // the load's description; nil: none
 }
 
 // Key returns the chunk's key.
 func (f *Fill[K]) Key() K { return f.entry.key }
 
-// Bytes returns the memory to fill, of exactly the wanted size. It must not be touched after Publish or Fail.
+// Bytes returns the memory to fill, exactly as long as the chunk. It must not be used after Publish
+// or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.entry.slot.bytes() }
 
-// Beside returns the memory that the load needs beside the chunk's, until Publish or Fail.
+// Beside returns the additional memory for the load, until Publish or Fail.
 func (f *Fill[K]) Beside() []byte {
 	if f.beside == nil {
 		return nil
@@ -69,11 +70,11 @@ func (f *Fill[K]) Wanted() bool {
 	return f.entry.refs > 0
 }
 
-// Say says what the load is that brings the chunk, to all requests that wait for it. Load calls it before it
+// Say passes a description of the load to all requests that wait for it. Load calls it before it
 // publishes or fails any chunk.
 func (f *Fill[K]) Say(what any) { f.group.says.Store(&what) }
 
-// ready provides the memory.
+// ready allocates the memory.
 func (f *Fill[K]) ready() error {
 	if err := f.entry.slot.ready(); err != nil || f.beside == nil {
 		return err
@@ -81,16 +82,16 @@ func (f *Fill[K]) ready() error {
 	return f.beside.ready()
 }
 
-// Publish hands the filled chunk to its waiters and keeps it in memory.
+// Publish delivers the filled chunk to its waiters and keeps it in memory.
 func (f *Fill[K]) Publish() { f.cache.settle(f, nil) }
 
-// Fail hands an error to the waiters.
+// Fail delivers an error to the waiters.
 func (f *Fill[K]) Fail(err error) { f.cache.settle(f, err) }
 
-// Start leases all chunks of a request: those in memory at once, those on their way by joining their loads, the
-// rest by loads that it starts. It takes the memory for all of them at once and never waits for memory: ErrNoRoom
-// says that they do not fit now. The function it returns must be called once: it waits for the loads. The caller
-// closes the leases.
+// Start leases all chunks of a request: those in memory at once, those being loaded by joining
+// their loads, and the rest by loads that it starts. It takes the memory for all of them at once
+// and never waits for memory: it returns ErrNoRoom if they do not fit now. The returned function
+// waits for the loads and must be called once. The caller closes the leases.
 func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Leases[K], error), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 		if ok {
 			return func() (*Leases[K], error) {
 				if req.Told != nil {
-					defer tell(l.loads(), req.Told) // of the loads that are under way now
+					defer tell(l.loads(), req.Told) // of the loads that are running now
 				}
 				return l.await(ctx)
 			}, nil
@@ -109,14 +110,14 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 		if !c.makeRoom(need, req.Due) {
 			l.Close()
 			if c.budget.Waiting() > 0 {
-				c.budget.Nudge() // who waits for memory did not see what was leased meanwhile, or made free
+				c.budget.Nudge() // waiters have not seen the leases that were closed meanwhile
 			}
 			return nil, ErrNoRoom
 		}
 	}
 }
 
-// loads returns the loads under way that bring what is leased, each once.
+// loads returns the running loads of the leased chunks, each once.
 func (l *Leases[K]) loads() (all []*group) {
 	for _, e := range l.entries {
 		if f := e.load.Load(); f != nil && !slices.Contains(all, f.group) {
@@ -126,7 +127,7 @@ func (l *Leases[K]) loads() (all []*group) {
 	return all
 }
 
-// tell calls told with what each load has said of itself.
+// tell calls told with the description of each load.
 func tell(loads []*group, told func(load any)) {
 	for _, g := range loads {
 		if what := g.says.Load(); what != nil {
@@ -135,7 +136,7 @@ func tell(loads []*group, told func(load any)) {
 	}
 }
 
-// await waits for the loads that bring what is leased.
+// await waits for the loads of the leased chunks.
 func (l *Leases[K]) await(ctx context.Context) (*Leases[K], error) {
 	for _, e := range l.entries {
 		f := e.load.Load()
@@ -157,9 +158,9 @@ func (l *Leases[K]) await(ctx context.Context) (*Leases[K], error) {
 	return l, nil
 }
 
-// claim leases what is in memory or on its way, and starts the loads of the rest, in one step under the lock: so
-// no key is ever loaded twice at a time. If there is no memory for the rest, it returns how many bytes have to be free
-// at once, and what it has leased stays leased.
+// claim leases the chunks that are in memory or being loaded, and starts the loads of the others,
+// in one step under the lock, so that no key is loaded twice at the same time. If there is no
+// memory for the others, it returns how many bytes must be free at once, and keeps its leases.
 func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) (need int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +176,8 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) (ne
 	return 0, true
 }
 
-// take leases what is in memory or on its way. It returns the chunks that are missing, and the sizes of
-// these, and then of what they need beside.
+// take leases the chunks that are in memory or being loaded. It returns the missing chunks, and
+// their sizes followed by the sizes of the additional memory for their loads.
 func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []int64) {
 	var beside []int64
 	listed := map[K]bool{}
@@ -200,7 +201,7 @@ func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []i
 	return missing, append(sizes, beside...)
 }
 
-// count counts the lookups of a request, which a reader waits for or not.
+// count counts the lookups of a request. reader reports whether a reader waits for it.
 func (c *Cache[K]) count(reader bool, l *Leases[K]) {
 	for _, e := range l.entries {
 		switch there := e != nil && e.resident(); {
@@ -218,7 +219,7 @@ func (c *Cache[K]) count(reader bool, l *Leases[K]) {
 	}
 }
 
-// start starts the loads of the chunks that are missing, and leases these.
+// start starts the loads of the missing chunks, and leases them.
 func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], missing []int, slots []*slot) {
 	beside := slots[len(missing):]
 	fills := make(map[int]*Fill[K], len(missing))
@@ -261,7 +262,7 @@ func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], mis
 	}
 }
 
-// run brings one group. Whatever happens in load, every fill is settled when it returns.
+// run loads one group. Every fill is settled when it returns, even if load panics.
 func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.Context, []*Fill[K]) error) {
 	err := errAborted
 	defer func() {
@@ -283,10 +284,10 @@ func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.
 	err = load(ctx, fills)
 }
 
-// settle ends a fill, once: with its chunk in memory, or with an error and its slot free.
+// settle ends a fill once: with its chunk in memory, or with an error and its slot free.
 func (c *Cache[K]) settle(f *Fill[K], err error) {
 	c.mu.Lock()
-	defer c.budget.Nudge() // a request that waits for memory may take what became of the slot
+	defer c.budget.Nudge() // a request that waits for memory may take the slot
 	defer c.mu.Unlock()
 	if f.settled {
 		return
@@ -300,12 +301,13 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	}
 	e := f.entry
 	if e.refs > 0 {
-		f.group.leave() // if that was its last chunk, only fills that nobody waits for are still open
+		f.group.leave() // if that was its last chunk, no request waits for the fills that are still open
 	}
 	if err != nil {
 		c.stats.Failures++
 	}
-	// A load that everybody left may still have brought its chunk: keep it, unless another is on its way.
+	// A load that all waiters have left may still have read its chunk. Keep it, unless another load
+	// of it is running.
 	other := c.entries[e.key] != nil && c.entries[e.key] != e
 	if err == nil && !other {
 		c.keep(e)
@@ -318,7 +320,7 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	}
 }
 
-// keep keeps a chunk whose load has brought it.
+// keep adds a loaded chunk to the chunks in memory.
 func (c *Cache[K]) keep(e *entry[K]) {
 	e.load.Store(nil)
 	c.entries[e.key] = e
@@ -332,15 +334,16 @@ func (c *Cache[K]) keep(e *entry[K]) {
 	c.stats.OpenLeases += int64(e.refs)
 }
 
-// abandon gives up a load that no request waits for any more: first nothing finds its chunk, so that no request joins it, and
-// if that was the last one of its group the load ends.
+// abandon cancels a load that no request waits for any more. First it hides the chunk, so that no
+// request joins the load. The load ends if that was the last chunk of its group.
 func (c *Cache[K]) abandon(f *Fill[K]) {
 	delete(c.entries, f.entry.key)
 	f.entry.lost()
 	f.group.leave()
 }
 
-// leave notes that no request waits for one of the chunks any more. Without any the load ends.
+// leave records that no request waits for one of the chunks any more. The last leave cancels the
+// load.
 func (g *group) leave() {
 	if g.wanted--; g.wanted == 0 {
 		g.cancel()

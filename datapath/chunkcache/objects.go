@@ -10,18 +10,19 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// Objects keeps small values that can be made again at any time, such as sample tables, within a
-// number of bytes and under a budget. Those that nobody has asked for since they were last considered go first,
-// the least recently used of them before the others. It is safe for concurrent use, and Get takes no lock.
+// Objects caches small values that can be computed again at any time, such as sample tables, within
+// a number of bytes and under a budget. It evicts values that were not used since they were last
+// considered, the least recently used first, before others. It is safe for concurrent use, and Get
+// takes no lock.
 type Objects[K comparable, V any] struct {
 	budget *budget.Budget
 	max    int64
 	size   func(V) int64
 	room   func(n int64) // called without a lock
 
-	values sync.Map // of K and *object[V]: those in the list
+	values sync.Map // of K and *object[V]: the values in list
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	list  *simplelru.LRU[K, *object[V]]
 	bytes int64
 }
@@ -29,14 +30,15 @@ type Objects[K comparable, V any] struct {
 type object[V any] struct {
 	value V
 	held  *budget.Reservation
-	used  atomic.Bool // since it was added, or last considered
+	used  atomic.Bool // since it was added or last considered
 }
 
-// objectCost is what an object costs beside its bytes: reservation, list node and two map cells, 337 bytes measured.
+// objectCost is the overhead of an object in addition to its bytes: reservation, list node and two
+// map cells, 337 bytes measured.
 const objectCost = 340
 
-// NewObjects returns an empty store of at most maxBytes, where size says how many bytes a value holds. room
-// may give n bytes of the budget back, when there are none left for a value.
+// NewObjects returns an empty cache of at most maxBytes. size returns the bytes of a value. room
+// frees n bytes of the budget if it can; it is called when there are too few for a value.
 func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64, room func(n int64)) *Objects[K, V] {
 	o := &Objects[K, V]{budget: b, max: maxBytes, size: size, room: room}
 	list, err := simplelru.NewLRU(math.MaxInt, func(k K, v *object[V]) {
@@ -51,7 +53,7 @@ func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func
 	return o
 }
 
-// Get returns the value kept under key.
+// Get returns the value for key.
 func (o *Objects[K, V]) Get(key K) (V, bool) {
 	found, ok := o.values.Load(key)
 	if !ok {
@@ -59,24 +61,24 @@ func (o *Objects[K, V]) Get(key K) (V, bool) {
 		return none, false
 	}
 	v := found.(*object[V])
-	if !v.used.Load() { // else many readers of one value would write to one cache line
+	if !v.used.Load() { // a store by each of many readers would contend for one cache line
 		v.used.Store(true)
 	}
 	return v.value, true
 }
 
-// Add keeps a value if there is room for it. The first one kept under a key stays.
+// Add keeps a value if there is room for it. The first value for a key stays.
 func (o *Objects[K, V]) Add(key K, value V) {
 	n := o.size(value) + objectCost
-	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // what is given up would go to those who wait
+	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // freed bytes would go to those who wait
 		return
 	}
 	o.room(n)
 	o.add(key, value, n, true)
 }
 
-// add keeps a value if there are n bytes for it, those of the oldest values if instead is set. It reports
-// whether nothing remains to be tried.
+// add keeps a value if there are n bytes for it. If instead is set it evicts the oldest values for
+// them. It reports whether no further attempt is needed.
 func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,8 +104,9 @@ func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 	return ok
 }
 
-// removeOldest drops a value, and reports whether there was any. A value that was used since it was last considered becomes the newest
-// one instead (CLOCK: Corbato, A Paging Experiment with the Multics System, 1968). The caller holds mu.
+// removeOldest evicts a value, and reports whether there was any. A value that was used since it
+// was last considered becomes the newest one instead (CLOCK: Corbato, A Paging Experiment with the
+// Multics System, 1968). The caller holds mu.
 func (o *Objects[K, V]) removeOldest() bool {
 	for {
 		k, v, any := o.list.GetOldest()
@@ -117,7 +120,8 @@ func (o *Objects[K, V]) removeOldest() bool {
 	}
 }
 
-// Drop drops the values of some keys. Others may be asked for meanwhile.
+// Drop removes the values of the keys for which the function returns true. Other keys may be used
+// meanwhile.
 func (o *Objects[K, V]) Drop(which func(K) bool) {
 	o.mu.Lock()
 	keys := o.list.Keys()
@@ -131,14 +135,14 @@ func (o *Objects[K, V]) Drop(which func(K) bool) {
 	}
 }
 
-// Bytes returns what the values hold.
+// Bytes returns how many bytes the values take.
 func (o *Objects[K, V]) Bytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes
 }
 
-// Reclaim gives at least n bytes back if it can, and returns how many.
+// Reclaim frees at least n bytes if it can, and returns the bytes.
 func (o *Objects[K, V]) Reclaim(n int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

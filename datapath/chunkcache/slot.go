@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// heapClass is the largest class that is taken from Go's heap: whole pages would waste more.
+	// heapClass is the largest class that is allocated in Go's heap: whole pages would waste more.
 	heapClass = 64 << 10
-	// entryCost is what one cached chunk costs in Go's heap beside its bytes: entry, slot, reservation, its
-	// place among the idle ones and a map cell, with keys of 48 bytes measured 388 bytes.
+	// entryCost is the overhead of one cached chunk in Go's heap: entry, slot, reservation, its
+	// place in the idle lists and a map cell. With keys of 48 bytes 388 bytes were measured.
 	entryCost = 448
 	poison    = 0xDB
 )
 
-// slot is memory for one chunk. Exactly one of the free list, a load or an entry owns it.
+// slot is memory for one chunk. Its owner is the free list, a load or an entry.
 type slot struct {
 	class  int64
 	arena  *arena
-	buf    []byte // nil until the first load makes it ready
-	piece  piece  // where buf lies, unless that is in Go's heap
-	sparse bool   // much of it may never be written, so the kernel provides each page when it is
-	length int64  // of what lies in it
+	buf    []byte // nil until ready is called
+	piece  piece  // the address space of buf, unless that is in Go's heap
+	sparse bool   // the kernel allocates each page when it is written, since much of the slot may never be
+	length int64  // of the content
 	held   *budget.Reservation
 
-	instead []*slot // slots whose bytes of the budget are this one's now: their memory goes before it has any
+	instead []*slot // slots whose bytes of the budget this one takes over: their memory is freed before this slot is allocated
 }
 
-// classOf returns the size of the slots that hold n bytes: the next of eight steps
-// between two powers of two, in whole pages where it is cut from the arena.
+// classOf returns the size of the slots for n bytes: the next of eight steps between two powers of
+// two, in whole pages if it is cut from the arena.
 func classOf(n int64) int64 {
 	if n <= 64 {
 		return 64
@@ -47,17 +47,17 @@ func classOf(n int64) int64 {
 // Cost returns how many bytes of the budget a cached chunk of n bytes takes.
 func Cost(n int64) int64 { return classOf(n) + entryCost }
 
-// suits reports whether a slot that is there already serves for a class: a quarter more than is needed
-// is less waste than to give it back and to populate another.
+// suits reports whether an existing slot can be used for a class: up to a quarter more than needed
+// is less waste than freeing it and populating another.
 func suits(have, class int64) bool { return have >= class && have-class <= class/4 }
 
-// bytes returns what lies in the slot.
+// bytes returns the content of the slot.
 func (s *slot) bytes() []byte { return s.buf[:s.length:s.length] }
 
 func (s *slot) cost() int64 { return s.class + entryCost }
 
-// ready gives the slot its memory if it has none. It gives back what the slot's bytes of the budget
-// were before, so no lock may be held.
+// ready allocates the slot's memory if it has none. It first frees the slots whose bytes of the
+// budget this slot takes over, so no lock may be held.
 func (s *slot) ready() (err error) {
 	s.settle()
 	switch {
@@ -72,7 +72,7 @@ func (s *slot) ready() (err error) {
 	return err
 }
 
-// settle gives the memory back whose bytes of the budget the slot has.
+// settle frees the slots whose bytes of the budget this slot has taken over.
 func (s *slot) settle() {
 	for _, old := range s.instead {
 		old.clear()
@@ -80,14 +80,15 @@ func (s *slot) settle() {
 	s.instead = nil
 }
 
-// drop gives memory and reservation back. Nothing may read the slot afterwards, and no lock may be held.
+// drop frees the memory and the reservation. The slot must not be used afterwards, and no lock may
+// be held.
 func (s *slot) drop() {
 	s.settle()
 	s.clear()
 	s.held.Release()
 }
 
-// clear gives the memory back.
+// clear frees the memory.
 func (s *slot) clear() {
 	if s.buf != nil && s.class > heapClass {
 		s.arena.clear(s.piece)

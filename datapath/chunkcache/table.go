@@ -6,35 +6,37 @@ import (
 	"sync/atomic"
 )
 
-// Dataset is what a table knows of its data set. Its functions, except Due, run under the cache's lock: they must be
-// quick, must not call the cache, and must not wait for a lock that is held while the cache is called.
+// Dataset describes a dataset to a table. Its functions, except Due, run under the cache's lock:
+// they must be quick, must not call the cache, and must not wait for a lock that is held while the
+// cache is called.
 type Dataset[K comparable] struct {
-	Chunk func(chunk int) Chunk[K] // describes a chunk
-	// Due says when readers of the data set need a chunk next: see Soon; nil: Never. For a chunk that is due by
-	// enough, any answer up to enough will do. The cache asks it about some chunks before it evicts one of them.
+	Chunk func(chunk int) Chunk[K] // returns the description of a chunk
+	// Due returns when readers of the dataset need a chunk next (see Soon); nil: Never. For a chunk
+	// due by enough, any result up to enough will do. The cache calls it for some chunks before it
+	// evicts one of them.
 	Due func(chunk int, enough int64) int64
-	// Gone is told of each chunk that is not in memory any more, nor on its way there: it was evicted, or
-	// its load ended without it. soon says that readers may come for it soon; nil: nobody wants to know.
+	// Gone is called for each chunk that is no longer in memory or being loaded: it was evicted, or
+	// its load failed. soon reports whether readers may need it soon. It may be nil.
 	Gone  func(chunk int, soon bool)
-	Owner any // what Name.Owner names the data set by
+	Owner any // the dataset's Name.Owner
 }
 
-// Chunk is what a cache has to know of a chunk to bring it.
+// Chunk is the description of a chunk for the cache.
 type Chunk[K comparable] struct {
-	Key    K     // chunks of one key have the same bytes, in whatever table
+	Key    K     // chunks with the same key have the same bytes, in all tables
 	Size   int64 // bytes in memory
-	Beside int64 // bytes that its load needs until it ends: of a chunk that is stored in another form
+	Beside int64 // additional bytes needed until its load ends, for example to decode it
 }
 
-// Table finds the chunks of one data set by their numbers, without a lock and without their keys.
+// Table finds the chunks of one dataset by their numbers, without a lock and without their keys.
 type Table[K comparable] struct {
 	of     Dataset[K]
-	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor on its way, as far as the table knows
-	loads  sync.WaitGroup             // that requests with this table have started
+	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor being loaded, as far as the table knows
+	loads  sync.WaitGroup             // started by requests with this table
 	closed bool                       // guarded by the cache's lock
 }
 
-// NewTable returns the table of a data set of so many chunks.
+// NewTable returns the table of a dataset with so many chunks.
 func NewTable[K comparable](chunks int, of Dataset[K]) *Table[K] {
 	if of.Due == nil {
 		of.Due = func(int, int64) int64 { return Never }
@@ -45,7 +47,7 @@ func NewTable[K comparable](chunks int, of Dataset[K]) *Table[K] {
 	return &Table[K]{of: of, chunks: make([]atomic.Pointer[entry[K]], chunks)}
 }
 
-// Contains reports whether a chunk is in memory, or on its way there.
+// Contains reports whether a chunk is in memory or being loaded.
 func (t *Table[K]) Contains(chunk int) bool { return t.chunks[chunk].Load() != nil }
 
 // Resident reports whether a chunk is in memory.
@@ -54,35 +56,36 @@ func (t *Table[K]) Resident(chunk int) bool {
 	return e != nil && e.resident()
 }
 
-// Name is one chunk of one data set.
+// Name is one chunk of one dataset.
 type Name struct {
 	Owner any
 	Chunk int
 }
 
-// entry is a chunk in memory or on its way there.
+// entry is a chunk in memory or being loaded.
 type entry[K comparable] struct {
 	key    K
 	slot   *slot // nil on a shelf
 	cost   int64
-	refs   int32                   // open leases, of requests that wait for its load too; 0 in memory: the entry is idle
-	load   atomic.Pointer[Fill[K]] // what brings the chunk, or has failed to; nil: it is in memory
-	place  int                     // in one of the lists of idle entries, if it is idle
-	due    int64                   // when it was due as it was asked last
-	places []place[K]              // those that are listed do not change: the list is read without the lock
+	refs   int32                   // open leases, including those of requests that wait for its load; 0 in memory: the entry is idle
+	load   atomic.Pointer[Fill[K]] // the load of the chunk, running or failed; nil: it is in memory
+	place  int                     // in one of the idle lists, if it is idle
+	due    int64                   // the result when it was last asked when it is due
+	places []place[K]              // listed elements do not change, so the list is read without the lock
 }
 
 // resident reports whether an entry's chunk is in memory.
 func (e *entry[K]) resident() bool { return e.load.Load() == nil }
 
-// place is where a table finds an entry.
+// place is a table's reference to an entry.
 type place[K comparable] struct {
 	table *Table[K]
 	chunk int
 }
 
-// find returns the entry of a chunk; nil: it is neither in memory nor on its way, and is as described. A chunk of the same key
-// that another table has brought is found by this table too from now on. The caller holds the cache's lock, as in what follows.
+// find returns the entry of a chunk; nil: it is neither in memory nor being loaded, and its
+// description is returned. If another table has loaded a chunk with the same key, find adds it to
+// this table. The caller of this method and of those below holds the cache's lock.
 func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 	if e := t.chunks[chunk].Load(); e != nil {
 		return e, Chunk[K]{}
@@ -96,7 +99,7 @@ func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 	return e, of
 }
 
-// found lets its tables find an entry again, but for those that were closed meanwhile.
+// found adds an entry to its tables again, except those that were closed meanwhile.
 func (e *entry[K]) found() {
 	e.places = slices.DeleteFunc(slices.Clone(e.places), func(p place[K]) bool { return p.table.closed })
 	for _, p := range e.places {
@@ -104,15 +107,15 @@ func (e *entry[K]) found() {
 	}
 }
 
-// lost lets no table find an entry any more.
+// lost removes an entry from its tables.
 func (e *entry[K]) lost() {
 	for _, p := range e.places {
 		p.table.chunks[p.chunk].CompareAndSwap(e, nil)
 	}
 }
 
-// gone tells the data sets that an entry is not there any more. The entry forgets them: the last choice
-// of a chunk to evict (idle.runners) may hold the entry still.
+// gone notifies the datasets that an entry is no longer there. The entry drops its references to
+// them, since the last choice of a chunk to evict (idle.runners) may still hold the entry.
 func (e *entry[K]) gone() {
 	e.lost()
 	for _, p := range e.places {
@@ -121,11 +124,12 @@ func (e *entry[K]) gone() {
 	e.places = nil
 }
 
-// names is how many names of an entry count when it is asked when it is due: a data set of equal chunks has
-// no end of them.
+// names is the maximum number of an entry's places that are asked when it is due: a dataset of
+// equal chunks has very many.
 const names = 8
 
-// next says when the first reader comes for an entry of some names, or any time up to enough. It needs no lock.
+// next returns when the first reader needs an entry with the given places, or any time up to
+// enough. It needs no lock.
 func next[K comparable](_ *entry[K], all []place[K], enough int64) int64 {
 	due := int64(Never)
 	for _, p := range all[:min(len(all), names)] {
@@ -136,9 +140,10 @@ func next[K comparable](_ *entry[K], all []place[K], enough int64) int64 {
 	return due
 }
 
-// Close ends a table. It waits for the loads that requests with the table have started: requests with
-// other tables may wait for them too. Then it gives back the chunks that no other table finds. The
-// caller holds no leases that it took with the table, and does not use the table any more.
+// Close ends a table. It waits for the loads that requests with the table have started, since
+// requests with other tables may wait for them too. Then it frees the chunks that no other table
+// has. The caller holds no leases that it took with the table, and does not use the table
+// afterwards.
 func (c *Cache[K]) Close(t *Table[K]) {
 	t.loads.Wait()
 	c.mu.Lock()
@@ -148,19 +153,19 @@ func (c *Cache[K]) Close(t *Table[K]) {
 		if !t.Contains(chunk) {
 			continue
 		}
-		c.mu.Lock() // for one chunk at a time: requests for other tables wait
+		c.mu.Lock() // for one chunk at a time, so that requests with other tables can proceed
 		s := c.forget(t, chunk)
 		c.mu.Unlock()
 		if s != nil {
 			s.drop()
 		}
 	}
-	c.asking.Lock() // until nobody asks the table any more when its chunks are due
+	c.asking.Lock() // wait until the table is no longer asked when its chunks are due
 	defer c.asking.Unlock()
 }
 
-// forget takes all names off a chunk by which a table knows it. It returns the slot if the chunk has no
-// other name.
+// forget removes all places of a chunk in a table. It returns the slot if no other table has the
+// chunk.
 func (c *Cache[K]) forget(t *Table[K], chunk int) *slot {
 	e := t.chunks[chunk].Load()
 	if e == nil { // evicted meanwhile
@@ -181,7 +186,7 @@ func (c *Cache[K]) forget(t *Table[K], chunk int) *slot {
 	return c.takeOut(e)
 }
 
-// Names returns one name of each chunk in memory or on its way there.
+// Names returns one name of each chunk in memory or being loaded.
 func (c *Cache[K]) Names() []Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +197,7 @@ func (c *Cache[K]) Names() []Name {
 	return names
 }
 
-// Find lets a table find those of some chunks that other tables have brought, or bring.
+// Find adds to a table those of the given chunks that other tables have loaded or are loading.
 func (c *Cache[K]) Find(t *Table[K], chunks ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,8 +206,8 @@ func (c *Cache[K]) Find(t *Table[K], chunks ...int) {
 	}
 }
 
-// Lease leases n chunks of a table, of which chunk names each by its number, if all are in memory. They count as hits
-// if a reader asks for them. It waits for nothing.
+// Lease leases n chunks of a table if all are in memory. chunk returns the number of each. They
+// count as hits if reader is set. It waits for nothing.
 func (c *Cache[K]) Lease(t *Table[K], n int, reader bool, chunk func(i int) int) (*Leases[K], bool) {
 	entries := make([]*entry[K], n)
 	c.mu.Lock()

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// lookedAt is how many chunks are looked at for those that may go, as in memory: of 32 chunks at
-	// random one is, nearly always, among the tenth that is needed last. To look at one takes about a
-	// microsecond.
+	// lookedAt is the minimum number of chunks considered for eviction, as in memory: of 32 random
+	// chunks one is nearly always among the tenth that is needed last. Considering one takes about
+	// a microsecond.
 	lookedAt = 32
-	// lookedBytes is how many times the bytes that have to go those chunks hold at least.
+	// lookedBytes is the minimum size of those chunks together, as a multiple of the bytes to
+	// evict.
 	lookedBytes = 4
-	roomAgain   = 64 // the part of MaxBytes that is free where others do not fill the file system any more
+	roomAgain   = 64 // divisor of MaxBytes: with so much free the file system counts as no longer filled by others
 )
 
-// victim is a chunk that may go.
+// victim is a candidate for eviction.
 type victim struct {
 	name name
 	size int64
@@ -25,19 +26,20 @@ type victim struct {
 	next time.Duration
 }
 
-// worth reports whether a chunk should take the place of one that is there, from how far off the next use of each
-// is. To exchange two chunks that are both needed saves no read in itself, only where the room serves a third one in
-// between; so the one that goes must be needed at least twice as late.
+// worth reports whether a new chunk should replace one on disk, from the times until the next use
+// of each. Exchanging two chunks that are both needed saves no read by itself, only if the room
+// serves a third one in between. So the replaced chunk must be needed at least twice as late.
 func worth(coming, there time.Duration) bool {
 	return coming != Never && (there == Never || there/2 >= coming)
 }
 
-// makeRoom takes room for a chunk: what is free, or else that of chunks that are needed much later or never again.
+// makeRoom reserves room for a chunk: free room, or the room of chunks that are needed much later
+// or never again.
 func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 	if need > c.cfg.MaxBytes {
 		return false, nil
 	}
-	// That is looked at once: some file systems free the room of a removed file only later.
+	// Checked only once, since some file systems free the room of a removed file with a delay.
 	missing := c.lacking(need)
 	for {
 		if missing > 0 {
@@ -57,12 +59,12 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 	}
 }
 
-// lacking returns how many bytes the file system lacks for a chunk. It tells when there begin to be less than MaxBytes
-// allows, since others fill it, and when there is room again.
+// lacking returns how many bytes the file system lacks for a chunk. It reports to Tell when other
+// files leave less room than MaxBytes allows, and when there is room again.
 func (c *Cache) lacking(need int64) int64 {
-	wanted := c.writing.Load() // by others too, who have seen the same room; before the rest of it is asked for
+	wanted := c.writing.Load() // includes concurrent writes, which have seen the same free room
 	_, free, err := c.space(c.cfg.Dir)
-	if err != nil { // the write will tell
+	if err != nil { // the write will report it
 		return 0
 	}
 	c.mu.Lock()
@@ -80,7 +82,7 @@ func (c *Cache) lacking(need int64) int64 {
 	return wanted - free
 }
 
-// take takes room if there is enough, or returns how much is missing.
+// take reserves room if there is enough; otherwise it returns how much is missing.
 func (c *Cache) take(need int64) (missing int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +95,8 @@ func (c *Cache) take(need int64) (missing int64) {
 	return missing
 }
 
-// choose returns chunks that take n bytes together and are worth less than the one that comes; nil if there are none.
+// choose returns chunks with n bytes together that are worth less than the new one; nil if there
+// are none.
 func (c *Cache) choose(n int64, ref uint64) []victim {
 	coming := c.next(ref)
 	if coming == Never {
@@ -115,8 +118,8 @@ func (c *Cache) choose(n int64, ref uint64) []victim {
 	return nil
 }
 
-// sample returns some of the chunks that could go for n bytes. A walk through a map begins at random, and the names are
-// hashes: so they are any chunks.
+// sample returns some chunks that may be evicted for n bytes. They are random, since names are
+// hashes and iteration over a map starts at a random element.
 func (c *Cache) sample(n int64) (seen []victim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +136,7 @@ func (c *Cache) sample(n int64) (seen []victim) {
 	return seen
 }
 
-// due returns how far off the next use of a chunk is.
+// due returns the time until the next use of a chunk.
 func (c *Cache) due(ref uint64) time.Duration {
 	if ref == unowned {
 		return Never

@@ -11,88 +11,91 @@ import (
 )
 
 const (
-	// block is what file systems round a file's length up to.
+	// block is the unit to which file systems round up the length of a file.
 	block = 4096
-	// maxFiles bounds the memory that the list of files takes.
+	// maxFiles limits the number of files, and so the memory for the list of files.
 	maxFiles = 1 << 20
-	// EntryCost is what one chunk on disk takes in memory: between 63 and 105 bytes, measured, as the list grows.
+	// EntryCost is the memory for one chunk on disk: measured 63 to 105 bytes, as the list grows.
 	EntryCost = 112
 )
 
-// unowned is the number of a chunk that no dataset has asked for since the start: none is known to come for it.
+// unowned is the reference of a chunk that no dataset has adopted since the start: no known reader
+// needs it.
 const unowned = math.MaxUint64
 
 // Config of a Cache.
 type Config struct {
 	Dir      string
-	MaxBytes int64    // on disk, footers and rounding to 4 KiB included
-	Datasets []string // whose chunks these are, for people: no secrets; none: whatever Hold adds
-	// Tell, if not nil, hears that "reads", "writes" or "additions" (writes that take nothing's place) are off from now
-	// on, and why; with no error, that they are on again. It is called under no lock.
+	MaxBytes int64    // on disk, including footers and rounding to 4 KiB
+	Datasets []string // names of the datasets whose chunks these are, for display: no secrets; may be empty, Hold adds more
+	// Tell, if not nil, is called with an error when "reads", "writes" or "additions" (writes that
+	// replace nothing) are turned off, and without one when they are on again. It is called under
+	// no lock.
 	Tell func(what string, err error)
 }
 
-// Never is how long it is until a chunk is needed that nobody is known to come for.
+// Never is the time until the next use of a chunk that no known reader needs.
 const Never = time.Duration(math.MaxInt64)
 
 // Stats is a snapshot of a cache's counters and state.
 type Stats struct {
-	Hits, HitBytes     uint64 // reads of chunks, or of pieces of one, and their bytes
-	Misses             uint64 // asked for, and not there
+	Hits, HitBytes     uint64 // reads of chunks, or of pieces of chunks, and their bytes
+	Misses             uint64 // requested chunks that were not on disk
 	Writes, WriteBytes uint64
 	Evictions          uint64
-	Refused            uint64 // not kept: what is there is needed sooner
+	Refused            uint64 // not kept: the chunks on disk are needed sooner
 	Skipped            uint64 // not kept: writes are off
-	Corrupt            uint64 // files removed since they are not what their name says
+	Corrupt            uint64 // files removed because their content did not match their name
 	Strays             uint64 // files removed at start
 	ReadErrors         uint64
 	WriteErrors        uint64
-	ReadsOff           bool // the disk hangs, or failed too often: one read at a time, now and then, finds out
-	WritesOff          bool // the same for writes
+	ReadsOff           bool // the disk hangs or failed too often: only occasional reads test it
+	WritesOff          bool // likewise for writes
 
 	Chunks, Bytes, MaxBytes int64
 }
 
-// Cache is a directory of chunk files. It is safe for concurrent use; only one process uses a directory.
+// Cache is a directory of chunk files. It is safe for concurrent use. Only one process may use a
+// directory.
 type Cache struct {
 	cfg  Config
 	disk disk
 	lock *os.File
 	next func(ref uint64) time.Duration
-	// space returns how many bytes the file system of a directory holds, and how many are free.
+	// space returns the size of a directory's file system and its free space, in bytes.
 	space func(dir string) (total, free int64, err error)
 
-	writing atomic.Int64 // bytes that will be taken by writes under way
+	writing atomic.Int64 // bytes of running writes
 
-	reads, writes *calls // nil in one that only checks
+	reads, writes *calls // nil if the cache only checks a directory
 
 	marking sync.Mutex // guards cfg.Datasets and the marker once the cache is open
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	entries map[name]entry
 	busy    map[name]bool // being written or removed
 	bytes   int64
 	stats   Stats
 	temp    uint64 // number of the last temporary file
-	crowded bool   // the file system is full, and MaxBytes not reached
+	crowded bool   // other files have filled the file system before MaxBytes was reached
 }
 
-// entry is a file.
+// entry is one chunk file.
 type entry struct {
 	size int64
-	ref  uint64 // the owner's number of it, or unowned
-	dead bool   // it is wrong, or about to be removed: it takes room, and is not there
-	// stays: it could not be removed. That is not tried again before the next start, or one such file would
-	// be the first victim for ever, and nothing else give way.
+	ref  uint64 // the owner's reference of the chunk, or unowned
+	dead bool   // corrupt or about to be removed: it takes room, but is not readable
+	// stays: it could not be removed. It is not chosen again before the next start; otherwise it
+	// would always be the first victim, and no other file would be evicted.
 	stays bool
-	nth   uint32 // write: another file of the same name is another entry
+	nth   uint32 // number of the write: another file of the same name is another entry
 }
 
 // Cost returns how many bytes of the disk a chunk of n bytes takes.
 func Cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
 
-// Open makes or opens the cache in cfg.Dir and learns what is there. Errors say what is wrong with the directory, and
-// what to do.
+// Open creates or opens the cache in cfg.Dir and lists its files. Errors report the problem of the
+// directory and its solution.
 func Open(cfg Config) (*Cache, error) {
 	c := &Cache{
 		cfg:     cfg,
@@ -114,13 +117,13 @@ func Open(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Follow sets what says how long it is until a chunk will have to be read, by the number that its owner knows it by: Never
-// if nobody is known to come for it, as for all chunks without next. It is called under no lock. Follow must be called before
-// the cache is used.
+// Follow sets the function that returns the time until a chunk has to be read, by the owner's
+// reference. It returns Never if no known reader needs the chunk, which is the default. It is
+// called under no lock. Follow must be called before the cache is used.
 func (c *Cache) Follow(next func(ref uint64) time.Duration) { c.next = next }
 
-// Close gives the directory free for another process. Reads and writes must have returned. It waits for calls that have no caller
-// any more, and leaves a disk that hangs after Stall.
+// Close releases the directory for another process. Reads and writes must have returned. It waits
+// for calls whose callers have left, at most Stall if the disk hangs.
 func (c *Cache) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), Stall)
 	defer cancel()
@@ -154,11 +157,11 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// MostChunks returns how many chunks a cache of maxBytes holds at most, however small they are.
+// MostChunks returns the maximum number of chunks in a cache of maxBytes.
 func MostChunks(maxBytes int64) int64 { return min(maxBytes/block, maxFiles) }
 
-// Contains reports whether a chunk is there, as far as is known without reading it. While the disk is not to be read,
-// nothing is.
+// Contains reports whether a chunk is on disk, according to the list of files. It returns false
+// while reads are off.
 func (c *Cache) Contains(key Key) bool {
 	n := key.name()
 	c.mu.Lock()
@@ -167,7 +170,8 @@ func (c *Cache) Contains(key Key) bool {
 	return ok && !e.dead && !c.reads.off()
 }
 
-// Adopt tells by which number the owner knows a chunk, so that it can be asked when one is needed that was there at the start.
+// Adopt sets the owner's reference of a chunk that was on disk at the start, so that its next use
+// can be looked up.
 func (c *Cache) Adopt(key Key, ref uint64) {
 	n := key.name()
 	c.mu.Lock()
@@ -178,8 +182,8 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	}
 }
 
-// Disown forgets the number by which the owner knows a chunk, and reports whether it was this one. Until
-// the chunk is adopted again nobody is known to come for it.
+// Disown removes the owner's reference of a chunk, and reports whether it was ref. Until the chunk
+// is adopted again, no known reader needs it.
 func (c *Cache) Disown(key Key, ref uint64) bool {
 	n := key.name()
 	c.mu.Lock()
@@ -192,7 +196,7 @@ func (c *Cache) Disown(key Key, ref uint64) bool {
 	return ok
 }
 
-// tell passes on that reads or writes were turned off by an error, or on.
+// tell reports that reads, writes or additions were turned off by an error, or on.
 func (c *Cache) tell(what string, err error) {
 	if c.cfg.Tell != nil {
 		c.cfg.Tell(what, err)

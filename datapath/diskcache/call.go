@@ -10,11 +10,11 @@ import (
 	"github.com/millrace-data/millrace/internal/pause"
 )
 
-// Stall is how long the caller of a cache waits for a disk that hangs.
+// Stall is the timeout for a disk that hangs.
 const Stall = 2 * time.Second
 
-// A disk that fails 10 reads within 10 s, or one write, gets none for 10 s; then one that fails makes
-// the next pause twice as long, up to 5 min.
+// After 10 failed reads within 10 s, or one failed write, the disk gets none for 10 s. Each further
+// failure doubles the pause, up to 5 min.
 const (
 	readErrors  = 10
 	writeErrors = 1
@@ -25,10 +25,10 @@ const (
 const (
 	mostReads  = 16 // concurrent
 	mostWrites = 4
-	blockBytes = 64 << 10 // what one of them reads or writes at a time
+	blockBytes = 64 << 10 // bytes of one call to the file system
 )
 
-// Memory is what the reads and writes of a cache take.
+// Memory is the memory for the reads and writes of a cache.
 const Memory = (mostReads + mostWrites) * blockBytes
 
 var (
@@ -38,13 +38,14 @@ var (
 
 var all struct{}
 
-// calls runs the reads of a disk, or its writes. A goroutine that a disk keeps in the kernel can neither be ended nor waited for. So
-// each call runs in a goroutine of its own, which touches the memory of its caller only while that waits. A call
-// that hangs keeps its place and one block; while there is one, no other begins. At most as many hang as there are places.
+// calls runs the reads of a disk, or its writes. A goroutine that hangs in the kernel can neither
+// be ended nor waited for. So each call runs in a goroutine of its own, which uses the memory of
+// its caller only while the caller waits. A hanging call keeps its place and one block. No other
+// call begins meanwhile. At most as many calls hang as there are places.
 type calls struct {
-	tell   func(err error) // that such calls are off, or with no error on again
+	tell   func(err error) // reports that such calls are off, or without an error on again
 	pauses *pause.List[struct{}]
-	blocks chan []byte  // a place for each concurrent call, with its memory; nil: not used yet
+	blocks chan []byte  // a place with a buffer for each concurrent call; nil: the buffer is not allocated yet
 	hung   atomic.Int64 // calls that have taken longer than Stall
 }
 
@@ -60,7 +61,7 @@ func newCalls(most, failures int, tell func(err error)) *calls {
 	return c
 }
 
-// memory is what a call may touch: its own block, and the memory of its caller until that leaves.
+// memory is the memory of a call: its own block, and that of its caller until the caller leaves.
 type memory struct {
 	block []byte
 
@@ -68,7 +69,7 @@ type memory struct {
 	left bool
 }
 
-// copy copies from or to the memory of the caller, unless that has left.
+// copy copies from or to the memory of the caller, unless the caller has left.
 func (m *memory) copy(dst, src []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,8 +86,9 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// do runs call in a goroutine and returns its error, or earlier, when ctx ends or the call has taken longer than Stall, that of the
-// wait. From then on the call finds that its caller has left. For a place do waits as long.
+// do runs call in a goroutine and returns its error. When ctx ends or the call takes longer than
+// Stall, do returns that error, and call sees that its caller has left. do waits at most Stall for
+// a place.
 func (c *calls) do(ctx context.Context, call func(m *memory) error) error {
 	if c.hung.Load() > 0 {
 		return errHangs
@@ -132,11 +134,11 @@ func (c *calls) run(m *memory, call func(m *memory) error, done chan<- error, ha
 	done <- err
 }
 
-// off reports whether the disk is left alone: it hangs, or has failed too often.
+// off reports whether calls are suspended, because the disk hangs or has failed too often.
 func (c *calls) off() bool { return c.hung.Load() > 0 || c.pauses.Paused(all, time.Now()) }
 
-// noted notes how a call has ended, and tells if such calls are off or on from now on. That its caller has left says nothing of
-// the disk.
+// noted records the result of a call, and reports if calls are turned off or on. A caller that has
+// left is no failure of the disk.
 func (c *calls) noted(err error) {
 	now := time.Now()
 	if err == nil && c.pauses.Works(all, now) || err != nil && !errors.Is(err, errLeft) && c.pauses.Failed(all, now) {
@@ -144,7 +146,7 @@ func (c *calls) noted(err error) {
 	}
 }
 
-// end waits until ctx ends for the calls that run.
+// end waits for running calls until ctx ends.
 func (c *calls) end(ctx context.Context) {
 	ended := 0
 	for ended < cap(c.blocks) && ctx.Err() == nil {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// step is a kind of call to the file system, for tests that let one of them fail.
+// step is a kind of file system call, for tests that make one of them fail.
 type step string
 
 const (
@@ -24,15 +24,15 @@ const (
 	stepRead   step = "read"
 )
 
-// disk is every call to the file system that is made once the cache is open, below one root that no name leads out of.
+// disk makes all file system calls of an open cache, below one root that no name can escape.
 type disk struct {
 	root *os.Root
-	// fault, if not nil, is asked before each call: an error fails it without its being made, and a write of b then
-	// still writes the first part bytes. Tests set it.
+	// fault, if not nil, is called before each call. If it returns an error the call fails without
+	// being made; a write still writes the first part bytes. Tests set it.
 	fault func(s step, name string) (part int, err error)
 }
 
-// do makes a call.
+// do makes a file system call.
 func (d *disk) do(s step, name string, call func() error) error {
 	if d.fault != nil {
 		if _, err := d.fault(s, name); err != nil {
@@ -42,8 +42,8 @@ func (d *disk) do(s step, name string, call func() error) error {
 	return call()
 }
 
-// write makes a new file of what content adds, on the medium when it returns, and removes what an error leaves of it. The errors
-// of the file system name the call and the file.
+// write creates a file with the bytes that content adds, and syncs it. After an error it removes
+// the partial file. The errors of the file system name the call and the file.
 func (d *disk) write(name string, content func(add func(b []byte) error) error) (err error) {
 	f, err := d.create(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (d *disk) write(name string, content func(add func(b []byte) error) error) 
 	defer func() {
 		if err != nil {
 			_ = f.Close()
-			_ = d.remove(name) // what stays is a stray, removed at the next start
+			_ = d.remove(name) // a file that stays is removed at the next start
 		}
 	}()
 	if err := content(func(b []byte) error { return d.append(f, name, b) }); err != nil {
@@ -92,7 +92,7 @@ func (d *disk) rename(from, to string) error {
 	return d.do(stepRename, to, func() error { return d.root.Rename(from, to) })
 }
 
-// remove removes a file. One that is not there any more is removed.
+// remove removes a file. It returns nil if the file does not exist.
 func (d *disk) remove(name string) error {
 	err := d.do(stepRemove, name, func() error { return d.root.Remove(name) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +117,7 @@ func (d *disk) open(name string) (f *os.File, err error) {
 	return f, err
 }
 
-// readAt fills b from offset on.
+// readAt reads len(b) bytes at offset.
 func (d *disk) readAt(f *os.File, name string, b []byte, offset int64) error {
 	return d.do(stepRead, name, func() error {
 		_, err := f.ReadAt(b, offset)
@@ -125,7 +125,7 @@ func (d *disk) readAt(f *os.File, name string, b []byte, offset int64) error {
 	})
 }
 
-// space returns how many bytes the file system holds, and how many of them are free for this process.
+// space returns the size of the file system and the space available to this process, in bytes.
 func space(dir string) (total, free int64, err error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -135,7 +135,7 @@ func space(dir string) (total, free int64, err error) {
 	return int64(s.Blocks) * block, int64(s.Bavail) * block, nil
 }
 
-// writable returns why a directory is not to be written to.
+// writable returns an error if a directory is not writable.
 func writable(dir string) error {
 	if err := syscall.Access(dir, 2); err != nil { // W_OK
 		return fmt.Errorf("write %s: %w", dir, err)
@@ -143,5 +143,5 @@ func writable(dir string) error {
 	return nil
 }
 
-// lock takes the lock of an open file, or fails at once.
+// lock locks an open file, or fails at once.
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

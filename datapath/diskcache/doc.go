@@ -1,34 +1,36 @@
-// Package diskcache keeps chunks in files, between memory and the store, so that they survive a restart. It knows no
-// dataset and no HTTP: a chunk is a key and its bytes.
+// Package diskcache keeps chunks in files, between memory and the store, so that they survive a
+// restart. It knows no dataset and no HTTP: a chunk is a key and its bytes.
 //
-// What it guarantees:
+// Guarantees:
 //
-//   - No byte leaves it that was not compared. Every read compares the CRC-32C of all that it read, of the whole chunk or of
-//     each piece, and the footer says whose bytes they are; a file that is torn, wrong, foreign or of another version is
-//     removed and counted.
-//   - A file gets its name only after its bytes and its footer are on the medium, and never changes afterwards. Whoever
-//     reads it while it is removed reads on, from its open descriptor.
-//   - A failing disk is nobody's problem. Read says "not here" and Write says "not kept"; neither returns an error. A
-//     disk that refuses writes gets none for a while, and then the next one finds out whether it works again; one that
-//     fails to read likewise. What can still be read of it is. Where others have filled the file system, chunks take the
-//     place of chunks.
-//   - A disk that hangs keeps no caller: Read, Write, Reject, Hold and Close return after a few seconds, and Read and
-//     Write when their context ends. Until the disk goes on it is left alone. Only Open waits for it.
-//   - No more than MaxBytes are taken, footers and the file system's rounding included.
-//   - A chunk is written over another only if the plans of the readers say that it saves a read: Belady's rule with
-//     bypass (L. A. Belady, "A study of replacement algorithms for a virtual-storage computer", 1966). What was
-//     merely used lately displaces nothing, so a disk is not worn out by an epoch that is larger than it.
+//   - Every byte is verified before it is returned. Each read compares the CRC-32C of all bytes
+//     that it read, of the whole chunk or of each piece, and the footer names the chunk. A torn,
+//     corrupt or foreign file, or one of another version, is removed and counted.
+//   - A file gets its name only after its bytes and its footer are synced, and never changes
+//     afterwards. A read continues from its open descriptor if the file is removed.
+//   - Disk errors do not reach callers. Read reports a miss and Write reports that the chunk was
+//     not kept. After failed writes a disk gets none for a while, then the next one tests it;
+//     likewise for reads. Chunks that are still readable are served. If other files have filled the
+//     file system, new chunks replace old ones.
+//   - A disk that hangs blocks no caller: Read, Write, Reject, Hold and Close return after a few
+//     seconds, and Read and Write when their context ends. The disk gets no calls until it
+//     responds. Only Open waits for it.
+//   - The cache uses at most MaxBytes, including footers and the file system's rounding.
+//   - A chunk replaces another one only if the plans of the readers show that this saves a read:
+//     Belady's rule with bypass (L. A. Belady, "A study of replacement algorithms for a
+//     virtual-storage computer", 1966). Recent use alone replaces nothing, so an epoch larger than
+//     the disk does not wear it out.
 //
-// What it does not promise: that a chunk written before a power cut is there afterwards. The directory is not flushed
-// after a rename, which would cost a second flush for each chunk to save one read of the store; what is there is whole, or is
-// found out.
+// A chunk written before a power failure may be missing afterwards. The directory is not synced
+// after a rename: that would cost a second sync per chunk to save one store read. Files that exist
+// are complete, or their corruption is detected.
 //
-// Files are read by position into the caller's memory, never mapped: a page that cannot be read kills a process that maps
-// it, and is an error like any other to one that reads.
+// Files are read into the caller's memory, never mapped: a page that cannot be read kills a process
+// that maps it, but is an ordinary error for a read.
 //
 // The directory holds:
 //
-//	millrace-disk-cache.json   what this is: format, version, the datasets whose chunks it holds
+//	millrace-disk-cache.json   marker: format, version, the datasets whose chunks it holds
 //	millrace-disk-cache.lock   locked while a process uses it
 //	chunks/00 ... chunks/ff    the files, each named by a hash of its key
 package diskcache

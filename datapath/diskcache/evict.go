@@ -2,26 +2,26 @@ package diskcache
 
 import "context"
 
-// Reject removes a chunk that its reader found wrong by a better proof than a CRC.
+// Reject removes a chunk that failed a stronger check than CRC, such as SHA-256.
 func (c *Cache) Reject(ctx context.Context, key Key) {
 	c.mu.Lock()
 	c.stats.Corrupt++
 	c.mu.Unlock()
-	_ = c.writes.do(ctx, func(*memory) error { // while the disk hangs the chunk stays, and its next reader finds it wrong too
+	_ = c.writes.do(ctx, func(*memory) error { // while the disk hangs the chunk stays, and its next reader rejects it again
 		c.drop(key.name())
 		return nil
 	})
 }
 
-// drop removes a wrong file.
+// drop removes a corrupt file.
 func (c *Cache) drop(n name) {
 	if err := c.evict(n, true); err != nil {
 		c.writes.noted(err)
 	}
 }
 
-// evict removes a file and then gives its room free, unless somebody else is at it or was faster. One that cannot be
-// removed goes on to answer, unless it is wrong.
+// evict removes a file and frees its room, unless another goroutine writes or removes it. A file
+// that cannot be removed remains readable unless wrong is set.
 func (c *Cache) evict(n name, wrong bool) error {
 	c.mu.Lock()
 	e, ok := c.entries[n]
@@ -41,7 +41,7 @@ func (c *Cache) evict(n name, wrong bool) error {
 	delete(c.busy, n)
 	if err != nil {
 		c.stats.WriteErrors++
-		e = c.entries[n] // it may have got an owner
+		e = c.entries[n] // it may have been adopted meanwhile
 		e.dead, e.stays = wrong, true
 		c.entries[n] = e
 		return err
@@ -53,7 +53,7 @@ func (c *Cache) evict(n name, wrong bool) error {
 	return nil
 }
 
-// forget takes a file off the list. The caller holds mu.
+// forget removes a file from the list. The caller holds mu.
 func (c *Cache) forget(n name) {
 	if e, ok := c.entries[n]; ok && !c.busy[n] {
 		c.bytes -= e.size

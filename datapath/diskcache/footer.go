@@ -11,9 +11,9 @@ import (
 	"path"
 )
 
-// Key names a chunk: what it has to hold, and on whose word.
+// Key identifies a chunk: its content, and the source that vouches for it.
 type Key struct {
-	Source [32]byte // zero where chunks are proved by their SHA-256; else whose claim the digest is
+	Source [32]byte // zero if chunks are proved by their SHA-256; otherwise the dataset that claims the digest
 	Digest [32]byte // SHA-256
 	Length int64
 	CRC32C uint32
@@ -37,7 +37,7 @@ const (
 
 var errFooter = errors.New("bad footer")
 
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // made once by the library
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // cached by the library
 
 // name identifies a key in memory and on disk: the first half of the SHA-256 of its footer.
 type name [16]byte
@@ -74,7 +74,7 @@ func (k Key) appendFooter(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
-// parseFooter returns the key that a footer names.
+// parseFooter returns the key in a footer.
 func parseFooter(b []byte) (Key, error) {
 	if len(b) != footerSize || string(b[:8]) != magic {
 		return Key{}, fmt.Errorf("%w: no chunk file", errFooter)
@@ -83,14 +83,14 @@ func parseFooter(b []byte) (Key, error) {
 		return Key{}, fmt.Errorf("%w: its checksum differs", errFooter)
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
-		return Key{}, fmt.Errorf("%w: version %d, want %d", errFooter, v, version)
+		return Key{}, fmt.Errorf("%w: version %d instead of %d", errFooter, v, version)
 	}
 	k := Key{
 		Source: [32]byte(b[16:48]), Digest: [32]byte(b[48:80]),
 		Length: int64(binary.LittleEndian.Uint64(b[80:])), CRC32C: binary.LittleEndian.Uint32(b[12:]),
 	}
 	if !bytes.Equal(k.appendFooter(nil), b) || k.Length < 0 {
-		return Key{}, fmt.Errorf("%w: not as it is written", errFooter)
+		return Key{}, fmt.Errorf("%w: malformed", errFooter)
 	}
 	return k, nil
 }

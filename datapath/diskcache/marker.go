@@ -20,19 +20,19 @@ const (
 	lockFile     = "millrace-disk-cache.lock"
 	chunkDir     = "chunks"
 	markerFormat = "millrace disk cache"
-	markerLimit  = 1 << 20 // bytes of a marker
-	rememberMost = 64      // datasets that a marker names at most
+	markerLimit  = 1 << 20 // maximum size of a marker in bytes
+	rememberMost = 64      // maximum number of datasets in a marker
 )
 
-// marker says what a directory is.
+// marker is the content of the file that identifies a directory as a disk cache.
 type marker struct {
 	Format   string   `json:"format"`
 	Version  int      `json:"version"`
 	Datasets []string `json:"datasets"`
 }
 
-// prepare opens the directory, takes its lock, and sees to it that it is ours and holds chunks of one of the datasets.
-// Nothing is made or left in a directory that is not ours.
+// prepare opens the directory, locks it, and checks that it is a disk cache of this program with
+// chunks of one of the datasets, or empty. It creates nothing in any other directory.
 func (c *Cache) prepare() error {
 	if err := (&Cache{cfg: c.cfg, space: space}).check(); err != nil {
 		return err
@@ -51,15 +51,17 @@ func (c *Cache) prepare() error {
 	if err != nil {
 		return err
 	}
-	// The files lie in directories that are always private; their parent is made so where it is ours.
+	// Chunk files are in directories that are always private. Their parent is made private if this
+	// process owns it.
 	_ = c.disk.root.Chmod(".", 0o700)
-	if err := c.mark(known); err != nil && known == nil { // a disk that is full names its datasets another time
+	if err := c.mark(known); err != nil && known == nil { // a full disk gets its datasets' names another time
 		return err
 	}
 	return c.disk.mkdir(chunkDir)
 }
 
-// Check reports what would keep Open from opening the cache, apart from a process that uses it. It changes nothing.
+// Check returns the error that Open would return, except for a directory in use by another process.
+// It changes nothing.
 func Check(cfg Config) error {
 	if err := (&Cache{cfg: cfg, space: space}).check(); err != nil {
 		return fmt.Errorf("open disk cache %s: %w", cfg.Dir, err)
@@ -69,7 +71,7 @@ func Check(cfg Config) error {
 
 func (c *Cache) check() (err error) {
 	defer c.Close()
-	for { // what does not exist yet will be made where its parent is
+	for { // check the nearest existing parent of a directory that does not exist
 		if c.disk.root, err = os.OpenRoot(c.cfg.Dir); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -95,7 +97,8 @@ func (c *Cache) check() (err error) {
 	return c.checkSpace(known == nil)
 }
 
-// known reads the marker, nil if there is none, and refuses one that does not fit.
+// known reads the marker; nil if there is none. It returns an error for a marker that does not
+// match.
 func (c *Cache) known() (*marker, error) {
 	f, err := c.disk.root.Open(markerFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,13 +115,13 @@ func (c *Cache) known() (*marker, error) {
 	}
 	var m marker
 	if err := json.Unmarshal(text[:n], &m); err != nil || m.Format != markerFormat || m.Version < 1 {
-		return nil, fmt.Errorf("%s is not what this program writes: use another directory, or delete this one", markerFile)
+		return nil, fmt.Errorf("%s was not written by this program: use another directory, or delete this one", markerFile)
 	}
 	if m.Version > version {
 		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: "+
 			"use another directory, or delete this one", m.Version, version)
 	}
-	if len(m.Datasets) > 0 && !c.holds() { // of a start that wrote nothing, perhaps since its dataset was mistyped
+	if len(m.Datasets) > 0 && !c.holds() { // a start wrote no chunks, perhaps because its dataset was mistyped
 		m.Datasets = nil
 	}
 	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
@@ -129,13 +132,13 @@ func (c *Cache) known() (*marker, error) {
 	return &m, nil
 }
 
-// holds reports whether there is any file of a chunk.
+// holds reports whether there is any chunk file.
 func (c *Cache) holds() bool {
 	dirs, _ := fs.Glob(c.disk.root.FS(), chunkDir+"/??")
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		f, err := c.disk.root.Open(dir)
 		if err != nil {
-			return true // for all that is known
+			return true // assume that there are chunks
 		}
 		defer f.Close()
 		names, _ := f.Readdirnames(1)
@@ -143,7 +146,7 @@ func (c *Cache) holds() bool {
 	})
 }
 
-// empty refuses a directory that holds anything but what we begin with.
+// empty returns an error if a directory holds anything except files of an interrupted first start.
 func (c *Cache) empty() error {
 	d, err := c.disk.root.Open(".")
 	if err != nil {
@@ -178,7 +181,7 @@ func (c *Cache) takeLock() error {
 	return nil
 }
 
-// mark writes the marker: the datasets of now, and as many of those before as it remembers.
+// mark writes the marker: the current datasets, and earlier ones up to the limit.
 func (c *Cache) mark(before *marker) error {
 	m := marker{Format: markerFormat, Version: version, Datasets: slices.Compact(slices.Sorted(slices.Values(c.cfg.Datasets)))}
 	if before != nil {
@@ -201,7 +204,8 @@ func (c *Cache) mark(before *marker) error {
 	if err := c.disk.rename(markerTemp, markerFile); err != nil {
 		return err
 	}
-	// Once, so that no power cut leaves chunks without it: they would not be known as ours.
+	// Synced once, so that after a power failure no chunks are without a marker: the directory
+	// would not be recognized.
 	d, err := c.disk.root.Open(".")
 	if err != nil {
 		return err
@@ -210,8 +214,8 @@ func (c *Cache) mark(before *marker) error {
 	return d.Sync()
 }
 
-// Hold adds datasets to those whose chunks the directory holds, so that it is known as theirs after a restart. While the disk
-// hangs it returns an error after Stall.
+// Hold adds datasets to those in the marker, so that the directory is recognized as theirs after a
+// restart. While the disk hangs it returns an error after Stall.
 func (c *Cache) Hold(datasets []string) error {
 	err := c.writes.do(context.Background(), func(*memory) error { return c.hold(datasets) })
 	if err != nil {
@@ -244,8 +248,8 @@ func (c *Cache) hold(datasets []string) error {
 	return err
 }
 
-// checkSpace refuses a directory that this process may not write to, and a size that the file system cannot hold: ever,
-// or where nothing of it is taken yet, now.
+// checkSpace returns an error if this process may not write to a directory, or if the file system
+// is smaller than MaxBytes. For a new cache it requires MaxBytes of free space.
 func (c *Cache) checkSpace(fresh bool) error {
 	total, free, err := c.space(c.cfg.Dir)
 	if err == nil {

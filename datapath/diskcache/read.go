@@ -9,21 +9,22 @@ import (
 	"slices"
 )
 
-// Piece is a part of a chunk that has a checksum of its own.
+// Piece is a part of a chunk with a checksum of its own.
 type Piece struct {
 	Offset int64
 	CRC32C uint32
-	Dst    []byte // of the piece's length
+	Dst    []byte // as long as the piece
 }
 
-// Read fills dst, of the key's length, with the chunk and reports whether it did. When it did not, what is in dst is
-// worthless. It returns when ctx ends, and after Stall if the disk hangs; dst is the caller's again then.
+// Read fills dst, of the key's length, with the chunk and reports whether it did. If it returns
+// false, the content of dst is undefined. It returns when ctx ends, and after Stall if the disk
+// hangs; dst is not written to afterwards.
 func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 	return int64(len(dst)) == key.Length && c.ReadPieces(ctx, key, []Piece{{0, key.CRC32C, dst}})
 }
 
-// ReadPieces fills pieces of a chunk, each compared with its own checksum, and reports whether it did. When it did not,
-// what is in them is worthless.
+// ReadPieces fills pieces of a chunk, verifies each by its own checksum, and reports whether it
+// did. If it returns false, their content is undefined.
 func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	n := key.name()
 	e, ok := c.enter(ctx, n)
@@ -33,7 +34,7 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	return nil == c.reads.do(ctx, func(m *memory) error {
 		err := c.read(key, n.file(), pieces, m)
 		c.count(n, e, pieces, err)
-		if errors.Is(err, fs.ErrNotExist) { // which is an answer
+		if errors.Is(err, fs.ErrNotExist) { // the disk works
 			c.reads.noted(nil)
 		} else {
 			c.reads.noted(err)
@@ -45,7 +46,7 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	})
 }
 
-// enter reports whether a chunk is there and the disk may be read.
+// enter reports whether a chunk is on disk and the disk may be read.
 func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +58,7 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	return e, ok
 }
 
-// count counts what became of a read of the file that e was.
+// count counts the result of a read of entry e.
 func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,8 +71,8 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	}
 	c.stats.Misses++
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by somebody: nothing is lost but a read of the store
-		if c.entries[n].nth == e.nth { // else it was written anew meanwhile
+	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by another program: this costs only one store read
+		if c.entries[n].nth == e.nth { // otherwise it was written again meanwhile
 			c.forget(n)
 		}
 	case errors.Is(err, errCorrupt):
@@ -82,9 +83,9 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	}
 }
 
-var errCorrupt = errors.New("not the chunk that its name says")
+var errCorrupt = errors.New("content does not match the file's name")
 
-// read reads and compares one file, or pieces of it.
+// read reads and verifies pieces of one file.
 func (c *Cache) read(key Key, file string, pieces []Piece, m *memory) error {
 	f, err := c.disk.open(file)
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Cache) read(key Key, file string, pieces []Piece, m *memory) error {
 		return err
 	}
 	if info.Size() != key.Length+footerSize {
-		return fmt.Errorf("read %s: %d bytes, want %d: %w", file, info.Size(), key.Length+footerSize, errCorrupt)
+		return fmt.Errorf("read %s: %d bytes instead of %d: %w", file, info.Size(), key.Length+footerSize, errCorrupt)
 	}
 	var footer [footerSize]byte
 	if err := c.disk.readAt(f, file, footer[:], key.Length); err != nil {

@@ -8,8 +8,8 @@ import (
 	"path"
 )
 
-// scan learns what is there, by names and lengths alone, and removes what is no chunk file: what a kill left half
-// written, and what somebody else put there. Directories are left alone.
+// scan lists the chunk files by names and lengths, and removes other files: partial files of a
+// killed process, and files of other programs. It does not touch directories.
 func (c *Cache) scan() error {
 	for i := range 256 {
 		sub := fmt.Sprintf("%02x", i)

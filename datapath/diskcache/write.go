@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Write keeps a chunk that its owner knows by ref and has compared with its key, if there is room or room worth making. It
-// returns once the chunk is on the medium, or somebody else is at it, and reports whether it was not refused; data must not
-// change meanwhile. It returns when ctx ends, and after Stall if the disk hangs; data is the caller's again then.
+// Write stores a chunk if there is room or room worth making. ref is the owner's reference, and the
+// caller has verified data against key. It returns once the chunk is synced, or another goroutine
+// is writing it, and reports whether it was not refused; data must not change meanwhile. It returns
+// when ctx ends, and after Stall if the disk hangs; data is not read afterwards.
 func (c *Cache) Write(ctx context.Context, key Key, ref uint64, data []byte) bool {
 	if int64(len(data)) != key.Length {
 		return false
@@ -23,7 +24,7 @@ func (c *Cache) Write(ctx context.Context, key Key, ref uint64, data []byte) boo
 	return err == nil
 }
 
-// write writes a chunk, unless it is there.
+// write writes a chunk, unless it is on disk already.
 func (c *Cache) write(key Key, ref uint64, data []byte, m *memory) error {
 	n := key.name()
 	temp, err := c.claim(n)
@@ -59,11 +60,12 @@ func (c *Cache) write(key Key, ref uint64, data []byte, m *memory) error {
 	return err
 }
 
-// errRefused says that a chunk is not kept.
+// errRefused reports that a chunk is not kept.
 var errRefused = errors.New("not kept")
 
-// claim makes a chunk the caller's to write, under a temporary name. It returns no name if the chunk is there or somebody
-// is at it, and an error if the disk is not to be written to.
+// claim reserves a chunk for its writer, and returns a temporary file name. The name is empty if
+// the chunk is on disk or another goroutine is writing or removing it. claim returns an error if
+// writes are off.
 func (c *Cache) claim(n name) (temp string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,10 +81,10 @@ func (c *Cache) claim(n name) (temp string, err error) {
 	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), nil
 }
 
-// end ends a write: e is what was to be written, and its room was taken; of no size if no room was made, for an error
-// or for there is none.
+// end ends a write of entry e. The size of e is 0 if no room was reserved for it, because of an
+// error or because there is none.
 func (c *Cache) end(n name, e entry, bytes int, err error) {
-	if e.size > 0 || err != nil { // else the disk was not touched
+	if e.size > 0 || err != nil { // otherwise the disk was not used
 		defer func() { c.writes.noted(err) }()
 	}
 	c.mu.Lock()
@@ -91,14 +93,14 @@ func (c *Cache) end(n name, e entry, bytes int, err error) {
 	switch {
 	case e.size == 0 && err == nil:
 		c.stats.Refused++
-	case e.size == 0: // what was to go could not be removed, and is counted
+	case e.size == 0: // a victim could not be removed, which is counted already
 	case err != nil:
 		if !errors.Is(err, errLeft) {
 			c.stats.WriteErrors++
 		}
 		c.bytes -= e.size
 	default:
-		c.forget(n) // one that could not be removed, and is overwritten now
+		c.forget(n) // a file that could not be removed, and is overwritten now
 		e.nth = uint32(c.temp)
 		c.entries[n] = e
 		c.stats.Writes++

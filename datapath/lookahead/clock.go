@@ -5,36 +5,39 @@ import (
 	"time"
 )
 
-// clock says where the time of one rank goes. Many clients have several requests under way, so that a batch is at hand when the last one is
-// used up. Such a rank waits while all of its requests are under way: as many as it has at once. With fewer, it has a batch.
-// Its sums fade.
+// clock measures how a rank spends its time. Many clients have several requests open, so that a
+// batch is ready when the previous one is used up. Such a rank waits while all of its usual number
+// of requests are open; with fewer open, it has a batch. The sums decay.
 //
-// A client with one request at a time may send the next one before the gateway has noted the end of the last one, on another connection of its
-// pool. So more requests count as at once only if they are for a part of the time.
+// A client with one request at a time may send the next one, over another pooled connection, before
+// the gateway has recorded the end of the previous one. So a larger number of open requests counts
+// as usual only if it is reached for a part of the time.
 type clock struct {
-	until   time.Time // the sums count to this moment
-	open    int       // answers that are not sent yet
-	missing int       // of these, answers whose bytes are not there yet
-	most    int       // answers that are open at once
-	streams bool      // the rank reads answers of many batches: the next batch is read while one is sent, and nothing waits for it yet
+	until   time.Time // the sums include the time to this moment
+	open    int       // answers not sent completely yet
+	missing int       // of these, answers whose bytes have not arrived yet
+	most    int       // usual number of open answers
+	streams bool      // the rank reads many batches in one answer: the next batch is read while one is sent, and the rank does not wait for it yet
 
 	busy, over float64 // seconds with an open answer, and of these with more than most
 
-	seconds, planning, bytes, sending float64 // since the rank came, and of these those that it waited, by the cause
+	seconds, planning, bytes, sending float64 // since the rank was first seen, and of these the seconds it waited, by cause
 
-	spent Spent // does not fade
+	spent Spent // does not decay
 }
 
-// overlap is the part of the time with open answers for which more of them than before have to be open to count.
+// overlap is the part of the time with open answers for which more of them than most must be open
+// to raise most.
 const overlap = 0.02
 
-// Arrival is how a request has come to its read. The zero value says nothing: it comes as its read begins.
+// Arrival is how a request arrived before its read. The zero value means that it arrived when its
+// read began.
 type Arrival struct {
-	Since time.Time // when the request came
-	Ahead bool      // the answer under way goes on with this batch: the reader does not wait for it yet
+	Since time.Time // when the request arrived
+	Ahead bool      // the batch continues an answer in progress: the reader does not wait for it yet
 }
 
-// from is when a request has come that is read now.
+// from returns when a request arrived that is read now.
 func (a Arrival) from(now time.Time) time.Time {
 	if a.Since.IsZero() || a.Since.After(now) {
 		return now
@@ -42,24 +45,25 @@ func (a Arrival) from(now time.Time) time.Time {
 	return a.Since
 }
 
-// Shares are parts of a rank's time of late that it waited, by what the gateway was doing meanwhile.
+// Shares are the parts of a rank's recent time that it waited, by the gateway's activity.
 type Shares struct {
-	Planning float64 // finding out what is in the batch, and waiting for memory to do so
+	Planning float64 // planning the batch, and waiting for memory for that
 	Bytes    float64
 	Sending  float64
 }
 
-// Spent is where the time of a rank went since it came, in seconds. It only grows: the difference of two is exact.
+// Spent is a rank's time since it was first seen, in seconds by activity. It only grows, so the
+// difference of two values is exact.
 type Spent struct {
 	All      float64
-	Planning float64 // of All; the rank waited while the gateway found out what is in the batch, or had no memory to do so
-	Bytes    float64 // of All; it waited for bytes
-	Sending  float64 // of All; its bytes were on the way
+	Planning float64 // of All; the rank waited while the gateway planned the batch or had no memory for that
+	Bytes    float64 // of All; the rank waited for bytes
+	Sending  float64 // of All; its bytes were being sent
 	Pauses   float64 // from the end of an answer to the next request
-	Paused   uint64  // number of these pauses
+	Paused   uint64  // number of pauses in Pauses
 }
 
-// pass counts the time until now.
+// pass adds the time until now to the sums.
 func (c *clock) pass(now time.Time) {
 	since := now.Sub(c.until).Seconds()
 	if c.until.IsZero() || since <= 0 {
@@ -92,11 +96,12 @@ func (c *clock) pass(now time.Time) {
 	}
 }
 
-// asked begins a request that came at some time, and is known by now. ahead says that the gateway asks by itself, for the batch that an
-// answer under way goes on with. anew says that the rank does not go on where it was: it may have another number of requests now.
-func (c *clock) asked(came, now time.Time, ahead, anew bool) {
+// asked begins a request that arrived at came and is recorded now. ahead reports that the gateway
+// itself reads the next batch of an answer in progress. jumped reports that the rank has jumped: it
+// may have another number of open requests now.
+func (c *clock) asked(came, now time.Time, ahead, jumped bool) {
 	c.pass(came)
-	if anew && c.open == 0 {
+	if jumped && c.open == 0 {
 		c.most, c.over = 0, 0
 	}
 	if c.streams = ahead; !ahead {
@@ -113,19 +118,19 @@ func (c *clock) asked(came, now time.Time, ahead, anew bool) {
 	c.missing++
 }
 
-// answered notes that the bytes of a request are there, or that they will not come.
+// answered records that the bytes of a request have arrived, or that the read failed.
 func (c *clock) answered(now time.Time) {
 	c.pass(now)
 	c.missing--
 }
 
-// ended notes that an answer is sent.
+// ended records that an answer was sent.
 func (c *clock) ended(now time.Time) {
 	c.pass(now)
 	c.open--
 }
 
-// shares returns the parts of the time until now.
+// shares returns the shares of the time until now.
 func (c *clock) shares(now time.Time) Shares {
 	c.pass(now)
 	if c.seconds == 0 {

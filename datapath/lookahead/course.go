@@ -7,33 +7,35 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// RunBatches is how many batches one run covers at most. An owner hears of a rank when it is asked for
-// the next run: after so many batches it still takes the rank for the same reader.
+// RunBatches is the maximum number of batches in one run. An owner hears of a rank only when it is
+// asked for the next run. After so many batches the owner still matches the rank to the same
+// reader.
 const RunBatches = 8
 
-// Course says which next batches of a rank are read ahead, and when: run by run, each from where the
-// one before it ends, so no batch is in two. While the rank consumes one run, the next one is on
-// its way. T is what a run has brought. The zero Course stands nowhere. It is for one goroutine at a
-// time.
+// Course decides which of a rank's next batches are read ahead, and when. It proceeds in runs, each
+// from the end of the previous one, so no batch is in two runs. While the rank consumes one run,
+// the next one is being read. T is the result of a run. The zero Course has no position. It is not
+// safe for concurrent use.
 type Course[T any] struct {
-	at     shuffle.Cursor // the foremost request: a client with several under way sends them in any order
+	at     shuffle.Cursor // the request furthest ahead: a client with several open requests sends them in any order
 	begins uint64         // first position of the last run
-	due    uint64         // half-way from the run before to the last one: there the next run is due
+	due    uint64         // halfway between the starts of the last two runs; the next run is due there
 	next   uint64         // first position of the next run; none begins past the end of the epoch
 	number int            // runs so far in this epoch
-	runs   []*Run[T]      // batches may still come for each of them
+	runs   []*Run[T]      // runs that batches may still need
 }
 
-// Run is what some batches of a rank that follow each other need from other gateways, read as one batch.
+// Run is the samples that some consecutive batches of a rank need from other gateways, read as one
+// batch.
 type Run[T any] struct {
-	At   shuffle.Cursor // where the rank stood when the run began, as owners are told
+	At   shuffle.Cursor // the rank's position when the run began, which owners are told
 	Came T
 
-	first, end uint64 // positions of its first batch, and behind its last one
-	left       uint8  // a bit for each batch that has not come for it
+	first, end uint64 // positions of the start of its first batch and the end of its last
+	left       uint8  // one bit for each batch that has not used it yet
 }
 
-// Come notes a request. It drops the runs that the rank has passed, and returns them.
+// Come records a request. It drops the runs that the rank has passed, and returns them.
 func (c *Course[T]) Come(at shuffle.Cursor) (passed []*Run[T]) {
 	passed = c.Drop(func(r *Run[T]) bool {
 		place := r.At
@@ -46,18 +48,18 @@ func (c *Course[T]) Come(at shuffle.Cursor) (passed []*Run[T]) {
 		return passed
 	}
 	c.at = at
-	if c.next <= at.First { // the rank has overtaken the runs: this batch is read by itself
+	if c.next <= at.First { // the rank has overtaken the runs, so this batch is read by itself
 		c.begins, c.due, c.next = at.First, at.First, at.First+at.BatchSize
 	}
 	return passed
 }
 
-// At returns the foremost request, of no epoch before the first one.
+// At returns the request furthest ahead; its Epoch is nil before the first request.
 func (c *Course[T]) At() shuffle.Cursor { return c.at }
 
-// Next begins the next run if that is due, nil otherwise. The run covers few batches at first, since
-// the rank waits for them, and few in the end, since nothing is read ahead while the rank consumes the
-// last ones.
+// Next begins the next run if one is due; otherwise it returns nil. The first runs of an epoch are
+// short, since the rank waits for them. The last ones are too, since nothing is read ahead while
+// the rank consumes the last run.
 func (c *Course[T]) Next() *Run[T] {
 	if c.at.Epoch == nil || c.at.First < c.due || c.next >= c.at.Plan.Samples() {
 		return nil
@@ -72,9 +74,8 @@ func (c *Course[T]) Next() *Run[T] {
 	return r
 }
 
-// Cut ends a run before its time: the next one goes on from there, unless it has begun already.
-// Batches that were asked for meanwhile are in no run. A run that is cut to nothing is the last one of
-// its epoch.
+// Cut shortens a run: the next run starts at its new end, unless it has begun already. Batches that
+// were requested meanwhile are in no run. A run cut to nothing is the last one of its epoch.
 func (c *Course[T]) Cut(r *Run[T], end uint64) {
 	if end >= r.end {
 		return
@@ -89,7 +90,7 @@ func (c *Course[T]) Cut(r *Run[T], end uint64) {
 	}
 }
 
-// Find returns the run that a batch is in, nil if it is in none.
+// Find returns the run that contains a batch, nil if none does.
 func (c *Course[T]) Find(at shuffle.Cursor) *Run[T] {
 	for _, r := range c.runs {
 		if r.At.Epoch.Number() == at.Epoch.Number() && r.first <= at.First && at.First < r.end {
@@ -99,7 +100,8 @@ func (c *Course[T]) Find(at shuffle.Cursor) *Run[T] {
 	return nil
 }
 
-// Had notes that a batch needs nothing more of its run. It drops the runs for which no batch is left to come, and returns them.
+// Had records that a batch needs nothing more from its run. It drops the runs that no batch needs
+// any more, and returns them.
 func (c *Course[T]) Had(at shuffle.Cursor) (over []*Run[T]) {
 	if r := c.Find(at); r != nil {
 		r.left &^= 1 << ((at.First - r.first) / r.At.BatchSize)
@@ -107,7 +109,7 @@ func (c *Course[T]) Had(at shuffle.Cursor) (over []*Run[T]) {
 	return c.Drop(func(r *Run[T]) bool { return r.left == 0 })
 }
 
-// Drop drops some runs: no batch comes for them any more. It returns them.
+// Drop drops the runs for which the function returns true, and returns them.
 func (c *Course[T]) Drop(which func(*Run[T]) bool) (dropped []*Run[T]) {
 	c.runs = slices.DeleteFunc(c.runs, func(r *Run[T]) bool {
 		goes := which(r)
@@ -119,22 +121,22 @@ func (c *Course[T]) Drop(which func(*Run[T]) bool) (dropped []*Run[T]) {
 	return dropped
 }
 
-// Runs returns the runs that batches may still come for.
+// Runs returns the runs that batches may still need.
 func (c *Course[T]) Runs() []*Run[T] { return c.runs }
 
-// farApart is how many batches two requests of one rank may lie apart: a client that reads over
-// several connections, some of them slow, asks for batches in any order.
+// farApart is how many batches apart two requests of one rank may be: a client with several
+// connections, some of them slow, requests batches in any order.
 const farApart = 32
 
-// Near reports whether a request comes from the rank that stands here, and not from another one, or
-// one that reads the same elsewhere.
+// Near reports whether a request comes from this rank, and not from another rank or a reader of the
+// same plan at another position.
 func (c *Course[T]) Near(at shuffle.Cursor) bool {
 	return c.at.Rank == at.Rank && c.at.WorldSize == at.WorldSize && c.at.BatchSize == at.BatchSize && c.at.Plan.Params() == at.Plan.Params() &&
 		!Passed(c.at, at) && !Passed(at, c.at)
 }
 
-// Passed reports whether a reader has left a place of its plan so far behind that it does not come
-// back for the samples there.
+// Passed reports whether a reader is so far past a place of its plan that it does not come back for
+// the samples there.
 func Passed(reader, place shuffle.Cursor) bool {
 	samples, behind := int64(place.Plan.Samples()), int64(reader.First)-int64(place.First)
 	switch here, there := reader.Epoch.Number(), place.Epoch.Number(); {

@@ -9,56 +9,59 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Never is how long it takes until a reader comes where none is known to come.
+// Never is the time until the next use of a chunk that no known reader needs.
 const Never = time.Duration(math.MaxInt64)
 
-// behindDue is when a chunk is due that only ranks behind the foremost one of their reader still
-// need: after what that one needs now, before what it needs soon.
+// behindDue is the due time of a chunk that only slower ranks still need: after the chunks that the
+// fastest rank needs now, before those that it needs soon.
 const behindDue = 1
 
-// standing is where one reader stands.
+// standing is the position of one reader, with its demand.
 type standing struct {
 	plan      *shuffle.Plan
 	epoch     *shuffle.Epoch
-	next      *shuffle.Epoch // the one after it, where the reader needs chunks of it soon; else nil
-	first     uint64         // position of the foremost rank's batch, in the epoch
-	last      uint64         // position of the rank that is the last one, in the same epoch
+	next      *shuffle.Epoch // the epoch after it, if the reader needs chunks of it soon; otherwise nil
+	first     uint64         // position of the fastest rank's batch, in the epoch
+	last      uint64         // position of the slowest rank, in the same epoch
 	total     uint64         // samples of an epoch
-	soon      uint64         // samples after first: what the reader needs within these, it needs soon
+	soon      uint64         // samples after first; chunks needed within these are needed soon
 	rate      float64
-	straggler bool // some rank is known to be behind the foremost one
+	straggler bool // a slower rank is known
 	groups    groups
 }
 
-// comesFor reports whether the reader comes here for a chunk; a nil one has gone.
+// comesFor reports whether the reader needs a chunk from this gateway. A nil standing is of a
+// reader that has ended.
 func (s *standing) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
 
-// NextUse says when readers need a chunk next.
+// NextUse is when readers need a chunk next.
 type NextUse struct {
-	In      time.Duration // until the first of them does; Never: no reader is known to need it
-	Soon    bool          // some reader does so soon: its chunk is among the needs, or would be if it were missing
-	Samples uint64        // of the chunk that readers take soon, as far as is known
+	In      time.Duration // until the first reader needs it; Never: no known reader does
+	Soon    bool          // a reader needs it soon: if it is missing, Missing yields it
+	Samples uint64        // samples of the chunk that readers take soon, as far as is known
 }
 
-// NextUse returns when readers need a chunk next: from where each reader stands to where its next use of the chunk begins, at the
-// reader's rate. Answers given at about the same moment can be compared; while readers wait, no time passes. NextUse does not wait
-// for the table, and costs a binary search or two for each reader.
+// NextUse returns when readers need a chunk next: the samples from each reader's position to its
+// next use of the chunk, at the reader's rate. Results from about the same moment can be compared;
+// no time passes while readers wait. NextUse takes no lock, and costs one or two binary searches
+// for each reader.
 //
-// A chunk that only a rank behind the foremost one of its reader still needs is due next to at once (behindDue): it is there, and to bring it
-// again would cost a read that the reader ahead gains nothing from. Where no rank is known to be behind, one may be all the same: then it is due
-// after the chunks that are needed soon.
+// A chunk that only slower ranks of a reader still need is due next to at once (behindDue). It is
+// in memory, and reading it again would cost a store read from which the fastest rank gains
+// nothing. A reader without a known slower rank may still have one: then the chunk is due after the
+// chunks that are needed soon.
 //
-// A use in a later epoch counts as one at a place that is the chunk's own, the same in every epoch,
-// and not where the order of that epoch has it. Every chunk is used once there, so the choice of
-// what stays does not change how much is read. But the chunks that come first would all stay: the
-// next epoch would begin with a rush through memory while the store has nothing to do, and go on
-// with nothing but misses. With places of their own, hits come evenly through the epoch, and the
-// store works all the time: epochs that the store limits take up to a quarter less.
+// A use in a later epoch counts at a place that is specific to the chunk and the same in all
+// epochs, instead of the place in the order of that epoch. Every chunk is used once per epoch, so
+// this does not change how much is read. With the real order the cache would keep the chunks that
+// come first. The next epoch would begin with a rush through memory while the store is idle, and
+// continue with misses only. With places of their own the hits are spread evenly over the epoch,
+// and the store is busy all the time: store-bound epochs take up to a quarter less time.
 func (r *Readers) NextUse(d Dataset, chunk int) NextUse {
 	return r.NextUseAfter(d, chunk, NextUse{Soon: true, In: -1})
 }
 
-// NextUseAfter returns the next use if that is later than enough. If not, it stops at the first reader that comes by then.
+// NextUseAfter is NextUse, but stops at the first reader whose use is not later than enough.
 func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
 	next := NextUse{In: Never}
 	readers := (*r.known.Load())[d]
@@ -84,7 +87,7 @@ func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
 	return next
 }
 
-// later reports whether one use is later than another one: those that are soon come before all others.
+// later reports whether a use is later than another; uses that are soon come before all others.
 func (u NextUse) later(than NextUse) bool {
 	if u.Soon != than.Soon {
 		return than.Soon
@@ -92,7 +95,7 @@ func (u NextUse) later(than NextUse) bool {
 	return u.In > than.In
 }
 
-// note adds what one reader comes for.
+// note includes the next use of one reader.
 func (n *NextUse) note(s *standing, chunk uint64) {
 	if !s.comesFor(chunk) {
 		return
@@ -118,8 +121,8 @@ func (n *NextUse) note(s *standing, chunk uint64) {
 	}
 }
 
-// use returns the first use of a chunk that ends after a position: in this epoch, in the next one if it is needed soon there, or else in
-// the chunk's own place, which is not soon.
+// use returns the first use of a chunk that ends after a position: in this epoch, or in the next
+// one if it is needed soon there. Otherwise the use is at the chunk's own place, which is not soon.
 func (s *standing) use(chunk, from uint64) use {
 	if span, ok := s.epoch.Next(chunk, from); ok {
 		return use{Span: span, start: span.From}
@@ -132,17 +135,17 @@ func (s *standing) use(chunk, from uint64) use {
 	return use{start: max(s.total+s.own(chunk), s.first+s.soon)}
 }
 
-// own is the place of a chunk that counts in later epochs: spread evenly over the chunks by the
-// golden ratio.
+// own returns the place of a chunk that counts in later epochs. The golden ratio spreads these
+// places evenly.
 func (s *standing) own(chunk uint64) uint64 {
 	at, _ := bits.Mul64((chunk+1)*0x9e3779b97f4a7c15, s.total)
 	return at
 }
 
-// NextRead returns how long it takes until a chunk has to be read from behind memory: until the first
-// reader comes for it or, of a chunk that is in memory for that, until the next one does. In later
-// epochs the chunks' own places count from the other end than in NextUse, so that what is kept behind
-// memory is not what memory keeps.
+// NextRead returns the time until a chunk must be read from a tier behind memory: the time of its
+// next use, or if again is set, since it is in memory, that of the use after it. In later epochs
+// the chunks' own places count from the other end than in NextUse, so that the disk keeps other
+// chunks than memory does.
 func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
 	readers := (*r.known.Load())[d]
@@ -164,7 +167,7 @@ func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	return first
 }
 
-// uses returns how many samples the reader has to go until its next two uses of a chunk.
+// uses returns how many samples after the reader's position its next two uses of a chunk begin.
 func (s *standing) uses(chunk uint64) (samples [2]uint64) {
 	n := 0
 	for from := s.first; n < 2; n++ {
@@ -181,8 +184,9 @@ func (s *standing) uses(chunk uint64) (samples [2]uint64) {
 	return samples
 }
 
-// ComesFor reports whether the reader comes here for a chunk, as far as is known: not for one whose samples are at home with
-// ranks that read at other gateways. Of such a chunk it takes a few samples at most, in each epoch other ones.
+// ComesFor reports whether the reader needs a chunk from this gateway, as far as is known. It
+// returns false for a chunk at home with ranks that read at other gateways: of such a chunk the
+// reader takes only a few samples, different ones in each epoch.
 func (v *Visit) ComesFor(chunk int) bool {
 	s := v.stands()
 	return s == nil || s.comesFor(uint64(chunk))

@@ -6,18 +6,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// group is one of the groups of ranks among which shares are dealt by homes (share=locality).
+// group is one of the groups of ranks that batches are dealt to by homes (share=locality).
 type group struct {
 	number uint64
-	of     uint64 // groups in all; 1: shares do not follow homes
+	of     uint64 // total number of groups; 1: shares do not follow homes
 }
 
-// groups are the groups whose ranks read at this gateway, all of one number of groups. A reader comes for the
-// chunks that are at home with them; nil stands for all chunks. They never change.
+// groups are the groups whose ranks read at this gateway, all with the same total. A reader needs
+// the chunks that are at home with them; nil means all chunks. They are immutable.
 type groups []group
 
-// came notes that a rank of a group reads here, and reports whether the reader comes for other chunks than before. A group
-// that has not been heard of for much longer than a batch takes reads elsewhere.
+// came records that a rank of a group reads here, and reports whether the set of chunks that the
+// reader needs has changed. A group without a request for much longer than a batch takes reads
+// elsewhere.
 func (x *reader) came(at shuffle.Cursor, now time.Time) (changed bool) {
 	if x.here == nil {
 		x.here = map[group]time.Time{}
@@ -40,8 +41,8 @@ func (x *reader) came(at shuffle.Cursor, now time.Time) (changed bool) {
 	return true
 }
 
-// gather returns the groups that were heard of; nil where these are all there are, or shares follow no homes, or homes of
-// different numbers.
+// gather returns the recorded groups. It returns nil if these are all groups, if shares do not
+// follow homes, or if the groups have different totals.
 func gather(here map[group]time.Time) groups {
 	all := make(groups, 0, len(here))
 	for g := range here {

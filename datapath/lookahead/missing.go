@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	aheadChunks = 16  // needed soon: so many after those needed now, or to the end of the next window if that is more
-	foresight   = 64  // uses that are learned at a time, at the least
-	oneHold     = 256 // cursors and chunks that Missing looks at before it lets go of the lock: 0.1 ms
+	aheadChunks = 16  // chunks that are needed soon, after those needed now; more if the window is longer
+	foresight   = 64  // minimum number of uses that are computed at a time
+	oneHold     = 256 // cursors and chunks that Missing checks before it releases the lock: 0.1 ms
 )
 
-// Need is a chunk that a reader comes for soon and that is missing.
+// Need is a missing chunk that a reader needs soon.
 type Need struct {
 	Dataset Dataset
 	Chunk   int
-	Due     time.Duration // until the reader stalls for want of it
-	Samples uint64        // of the chunk, that the reader takes in this use
-	First   bool          // the reader waits for it, or for others, with its first batch
+	Due     time.Duration // until the reader stalls because it is missing
+	Samples uint64        // samples of the chunk that the reader takes in this use
+	First   bool          // the reader's first batch waits for this chunk or others
 	reader  *reader
 }
 
-// use is one span in which a reader needs a chunk.
+// use is one span of positions in which a reader needs a chunk.
 type use struct {
 	shuffle.Span
-	start uint64 // where it begins, counted on from the reader's epoch
-	cost  int64  // of the chunk in memory
+	start uint64 // where it begins, counted from the start of the reader's epoch
+	cost  int64  // bytes of the chunk in memory
 }
 
 func (u *use) end() uint64 { return u.start + u.To - u.From }
 
-// left is how many of the chunk's samples are delivered from a position on.
+// left returns how many of the chunk's samples are delivered from a position on.
 func (u *use) left(at uint64) uint64 {
 	if u.start >= at {
 		return u.Samples
@@ -42,18 +42,19 @@ func (u *use) left(at uint64) uint64 {
 	return uint64(math.Ceil(float64(u.Samples) * float64(u.end()-min(at, u.end())) / float64(u.To-u.From)))
 }
 
-// ahead is what one reader needs now and soon, in order of need.
+// ahead is the list of chunks that one reader needs now and soon, in order of need.
 type ahead struct {
-	uses     []use  // and some that come later
-	epoch    uint64 // that the uses begin in
-	soon     int    // so many of the uses are needed now or soon
-	found    int    // of these, so many were found in memory: the cursor
-	tried    int    // and so many were looked at in this pass over the queue
-	complete bool   // the uses reach to the end of the next epoch: there are no more to learn
+	uses     []use  // including some that are later
+	epoch    uint64 // the first epoch of the uses
+	soon     int    // number of uses that are needed now or soon
+	found    int    // the cursor: number of leading uses found in memory
+	tried    int    // number of leading uses checked in this pass of Missing
+	complete bool   // the uses reach the end of the next epoch: there are no more to compute
 }
 
-// look works out what a reader needs now and soon, as far as the memory may hold it. To begin with the spans somewhere
-// is most of the cost, so look learns some more uses than it needs.
+// look computes the chunks that a reader needs now and soon, as far as memory can hold them. Most
+// of its cost is starting the iteration over spans at a position, so it computes some more uses
+// than it needs.
 func (r *Readers) look(x *reader) {
 	if x.epoch != x.at.Epoch.Number() {
 		x.forgetUses()
@@ -64,12 +65,13 @@ func (r *Readers) look(x *reader) {
 	}
 }
 
-// forgetUses makes look begin anew: the reader comes for other chunks than before.
+// forgetUses discards the uses of the reader, so that look computes them again.
 func (x *reader) forgetUses() {
 	x.ahead = ahead{epoch: x.at.Epoch.Number(), uses: x.uses[:0]}
 }
 
-// reckon drops the uses that have ended, counts those that are needed now or soon, and reports whether all of these are known.
+// reckon removes the uses that have ended, counts those that are needed now or soon, and reports
+// whether all of these are known.
 func (x *reader) reckon(budget int64) (all bool) {
 	more, now := x.reach(), min(x.at.End, x.at.Plan.Samples())
 	kept, found, tried := x.uses[:0], x.found, x.tried
@@ -98,7 +100,7 @@ func (x *reader) reckon(budget int64) (all bool) {
 	return all
 }
 
-// reach is how many chunks after those needed now are needed soon.
+// reach returns how many chunks after those needed now are needed soon.
 func (x *reader) reach() int {
 	if params := x.at.Plan.Params(); params.Shuffle == shuffle.Window {
 		return max(aheadChunks, int(min(params.Window, 1<<20)))
@@ -106,7 +108,8 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
-// foresee learns the next uses of a reader, so many, in the next epoch only if that is needed.
+// foresee computes at most the given number of next uses of a reader. It uses the next epoch only
+// if necessary.
 func (r *Readers) foresee(x *reader, most int) {
 	x.uses = slices.Grow(x.uses[:0], most)
 	take := func(span shuffle.Span, start uint64) bool {
@@ -131,8 +134,9 @@ func (r *Readers) foresee(x *reader, most int) {
 	x.complete = true
 }
 
-// horizon returns how many samples ahead of the reader its needs reach: all that it needs soon begin within these. Chunks of a window
-// begin together, also where memory has no room for some of them.
+// horizon returns how many samples ahead of the reader its needs reach: all chunks that it needs
+// soon begin within these. Chunks of a window begin together, even if memory has no room for some
+// of them.
 func (x *reader) horizon() uint64 {
 	switch {
 	case x.soon < len(x.uses):
@@ -149,16 +153,16 @@ func (x *reader) horizon() uint64 {
 	return 2*x.at.Plan.Samples() - x.at.First
 }
 
-// turn is when the reader of a cursor would stall.
+// turn is the time at which the reader of a cursor would stall.
 type turn struct {
 	reader *reader
 	due    time.Duration
 }
 
-// Missing yields the chunks that readers need soon and that are not in memory nor on their way, the
-// one first that its reader would stall for first: so each fetcher that is free goes to the reader
-// that needs it most. A chunk that the caller does not start to bring is passed over until the next
-// call. There is one caller at a time.
+// Missing yields the chunks that readers need soon and that are neither in memory nor being loaded,
+// first the one whose reader would stall for it first. So each free fetcher goes to the reader that
+// needs it most. A chunk that the caller does not start to load is skipped until the next call.
+// There must be only one caller at a time.
 func (r *Readers) Missing() iter.Seq[Need] {
 	return func(yield func(Need) bool) {
 		turns := r.rewind()
@@ -171,7 +175,8 @@ func (r *Readers) Missing() iter.Seq[Need] {
 	}
 }
 
-// rewind takes all cursors back to what was missing before, or to the first use if a chunk was lost.
+// rewind moves all cursors back to the first chunk that was missing before, or to the first use if
+// a chunk was lost.
 func (r *Readers) rewind() (turns []turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,8 +191,8 @@ func (r *Readers) rewind() (turns []turn) {
 	return turns
 }
 
-// firstMissing returns the need that is due first, and takes its cursor on. If it finds many chunks in memory,
-// it returns a need without a reader, so that the lock is not held for long.
+// firstMissing returns the need that is due first, and advances its cursor. If it finds many chunks
+// in memory, it returns a need without a reader, so that the lock is not held for long.
 func (r *Readers) firstMissing(turns []turn) (n Need, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +213,7 @@ func (r *Readers) firstMissing(turns []turn) (n Need, more bool) {
 			}
 			looked++
 		}
-		if due := x.stall(); due > first.due { // another reader may come first
+		if due := x.stall(); due > first.due { // another reader may be due first
 			first.due = due
 			continue
 		}
@@ -231,19 +236,19 @@ func (x *reader) need(u *use) Need {
 	}
 }
 
-// until returns how long the reader takes to come to a use.
+// until returns how long the reader takes to reach a use.
 func (x *reader) until(u *use) time.Duration {
 	return takes(u.start-min(x.at.First, u.start), x.rate())
 }
 
-// stall returns how long it takes until the reader may have to wait for a chunk that was not looked at yet.
+// stall returns the time until the reader may have to wait for a chunk that was not checked yet.
 func (x *reader) stall() time.Duration {
-	if x.tried == x.soon || x.state == announced { // the one who announces a reader brings what it needs
+	if x.tried == x.soon || x.state == announced { // the caller of Announce loads its chunks
 		return Never
 	}
 	return x.until(&x.uses[x.tried])
 }
 
-// Lost says that a chunk that readers may come for soon is not in memory any more, or has not come: the cursors
-// begin anew. Lost takes no lock.
+// Lost records that a chunk that readers may need soon has left memory, or was not loaded: the
+// cursors restart. Lost takes no lock.
 func (r *Readers) Lost() { r.lost.Store(true) }

@@ -1,30 +1,30 @@
 package lookahead
 
-// Limits are how much is read ahead for ranks.
+// Limits bound how much is read ahead for ranks.
 type Limits struct {
-	Memory   int64 // of the gateway, of which runs may take a part
-	Question int64 // bytes that one gateway is asked for at a time
-	Fits     bool  // all that is read fits into the gateway's memory
+	Memory   int64 // of the gateway; runs may take a part of it
+	Question int64 // bytes of one query to one gateway
+	Fits     bool  // all datasets being read fit into the gateway's memory
 }
 
-// Sizes of questions, and of what runs may hold.
+// Limits of queries, and of the memory of runs.
 const (
-	QuestionBytes   = 8 << 20 // the usual Limits.Question
-	SampleCost      = 128     // bytes that a sample takes in a question beside its own
+	QuestionBytes   = 8 << 20 // default of Limits.Question
+	SampleCost      = 128     // bytes per sample in a query in addition to the sample itself
 	questionSamples = 1 << 15 // of one question
-	allRuns         = 8       // the part of the memory that all runs may take together, an eighth
-	oneRun          = 32      // the part that one run may take
+	allRuns         = 8       // divisor of the memory for all runs together: an eighth
+	oneRun          = 32      // divisor of the memory for one run
 )
 
-// Run returns the bytes that one run may take, but for its first batch.
+// Run returns the maximum bytes of one run, except for its first batch.
 func (l *Limits) Run() int64 { return l.Memory / oneRun }
 
-// Left returns the bytes that runs may still take where they hold some.
+// Left returns the bytes that runs may still take if they hold the given bytes.
 func (l *Limits) Left(held int64) int64 { return l.Memory/allRuns - held }
 
-// Chunks is for how many chunks one run asks an owner that the rank has not begun with. An owner must
-// not be made to bring a chunk before its time: it fetches as many ahead by itself, 16, but where
-// memory is short it has room for few.
+// Chunks returns the maximum number of chunks in one query that the rank has not begun with. A
+// query must not make the owner load chunks too early: by itself the owner prefetches 16 chunks,
+// but with little memory it has room for few.
 func (l *Limits) Chunks() int {
 	if l.Fits {
 		return 16
@@ -32,25 +32,25 @@ func (l *Limits) Chunks() int {
 	return 4
 }
 
-// Elsewhere says what other gateways are to be asked for.
+// Elsewhere describes the chunks that other gateways are asked for.
 type Elsewhere interface {
 	ChunkOf(sample uint64) int
-	Owner(chunk int) string // who is asked for the chunk; "": nobody
-	Mean(chunk int) int64   // bytes of one of its samples
+	Owner(chunk int) string // the gateway to ask for the chunk; "": none
+	Mean(chunk int) int64   // mean bytes of its samples
 }
 
-// question counts what one owner is asked for in a run.
+// question sums up the part of a run that one owner is asked for.
 type question struct {
 	bytes   int64
 	samples int
-	chunks  int // that the rank has not begun with
+	chunks  int // chunks that the rank has not begun with
 }
 
-// Plan returns the samples of a run that other gateways are asked for, and where the last batch of
-// these ends. Batches that would make a question too large are left out, but for the first one.
+// Plan returns the samples of a run that other gateways are asked for, and the end of the last
+// batch of these. It omits batches that would make a query too large, except the first one.
 func (r *Run[T]) Plan(e Elsewhere, l *Limits) (samples []uint64, end uint64) {
 	asked := map[string]*question{} // by owner
-	belongs := map[int]*question{}  // by chunk; nil: nobody is asked for it
+	belongs := map[int]*question{}  // by chunk; nil: no gateway is asked for it
 	var batch []uint64
 	for end = r.first; end < r.end; end += r.At.BatchSize {
 		var ok bool
@@ -77,7 +77,7 @@ func (r *Run[T]) Plan(e Elsewhere, l *Limits) (samples []uint64, end uint64) {
 	return samples, end
 }
 
-// questionOf returns the question that a chunk belongs to, nil if it has no owner to be asked.
+// questionOf returns the query that a chunk belongs to, nil if no gateway is asked for it.
 func (r *Run[T]) questionOf(chunk int, owner string, asked map[string]*question) *question {
 	if owner == "" {
 		return nil
@@ -93,7 +93,8 @@ func (r *Run[T]) questionOf(chunk int, owner string, asked map[string]*question)
 	return q
 }
 
-// passed reports whether some owner would be asked for more than one question may bring, or all for more than a run may take.
+// passed reports whether a query exceeds its limits, or all queries together exceed the limit of a
+// run.
 func (l *Limits) passed(asked map[string]*question) bool {
 	var all int64
 	for _, q := range asked {

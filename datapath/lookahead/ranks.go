@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxRanks = 16384            // remembered at once, at most 12 MB: the one not heard of for longest makes room
-	rankIdle = 5 * time.Minute  // after which one is no longer listed
-	ofLate   = 30 * time.Second // what is longer ago than this counts for less than a third
+	maxRanks = 16384            // remembered at once, at most 12 MB; the least recently seen one makes room
+	rankIdle = 5 * time.Minute  // time without a request after which a rank is no longer listed
+	ofLate   = 30 * time.Second // decay time of the means: older values count for less than a third
 )
 
-// Job is a plan that somebody reads, and in how many shares.
+// Job is a plan being read with a batch size and a world size.
 type Job struct {
 	Dataset   Dataset
 	Params    shuffle.Params
@@ -23,21 +23,21 @@ type Job struct {
 	WorldSize uint64
 }
 
-// Reader is one rank of one job, as far as its requests tell. It is shown to people.
+// Reader is one rank of one job, as known from its requests, for display.
 type Reader struct {
 	Job
 	Rank   uint64
 	Epoch  uint64
-	Batch  uint64        // the last one asked for
-	Rate   float64       // samples per second of late
-	Behind uint64        // batches behind the foremost rank of its job
-	Left   time.Duration // to the end of the epoch at this rate; 0 while that is not known
-	Think  time.Duration // from the end of an answer to the next request, the mean of late
-	Waits  Shares        // of its time of late
+	Batch  uint64        // the last one requested
+	Rate   float64       // recent samples per second
+	Behind uint64        // batches behind the fastest rank of its job
+	Left   time.Duration // to the end of the epoch at this rate; 0: unknown
+	Think  time.Duration // recent mean time from the end of an answer to the next request
+	Waits  Shares        // of its recent time
 	Spent  Spent
-	Idle   time.Duration // since it last asked
+	Idle   time.Duration // since its last request
 
-	before uint64 // batches before the last one asked for, from epoch 0 on
+	before uint64 // batches before the last one requested, from epoch 0 on
 }
 
 type rankKey struct {
@@ -45,14 +45,15 @@ type rankKey struct {
 	rank uint64
 }
 
-// rank is where one rank stands and how it came there. It holds no plan and no epoch: those are large. Its sums fade.
+// rank is the position of one rank, with its recent timing. It holds no plan and no epoch, since
+// those are large. Its sums decay.
 type rank struct {
 	epoch, first uint64
 	total        uint64 // samples of an epoch
 	seen         time.Time
 	done         time.Time // when its last answer was sent
-	open         int       // answers that are not sent yet
-	reader       *reader   // that it stands at; nil: at none
+	open         int       // answers not sent completely yet
+	reader       *reader   // the reader that it belongs to; nil: none
 	elsewhere    bool      // it reads at another gateway, and is not listed
 	demand       demand
 
@@ -61,7 +62,7 @@ type rank struct {
 	pauses, paused   float64 // seconds from answer to request, and how many of them
 }
 
-// rankOf finds or makes the rank that a request comes from.
+// rankOf returns the rank of a request, and adds it if it is new.
 func (r *Readers) rankOf(d Dataset, at shuffle.Cursor, now time.Time) *rank {
 	key := rankKey{Job{d, at.Plan.Params(), at.BatchSize, max(at.WorldSize, 1)}, at.Rank}
 	k, ok := r.ranks.Get(key)
@@ -72,8 +73,8 @@ func (r *Readers) rankOf(d Dataset, at shuffle.Cursor, now time.Time) *rank {
 	return k
 }
 
-// step takes a rank to its next request, wherever that is. It returns the rank, and how long it took from its last answer to this
-// request; false: there was none.
+// step moves a rank to its next request, at any position. It returns the rank and the time from its
+// last answer to this request. ok is false if there was no answer yet.
 func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (k *rank, thought time.Duration, ok bool) {
 	k = r.rankOf(d, at, now)
 	k.elsewhere = false
@@ -85,9 +86,10 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 		k.samples += float64(at.End-at.First) / float64(max(at.WorldSize, 1))
 	}
 	if ok = !k.done.IsZero(); ok {
-		// Of several requests at a time the one after an answer waited for that answer, and the others for nothing.
+		// With several open requests, the request after an answer waited for that answer; the
+		// others waited for nothing.
 		if k.open == 0 || !k.done.Before(k.seen) {
-			thought = max(now.Sub(k.done), 0) // another request of the rank may have ended since this one looked at the clock
+			thought = max(now.Sub(k.done), 0) // another request of the rank may have ended after now was read
 			k.pauses += thought.Seconds()
 			k.paused++
 			k.clock.spent.Pauses += thought.Seconds()
@@ -102,8 +104,8 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 	return k, thought, ok
 }
 
-// join notes where a rank stands now; nil: at no reader. A reader that its last rank has left has jumped, or ended: it
-// is not waited for as long as one that has only begun.
+// join assigns a rank to a reader; nil: to none. A reader without ranks has jumped or ended, so it
+// is forgotten sooner than a new one.
 func (r *Readers) join(k *rank, x *reader) {
 	if k.reader == x {
 		return
@@ -116,7 +118,7 @@ func (r *Readers) join(k *rank, x *reader) {
 	}
 }
 
-// List returns the ranks heard of lately, job by job, ranks in order.
+// List returns the recently seen ranks, sorted by job and rank.
 func (r *Readers) List(now time.Time) []Reader {
 	out, foremost := r.heard(now), map[Job]uint64{}
 	for _, x := range out {
@@ -133,7 +135,7 @@ func (r *Readers) List(now time.Time) []Reader {
 	return out
 }
 
-// heard copies what List shows, in no order. Requests wait meanwhile.
+// heard copies the ranks for List, unsorted. Requests wait for the lock meanwhile.
 func (r *Readers) heard(now time.Time) []Reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +151,8 @@ func (r *Readers) heard(now time.Time) []Reader {
 	return out
 }
 
-// batches is how many global batches lie before the one that the rank last asked for, from epoch 0 on.
+// batches returns the number of global batches before the one that the rank last requested, from
+// epoch 0 on.
 func (k *rank) batches(size uint64) uint64 {
 	size = max(size, 1)
 	return k.epoch*((k.total+size-1)/size) + k.first/size
@@ -163,11 +166,12 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
 	out.Think, out.Waits = k.think(), k.clock.shares(now)
-	out.Spent = k.clock.spent // shares has brought it up to date
+	out.Spent = k.clock.spent // shares has updated it
 	return out
 }
 
-// think is how long the rank takes from the end of an answer to its next request, the mean of late; 0: that is not known.
+// think returns the recent mean time from the end of an answer to the rank's next request; 0:
+// unknown.
 func (k *rank) think() time.Duration {
 	if k.paused == 0 {
 		return 0

@@ -10,52 +10,53 @@ import (
 )
 
 const (
-	behindBatches = 2                // how far behind the foremost rank chunks are due, or a batch more than the last rank is
-	readerNew     = 30 * time.Second // after which a reader that asked for one batch is forgotten
-	readerComes   = 10 * time.Minute // after which one that was announced is not waited for any more
-	readerLeft    = time.Second / 4  // one whose ranks have all gone on elsewhere: unless one comes back, it was no reader
-	readerGone    = 2 * time.Second  // at the least, one that went on; or, if it is slow,
-	readerGaps    = 8                // so many times as long as it took from batch to batch of late
-	nearBatches   = 8                // requests this near each other belong to one reader: the ranks of one job
-	lateBatches   = 32               // and a request for one of so many batches that the reader has passed over
+	behindBatches = 2                // minimum lag behind the fastest rank for which chunks stay due; if the slowest rank is further behind, one batch more than that
+	readerNew     = 30 * time.Second // after which a reader that requested one batch is forgotten
+	readerComes   = 10 * time.Minute // after which an announced reader is forgotten
+	readerLeft    = time.Second / 4  // after which a reader that all its ranks have left is forgotten
+	readerGone    = 2 * time.Second  // minimum time after which a reader is forgotten that has advanced; for a slow one
+	readerGaps    = 8                // so many times its recent longest gap between batches
+	nearBatches   = 8                // requests at most this far apart belong to one reader: the ranks of one job
+	lateBatches   = 32               // so many batches that the reader has skipped may still be requested
 )
 
-// reader is where one job stands in one plan. Its ranks count as one.
+// reader is the position of one job in one plan. Its ranks count as one.
 type reader struct {
 	dataset                Dataset
-	at                     shuffle.Cursor // of the foremost request
-	firstEpoch, firstBatch uint64         // epoch and position of the batch that it began with
-	next                   *shuffle.Epoch // the epoch after at.Epoch, once it is needed
-	coming                 uint64         // number of the epoch that is prepared for next now; 0: none is
-	reading                int            // requests that wait for bytes: who waits for the store has not gone
-	seen                   time.Time      // when the last one began or was answered
-	step                   time.Time      // when the reader last moved on
-	gap                    time.Duration  // between two such, the longest of late; 0: it has not moved on
-	lag                    uint64         // samples by which a request was behind the foremost one, the most of late
-	missed                 []uint64       // where batches begin that the reader has passed over: who reads over several connections may ask late
+	at                     shuffle.Cursor // of the request furthest ahead
+	firstEpoch, firstBatch uint64         // epoch and position of its first batch
+	next                   *shuffle.Epoch // the epoch after at.Epoch, once needed
+	coming                 uint64         // number of the epoch that is being prepared for next; 0: none
+	reading                int            // requests that wait for bytes; a reader that waits for the store has not ended
+	seen                   time.Time      // when the last request began or was answered
+	step                   time.Time      // when the reader last advanced
+	gap                    time.Duration  // the recent longest time between advances; 0: it has not advanced
+	lag                    uint64         // samples by which a request was behind the one furthest ahead, recent maximum
+	missed                 []uint64       // starts of batches that the reader has skipped: a client with several connections may request them late
 	state                  state
-	ranks                  int   // that stand here, wherever they read
-	fastest                *rank // of those that stand here: its demand is the reader's; nil: none is known
+	ranks                  int   // that belong to it, at any gateway
+	fastest                *rank // of its ranks, the one with the highest demand, which is the reader's; nil: unknown
 
 	here   map[group]time.Time // when a rank of each group last read at this gateway
-	groups groups              // those that come for chunks here
+	groups groups              // groups whose chunks the reader needs here
 
 	ahead
-	stands atomic.Pointer[standing] // where the reader stands, for who must not wait for the table
+	stands atomic.Pointer[standing] // its position, for callers that must not lock the table
 }
 
-// state is how far a reader has come to its first batch.
+// state is the progress of a reader to its first batch.
 type state uint8
 
 const (
-	announced state = iota // it has not come yet, and who announces it brings what it needs
-	opening                // its first batch waits for chunks: until these are there little shares the line with them
-	alone                  // its first batch is read sample by sample, and waits for nothing that is fetched ahead
+	announced state = iota // no request yet; the caller of Announce loads its chunks
+	opening                // its first batch waits for chunks: until they arrive, few other reads share the line
+	alone                  // its first batch is read by the samples' own ranges, and waits for no prefetched chunk
 	served                 // it has had a batch
 )
 
-// opens reports whether a request is for the reader's first batch, or for one before that: connections may ask in any order. All ranks
-// have a share of it, and may ask for theirs one by one.
+// opens reports whether a request is for the reader's first batch, or for one before that, since
+// connections may send requests in any order. All ranks have a share of the first batch, and may
+// request theirs one by one.
 func (x *reader) opens(at shuffle.Cursor) bool {
 	if at.Epoch.Number() != x.firstEpoch || at.First > x.firstBatch {
 		return false
@@ -64,7 +65,7 @@ func (x *reader) opens(at shuffle.Cursor) bool {
 	return true
 }
 
-// near reports whether a request of the reader's plan belongs to it.
+// near reports whether a request of the reader's plan belongs to the reader.
 func (x *reader) near(at shuffle.Cursor) bool {
 	near := nearBatches * max(at.BatchSize, 1)
 	here, there := x.at.Epoch.Number(), at.Epoch.Number()
@@ -80,7 +81,7 @@ func (x *reader) near(at shuffle.Cursor) bool {
 	return false
 }
 
-// advance notes that the reader has come to a batch that none of its ranks has asked for before.
+// advance records that the reader has reached a batch that none of its ranks has requested before.
 func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.gap = max(now.Sub(x.step), x.gap/10*9)
 	x.lag -= min(x.lag, x.lag/64+1)
@@ -88,7 +89,8 @@ func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.at, x.step = at, now
 }
 
-// skip notes which batches the reader leaves out on its way to the next one: ranks may ask for them late.
+// skip records the batches that the reader skips on its way to the next one, since ranks may
+// request them late.
 func (x *reader) skip(at shuffle.Cursor) {
 	size := max(at.BatchSize, 1)
 	if at.Epoch.Number() != x.at.Epoch.Number() || at.First-x.at.First > lateBatches*size {
@@ -101,14 +103,15 @@ func (x *reader) skip(at shuffle.Cursor) {
 	x.missed = x.missed[max(len(x.missed)-lateBatches, 0):]
 }
 
-// late notes a request behind the foremost one.
+// late records a request behind the one furthest ahead.
 func (x *reader) late(at shuffle.Cursor) {
 	x.lag = max(x.lag, min(x.at.First-at.First, lateBatches*at.BatchSize))
 	x.missed = slices.DeleteFunc(x.missed, func(p uint64) bool { return p == at.First })
 }
 
-// patience is how long the reader's share of the memory is kept for it after a request. One that is gone must not
-// hold up the others for long, and one that computes between two batches must not lose its chunks.
+// patience returns how long the reader's share of the memory is kept after a request. A reader that
+// has ended must not hold memory for long, and one that computes between two batches must not lose
+// its chunks.
 func (x *reader) patience() time.Duration {
 	switch {
 	case x.state == announced:
@@ -121,12 +124,12 @@ func (x *reader) patience() time.Duration {
 	return max(readerGone, readerGaps*x.gap)
 }
 
-// last returns the position, in the reader's epoch, from which on its ranks still need chunks.
+// last returns the position in the reader's epoch from which its ranks still need chunks.
 func (x *reader) last() uint64 {
 	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
 }
 
-// standing returns where the reader stands.
+// standing returns the position of the reader.
 func (x *reader) standing() standing {
 	return standing{
 		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
@@ -134,12 +137,13 @@ func (x *reader) standing() standing {
 	}
 }
 
-// quick is the demand of a rank that is not known to take any time, in samples per second: what it needs is due at
-// once, in order of position.
+// quick is the demand of a rank without a known think time, in samples per second: its chunks are
+// due at once, in order of position.
 const quick = 1e9
 
-// rate is how fast the reader would go on if nothing kept it waiting, in samples per second: as fast as the fastest of
-// its ranks, for those that have to wait for another one, as ranks that train together do, seem to think longer.
+// rate returns how fast the reader would proceed without waiting, in samples per second: the rate
+// of its fastest rank. Ranks that train together wait for each other, so the others appear to think
+// longer.
 func (x *reader) rate() float64 {
 	if x.fastest == nil {
 		return quick
@@ -147,14 +151,14 @@ func (x *reader) rate() float64 {
 	return x.fastest.demand.rate()
 }
 
-// thought notes a rank's demand.
+// thought records a rank's demand.
 func (x *reader) thought(k *rank, now time.Time) {
 	if f := x.fastest; f == nil || f.reader != x || now.Sub(f.seen) > readerGone || k.demand.rate() > f.demand.rate() {
 		x.fastest = k
 	}
 }
 
-// demand is how fast a rank would go on if nothing kept it waiting. Its sums fade.
+// demand is how fast a rank would proceed without waiting. Its sums decay.
 type demand struct{ samples, seconds float64 }
 
 // note adds the time that a rank took from an answer to the request at a position.
@@ -171,7 +175,7 @@ func (d *demand) rate() float64 {
 	return d.samples / d.seconds
 }
 
-// takes returns how long a reader of this demand takes for so many samples.
+// takes returns how long a reader with this rate takes for so many samples.
 func takes(samples uint64, rate float64) time.Duration {
 	const most = 1 << 62 // a century and a half
 	return time.Duration(min(math.Round(float64(samples)/rate*float64(time.Second)), most))

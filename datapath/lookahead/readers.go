@@ -11,72 +11,73 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Dataset is what readers read. It is compared with ==, so an implementation is a pointer or something like it.
+// Dataset is a dataset that readers read. It is compared with ==, so an implementation should be a
+// pointer.
 type Dataset interface {
 	Chunks() int
-	Cost(chunk int) int64    // bytes that the chunk takes in memory
-	Resident(chunk int) bool // whether it is there, or on its way
+	Cost(chunk int) int64    // bytes of the chunk in memory
+	Resident(chunk int) bool // whether it is in memory or being loaded
 }
 
 // Config of Readers.
 type Config struct {
-	Budget int64 // bytes of memory for what a reader comes for soon
-	Plans  int64 // bytes that the plans of readers may keep alive beside it; 0: no limit
+	Budget int64 // bytes of memory for the chunks that a reader needs soon
+	Plans  int64 // bytes that the plans of readers may keep alive in addition; 0: no limit
 
-	// Mine says which chunks readers come here for; nil: all. The others, which another
-	// gateway keeps, are never due and never missing. It is called under locks of the table and of
-	// the caller, for many chunks: it must be quick and call neither. When it changes its mind,
-	// Reowned must be called.
+	// Mine reports whether readers need a chunk from this gateway; nil: all. Other chunks, which
+	// another gateway keeps, are never due and never missing. Mine is called under locks of the
+	// table and of the caller, for many chunks: it must be quick and call neither. When its results
+	// change, Reowned must be called.
 	Mine func(d Dataset, chunk int) bool
 }
 
-// hints is for how many chunks it is remembered which reader comes first: those that are asked again and again
-// before one goes are some ten.
+// hints is the number of cells in which the reader with the first use of a chunk is remembered.
+// Only about ten chunks are asked repeatedly before one is evicted.
 const hints = 4096
 
 // Readers is the table of readers. It is safe for concurrent use.
 type Readers struct {
 	cfg Config
 
-	mu      sync.Mutex // guards what follows and what is in it
+	mu      sync.Mutex // guards the fields below and their elements
 	plans   map[planKey][]*reader
-	all     []*reader // the one first that came first
-	lacking []*reader // need their next epochs, which are to be prepared without the lock
-	held    int64     // bytes that the plans of the readers keep alive
+	all     []*reader // in the order in which they were added
+	lacking []*reader // readers whose next epoch must be prepared, without the lock
+	held    int64     // bytes that the readers' plans keep alive
 	ranks   *simplelru.LRU[rankKey, *rank]
 
 	changes atomic.Uint64
-	lost    atomic.Bool                           // a chunk has gone that a reader comes for soon
-	soonest [hints]atomic.Uint32                  // by chunk: which of its known readers came first when it was asked last
-	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for NextUse, which must not wait for the table
+	lost    atomic.Bool                           // a chunk was evicted that a reader needs soon
+	soonest [hints]atomic.Uint32                  // by chunk: index of the known reader with the first use when last asked
+	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for NextUse, which must not lock the table
 }
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
 	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}}
-	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error says that the size is not above 0
+	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // it fails only for a size of 0
 	r.publish()
 	return r
 }
 
-// Visit is one request.
+// Visit is the record of one request.
 type Visit struct {
-	First bool          // its reader had no batch when it came: nothing was fetched ahead of it
-	Opens bool          // it is for its reader's first batch; one for a later batch that came before that is read has First alone
-	Think time.Duration // of its rank, from the end of an answer to the next request, the mean of late; 0: not known
+	First bool          // its reader had no batch when it arrived: nothing was prefetched for it
+	Opens bool          // it is for its reader's first batch; a request for a later batch that arrives before the first is read sets only First
+	Think time.Duration // recent mean time of its rank from the end of an answer to the next request; 0: unknown
 
 	of     *Readers
 	rank   *rank
-	reader *reader // nil: its order has no locality, so nothing can be known of what comes next, or too many are followed
+	reader *reader // nil: its order has no locality, so the next chunks are unknown, or there are too many readers
 }
 
-// Asked notes a request of a plan, at.Plan, which has moved its reader to where it is, wherever that is: one out of
-// order moves it all the same. Answered and then Ended must follow.
+// Asked records a request of the plan at.Plan, and moves its reader to the request's position. A
+// request out of order moves its rank too. Answered and then Ended must follow.
 func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	return r.AskedAs(d, at, Arrival{}, now)
 }
 
-// AskedAs is Asked for a request of which more is known.
+// AskedAs is Asked with the arrival of the request.
 func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) *Visit {
 	prepare(at.Epoch)
 	r.mu.Lock()
@@ -105,17 +106,17 @@ func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time
 	return v
 }
 
-// prepare has an epoch work out where its order has each chunk, which it does once, when it is first
-// asked: for a million chunks that takes 40 ms, and no lock is held for as long.
+// prepare computes the positions of all chunks in an epoch, which the epoch does once, at the first
+// lookup. For a million chunks that takes 40 ms, so it is done without a lock.
 func prepare(e *shuffle.Epoch) { e.Next(0, 0) }
 
-// unlock ends what has begun with mu locked, and then prepares the epochs that readers have come near.
+// unlock unlocks mu, and prepares the epochs that readers will need soon.
 func (r *Readers) unlock() {
 	for len(r.lacking) > 0 {
 		x := r.lacking[0]
 		r.lacking = slices.Delete(r.lacking, 0, 1)
 		plan, number := x.at.Plan, x.coming
-		if plan == nil { // the reader has gone
+		if plan == nil { // the reader was removed
 			continue
 		}
 		r.mu.Unlock()
@@ -131,9 +132,9 @@ func (r *Readers) unlock() {
 	r.mu.Unlock()
 }
 
-// Heard notes that a rank that reads at another gateway stands there, and for how long it thinks between two batches (0: that is
-// not known), so that what it will ask this one for is here in time. Its reader is one of this table like others, and
-// forgotten like them; only List does not know it.
+// Heard records the position and think time (0: unknown) of a rank that reads at another gateway,
+// so that its chunks are prefetched here. Its reader is in this table like others, and is forgotten
+// like them; only List omits it.
 func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now time.Time) {
 	if !at.Epoch.Local() {
 		return
@@ -154,7 +155,7 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 	r.stand(x)
 }
 
-// Reowned says that Mine may answer otherwise than before.
+// Reowned records that the results of Mine may have changed.
 func (r *Readers) Reowned() {
 	r.mu.Lock()
 	defer r.unlock()
@@ -165,13 +166,14 @@ func (r *Readers) Reowned() {
 	}
 }
 
-// mine reports whether a reader of a plan comes here for a chunk.
+// mine reports whether a reader of a plan needs a chunk from this gateway.
 func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool {
 	return g.comeFor(p, chunk) && (r.cfg.Mine == nil || r.cfg.Mine(d, int(chunk)))
 }
 
-// Announce notes that a reader is going to come to a position, whose caller brings what is there beforehand. Until the
-// reader comes its chunks are due as those of one that stands at the first position announced.
+// Announce records that a reader will start at a position, and that the caller loads its chunks
+// beforehand. Until the reader comes its chunks are due as those of a reader at the first announced
+// position.
 func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	r.mu.Lock()
 	defer r.unlock()
@@ -185,7 +187,7 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 		}
 	}
 	if r.find(d, at) != nil {
-		return // a reader is there already
+		return // a reader is already there
 	}
 	if x := r.add(d, at, now); x != nil {
 		x.state = announced
@@ -193,14 +195,15 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	}
 }
 
-// Forget forgets readers that have gone.
+// Forget removes readers that have ended.
 func (r *Readers) Forget(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropIdle(now)
 }
 
-// Drop forgets all readers and ranks of a data set. No visit of the data set is open, and none begins.
+// Drop removes all readers and ranks of a dataset. No visit of the dataset may be open, and none
+// may begin.
 func (r *Readers) Drop(d Dataset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,11 +221,11 @@ func (r *Readers) Drop(d Dataset) {
 	r.publish()
 }
 
-// Changes returns a count that grows when readers go, or come for other chunks than was to be
-// expected. It takes no lock.
+// Changes returns a count that grows when readers are removed, or need other chunks than predicted.
+// It takes no lock.
 func (r *Readers) Changes() uint64 { return r.changes.Load() }
 
-// Alone notes that a first batch waits for no whole chunk: it is read sample by sample.
+// Alone records that a first batch waits for no whole chunk: it is read by the samples' own ranges.
 func (v *Visit) Alone() {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -231,10 +234,11 @@ func (v *Visit) Alone() {
 	}
 }
 
-// Followed reports whether it is known what the reader comes for.
+// Followed reports whether the chunks that the reader needs next are known.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
-// Stands returns where the reader stands now, as far as plan, epoch and first position go; false: it has gone, or was never followed.
+// Stands returns the current position of the reader, with only plan, epoch and first position set.
+// ok is false if the reader was removed, or was never followed.
 func (v *Visit) Stands() (at shuffle.Cursor, ok bool) {
 	if s := v.stands(); s != nil {
 		return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
@@ -242,7 +246,7 @@ func (v *Visit) Stands() (at shuffle.Cursor, ok bool) {
 	return shuffle.Cursor{}, false
 }
 
-// stands returns where the reader stands, nil for one that has gone, or was never followed.
+// stands returns the reader's standing; nil if the reader was removed, or was never followed.
 func (v *Visit) stands() *standing {
 	if v.reader == nil {
 		return nil
@@ -250,8 +254,8 @@ func (v *Visit) stands() *standing {
 	return v.reader.stands.Load()
 }
 
-// Answered notes that the bytes are there, or that they will not come. It reports whether the reader is new, and now
-// has its first batch.
+// Answered records that the bytes have arrived, or that the read failed. It reports whether this
+// was the first batch of the reader.
 func (v *Visit) Answered(now time.Time) (first bool) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -265,7 +269,7 @@ func (v *Visit) Answered(now time.Time) (first bool) {
 	return first
 }
 
-// Ended notes that the answer is sent.
+// Ended records that the answer was sent.
 func (v *Visit) Ended(now time.Time) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()

@@ -7,18 +7,20 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// readerLimit is how many readers are followed at once, and fewer where their plans are large.
+// readerLimit is the maximum number of readers in the table; there are fewer if their plans are
+// large.
 const readerLimit = 1024
 
-// Bytes that an order keeps for each chunk of its data set, and for each lane of Slot, as a lane may cut a chunk: the order
-// of the chunks, its inverse and sums over it in an epoch, and half of what the plan keeps for its epochs.
+// Bytes that an order keeps for each chunk of its dataset, and for each lane of Slot, since a lane
+// may split a chunk: the order of the chunks, its inverse and sums over it for an epoch, and half
+// of the plan's data for its epochs.
 const (
 	epochHolds = 56
 	drawnHolds = 72 // with importance
 )
 
-// planKey names a plan. The same plan prepared again is the same: its order follows from the data
-// set and the parameters.
+// planKey identifies a plan. A plan that is prepared again has the same key, since its order
+// follows from the dataset and the parameters.
 type planKey struct {
 	dataset Dataset
 	params  shuffle.Params
@@ -26,8 +28,9 @@ type planKey struct {
 
 func keyOf(d Dataset, at shuffle.Cursor) planKey { return planKey{d, at.Plan.Params()} }
 
-// move finds or makes the reader that a request belongs to, nil if too many are followed, and takes it there. The caller
-// holds mu, as in what follows, and then calls stand.
+// move finds or adds the reader of a request, and moves it to the request's position. It returns
+// nil if there are too many readers. The caller of this method and of those below holds mu, and
+// then calls stand.
 func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	x := r.find(d, at)
 	if x == nil {
@@ -35,7 +38,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	}
 	x.seen = now
 	if x.state == announced {
-		x.state, x.step = served, now // no request waits for what is fetched ahead of it
+		x.state, x.step = served, now // no request waits for its prefetched chunks
 	}
 	switch here, there := at.Epoch.Number(), x.at.Epoch.Number(); {
 	case here > there:
@@ -51,7 +54,7 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	return x
 }
 
-// stand looks ahead from where a reader stands now, and publishes that.
+// stand computes the uses ahead of a reader's position, and publishes the position.
 func (r *Readers) stand(x *reader) {
 	r.look(x)
 	stands := x.standing()
@@ -61,7 +64,7 @@ func (r *Readers) stand(x *reader) {
 	x.stands.Store(&stands)
 }
 
-// after returns the reader's next epoch; nil: it is prepared as soon as mu is unlocked.
+// after returns the reader's next epoch; nil: it will be prepared when mu is unlocked.
 func (r *Readers) after(x *reader) *shuffle.Epoch {
 	number := x.at.Epoch.Number() + 1
 	if x.next != nil || x.coming != 0 {
@@ -82,7 +85,7 @@ func (r *Readers) after(x *reader) *shuffle.Epoch {
 	return x.next
 }
 
-// find returns the reader that a request belongs to: the one of the same plan that stands near it.
+// find returns the reader of a request: a reader of the same plan near its position.
 func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
 	for _, x := range r.plans[keyOf(d, at)] {
 		if x.near(at) {
@@ -92,7 +95,7 @@ func (r *Readers) find(d Dataset, at shuffle.Cursor) *reader {
 	return nil
 }
 
-// add follows one more reader, if there is room for it.
+// add adds a reader, if there is room for it.
 func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	r.dropIdle(now)
 	if !r.makeRoom(d, at, now) {
@@ -108,7 +111,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	return x
 }
 
-// remove forgets a reader, and lets go of its plan and its epochs.
+// remove removes a reader, and drops the references to its plan and epochs.
 func (r *Readers) remove(x *reader) {
 	r.changes.Add(1)
 	is := func(o *reader) bool { return o == x }
@@ -118,11 +121,12 @@ func (r *Readers) remove(x *reader) {
 		delete(r.plans, k)
 	}
 	r.held -= r.holds(k, x.at.Plan)
-	x.at, x.next, x.ahead = shuffle.Cursor{}, nil, ahead{} // visits and ranks may know the reader still
+	x.at, x.next, x.ahead = shuffle.Cursor{}, nil, ahead{} // visits and ranks may still refer to the reader
 	x.stands.Store(nil)
 }
 
-// publish tells which readers there are to those who must not wait, plan by plan: questions about one epoch follow each other.
+// publish stores the list of readers for NextUse and NextRead, which take no lock. It is sorted by
+// plan, so that lookups in one epoch are consecutive.
 func (r *Readers) publish() {
 	all := map[Dataset][]*reader{}
 	for k, readers := range r.plans {
@@ -131,9 +135,10 @@ func (r *Readers) publish() {
 	r.known.Store(&all)
 }
 
-// makeRoom forgets readers until one more may be followed, and reports whether it may. Those make room that are announced, or
-// have not been heard of for a while, the longest first. Of the others none does: where more read than can be followed, each would
-// drive out another at every request, and nothing fetched ahead would be there still when its reader comes.
+// makeRoom removes readers until another one fits, and reports whether it does. It removes readers
+// that are announced or without a request for a while, the longest first. It removes no active
+// reader: with more readers than fit, each request would remove another reader, and prefetched
+// chunks would be evicted before their reader comes.
 func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 	for len(r.all) > 0 && (len(r.all) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
 		var oldest *reader
@@ -151,8 +156,8 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 	return true
 }
 
-// holds is what one more reader of a plan keeps alive: the plan and two of its epochs, or one epoch
-// where another reader has the rest.
+// holds returns how many bytes one more reader of a plan keeps alive: the plan and two of its
+// epochs, or one epoch if another reader has the rest.
 func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
 	each, epochs, chunks := int64(epochHolds), int64(2), int64(k.dataset.Chunks())
 	switch {
@@ -170,7 +175,7 @@ func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
 	return each * epochs * chunks
 }
 
-// dropIdle forgets readers that have gone.
+// dropIdle removes readers that have ended.
 func (r *Readers) dropIdle(now time.Time) {
 	var gone []*reader
 	for _, x := range r.all {

@@ -1,58 +1,64 @@
-// Package policy decides by arithmetic what the data path reads: which chunks come whole, which reads are joined, and how much is done
-// ahead of need. It knows no bytes, locks or clocks, so a gateway and a simulation run the same decisions.
+// Package policy computes the data path's decisions about reads: which chunks are read whole, which
+// reads are joined, and how much is prefetched. It uses no data, locks or clocks, so gateways and
+// simulations share its decisions.
 package policy
 
-// Ahead returns how much of a budget chunks may fill ahead of their readers: seven tenths. The rest is for bodies.
+// Ahead returns how much of a budget prefetched chunks may fill: seven tenths. The rest is for
+// bodies.
 func Ahead(budget int64) int64 { return budget / 10 * 7 }
 
-// Budget returns the budget of which so many bytes are what Ahead returns.
+// Budget returns the budget for which Ahead returns the given bytes.
 func Budget(ahead int64) int64 { return ahead / 7 * 10 }
 
-// Early is how many places of the gate may work ahead of a reader that waits for its first batch, a quarter: so few
-// that it waits a third longer at most, and enough that the line does not run dry when its chunks are there.
+// Early returns how many places of the gate may read ahead of a reader that waits for its first
+// batch: a quarter. That few make it wait at most a third longer, and are enough to keep the line
+// busy once its chunks have arrived.
 func Early(places int) int { return max(places/4, 1) }
 
-// FirstPart is the length of one store read while a first batch waits for whole chunks of total bytes: one for each place of the gate
-// that Early leaves it, since the line is idle. A read costs a request, so it is an eighth of part at least.
+// FirstPart returns the length of one store read while a first batch waits for whole chunks of
+// total bytes: one read for each place of the gate that Early leaves, since the line is idle. A
+// read costs a request, so it is at least an eighth of part.
 func FirstPart(total, part int64, places int) int64 {
 	streams := int64(max(places-Early(places), 1))
 	return min(part, max(total/streams, part/8, 1))
 }
 
-// First is what a reader's first batch needs of chunks that are not in memory.
+// First describes the missing chunks and samples of a reader's first batch.
 type First struct {
-	Reads, Bytes int64 // of its samples' own ranges
-	Ahead        int64 // such reads of other first batches, under way
+	Reads, Bytes int64 // of the reads of its samples' own ranges
+	Ahead        int64 // such reads of other first batches that are running
 	Own          int   // places for such reads
 	Stored       int64 // bytes of the whole chunks
-	Part         int64 // bytes of one store read at most
+	Part         int64 // maximum bytes of one store read
 	Places       int   // places for reads of whole chunks
 	Cost         int64 // of one more read
 }
 
-// ByRanges reports whether the batch comes a third sooner by its samples' own ranges than by whole chunks. Nothing was fetched ahead of it,
-// and of these chunks it needs little. They come meanwhile for the batches after it, so each byte of a first batch is
-// read twice at most; a smaller gain is not worth that.
+// ByRanges reports whether reading by the samples' own ranges takes at most two thirds of the time
+// of reading whole chunks. Nothing was prefetched for the batch, and it needs little of its chunks.
+// The whole chunks are prefetched meanwhile for the following batches, so each byte of a first
+// batch is read at most twice; a smaller gain is not worth that.
 func (f *First) ByRanges() bool {
 	part := FirstPart(f.Stored, f.Part, f.Places)
 	return part > f.Part/8 && 3*f.takes(f.Reads+f.Ahead, f.Bytes, f.Own) <= 2*f.takes((f.Stored+part-1)/part, f.Stored, f.Places)
 }
 
-// takes returns how long reads of so many bytes take in so many places, in bytes that one stream brings meanwhile.
+// takes returns how long reads of so many bytes take in so many places, in bytes that one stream
+// transfers meanwhile.
 func (f *First) takes(reads, bytes int64, places int) int64 {
 	streams := int64(places)
 	return (reads+streams-1)/streams*f.Cost + bytes/min(reads, streams)
 }
 
-// Place says where a chunk is stored.
+// Place is where a chunk is stored.
 type Place struct {
 	Shard          int
 	Offset, Length int64
-	Alone          bool // it is never read with another one
+	Alone          bool // it is never read together with another chunk
 }
 
-// Group cuts a list of chunks, in ascending order, into those that are neighbours in one shard and that one store read of
-// at most part bytes brings.
+// Group splits a list of chunks, in ascending order, into groups that are adjacent in one shard.
+// One store read of at most part bytes reads each group.
 func Group[C any](chunks []C, place func(C) Place, part int64) [][]C {
 	var groups [][]C
 	var last Place
@@ -71,16 +77,18 @@ func Group[C any](chunks []C, place func(C) Place, part int64) [][]C {
 	return groups
 }
 
-// Parts returns in how many reads a length comes: of about part bytes, never more than half as much again and never more than most.
+// Parts returns the number of reads for a length: each of about part bytes, at most half as much
+// again and at most most.
 func Parts(length, part, most int64) int64 {
 	return max((length+part/2)/part, (length+most-1)/most, 1)
 }
 
-// GapLimit is the longest gap, in bytes, between two ranges that one store read brings. At most one in nine of a
-// read's bytes is of gaps, so a batch read by ranges never moves more than 1.13 times its own bytes.
+// GapLimit is the longest gap, in bytes, between two ranges of one store read. At most one in nine
+// bytes of a read is in gaps, so a batch read by ranges transfers at most 1.13 times its own bytes.
 const GapLimit = 64 << 10
 
-// Joins reports whether a read of so many wanted bytes and wasted ones also brings the next range, behind a gap, where it may bring most.
+// Joins reports whether a read of so many needed and wasted bytes is extended to the next range,
+// behind a gap. most is the maximum length of a read.
 func Joins(wanted, wasted, gap, length, most int64) bool {
 	return gap >= 0 && gap <= GapLimit && wasted+gap <= (wanted+length)/8 && wanted+wasted+gap+length <= most
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// enough says how near to the best of a list counts as good as it.
+// enough is the factor within which a result counts as as good as the best.
 const enough = 1.05
 
-// Advice says in words what a list of results comes to: the limit, how much cache is enough, which policy, whether a disk
-// or a second gateway would help. It goes by the last epoch, which begins with what the others left in the caches.
+// Advice summarizes a list of results in sentences: the bottleneck, how much cache is enough, which
+// policy is best, and whether a disk or a second gateway would help. It compares the last epochs,
+// whose caches are warm.
 func Advice(d *Data, results []Result) []string {
 	if len(results) == 0 {
 		return nil
@@ -29,7 +30,7 @@ func Advice(d *Data, results []Result) []string {
 	return append(lines, warnings(d, results)...)
 }
 
-// compare puts the faster first, and of equals the one that needs less.
+// compare orders the faster result first, and of equally fast ones the one that needs less.
 func compare(a, b Result) int {
 	x, y := a.Later().Time, b.Later().Time
 	switch {
@@ -47,22 +48,22 @@ func compare(a, b Result) int {
 	return 0
 }
 
-// limit says what binds in a setting.
+// limit returns the bottleneck of a setting.
 func limit(r Result) string {
 	e := r.Later()
 	b := r.Bounds(e)[0]
 	what := map[string]string{
-		"job": "the job is the limit", "store": "the store is the bound", "disk": "the disk is the bound",
-		"link": "the link of the gateways is the bound", "gateway": "the way from gateway to ranks is the bound", "fetchers": "the fetchers and the store's time to the first byte are the bound",
+		"job": "the job is the bottleneck", "store": "the store is the bottleneck", "disk": "the disk is the bottleneck",
+		"link": "the link of the gateways is the bottleneck", "gateway": "the line from gateway to ranks is the bottleneck", "fetchers": "the fetchers and the store's time to the first byte are the bottleneck",
 	}[b.Name]
 	line := fmt.Sprintf("With %s %s: %s = %s of the %s that an epoch takes.", describe(&r.Setting), what, b.Sum, Span(b.Time), Span(e.Time))
 	if float64(e.Time) > 1.25*float64(b.Time) {
-		line += " The rest is waiting that nothing overlaps: for what comes in bursts, or one after another."
+		line += " The rest is waiting without overlap: for bursts, or for steps one after another."
 	}
 	return line
 }
 
-// cacheAdvice names the smallest cache that is as good as the best.
+// cacheAdvice returns the smallest cache that is as good as the best.
 func cacheAdvice(best Result, results []Result) []string {
 	sizes := distinct(results, func(s *Setting) int64 { return s.CacheSize })
 	if len(sizes) < 2 {
@@ -113,12 +114,13 @@ func policyAdvice(results []Result) []string {
 	}
 	line := fmt.Sprintf("Policy: where they differ most, with a cache of %s, they take: %s.", words.Size(rows[0].Setting.CacheSize), strings.Join(parts, "; "))
 	if float64(rows[least].Later().Time) > enough*float64(rows[0].Later().Time) {
-		line += fmt.Sprintf(" What %s spares the store it spares all at once, while the ranks can go no faster: so it reads the least, but is not the fastest.", rows[least].Setting.Policy)
+		line += fmt.Sprintf(" %s reads the least, but is not the fastest: it saves its reads in one part of the epoch, where the ranks cannot go faster.", rows[least].Setting.Policy)
 	}
 	return []string{line}
 }
 
-// other compares the largest and the smallest of something, all else as in the best setting that has it.
+// other compares the largest and the smallest value of a field, with all else as in the best
+// setting with it.
 func other(results []Result, name string, field func(*Setting) *int64) []string {
 	sizes := distinct(results, func(s *Setting) int64 { return *field(s) })
 	if len(sizes) < 2 {
@@ -138,7 +140,7 @@ func other(results []Result, name string, field func(*Setting) *int64) []string 
 	return []string{fmt.Sprintf("A %s of %s: an epoch takes %s, %s %s.", name, size, Span(with.Later().Time), without, Span(results[i].Later().Time))}
 }
 
-// gatewayAdvice answers whether more gateways would help.
+// gatewayAdvice reports whether more gateways would help.
 func gatewayAdvice(results []Result) []string {
 	counts := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
 	if len(counts) < 2 {
@@ -159,20 +161,20 @@ func gatewayAdvice(results []Result) []string {
 	}
 	how := "They are one cache"
 	if same.Alone {
-		how = "Each has its own cache and reads what its ranks need"
+		how = "Each has its own cache and reads the chunks of its ranks"
 	}
 	return []string{fmt.Sprintf("Gateways: %d instead of %d %s: an epoch takes %s against %s. %s: %s of the store together against %s.",
 		same.Gateways, few.Setting.Gateways, verdict, Span(y.Time), Span(x.Time), how, Bytes(y.StoreBytes), Bytes(x.StoreBytes))}
 }
 
-// warnings says what the gateway says when it starts.
+// warnings returns the warnings that a gateway logs at its start.
 func warnings(d *Data, results []Result) []string {
 	var lines []string
 	for _, size := range distinct(results, func(s *Setting) int64 { return s.CacheSize }) {
 		i := slices.IndexFunc(results, func(r Result) bool { return r.Setting.CacheSize == size })
 		s := &results[i].Setting
 		if want := s.Wanted(d); size < want && s.Order.Shuffle != "full" {
-			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order wants, %s: some chunks are read more than once an epoch.", words.Size(size), Bytes(want)))
+			lines = append(lines, fmt.Sprintf("Warning: a cache of %s is smaller than the order requires, %s: some chunks are read more than once an epoch.", words.Size(size), Bytes(want)))
 		}
 	}
 	return lines
@@ -188,7 +190,7 @@ func bestOf(results []Result, of func(*Setting) bool) Result {
 	return slices.MinFunc(some, func(a, b Result) int { return compare(a, b) })
 }
 
-// distinct returns the values of something over all settings, ascending.
+// distinct returns the distinct values of a field over all settings, ascending.
 func distinct(results []Result, of func(*Setting) int64) []int64 {
 	var all []int64
 	for i := range results {
@@ -198,7 +200,7 @@ func distinct(results []Result, of func(*Setting) int64) []int64 {
 	return slices.Compact(all)
 }
 
-// describe names what may differ between the settings of a list.
+// describe returns the fields that may differ between the settings of a list.
 func describe(s *Setting) string {
 	text := fmt.Sprintf("a cache of %s, policy %s", words.Size(s.CacheSize), s.Policy)
 	if s.DiskSize > 0 {
@@ -210,7 +212,7 @@ func describe(s *Setting) string {
 	return text
 }
 
-// Waiting returns the share of an epoch that the rank that waits most waits.
+// Waiting returns the share of an epoch that the rank with the longest stall waits.
 func (e *Epoch) Waiting() float64 {
 	_, most := e.Stall()
 	return float64(most) / float64(max(e.Time, time.Nanosecond))

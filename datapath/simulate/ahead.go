@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// moved notes where a request's reader stands, and what it comes for soon.
+// moved records the position of a request's reader, and looks ahead from there.
 func (g *gateway) moved(r *request) {
 	r.visit = g.readers.Asked(g, r.at, g.clock.instant())
 	r.first = r.local && r.visit.First
@@ -14,12 +14,13 @@ func (g *gateway) moved(r *request) {
 	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
 }
 
-// heard notes where a rank of another gateway stands, so that what it will ask for is here in time.
+// heard records the position of a rank of another gateway, so that the chunks that it will ask for
+// are prefetched.
 func (g *gateway) heard(r *request) {
 	g.readers.Heard(g, r.at, r.think, g.clock.instant())
 }
 
-// look makes the gateway look again for what to fetch ahead, once all that happens at this instant has happened.
+// look schedules a pass, after all other events of this instant.
 func (g *gateway) look() {
 	if g.passing {
 		return
@@ -28,8 +29,8 @@ func (g *gateway) look() {
 	g.clock.after(0, g.pass)
 }
 
-// pass starts reads of what readers will need, in order of need, until there is no place, no room or nothing left to
-// fetch.
+// pass starts reads of the chunks that readers will need, in order of need, until there is no
+// place, no room or nothing left to fetch.
 func (g *gateway) pass() {
 	g.passing = false
 	g.readers.Forget(g.clock.instant())
@@ -51,7 +52,7 @@ func (g *gateway) pass() {
 			most = policy.Early(g.gate.limit)
 		}
 		if !gate.enterAhead(most) {
-			return // the read that leaves makes it look again
+			return // the next read that leaves calls look
 		}
 		var need int64
 		for _, c := range group {
@@ -59,7 +60,7 @@ func (g *gateway) pass() {
 		}
 		if !g.memory.take(need, due) {
 			g.short = true
-			gate.ahead-- // nobody is told: there is no room for the next one either
+			gate.ahead-- // without calling idle: there is no room for the next one either
 			return
 		}
 		for _, c := range group {
@@ -69,8 +70,8 @@ func (g *gateway) pass() {
 	}
 }
 
-// together returns the chunk of a need, and with it those that lie behind it in the same shard and that some reader comes for
-// soon, as many as one read brings.
+// together returns the chunk of a need, followed by the chunks behind it in the same shard that
+// some reader needs soon, as many as one read covers.
 func (g *gateway) together(n lookahead.Need) []int32 {
 	group := []int32{int32(n.Chunk)}
 	for {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Bound is a part of the way that an epoch cannot be faster than.
+// Bound is a lower bound of an epoch's time, set by one part of the system.
 type Bound struct {
 	Name string // job, store, fetchers, disk, gateway or link
 	Time time.Duration
-	Sum  string // how it comes about, for people
+	Sum  string // how it is computed, for display
 }
 
-// Bounds returns what limits an epoch, what binds most first. It is arithmetic on the epoch's counts: an epoch that takes much longer than
-// all of them waits for things one after another.
+// Bounds returns the lower bounds of an epoch's time, the largest first. They are computed from the
+// epoch's counts: an epoch that takes much longer than all of them has waits that do not overlap.
 func (r *Result) Bounds(e *Epoch) []Bound {
 	s := &r.Setting
 	all := []Bound{r.job(e)}
@@ -45,7 +45,7 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 		}
 		all = append(all, Bound{"fetchers", seconds(busy / float64(s.Fetchers) / gateways), fmt.Sprintf("(%s) / %d fetchers", sum, s.Fetchers*s.Gateways)})
 	}
-	for i := range all { // the largest to the front; the others in their order
+	for i := range all { // move the largest to the front; keep the order of the others
 		if all[i].Time > all[0].Time {
 			top := all[i]
 			copy(all[1:i+1], all[:i])
@@ -55,7 +55,7 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 	return all
 }
 
-// job is how long the slowest rank computes.
+// job returns how long the slowest rank computes.
 func (r *Result) job(e *Epoch) Bound {
 	s := &r.Setting
 	slowest, speed := s.paces(len(e.Ranks))
@@ -67,8 +67,8 @@ func (r *Result) job(e *Epoch) Bound {
 	return Bound{"job", seconds(took), sum}
 }
 
-// paces returns what the slowest of n ranks takes for a sample, where the fastest one takes 1, and the samples that they
-// all take in the meantime.
+// paces returns the time of the slowest of n ranks for a sample, relative to the fastest, and the
+// number of samples that all n ranks consume in the fastest rank's time for one.
 func (s *Setting) paces(n int) (slowest, speed float64) {
 	for i := range n {
 		slowest = s.pace(i, n)
@@ -77,7 +77,7 @@ func (s *Setting) paces(n int) (slowest, speed float64) {
 	return slowest, speed
 }
 
-// pace is what rank i of n takes for a sample, where the fastest one takes 1: evenly apart.
+// pace returns the time of rank i of n for a sample, relative to the fastest rank: evenly spaced.
 func (s *Setting) pace(i, n int) float64 {
 	if n < 2 {
 		return 1
@@ -85,13 +85,13 @@ func (s *Setting) pace(i, n int) float64 {
 	return 1 + (s.Skew-1)*float64(i)/float64(n-1)
 }
 
-// Think returns how long a rank computes on so many samples: all ranks together consume Rate.
+// Think returns how long a rank computes on so many samples. All ranks together consume Rate.
 func (s *Setting) Think(rank int, samples uint64) time.Duration {
 	_, speed := s.paces(s.Ranks)
 	return seconds(s.pace(rank, s.Ranks) * speed / s.Rate * float64(samples))
 }
 
-// Bytes writes a number of bytes for people, in powers of ten.
+// Bytes formats a number of bytes for display, in powers of ten.
 func Bytes(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 	x, i := float64(n), 0
@@ -101,7 +101,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g %s", x, units[i])
 }
 
-// Span writes a time for people: to three digits, or the second, or the minute.
+// Span formats a duration for display: with three digits, or to the second, or to the minute.
 func Span(d time.Duration) string {
 	unit := time.Nanosecond
 	for unit*1000 <= d {

@@ -2,7 +2,7 @@ package simulate
 
 import "time"
 
-// clock runs events in the order of their instants, and those of one instant in the order in which they were set.
+// clock runs events by time, and events of the same time in the order in which they were scheduled.
 type clock struct {
 	now    time.Duration
 	set    uint64
@@ -17,7 +17,7 @@ type event struct {
 
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.set < o.set }
 
-// after sets an event.
+// after schedules an event.
 func (c *clock) after(d time.Duration, do func()) {
 	c.set++
 	c.events.push(event{c.now + max(d, 0), c.set, do})
@@ -34,16 +34,16 @@ func (c *clock) step() bool {
 	return true
 }
 
-// instant is now as lookahead wants it.
+// instant returns the simulated time as a time.Time, for package lookahead.
 func (c *clock) instant() time.Time { return time.Unix(0, 0).Add(c.now) }
 
-// seconds is a span of time, as long as one can be.
+// seconds converts seconds to a duration, limited to the largest one.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(1<<62)))
 }
 
-// pile is a binary heap of events, the first one on top. It is typed, unlike container/heap, since most of the time goes
-// through it.
+// pile is a binary heap of events, the first one on top. It is typed, unlike container/heap, since
+// most of the run time is spent in it.
 type pile []event
 
 func (p *pile) push(x event) {

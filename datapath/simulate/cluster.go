@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/cluster/placement"
 )
 
-// cluster is gateways that are one cache: every chunk has an owner among them. A gateway that shares with nobody is a
-// cluster of one.
+// cluster is a set of gateways with one common cache: every chunk has an owner among them. A
+// gateway with a cache of its own is a cluster of one.
 type cluster struct {
 	members []*gateway
-	owners  []int32 // of each chunk, in members
+	owners  []int32 // of each chunk: index into members
 }
 
 // owner returns the member that keeps a chunk and reads it from the store.
@@ -24,7 +24,7 @@ func (c *cluster) owner(chunk int32) *gateway {
 	return c.members[c.owners[chunk]]
 }
 
-// owners says who of n gateways owns each chunk, by the chunks' digests.
+// owners returns which of n gateways owns each chunk, by the chunks' digests.
 func owners(d *Data, n int) []int32 {
 	if n == 1 {
 		return nil
@@ -37,7 +37,7 @@ func owners(d *Data, n int) []int32 {
 	return all
 }
 
-// members are n gateways of one size, their names in the order of their numbers.
+// members returns n gateways of equal weight, their names in the order of their numbers.
 func members(n int) []placement.Member {
 	all := make([]placement.Member, n)
 	for i := range all {
@@ -46,7 +46,7 @@ func members(n int) []placement.Member {
 	return all
 }
 
-// digest names a chunk: by what the index says, or where there is none, by its number.
+// digest identifies a chunk: by the index's digest, or by its number if there is no index.
 func (d *Data) digest(chunk int) [32]byte {
 	if d.Digest != nil {
 		return d.Digest(chunk)
@@ -54,14 +54,14 @@ func (d *Data) digest(chunk int) [32]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(chunk)))
 }
 
-// question is what one gateway asks of another: ranges of chunks that are the other's.
+// question is a query of one gateway to another: ranges of chunks that the other owns.
 type question struct {
 	owner *gateway
 	uses  []use
 	bytes int64
 }
 
-// bytesOf is how many bytes questions ask for.
+// bytesOf returns how many bytes questions ask for.
 func bytesOf(all []question) (n int64) {
 	for _, q := range all {
 		n += q.bytes
@@ -69,8 +69,9 @@ func bytesOf(all []question) (n int64) {
 	return n
 }
 
-// questions takes from a request's uses what others own and this gateway has not got. What its run has not brought is one
-// question to each of them.
+// questions returns the uses of a request that this gateway reads itself, and sets r.far to the
+// others, which other gateways own. It sets r.asks to one question per owner for the samples that
+// the request's run has not delivered.
 func (g *gateway) questions(r *request) (mine []use) {
 	mine = make([]use, 0, len(r.uses))
 	for _, u := range r.uses {
@@ -84,7 +85,7 @@ func (g *gateway) questions(r *request) (mine []use) {
 	return mine
 }
 
-// ownersOf sorts uses into a question to each owner.
+// ownersOf groups uses into one question to each owner.
 func (g *gateway) ownersOf(uses []use) (questions []question) {
 	at := make(map[*gateway]int)
 	for _, u := range uses {
@@ -102,7 +103,8 @@ func (g *gateway) ownersOf(uses []use) (questions []question) {
 	return questions
 }
 
-// elsewhere reports whether a chunk is to be asked for: another gateway owns it, and this one has not got it.
+// elsewhere reports whether another gateway must be asked for a chunk: it owns the chunk, and this
+// gateway does not have it.
 func (g *gateway) elsewhere(chunk int32) bool {
 	return g.cluster.owner(chunk) != g && !g.memory.contains(chunk) && !g.readsDisk(chunk)
 }
@@ -123,7 +125,7 @@ func (g *gateway) far(r *request) (n int64) {
 	return max(int64(float64(n)*g.bodies), 1)
 }
 
-// ask brings what other gateways own: to each of them one question, which it answers over both links.
+// ask asks one question of each owner of r.asks. Answers use both gateways' links.
 func (g *gateway) ask(r *request, done func()) {
 	left := 1 + len(r.asks)
 	one := func() {
@@ -138,7 +140,7 @@ func (g *gateway) ask(r *request, done func()) {
 	one()
 }
 
-// question asks one gateway for a rank that stands where asked says.
+// question asks one gateway a question for a rank at the position of asked.
 func (g *gateway) question(asked *request, q question, one func()) {
 	asked.uses, asked.bytes = q.uses, q.bytes
 	asked.ready = func() {
@@ -150,7 +152,7 @@ func (g *gateway) question(asked *request, q question, one func()) {
 	g.clock.after(g.set.PeerLatency, func() { q.owner.answer(asked) })
 }
 
-// alone brings what another gateway has no memory to answer for.
+// alone reads uses whose owner has no memory to answer.
 func (g *gateway) alone(r *request, uses []use, done func()) {
 	var whole, ranged []use
 	for _, u := range uses {
@@ -163,7 +165,7 @@ func (g *gateway) alone(r *request, uses []use, done func()) {
 	g.copies(r, whole, ranged, done)
 }
 
-// between carries bytes from one gateway to another.
+// between transfers bytes from one gateway to another.
 func between(from, to *gateway, n int64, done func()) {
 	n = int64(float64(n) * to.beyond)
 	to.count.PeerBytes += n
@@ -172,7 +174,7 @@ func between(from, to *gateway, n int64, done func()) {
 	through(n, atEnd(n, done), from.up, to.down)
 }
 
-// send carries an answer to a rank.
+// send transfers an answer to a rank.
 func (g *gateway) send(n int64, done func()) {
 	if g.set.RanksNear {
 		g.out.send(n, done)
@@ -182,7 +184,8 @@ func (g *gateway) send(n int64, done func()) {
 	through(n, atEnd(n, done), g.out, g.up)
 }
 
-// through carries bytes over lines that are connected in series, and calls came with how many the slowest has carried.
+// through transfers bytes over lines in series, and calls came with the number of bytes that the
+// slowest has transferred.
 func through(n int64, came func(total int64), lines ...*line) {
 	var carried []int64 // by each line; -1: nothing yet
 	for i, l := range lines {
@@ -201,17 +204,17 @@ func through(n int64, came func(total int64), lines ...*line) {
 	}
 }
 
-// askingShare is the part of the memory that those may hold together who wait for other gateways: what is to answer others
-// needs the rest.
+// askingShare is the divisor of the memory for requests that wait for other gateways: the rest is
+// needed to answer others.
 const askingShare = 2
 
-// turns bounds what those hold together who have entered, in the order in which they came.
+// turns bounds the bytes of the requests that have entered, in the order of arrival.
 type turns struct {
 	max, left int64
 	queue     []waiter
 }
 
-// enter calls ready when there is room for n bytes more.
+// enter calls ready when there is room for n more bytes.
 func (t *turns) enter(n int64, ready func()) {
 	t.queue = append(t.queue, waiter{min(n, t.max), ready})
 	t.next()

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// Data is what the model knows of a dataset: where its chunks lie, and how many samples each holds. Samples of a
-// chunk count as equally long.
+// Data is the model of a dataset: the place and number of samples of each chunk. Samples of a chunk
+// count as equally long.
 type Data struct {
-	First  []uint64 // cumulative samples: chunk i holds First[i] to First[i+1]-1
+	First  []uint64 // cumulative samples: chunk i has samples First[i] to First[i+1]-1
 	Chunks []Chunk
-	Digest func(chunk int) [32]byte // which gateway of a cluster owns it may go by that; nil: made up
+	Digest func(chunk int) [32]byte // digests of chunks, for their owners in a cluster; nil: derived from the numbers
 
-	joined int64 // samples of a chunk for which one stands; 0: it is itself
+	joined int64 // number of samples that one sample of the model represents; 0: 1
 }
 
 // Chunk is one chunk as it is stored.
@@ -23,11 +23,11 @@ type Chunk struct {
 	Shard   int
 	Offset  int64
 	Length  int64 // of its samples
-	Stored  int64 // bytes in the store, where it is compressed; 0: Length
-	Extents int64 // objects of which it is made, or stretches of a shard, each read by itself; 0: it is one stretch
+	Stored  int64 // bytes in the store if it is compressed; 0: Length
+	Extents int64 // number of its objects, or ranges of a shard, each read by itself; 0: one range
 }
 
-// stored is how many bytes a read of the chunk brings.
+// stored returns how many bytes a read of the chunk transfers.
 func (c *Chunk) stored() int64 {
 	if c.Stored > 0 {
 		return c.Stored
@@ -35,17 +35,19 @@ func (c *Chunk) stored() int64 {
 	return c.Length
 }
 
-// beside is how many bytes its load needs beside its own: of what is decoded.
+// beside returns how many additional bytes its load needs: those that are decoded.
 func (c *Chunk) beside() int64 { return c.Stored }
 
-// shardSize is how large shards of made-up data are: neighbours in one shard may be read together.
+// shardSize is the size of shards of uniform data: adjacent chunks in one shard may be read
+// together.
 const shardSize = 256 << 20
 
-// Uniform returns data of so many samples of so many bytes each, perChunk of them to a chunk.
+// Uniform returns data of so many samples of so many bytes each, with perChunk samples in each
+// chunk.
 func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 	switch {
 	case samples == 0 || perChunk == 0 || sampleSize <= 0:
-		return nil, errors.New("want at least one sample, one sample a chunk and one byte a sample")
+		return nil, errors.New("at least one sample, one sample per chunk and one byte per sample are required")
 	case samples > math.MaxInt64/uint64(sampleSize):
 		return nil, fmt.Errorf("%d samples of %d bytes: more than can be counted", samples, sampleSize)
 	case perChunk > (1<<30)/uint64(sampleSize):
@@ -69,13 +71,13 @@ func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 	return d, nil
 }
 
-// maxChunks bounds what is followed: each chunk takes a hundred bytes here, and its share of the time.
+// maxChunks limits the number of chunks: each takes a hundred bytes in the model, and run time.
 const maxChunks = 1 << 24
 
 // Samples returns the number of samples.
 func (d *Data) Samples() uint64 { return d.First[len(d.First)-1] }
 
-// each is for how many samples of a chunk one stands.
+// each returns how many samples one sample of the model represents.
 func (d *Data) each() int64 { return max(d.joined, 1) }
 
 // Bytes returns the length of all chunks together.
@@ -86,7 +88,7 @@ func (d *Data) Bytes() (n int64) {
 	return n
 }
 
-// cost is what all chunks take in memory together.
+// cost returns the memory for all chunks together.
 func (d *Data) cost() (n int64) {
 	for _, c := range d.Chunks {
 		n += chunkcache.Cost(c.Length)
@@ -106,7 +108,7 @@ func (d *Data) bytesOf(chunk int32, n int64) int64 {
 	return int64(float64(d.Chunks[chunk].Length) * float64(n) / float64(all))
 }
 
-// largest is what the load of the largest chunk takes.
+// largest returns the memory for the load of the largest chunk.
 func (d *Data) largest() (n int64) {
 	for _, c := range d.Chunks {
 		n = max(n, c.Length+c.beside())
@@ -114,10 +116,11 @@ func (d *Data) largest() (n int64) {
 	return n
 }
 
-// thinRun is how many neighbours stay together in thinned data, so that reads of neighbours are joined as often.
+// thinRun is how many adjacent chunks stay together in thinned data, so that reads of adjacent
+// chunks are joined as often.
 const thinRun = 16
 
-// thin returns so many parts of all, evenly.
+// thin returns part of every of parts of the data, evenly spread.
 func (d *Data) thin(part, of int) *Data {
 	if part >= of {
 		return d

@@ -2,14 +2,15 @@ package simulate
 
 import "github.com/millrace-data/millrace/datapath/chunkcache"
 
-// The disk tier reads so many chunks at one time and writes so many, each of which stays in memory meanwhile.
+// The disk tier runs so many reads and so many writes at once. Each written chunk stays in memory
+// meanwhile.
 const (
 	diskReads   = 8
 	diskWriters = 2
 )
 
-// disk is the tier between memory and store. Like the disk cache it puts a chunk in another's place only where that saves a
-// read: where it is needed sooner.
+// disk is the tier between memory and store. Like the disk cache it replaces a chunk only by one
+// that is needed sooner, which saves a read.
 type disk struct {
 	line    *line
 	gate    gate
@@ -28,10 +29,11 @@ func newDisk(l *line, size int64, next func(int32) int64, idle func()) *disk {
 	}
 }
 
-// readsDisk reports whether the disk answers for a chunk.
+// readsDisk reports whether a chunk is read from disk.
 func (g *gateway) readsDisk(chunk int32) bool { return g.disk != nil && g.disk.shelf.Has(chunk) }
 
-// readDisk brings a chunk from disk. held says that the caller holds a place of its gate.
+// readDisk reads a chunk from disk. held reports whether the caller holds a place of the disk's
+// gate.
 func (g *gateway) readDisk(chunk int32, held bool, done func()) {
 	n := g.data.Chunks[chunk].Length
 	g.count.DiskReads++
@@ -48,7 +50,7 @@ func (g *gateway) readDisk(chunk int32, held bool, done func()) {
 	})
 }
 
-// keep offers a chunk that has come from the store to the disk.
+// keep offers a chunk that came from the store to the disk.
 func (g *gateway) keep(chunk int32) {
 	if g.disk == nil {
 		return
@@ -57,7 +59,7 @@ func (g *gateway) keep(chunk int32) {
 	g.writeDisk()
 }
 
-// writeDisk writes what waits to be written and is worth it, as far as it is still in memory.
+// writeDisk writes queued chunks that are worth it and still in memory.
 func (g *gateway) writeDisk() {
 	d := g.disk
 	for d.writing < diskWriters && len(d.queue) > 0 {
@@ -80,7 +82,8 @@ func (g *gateway) writeDisk() {
 	}
 }
 
-// room makes room for a chunk where it is needed sooner than what is there, and reports whether there is room.
+// room makes room for a chunk by evicting chunks that are needed later, and reports whether there
+// is room.
 func (d *disk) room(chunk int32, n int64) bool {
 	if n > d.total {
 		return false

@@ -1,15 +1,15 @@
-// Package simulate predicts how long the epochs of a job take, what they read and what they wait
-// for, before anybody buys a disk: it runs the orders of shuffle, the table of readers of
-// lookahead and the cache policies of chunkcache, the very ones of a gateway, under a clock of its
-// own against a model of the store.
+// Package simulate predicts how long the epochs of a job take, how much they read and how long ranks
+// wait. It runs the orders of shuffle, the table of readers of lookahead and the cache policies of
+// chunkcache, the same code as a gateway, under a clock of its own against a model of the store.
 //
-// What is modelled: the store (time to first byte, bandwidth of all reads together and of
-// one), the fetchers and whose turn it is, the memory budget with what readers come for and what may go, the
-// disk tier, the way from the gateway to the ranks, and how long a rank thinks between two batches.
-// Gateways are one cache, a single one being a cluster of one: owners by placement, questions, what is asked for in the background for the next batches, links.
-// Processor time, failures and other tenants of the store are not.
+// The model includes the store (time to first byte, total bandwidth and bandwidth of one read), the
+// fetchers and their queue, the memory budget with prefetching and eviction, the disk tier, the
+// line from the gateway to the ranks, and the ranks' think time between two batches. Gateways are
+// one cluster with a common cache, also a single one: owners by placement, questions, read-ahead
+// from other gateways, links. The model does not include processor time, failures and other users
+// of the store.
 //
-// Everything happens in one goroutine, in the order of the virtual clock, so that the same
-// question always has the same answer. Up to a few million samples are followed one by one, as the data path would. A larger
-// question is scaled down first (scale.go), and Result.Coarse says how.
+// Everything runs in one goroutine, in the order of the virtual clock, so the same question always
+// has the same answer. Up to a few million samples are simulated one by one, as the data path would
+// read them. A larger question is scaled down first (scale.go), and Result.Coarse reports how.
 package simulate

@@ -2,7 +2,8 @@ package simulate
 
 import "github.com/millrace-data/millrace/datapath/policy"
 
-// group joins chunks, ascending, that one store read of at most part bytes brings. A chunk on disk is by itself.
+// group groups chunks, ascending, by the store read of at most part bytes that reads them. A chunk
+// on disk is a group of its own.
 func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	return policy.Group(chunks, func(chunk int32) policy.Place {
 		c := &g.data.Chunks[chunk]
@@ -10,8 +11,9 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	}, part)
 }
 
-// load brings chunks whose memory is taken, by one read or by the parts of one chunk side by side, and calls done. ahead says
-// that the caller holds a place of the gate of the tier that answers.
+// load reads chunks whose memory is reserved, by one read, or one chunk by concurrent reads of its
+// parts, and calls done. ahead reports that the caller holds a place of the gate of the tier that
+// is read.
 func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	if g.readsDisk(chunks[0]) {
 		g.readDisk(chunks[0], ahead, func() {
@@ -31,7 +33,7 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 		parts = policy.Parts(n, part, g.set.PartSize)
 	}
 	left := chunks
-	var end int64 // of the first chunk that is left, in the read
+	var end int64 // end of the last chunk that has arrived, in the read
 	g.readParts(cut(n, parts), ahead, func(total int64) {
 		for len(left) > 1 && end+g.data.Chunks[left[0]].stored() <= total {
 			end += g.data.Chunks[left[0]].stored()
@@ -47,7 +49,7 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	})
 }
 
-// arrived hands a chunk to those that wait for it.
+// arrived delivers a chunk to its waiters.
 func (g *gateway) arrived(chunk int32) {
 	g.memory.arrived(chunk)
 	if n := g.data.Chunks[chunk].beside(); n > 0 {
@@ -55,7 +57,7 @@ func (g *gateway) arrived(chunk int32) {
 	}
 }
 
-// cut cuts a length into n parts.
+// cut splits a length into n parts.
 func cut(length, n int64) []int64 {
 	parts := make([]int64, n)
 	for i := range n {
@@ -64,8 +66,9 @@ func cut(length, n int64) []int64 {
 	return parts
 }
 
-// readParts reads the parts of one load: each in its own turn where somebody waits, else in the place that is held and
-// in others as far as nobody needs them. came is told how much of each part has come.
+// readParts reads the parts of one load. For a request each part takes a place of its own; a read
+// ahead uses the place that its caller holds, and others while they are free. came is called with
+// how many bytes of a part have arrived.
 func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), done func()) {
 	places := len(parts)
 	if ahead {
@@ -96,13 +99,14 @@ func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), d
 	})
 }
 
-// demand is one store read for somebody who waits.
+// demand is one store read for a request.
 func (g *gateway) demand(n int64, came func(total int64)) { g.within(&g.gate, g.fetch, n, came) }
 
-// demandFirst is one store read of a first batch's own ranges, beside those of whole chunks.
+// demandFirst is one store read of a first batch's own ranges, concurrent with those of whole
+// chunks.
 func (g *gateway) demandFirst(n int64, came func(total int64)) { g.within(&g.first, g.fetch, n, came) }
 
-// demandLone is one store read of an object whose chunk comes ahead too.
+// demandLone is one store read of an object whose chunk is prefetched too.
 func (g *gateway) demandLone(n int64, came func(total int64)) { g.within(&g.lone, g.demand, n, came) }
 
 // within makes a store read in a place of a gate.
@@ -117,7 +121,7 @@ func (*gateway) within(gate *gate, read func(n int64, came func(total int64)), n
 	})
 }
 
-// fetch is one store read. came is told how many bytes have come.
+// fetch is one store read. came is called with how many bytes have arrived.
 func (g *gateway) fetch(n int64, came func(total int64)) {
 	g.count.Reads++
 	g.count.StoreBytes += n

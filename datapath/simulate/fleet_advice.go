@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleetAdvice says of the largest cluster how much cache holds all, what the link does, and whether locality would help.
+// fleetAdvice reports for the largest cluster how much cache holds all data, the load of the link,
+// and whether locality would help.
 func fleetAdvice(d *Data, results []Result) []string {
 	most := slices.MaxFunc(results, func(a, b Result) int { return a.Setting.cluster() - b.Setting.cluster() })
 	n := most.Setting.cluster()
@@ -25,21 +26,21 @@ func fleetAdvice(d *Data, results []Result) []string {
 	return append(lines, r.Formula().lines(float64(r.Bytes)/float64(r.Samples))...)
 }
 
-// linkAdvice says whether the link binds, and what would take load off it.
+// linkAdvice reports whether the link is the bottleneck, and how to reduce its load.
 func linkAdvice(r *Result, e *Epoch) []string {
 	s := &r.Setting
 	if r.Bounds(e)[0].Name != "link" {
 		return nil
 	}
 	f := r.Formula()
-	line := fmt.Sprintf("Link: yours binds: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
+	line := fmt.Sprintf("Link: it is the bottleneck: %s over the busiest one in an epoch, %s of all bytes delivered between gateways.", Bytes(e.Busiest), percent(e.PeerBytes, e.Served))
 	switch {
 	case s.Sharing == shuffle.Locality:
-		line += " Locality spares it where the gateways share nothing (--no-cluster): a cluster's owners follow no homes."
+		line += " Locality saves transfers only between gateways that share nothing (--no-cluster): a cluster's owners follow no homes."
 	case s.homes() < uint64(s.Ranks):
-		line += fmt.Sprintf(" Locality would spare the links nearly all of that, but needs a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)
+		line += fmt.Sprintf(" Locality would save nearly all of that, but requires a home for each of the %d ranks: a slot order of as many lanes, or as many strata.", s.Ranks)
 	default:
-		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --share locality) would spare the links nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
+		line += fmt.Sprintf(" Gateways that share nothing and locality (--no-cluster --share locality) would save nearly all of that: by the model an epoch of %s instead of %s.", Span(f.Local()), Span(f.Distributed()))
 	}
 	return []string{line}
 }
@@ -48,7 +49,7 @@ func percent(part, of int64) string {
 	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(max(of, 1)))
 }
 
-// homes is how many homes an order has: its lanes, or its strata; 0: none.
+// homes returns how many homes an order has: its lanes, or its strata; 0: none.
 func (s *Setting) homes() uint64 {
 	if s.Order.Shuffle == shuffle.Slot {
 		return s.Order.Window

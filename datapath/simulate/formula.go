@@ -10,21 +10,22 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Formula is what Yang and Cong (Accelerating Data Loading in Deep Neural Network Training, HiPC 2019) reckon an epoch takes on p
-// nodes, a node being a gateway and its ranks: rates in samples per second. It knows the slowest part and nothing of
-// waiting, so it stands beside what is followed here and not in its place.
+// Formula is the epoch time on p nodes according to Yang and Cong (Accelerating Data Loading in
+// Deep Neural Network Training, HiPC 2019). A node is a gateway with its ranks; rates are in
+// samples per second. The formula includes only the slowest part, and no waiting, so it complements
+// the simulation and does not replace it.
 type Formula struct {
 	Samples float64 // D
 	Nodes   float64 // p
 	Train   float64 // V: of one node
 	Storage float64 // R: of the store, 0: no bound
-	Prepare float64 // U: what one node takes in and hands on, 0: no bound
+	Prepare float64 // U: throughput of one node; 0: no bound
 	Link    float64 // of one node's link, each way; 0: no bound
-	Cached  float64 // the part of the data that all caches together hold
-	Moved   float64 // with locality, the part that a node takes from another one
+	Cached  float64 // the part of the data in all caches together
+	Moved   float64 // with locality, the part that a node gets from other nodes
 }
 
-// Formula returns it for a setting and what became of it.
+// Formula returns the formula for a setting and its result.
 func (r *Result) Formula() Formula {
 	s := &r.Setting
 	each := float64(r.Bytes) / float64(r.Samples)
@@ -39,7 +40,7 @@ func (r *Result) Formula() Formula {
 	return f
 }
 
-// per is a time in seconds, none where there is no bound.
+// per returns n/rate in seconds, 0 if there is no bound.
 func per(n, rate float64) float64 {
 	if rate <= 0 {
 		return 0
@@ -51,15 +52,17 @@ func (f Formula) epoch(rest float64) time.Duration {
 	return seconds(max(f.Samples/(f.Nodes*f.Train), rest+per(f.Samples, f.Nodes*f.Prepare)))
 }
 
-// Stored is an epoch out of the store: max(D/(pV), D/R + D/(pU)).
+// Stored returns the time of an epoch read from the store: max(D/(pV), D/R + D/(pU)).
 func (f Formula) Stored() time.Duration { return f.epoch(per(f.Samples, f.Storage)) }
 
-// Distributed is an epoch out of a cache that all nodes share: of the part that is cached (p-1)/p comes over the links.
+// Distributed returns the time of an epoch read from a cache that all nodes share: (p-1)/p of the
+// cached part crosses the links.
 func (f Formula) Distributed() time.Duration {
 	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link((f.Nodes-1)/f.Nodes))
 }
 
-// Local is an epoch in which nodes take what they hold themselves: only what is moved comes over the links.
+// Local returns the time of an epoch in which nodes read the samples that they hold: only moved
+// samples cross the links.
 func (f Formula) Local() time.Duration {
 	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link(f.Moved))
 }
@@ -68,11 +71,12 @@ func (f Formula) link(part float64) float64 {
 	return per(f.Cached*f.Samples*part, f.Nodes*f.Link)
 }
 
-// Knee is the number of nodes beyond which the store leaves them waiting: p = R/V. 0: none.
+// Knee returns the number of nodes above which the store is too slow for them: p = R/V. 0: none.
 func (f Formula) Knee() float64 { return f.Storage / f.Train }
 
-// Enough is the rate of a node's link, in samples per second, from which on locality does not pay: with less, what comes over it takes
-// longer than the node computes. +Inf: no link is enough, since the rest alone takes longer.
+// Enough returns the rate of a node's link, in samples per second, above which locality does not
+// pay. Below it the transfers over the link take longer than the node computes. +Inf: no rate is
+// enough, since the other parts already take longer.
 func (f Formula) Enough() float64 {
 	left := f.Samples/(f.Nodes*f.Train) - (1-f.Cached)*per(f.Samples, f.Storage) - per(f.Samples, f.Nodes*f.Prepare)
 	if left <= 0 {
@@ -81,7 +85,7 @@ func (f Formula) Enough() float64 {
 	return f.Cached * f.Samples * (f.Nodes - 1) / f.Nodes / f.Nodes / left
 }
 
-// lines says it for people. each is the bytes of a sample.
+// lines describes the formula in sentences. each is the bytes of a sample.
 func (f Formula) lines(each float64) []string {
 	if f.Nodes < 2 {
 		return nil
@@ -92,7 +96,7 @@ func (f Formula) lines(each float64) []string {
 		}
 		return fmt.Sprintf("%.3g/s", x)
 	}
-	line := fmt.Sprintf("Yang and Cong's model, which adds up what here overlaps, D = %.6g samples, p = %.0f, V = %s, R = %s, U = %s, link %s: an epoch takes %s out of the store, %s out of a shared cache that holds %.0f %%, %s with locality.",
+	line := fmt.Sprintf("Yang and Cong's model, which adds times that overlap here, D = %.6g samples, p = %.0f, V = %s, R = %s, U = %s, link %s: an epoch takes %s from the store, %s from a shared cache that holds %.0f %%, %s with locality.",
 		f.Samples, f.Nodes, rate(f.Train), rate(f.Storage), rate(f.Prepare), rate(f.Link), Span(f.Stored()), Span(f.Distributed()), 100*f.Cached, Span(f.Local()))
 	var more []string
 	if f.Storage > 0 {
@@ -100,7 +104,7 @@ func (f Formula) lines(each float64) []string {
 	}
 	switch enough := f.Enough(); {
 	case math.IsInf(enough, 1):
-		more = append(more, "the store or the way to the ranks binds first, so that what comes over the links adds to it: locality saves just that")
+		more = append(more, "the store or the line to the ranks is the bottleneck, and transfers over the links add to its time: locality saves that time")
 	case enough > 0:
 		more = append(more, fmt.Sprintf("locality pays with links below %s/s", Bytes(int64(enough*each))))
 	}

@@ -1,13 +1,14 @@
 package simulate
 
-// gate lets a fixed number of store reads run, as the data path's does: a request's read waits only for other
-// requests' reads; one made ahead starts only while there is room beside all of them.
+// gate limits the number of concurrent store reads, as the data path's gate does: a request's read
+// waits only for other requests' reads; a read ahead starts only while there is room in addition to
+// all of them.
 type gate struct {
 	limit  int
 	demand int
 	ahead  int
 	queue  []func()
-	idle   func() // a place is free that no request waits for
+	idle   func() // called when a place is free and no request waits for it
 }
 
 // enter calls start when there is a place for a request's read.
@@ -31,7 +32,8 @@ func (g *gate) leave() {
 	g.idle()
 }
 
-// enterAhead takes a place for a read made ahead, if there is one now and fewer than most are under way.
+// enterAhead takes a place for a read ahead, if one is free now and fewer than most reads ahead are
+// running.
 func (g *gate) enterAhead(most int) bool {
 	if g.ahead >= most || g.demand+g.ahead >= g.limit {
 		return false

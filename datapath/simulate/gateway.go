@@ -6,32 +6,32 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// gateway is the data path of one gateway: who waits for which chunk, and what is fetched next.
+// gateway is the data path of one gateway: its waits for chunks, and its prefetching.
 type gateway struct {
 	clock     *clock
 	set       *Setting
 	data      *Data
 	store     *line // shared by all gateways
 	out       *line // to its ranks
-	up        *line // its link, out
-	down      *line // its link, in
+	up        *line // its link, outgoing
+	down      *line // its link, incoming
 	cluster   *cluster
 	disk      *disk // nil: none
 	gate      gate
 	first     gate // of reads of first batches' own ranges
-	lone      gate // of reads of objects whose chunks come ahead too: one place is left to these
+	lone      gate // of reads of objects whose chunks are prefetched too: it leaves one place to the prefetch
 	memory    *memory
 	readers   *lookahead.Readers
-	ownReads  int64   // of all requests
-	fits      bool    // all data may be in memory
-	beyond    float64 // how many times as many bytes come from other gateways as are followed
-	bodies    float64 // the part of a request's bytes that are in memory at one time: many batches are followed as one
-	passing   bool    // a look at what to fetch ahead is set
-	short     bool    // the last look has found too little memory
+	ownReads  int64   // reads of samples' own ranges that first batches wait for
+	fits      bool    // all data fits into memory
+	beyond    float64 // factor of the bytes from other gateways relative to those simulated
+	bodies    float64 // the part of a request's bytes that is in memory at once: one simulated batch represents many
+	passing   bool    // a pass is scheduled
+	short     bool    // the last pass found too little memory
 	rates     policy.Rates
-	came      float64      // seconds of thinking that lie before where the readers stand
-	asking    turns        // of those who wait for other gateways
-	aheadHeld int64        // bytes of memory for what other gateways have sent ahead of need
+	came      float64      // seconds of think time before the readers' position
+	asking    turns        // of requests that wait for other gateways
+	aheadHeld int64        // bytes of memory for samples from other gateways' read-ahead
 	aheads    []*readAhead // of its ranks
 	count     Counts
 }
@@ -60,8 +60,8 @@ func newGateway(c *clock, q *scaled, store *line) *gateway {
 	return g
 }
 
-// due says when readers need a chunk next: the time until one comes soon, and beyond
-// chunkcache.Soon the time until one comes later, which counts only where chunks go by the plan.
+// due returns when readers need a chunk next: the time until one needs it soon, or, above
+// chunkcache.Soon, the time until a later reader needs it, unless the policy is LRU.
 func (g *gateway) due(chunk int32) int64 {
 	c := g.readers.NextUse(g, int(chunk))
 	switch {
@@ -73,7 +73,7 @@ func (g *gateway) due(chunk int32) int64 {
 	return chunkcache.Soon + 1 + int64(c.In)
 }
 
-// memoryFreed makes the gateway look again if it has found too little memory.
+// memoryFreed calls look if the last pass found too little memory.
 func (g *gateway) memoryFreed() {
 	if g.short {
 		g.short = false
@@ -81,7 +81,7 @@ func (g *gateway) memoryFreed() {
 	}
 }
 
-// gone notes that a chunk is not in memory any more.
+// gone records that a chunk was evicted.
 func (g *gateway) gone(chunk int32) {
 	if g.readers.NextUse(g, int(chunk)).Soon {
 		g.readers.Lost()
@@ -89,7 +89,7 @@ func (g *gateway) gone(chunk int32) {
 	}
 }
 
-// dueLast is when the last of some chunks is needed.
+// dueLast returns when the last of some chunks is needed.
 func (g *gateway) dueLast(chunks []int32) (due int64) {
 	for _, c := range chunks {
 		due = max(due, g.due(c))
@@ -97,8 +97,9 @@ func (g *gateway) dueLast(chunks []int32) (due int64) {
 	return due
 }
 
-// nextRead is when a chunk will have to be read next, for the disk: one in memory is there for its next use, so the one
-// after counts. It goes by positions, at the job's own rate, so that it does not pass while readers wait.
+// nextRead returns when a chunk has to be read next, for the disk. A chunk in memory serves its
+// next use from there, so the use after that counts. The time is computed from positions, at the
+// job's own rate, so that it does not pass while readers wait.
 func (g *gateway) nextRead(chunk int32) int64 {
 	d := g.readers.NextRead(g, int(chunk), g.memory.shelf.Has(chunk))
 	if d == lookahead.Never {
@@ -107,7 +108,7 @@ func (g *gateway) nextRead(chunk int32) int64 {
 	return chunkcache.Soon + int64(seconds(g.came)) + int64(min(d, chunkcache.Never/4))
 }
 
-// Chunks, Cost and Resident are what the table of readers asks of a dataset.
+// Chunks, Cost and Resident implement lookahead.Dataset.
 func (g *gateway) Chunks() int { return len(g.data.Chunks) }
 
 func (g *gateway) Cost(chunk int) int64 { return chunkcache.Cost(g.data.Chunks[chunk].Length) }

@@ -2,26 +2,26 @@ package simulate
 
 import "time"
 
-// line carries bytes, piece by piece in turn, at a rate that all transfers share, none faster than its own bound: what a
-// link does to streams that are alike. Pieces take their places behind one another, so that transfers that begin
-// together do not end together.
+// line transfers bytes in pieces, at a total rate that all transfers share, each limited by its own
+// rate, like a network link with similar streams. Transfers take turns piece by piece, so transfers
+// that begin together do not end together.
 type line struct {
 	clock  *clock
-	total  float64 // bytes per second of all together; 0: no bound
-	stream float64 // of one; 0: no bound
-	pieces int64   // that a transfer is cut into at most
+	total  float64 // total bytes per second; 0: no bound
+	stream float64 // bytes per second of one transfer; 0: no bound
+	pieces int64   // maximum number of pieces of a transfer
 
-	free time.Duration // when it has sent what was asked so far
+	free time.Duration // when it has sent all pieces scheduled so far
 }
 
-const pieceSize = 256 << 10 // where there are few
+const pieceSize = 256 << 10 // minimum
 
 func (l *line) bounded() bool { return l.total > 0 || l.stream > 0 }
 
-// send carries n bytes, then calls done.
+// send transfers n bytes, then calls done.
 func (l *line) send(n int64, done func()) { l.carry(n, atEnd(n, done)) }
 
-// atEnd returns a function that calls done when all of n bytes have come.
+// atEnd returns a function that calls done when all n bytes have arrived.
 func atEnd(n int64, done func()) func(total int64) {
 	return func(total int64) {
 		if total == n {
@@ -30,14 +30,14 @@ func atEnd(n int64, done func()) func(total int64) {
 	}
 }
 
-// carry carries n bytes, and calls came after each piece with how many have come.
+// carry transfers n bytes, and calls came after each piece with the total so far.
 func (l *line) carry(n int64, came func(total int64)) {
 	if !l.bounded() || n == 0 {
 		l.clock.after(0, func() { came(n) })
 		return
 	}
 	size := max(pieceSize, (n+l.pieces-1)/l.pieces)
-	var mine time.Duration // when this transfer's own bound lets the next piece end
+	var mine time.Duration // when this transfer's own rate allows the next piece to end
 	var sent int64
 	var next func()
 	next = func() {

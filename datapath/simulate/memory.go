@@ -5,9 +5,9 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// memory is the budget of one gateway: a shelf of chunks, chunks on their way, and bodies that had to be copied. Its
-// rules are those of a cache and of the budget: what somebody holds stays, and a chunk goes only for one that is due sooner, or
-// for a body that waits.
+// memory is the budget of one gateway: a shelf of chunks, chunks being loaded, and bodies that had
+// to be copied. Its rules are those of the cache and the budget: leased chunks stay, and a chunk is
+// evicted only for one that is due sooner, or for a body that waits.
 type memory struct {
 	total int64
 	inUse int64
@@ -16,10 +16,10 @@ type memory struct {
 	freed func() // called when memory may be free
 	loads map[int32]*load
 	queue []waiter      // bodies that wait for memory
-	ahead func(n int64) // gives up what was asked for ahead of need
+	ahead func(n int64) // frees read-ahead samples
 }
 
-// load is a chunk on its way, its memory taken.
+// load is a chunk being loaded. Its memory is reserved.
 type load struct {
 	cost    int64
 	waiters []func()
@@ -35,16 +35,17 @@ func newMemory(total int64, due func(int32) int64, gone func(int32)) *memory {
 	return &memory{total: total, shelf: chunkcache.NewShelf(due, gone), loads: map[int32]*load{}}
 }
 
-// contains reports whether a chunk is in memory or on its way there.
+// contains reports whether a chunk is in memory or being loaded.
 func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
 
-// hasRoom reports whether n bytes that are due at a time may be read ahead of need: into memory that is free beside what bodies
-// need, or instead of a chunk that is due later.
+// hasRoom reports whether n bytes due at the given time may be read ahead of need: into memory that
+// is free in addition to the memory for bodies, or in place of a chunk that is due later.
 func (m *memory) hasRoom(n, due int64) bool {
 	return policy.Ahead(m.total)-m.inUse >= n || m.shelf.Goes(due)
 }
 
-// take reserves n bytes for what is due at a time, instead of chunks that are due later: all of it or nothing.
+// take reserves n bytes for chunks due at the given time, evicting chunks that are due later: all
+// bytes or none.
 func (m *memory) take(n, due int64) bool {
 	if len(m.queue) > 0 {
 		return false
@@ -59,13 +60,14 @@ func (m *memory) take(n, due int64) bool {
 	return true
 }
 
-// reserve takes n bytes for a body, instead of any chunk that nobody holds, and calls ready when it has them.
+// reserve reserves n bytes for a body, evicting any chunks without a lease, and calls ready when it
+// has them.
 func (m *memory) reserve(n int64, ready func()) {
 	m.queue = append(m.queue, waiter{n, ready})
 	m.nudge()
 }
 
-// give returns n bytes.
+// give frees n bytes.
 func (m *memory) give(n int64) {
 	m.inUse -= n
 	m.nudge()
@@ -76,7 +78,7 @@ func (m *memory) grant(n int64) {
 	m.peak = max(m.peak, m.inUse)
 }
 
-// nudge lets those that wait try again: bytes are free, or can be.
+// nudge serves waiters as far as bytes are free or can be freed.
 func (m *memory) nudge() {
 	for len(m.queue) > 0 && m.free(m.queue[0].n) {
 		w := m.queue[0]
@@ -87,7 +89,8 @@ func (m *memory) nudge() {
 	m.freed()
 }
 
-// free lets chunks go until n bytes are free, those that a reader comes for soon last, and reports whether they are.
+// free evicts chunks until n bytes are free, chunks that a reader needs soon last, and reports
+// whether they are.
 func (m *memory) free(n int64) bool {
 	for _, give := range []func(n int64){
 		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Soon) },
@@ -108,16 +111,16 @@ func (m *memory) release(chunk int32) {
 	}
 }
 
-// begin notes a chunk on its way, whose memory is taken.
+// begin adds a chunk being loaded. Its memory is reserved.
 func (m *memory) begin(chunk int32, cost int64) { m.loads[chunk] = &load{cost: cost} }
 
-// wait calls ready when a chunk on its way has come, which its caller then holds.
+// wait calls ready when a chunk being loaded has arrived. The caller then holds a lease of it.
 func (m *memory) wait(chunk int32, ready func()) {
 	l := m.loads[chunk]
 	l.waiters = append(l.waiters, ready)
 }
 
-// arrived puts a chunk into memory and hands it to those that wait.
+// arrived adds a chunk to memory and calls its waiters.
 func (m *memory) arrived(chunk int32) {
 	l := m.loads[chunk]
 	delete(m.loads, chunk)

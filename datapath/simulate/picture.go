@@ -11,15 +11,15 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// The picture's measures, in pixels.
+// The picture's dimensions, in pixels.
 const (
 	width, height = 720, 400
 	left, right   = 70, 190
 	top, bottom   = 40, 50
 )
 
-// Picture draws the time of the last epoch against the size of the cache, a line for each policy, disk and number of
-// gateways, as SVG.
+// Picture draws the time of the last epoch against the size of the cache as SVG, with a line for
+// each policy, disk size and number of gateways.
 func Picture(title string, results []Result) string {
 	lines, names := series(results)
 	var maxX, maxY float64
@@ -58,7 +58,7 @@ func Picture(title string, results []Result) string {
 
 type point struct{ x, y float64 }
 
-// series makes a line of the results that differ in their cache alone.
+// series makes a line from results that differ only in their cache size.
 func series(results []Result) (lines [][]point, names []string) {
 	at := map[Setting]int{}
 	for i := range results {
@@ -103,7 +103,8 @@ func ticks(most float64) []float64 {
 	return all
 }
 
-// colours can be told apart by the colour-blind (Okabe and Ito, Color Universal Design, 2008).
+// colours returns colours that colour-blind people can distinguish (Okabe and Ito, Color Universal
+// Design, 2008).
 func colours() []string {
 	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"}
 }

@@ -6,17 +6,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// rank is one reader: it computes on one batch after another, and asks for as many ahead as ReadAhead says.
+// rank is one reader: it computes on one batch after another, and requests up to ReadAhead batches
+// in advance.
 type rank struct {
 	run     *run
 	number  int
 	gateway *gateway
-	think   float64 // seconds a sample
+	think   float64 // seconds per sample
 	ahead   readAhead
 
-	asked    uint64 // steps asked for
-	at       uint64 // the step that it computes on, or waits for
-	there    []bool // from at on
+	asked    uint64 // number of steps requested
+	at       uint64 // the step that it computes on or waits for
+	there    []bool // whether each requested step has arrived, from at on
 	thinking bool
 	since    time.Duration // when it began to wait
 }
@@ -29,7 +30,7 @@ func (k *rank) start() {
 	k.compute()
 }
 
-// ask asks for as many batches as it may.
+// ask requests batches up to the limit.
 func (k *rank) ask() {
 	for s := k.run.set; k.asked < k.run.batching.Batches() && k.asked <= k.at+uint64(s.ReadAhead); {
 		step := k.asked
@@ -39,12 +40,12 @@ func (k *rank) ask() {
 	}
 }
 
-// share is what the rank consumes of a batch.
+// share returns the rank's share of a batch.
 func (k *rank) share(step uint64) shuffle.Share {
 	return k.run.batching.Share(step, uint64(k.number), uint64(k.run.set.Ranks))
 }
 
-// request asks for one batch.
+// request requests one batch.
 func (k *rank) request(step uint64) {
 	r := k.run
 	arrived := func() {
@@ -75,7 +76,7 @@ func (k *rank) request(step uint64) {
 	k.gateway.read(q)
 }
 
-// samples are those of its share of a batch.
+// samples returns the samples of the rank's share of a batch.
 func (k *rank) samples(batch shuffle.Share, step uint64) []uint64 {
 	r := k.run
 	if r.set.Sharing != shuffle.Locality {
@@ -90,7 +91,7 @@ func (k *rank) samples(batch shuffle.Share, step uint64) []uint64 {
 	return samples
 }
 
-// compute begins the next batch if it is there and the last one is done.
+// compute begins the next batch if it has arrived and the previous one is done.
 func (k *rank) compute() {
 	r := k.run
 	if k.thinking || len(k.there) == 0 || !k.there[0] {

@@ -8,29 +8,30 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
-// readAhead asks for what other gateways own of the next batches of a rank, while the rank is busy with the batches before: some
-// batches at a time, as one. A batch whose run is on its way waits for it. So links work while ranks train, and no sample is asked for
-// twice.
+// readAhead requests the samples that other gateways own of a rank's next batches, while the rank
+// computes on the current ones: several batches at a time, as one run. A batch waits for its run if
+// that is still loading. So links work while ranks train, and no sample is requested twice.
 type readAhead struct {
-	lookahead.Course[brought]
+	lookahead.Course[runResult]
 	gateway *gateway
 	think   time.Duration
 }
 
-// batchRun is what some batches that follow each other need from other gateways.
-type batchRun = lookahead.Run[brought]
+// batchRun is the samples that some consecutive batches need from other gateways.
+type batchRun = lookahead.Run[runResult]
 
-// brought is what a run has brought.
-type brought struct {
+// brought is the result of a run.
+type runResult struct {
 	samples map[uint64]bool
 	arrived bool
-	waiting []func() // until it has arrived
-	cost    int64    // bytes of memory that it takes
-	shown   int      // by so many requests
-	over    bool     // no other request comes for it
+	waiting []func() // called when it has arrived
+	cost    int64    // bytes of memory of the run
+	shown   int      // number of open requests that use it
+	over    bool     // no other request needs it
 }
 
-// come notes a batch. far says that a part of it is another gateway's: with the first such batch a rank begins.
+// come records a batch. far reports that other gateways own a part of it: a rank begins with the
+// first such batch.
 func (a *readAhead) come(r *request, far bool) {
 	if far || a.At().Epoch != nil {
 		a.think = r.visit.Think
@@ -38,8 +39,8 @@ func (a *readAhead) come(r *request, far bool) {
 	}
 }
 
-// next begins the next run if it is due, and if there is memory that nobody waits for. It asks beside the batch that it goes with, so
-// what that gives back at this instant is there for it.
+// next begins the next run if it is due and no request waits for memory. It runs after the other
+// events of this instant, so it can use memory that the batch frees.
 func (a *readAhead) next() {
 	g := a.gateway
 	if l := g.limits(); l.Left(g.aheadHeld) < l.Run() || len(g.memory.queue) > 0 {
@@ -50,7 +51,7 @@ func (a *readAhead) next() {
 	}
 }
 
-// drop gives up runs that no request comes for any more.
+// drop ends the use of runs that no request needs any more.
 func (a *readAhead) drop(runs []*batchRun) {
 	for _, n := range runs {
 		n.Came.over = true
@@ -58,7 +59,7 @@ func (a *readAhead) drop(runs []*batchRun) {
 	}
 }
 
-// free gives the memory of a run back that has arrived, that nothing shows and no request comes for.
+// free frees the memory of a run that has arrived and that no open or later request uses.
 func (g *gateway) free(n *batchRun) {
 	if came := &n.Came; came.over && came.arrived && came.shown == 0 && came.cost > 0 {
 		g.aheadHeld -= came.cost
@@ -68,12 +69,12 @@ func (g *gateway) free(n *batchRun) {
 	}
 }
 
-// limits are how much is read ahead, as in the data path.
+// limits returns the limits of read-ahead, as in the data path.
 func (g *gateway) limits() *lookahead.Limits {
 	return &lookahead.Limits{Memory: g.set.CacheSize, Question: lookahead.QuestionBytes, Fits: g.fits}
 }
 
-// bring asks the owners for a run, each for its part.
+// bring asks the owners for the samples of a run.
 func (a *readAhead) bring(n *batchRun) {
 	g := a.gateway
 	wanted, end := n.Plan(g, g.limits())
@@ -109,7 +110,7 @@ func (a *readAhead) bring(n *batchRun) {
 	one()
 }
 
-// room takes memory for what a run brings.
+// room reserves memory for a run.
 func (g *gateway) room(n *batchRun, bytes int64) bool {
 	cost := chunkcache.Cost(bytes)
 	if bytes == 0 || g.limits().Left(g.aheadHeld) < cost || !g.memory.take(cost, chunkcache.Soon) {
@@ -120,8 +121,8 @@ func (g *gateway) room(n *batchRun, bytes int64) bool {
 	return true
 }
 
-// wait calls ready when the run that a request is in is there: its samples are the request's until that is closed. It calls ready at once
-// where the request is in no run.
+// wait calls ready when the run of a request has arrived; the request uses the run's samples until
+// it is closed. It calls ready at once if the request is in no run.
 func (a *readAhead) wait(r *request, ready func()) {
 	r.run = a.Find(r.at)
 	if r.run != nil {
@@ -135,7 +136,7 @@ func (a *readAhead) wait(r *request, ready func()) {
 	r.run.Came.waiting = append(r.run.Came.waiting, ready)
 }
 
-// take leaves of a request's uses what its run has not brought.
+// take returns the uses of a request without the samples that its run has delivered.
 func (r *request) take(uses []use) []use {
 	if r.run == nil {
 		return uses
@@ -158,7 +159,8 @@ func (r *request) take(uses []use) []use {
 	return rest
 }
 
-// release does without the run: what holds its memory waits for none.
+// release ends the request's use of its run, since a request that waits for memory must not hold
+// any.
 func (r *request) release() {
 	if r.run != nil {
 		r.run.Came.shown--
@@ -167,7 +169,7 @@ func (r *request) release() {
 	r.run, r.took = nil, 0
 }
 
-// giveUp gives up runs that nothing shows until n bytes are free.
+// giveUp drops runs that no request uses until n bytes are free.
 func (g *gateway) giveUp(n int64) {
 	var back int64
 	for _, a := range g.aheads {
@@ -181,7 +183,7 @@ func (g *gateway) giveUp(n int64) {
 	}
 }
 
-// ChunkOf, Owner and Mean are what a run asks of what lies elsewhere.
+// ChunkOf, Owner and Mean implement lookahead.Elsewhere.
 func (g *gateway) ChunkOf(sample uint64) int { return int(g.data.chunkOf(sample)) }
 
 func (g *gateway) Owner(chunk int) string {

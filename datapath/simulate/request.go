@@ -12,28 +12,28 @@ import (
 // request is one batch of one rank.
 type request struct {
 	at    shuffle.Cursor
-	think time.Duration // of a rank of another gateway, for which this is asked
+	think time.Duration // of the rank, for a question of another gateway
 	uses  []use
-	ready func() // the bytes are there
-	full  func() // another gateway asks, and there is no memory for its answer; nil: a rank asks, who waits for some
+	ready func() // called when the bytes have arrived
+	full  func() // for a question of another gateway: called if there is no memory for its answer; nil: a rank's request, which waits for memory
 
-	ownReads int64            // store reads of its samples that it waits for, being a first batch that does not wait for whole chunks
-	visit    *lookahead.Visit // nil: another gateway asks
-	bytes    int64            // of its body; 0: as many as its uses
-	ahead    *readAhead       // of its rank; nil: nothing is read ahead
-	run      *batchRun        // that it is in; nil: in none
-	took     int64            // bytes of that
-	far      []use            // what other gateways own
-	asks     []question       // for what of that the run has not brought
-	turn     int64            // of the memory of those who wait for other gateways
-	local    bool             // of an order whose reader comes for the rest of its chunks soon
-	first    bool             // its reader is new: nothing was fetched ahead of it
+	ownReads int64            // store reads of its samples' own ranges, if it is a first batch that does not wait for whole chunks
+	visit    *lookahead.Visit // nil: a question of another gateway
+	bytes    int64            // of its body; 0: the sum of its uses
+	ahead    *readAhead       // of its rank; nil: no read-ahead
+	run      *batchRun        // the run that it is in; nil: none
+	took     int64            // bytes that the run has delivered
+	far      []use            // uses that other gateways own
+	asks     []question       // for the part of far that the run has not delivered
+	turn     int64            // bytes taken of gateway.asking
+	local    bool             // its order has locality: its reader needs the rest of its chunks soon
+	first    bool             // its reader is new: nothing was prefetched for it
 	held     []int32          // leased until the answer is sent
-	room     int64            // of a body of its own
+	room     int64            // bytes of a body of its own
 }
 
-// read brings a request's bytes as the data path does: by leases of its chunks where they fit into memory together, else
-// into a body of its own.
+// read reads a request's bytes as the data path does: with leases of its chunks if they fit into
+// memory together, otherwise into a body of its own.
 func (g *gateway) read(r *request) {
 	if r.bytes == 0 {
 		for _, u := range r.uses {
@@ -61,14 +61,14 @@ func (g *gateway) read(r *request) {
 	})
 }
 
-// answer brings what another gateway asks for: never by asking on.
+// answer answers a question of another gateway. It asks no other gateway.
 func (g *gateway) answer(r *request) {
 	r.local = r.at.Epoch.Local()
 	g.heard(r)
 	g.gather(r, r.uses)
 }
 
-// gather brings some uses out of memory, disk and store, and the others by questions.
+// gather reads the given uses from memory, disk and store, and the others by questions.
 func (g *gateway) gather(r *request, uses []use) {
 	var whole, ranged []use
 	for _, u := range uses {
@@ -103,7 +103,8 @@ func (g *gateway) gather(r *request, uses []use) {
 	}
 }
 
-// gatherSlices serves what this gateway keeps by leases, and reports false where that does not fit into memory now.
+// gatherSlices serves the request's own part by leases. It returns false if that does not fit into
+// memory now.
 func (g *gateway) gatherSlices(r *request, whole []use) bool {
 	one := g.both(r)
 	leased := func(held []int32) {
@@ -117,7 +118,7 @@ func (g *gateway) gatherSlices(r *request, whole []use) bool {
 	return true
 }
 
-// gatherCopies serves all from a body of its own.
+// gatherCopies serves the whole request from a body of its own.
 func (g *gateway) gatherCopies(r *request, whole, ranged []use) {
 	g.reserve(r, r.bytes-r.took, func() {
 		one := g.both(r)
@@ -126,7 +127,8 @@ func (g *gateway) gatherCopies(r *request, whole, ranged []use) {
 	})
 }
 
-// both returns what is to be called when this gateway has its part of a request, and when others have sent theirs.
+// both returns a function to call twice: when this gateway has its part of a request, and when the
+// others have sent theirs.
 func (g *gateway) both(r *request) (one func()) {
 	left := 2
 	return func() {
@@ -136,7 +138,8 @@ func (g *gateway) both(r *request) (one func()) {
 	}
 }
 
-// reserve takes memory for n bytes of a request: an eighth more, for what lies between samples that one read brings.
+// reserve reserves memory for n bytes of a request, and an eighth more for the gaps between samples
+// in one read.
 func (g *gateway) reserve(r *request, n int64, ready func()) {
 	room := func(n int64) int64 { return min(int64(float64(n+n/8)*g.bodies), g.set.CacheSize) }
 	r.room = room(n)
@@ -154,11 +157,11 @@ func (g *gateway) reserve(r *request, n int64, ready func()) {
 		ready()
 	default:
 		r.room = 0
-		r.full() // gateways that waited for one another's memory would wait for ever
+		r.full() // gateways that wait for each other's memory would deadlock
 	}
 }
 
-// giveBack returns the memory of a request's body.
+// giveBack frees the memory of a request's body.
 func (g *gateway) giveBack(r *request) {
 	n := r.room
 	if r.room = 0; n > 0 {
@@ -166,7 +169,7 @@ func (g *gateway) giveBack(r *request) {
 	}
 }
 
-// answered notes that a request's bytes are there.
+// answered records that a request's bytes have arrived.
 func (g *gateway) answered(r *request) {
 	g.ownReads -= r.ownReads
 	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
@@ -181,7 +184,7 @@ func (g *gateway) answered(r *request) {
 	r.ready()
 }
 
-// close ends what the answer held: it is sent.
+// close releases everything that a request held, when its answer is sent.
 func (g *gateway) close(r *request) {
 	for _, c := range r.held {
 		g.memory.release(c)
@@ -193,18 +196,18 @@ func (g *gateway) close(r *request) {
 	}
 }
 
-// pays reports whether a chunk should be in memory as a whole, by what will be used of it while it stays.
+// pays reports whether a chunk should be in memory as a whole, by its expected use while it stays.
 func (g *gateway) pays(r *request, u use) bool {
 	c := &g.data.Chunks[u.chunk]
 	most := g.data.bytesOf(u.chunk, u.samples) >= c.Length-c.Length/8
 	if c.Extents > 0 && c.Stored == 0 && !g.readsDisk(u.chunk) {
-		return g.memory.shelf.Has(u.chunk) || most // an object costs a read, alone as with the others
+		return g.memory.shelf.Has(u.chunk) || most // each object costs a read, by itself or with the others
 	}
 	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) || c.Stored > 0 {
 		return true
 	}
 	if g.cluster.owner(u.chunk) != g {
-		return most // another gateway keeps it
+		return most // another gateway owns it
 	}
 	if r.visit != nil && !r.visit.ComesFor(int(u.chunk)) {
 		return most // it is at home with the ranks of another gateway
@@ -215,15 +218,16 @@ func (g *gateway) pays(r *request, u use) bool {
 	if coming := g.readers.NextUse(g, int(u.chunk)); r.local && coming.Soon {
 		return g.worth(u.chunk, max(coming.Samples, uint64(u.samples)))
 	}
-	if r.visit == nil { // what is asked for is not known to be all that is wanted
+	if r.visit == nil { // more of the chunk than the question asks for may be needed
 		spare := policy.Ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
 		return r.local && spare || g.wholePays(u.chunk, u.samples)
 	}
 	return most
 }
 
-// worth reports whether a chunk is read as a whole when so many of its samples are still wanted while it stays: the bytes that nobody
-// wants cost less than the reads that the wanted samples would take one by one.
+// worth reports whether to read a chunk whole if readers still need so many of its samples while it
+// is in memory. The cost of the unneeded bytes must be below the cost of one store read for each
+// sample.
 func (g *gateway) worth(chunk int32, samples uint64) bool {
 	c := &g.data.Chunks[chunk]
 	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) || c.Stored > 0 {
@@ -232,14 +236,15 @@ func (g *gateway) worth(chunk int32, samples uint64) bool {
 	return g.wholePays(chunk, int64(samples))
 }
 
-// wholePays compares the reads of a chunk with those of some of its samples by themselves.
+// wholePays compares the cost of reading a chunk whole with that of reading some of its samples by
+// their ranges.
 func (g *gateway) wholePays(chunk int32, samples int64) bool {
 	c := &g.data.Chunks[chunk]
 	return policy.WholePays(c.Length, max(c.Extents, 1), g.data.bytesOf(chunk, samples), samples*g.data.each(), g.rates.Cost())
 }
 
-// acquire leases chunks, loads those that are missing, and calls done when all are there and leased. It reports
-// false, and does nothing, when they do not fit into memory together now.
+// acquire leases chunks, loads the missing ones, and calls done when all are in memory. It returns
+// false, and does nothing, if they do not fit into memory together now.
 func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool {
 	m := g.memory
 	var held, missing, coming []int32
@@ -265,7 +270,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 		m.begin(c, g.Cost(int(c)))
 	}
 	if r.local {
-		g.look() // once what this request needs is on its way
+		g.look() // after the loads of this request
 	}
 	left := len(missing) + len(coming)
 	if left == 0 {
@@ -294,7 +299,8 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 	return true
 }
 
-// firstOf moves those chunks of a first batch that are not in memory from whole to ranged, if the batch comes clearly sooner then.
+// firstOf moves the chunks of a first batch that are not in memory from whole to ranged, if the
+// batch arrives clearly sooner then.
 func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 	f := policy.First{Ahead: g.ownReads, Own: g.set.Fetchers, Part: g.set.PartSize, Places: g.set.Fetchers, Cost: g.rates.Cost()}
 	moved = ranged
@@ -317,8 +323,8 @@ func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 	return rest, moved
 }
 
-// copies serves a request from a body of its own: out of whole chunks, a few at a time, as far as there is room for
-// them, and else by the samples' own ranges.
+// copies serves a request from a body of its own: from whole chunks, a few at a time, as far as
+// there is room for them, otherwise by the samples' own ranges.
 func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 	chunks := make([]int32, len(whole))
 	byChunk := make(map[int32]use, len(whole))
@@ -352,7 +358,7 @@ func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 	})
 }
 
-// readRanges reads samples by themselves.
+// readRanges reads samples by their ranges.
 func (g *gateway) readRanges(r *request, uses []use, all func()) {
 	var tasks []func(done func())
 	for _, u := range uses {
@@ -371,13 +377,13 @@ func (g *gateway) readRanges(r *request, uses []use, all func()) {
 	abreast(tasks, g.set.Fetchers, all)
 }
 
-// abreast runs tasks, at most so many at one time, and calls all when they are done.
+// abreast runs tasks, at most limit at once, and calls all when they are done.
 func abreast(tasks []func(done func()), limit int, all func()) {
 	running, inside := 0, false
 	var more func()
 	more = func() {
 		if inside {
-			return // the loop below goes on
+			return // the loop below continues
 		}
 		inside = true
 		for running < limit && len(tasks) > 0 {

@@ -5,20 +5,22 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Requests is about how many reads of the store an epoch costs one gateway that delivers all of it: one for every chunk, or part of a
-// chunk, that the order needs. Chunks that lie side by side may be fetched together, and one chunk in several parts while
-// fetchers are idle, and of a chunk that a lane begins or ends in, a few samples each by itself: nothing of that is counted.
+// Requests is the approximate number of store reads per epoch of one gateway that delivers all of
+// it: one for every chunk, or part of a chunk, that the order needs. It does not count that
+// adjacent chunks may be fetched together, that idle fetchers may fetch one chunk in several parts,
+// and that a lane may read a few samples by themselves at its ends.
 type Requests struct {
-	Cold  uint64 // of an epoch that finds the cache empty
-	Later uint64 // of every epoch after it, where Known
-	Known bool   // else the cache is smaller than what the order needs at one time, and what is read twice hangs on moments
+	Cold  uint64 // of an epoch with an empty cache
+	Later uint64 // of every later epoch, if Known
+	Known bool   // false: the cache is smaller than the order requires, and repeated reads depend on timing
 }
 
-// CountRequests counts the requests of a plan for batches of batchSize samples with a cache of so many bytes, 0 for none, and reads of
-// at most partSize bytes. From the second epoch on the cache keeps the same chunks, apart from the room that the order needs.
+// CountRequests counts the requests of a plan for batches of batchSize samples with a cache of so
+// many bytes, 0 for none, and reads of at most partSize bytes. From the second epoch on the cache
+// keeps the same chunks, except in the room that the order needs.
 func CountRequests(plan *shuffle.Plan, d *Data, batchSize uint64, cache, partSize int64) Requests {
 	s := Setting{Order: plan.Params(), BatchSize: batchSize, Ranks: 1, Gateways: 1}
-	var filled, reads uint64 // chunks, and the reads of all of them
+	var filled, reads uint64 // non-empty chunks, and the reads of all of them
 	for i := range d.Chunks {
 		if c := &d.Chunks[i]; c.Length > 0 {
 			filled++
@@ -27,9 +29,9 @@ func CountRequests(plan *shuffle.Plan, d *Data, batchSize uint64, cache, partSiz
 	}
 	all, full := d.cost(), s.Order.Shuffle == shuffle.Full
 	switch wanted := s.Wanted(d); {
-	case full && policy.Ahead(cache) >= all: // chunks come whole
+	case full && policy.Ahead(cache) >= all: // chunks are read whole
 		return Requests{Cold: reads, Known: true}
-	case full: // samples come one by one, and none of them stays
+	case full: // samples are read one by one, and none stays in the cache
 		return Requests{Cold: plan.Reads(), Later: plan.Reads(), Known: true}
 	case cache >= all+s.body(d):
 		return Requests{Cold: plan.Reads() + reads - filled, Known: true}

@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// Result is what becomes of a setting.
+// Result is the prediction for a setting.
 type Result struct {
 	Setting Setting
 	Bytes   int64 // of the data
 	Samples uint64
 	Epochs  []Epoch
-	Moved   float64 // part of the samples that ranks take from homes other than their own, with share locality
-	Peak    int64   // bytes of the budget of one gateway in use at one time, at most
-	Coarse  string  // how much less finely than sample by sample it was followed; empty: not
+	Moved   float64 // part of the samples that ranks get from homes other than their own, with share locality
+	Peak    int64   // maximum bytes in use of one gateway's budget
+	Coarse  string  // how the simulation was scaled down; empty: not at all
 }
 
-// Epoch is one epoch of a job: from the first request to the end of the last rank's last think time. What is fetched ahead for the next
-// one counts where it happens.
+// Epoch is one epoch of a job: from the first request to the end of the last rank's last think
+// time. Prefetches for the next epoch count in the epoch in which they happen.
 type Epoch struct {
 	Time  time.Duration
 	Ranks []Rank
 	Counts
-	Half    time.Duration // median of what a rank waited for a batch, or where several are followed at a time, for those
+	Half    time.Duration // median of the ranks' waits for a batch, or for a simulated batch that represents several
 	Most    time.Duration // the 99th percentile
-	Busiest int64         // bytes over the busiest link of a gateway, in or out, whatever is more
+	Busiest int64         // bytes over the busiest link of a gateway, the larger of in and out
 }
 
-// Rank is how long one rank had nothing to compute on.
+// Rank is the time during which one rank had no batch to compute on.
 type Rank struct {
 	Stall   time.Duration
 	Longest time.Duration
-	Stalls  int // batches that were not there at once
+	Stalls  int // batches that did not arrive in time
 }
 
-// percentiles takes them from all waits of the epoch, which it sorts.
+// percentiles computes Half and Most from all waits of the epoch, which it sorts.
 func (e *Epoch) percentiles(waits []time.Duration) {
 	slices.Sort(waits)
 	at := func(part float64) time.Duration { return waits[int(part*float64(len(waits)-1))] }
 	e.Half, e.Most = at(.5), at(.99)
 }
 
-// scale makes an epoch so many times as long.
+// scale multiplies the times and counts of an epoch.
 func (e *Epoch) scale(by float64) {
 	e.Busiest = int64(float64(e.Busiest) * by)
 	e.Time = time.Duration(float64(e.Time) * by)
@@ -61,22 +61,22 @@ func (k *Rank) waited(d time.Duration) {
 	}
 }
 
-// Counts is what gateways did.
+// Counts are the counters of gateways.
 type Counts struct {
 	Served     int64 // bytes of batches
 	Reads      int64 // of the store
 	StoreBytes int64
-	Ranges     int64 // reads of samples by themselves, among Reads
+	Ranges     int64 // reads of samples by their ranges, included in Reads
 	DiskReads  int64
 	DiskBytes  int64 // read from the disk
 	DiskWrites int64 // bytes
 	Hits       int64 // chunks that a batch found in memory
-	Misses     int64 // those that it did not
+	Misses     int64 // chunks that it did not
 	PeerReads  int64 // questions to other gateways
-	PeerBytes  int64 // that they answered
-	Carried    int64 // samples that had been asked for before their batch
-	LinkIn     int64 // bytes that came over the links of all gateways
-	LinkOut    int64 // that went
+	PeerBytes  int64 // bytes of the answers
+	Carried    int64 // samples that were requested ahead of their batch
+	LinkIn     int64 // bytes received over the links of all gateways
+	LinkOut    int64 // bytes sent
 }
 
 func (c *Counts) fields() []*int64 {
@@ -98,8 +98,8 @@ func (c *Counts) scale(by float64) {
 	}
 }
 
-// Tiers returns what part of the bytes delivered came out of memory where they had been kept, from the disk and from the store. The
-// store's is above 1 where bytes are read more than once.
+// Tiers returns the parts of the delivered bytes that came from memory, from the disk and from the
+// store. The store's part is above 1 if bytes are read more than once.
 func (e *Epoch) Tiers() (memory, disk, store float64) {
 	if e.Served == 0 {
 		return 0, 0, 0
@@ -109,7 +109,7 @@ func (e *Epoch) Tiers() (memory, disk, store float64) {
 	return max(1-disk-store, 0), disk, store
 }
 
-// Stall returns the mean and the most that a rank waited.
+// Stall returns the mean and the maximum of the ranks' waits.
 func (e *Epoch) Stall() (mean, most time.Duration) {
 	for _, k := range e.Ranks {
 		mean += k.Stall / time.Duration(len(e.Ranks))
@@ -118,5 +118,5 @@ func (e *Epoch) Stall() (mean, most time.Duration) {
 	return mean, most
 }
 
-// Later returns what an epoch after the first is like: the last one.
+// Later returns the last epoch, whose caches are warm.
 func (r *Result) Later() *Epoch { return &r.Epochs[len(r.Epochs)-1] }

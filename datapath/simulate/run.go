@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// run is one setting on its way.
+// run is the state of one simulation.
 type run struct {
 	clock    *clock
 	set      *Setting
@@ -18,7 +18,7 @@ type run struct {
 	gateways []*gateway
 	ranks    []*rank
 
-	before  []Counts // of each gateway, when the epoch began
+	before  []Counts // of each gateway, at the start of the epoch
 	epoch   *shuffle.Epoch
 	waiting int // ranks that have finished the epoch
 	done    bool
@@ -27,12 +27,12 @@ type run struct {
 	result  Result
 }
 
-// Run predicts what becomes of a setting. The error is that of Check, of the plan, or the context's.
+// Run predicts the result of a setting. Errors are those of Check, of the plan, or the context's.
 func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 	return follow(ctx, d, s, standard())
 }
 
-// follow predicts what becomes of a setting, scaled down to some limits.
+// follow predicts the result of a setting, scaled down to the given limits.
 func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error) {
 	if err := s.Check(); err != nil {
 		return Result{}, err
@@ -64,7 +64,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 		}
 	}
 	if !r.done {
-		return Result{}, fmt.Errorf("the model came to a stand in epoch %d after %v", len(r.result.Epochs), r.clock.now)
+		return Result{}, fmt.Errorf("the simulation stalled in epoch %d after %v", len(r.result.Epochs), r.clock.now)
 	}
 	for _, g := range r.gateways {
 		r.result.Peak = max(r.result.Peak, g.memory.peak)
@@ -73,7 +73,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 	return r.result, nil
 }
 
-// newRun makes the gateways and ranks of a question.
+// newRun creates the gateways and ranks of a question.
 func newRun(q *scaled) (*run, error) {
 	s := &q.set
 	plan, err := shuffle.NewPlan(s.Order, q.data.First)
@@ -105,7 +105,7 @@ func newRun(q *scaled) (*run, error) {
 	return r, nil
 }
 
-// begin starts an epoch: all ranks together.
+// begin starts an epoch of all ranks.
 func (r *run) begin(number int) {
 	r.epoch, r.begun, r.before, r.waiting, r.waits = r.plan.Epoch(uint64(number)), r.clock.now, r.counts(), 0, r.waits[:0]
 	r.result.Epochs = append(r.result.Epochs, Epoch{Ranks: make([]Rank, len(r.ranks))})
@@ -114,7 +114,7 @@ func (r *run) begin(number int) {
 	}
 }
 
-// counts are those of each gateway so far.
+// counts returns the counters of each gateway so far.
 func (r *run) counts() []Counts {
 	all := make([]Counts, len(r.gateways))
 	for i, g := range r.gateways {
@@ -123,7 +123,7 @@ func (r *run) counts() []Counts {
 	return all
 }
 
-// arrived notes that a rank has finished the epoch; the last one ends it.
+// arrived records that a rank has finished the epoch. The last rank ends it.
 func (r *run) arrived() {
 	if r.waiting++; r.waiting < len(r.ranks) {
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// limits is how much is simulated as it is. A larger question is scaled down until it is within them.
+// limits bounds the size of a simulation. A larger question is scaled down to them.
 type limits struct {
-	samples  uint64 // of all epochs; of more, one stands for several, until there are a quarter as many
-	requests uint64 // of all epochs and ranks; of more, one stands for several, until there are a sixteenth as many
+	samples  uint64 // of all epochs; with more, one sample represents several, until there are at most a quarter as many
+	requests uint64 // of all epochs and ranks; with more, one request represents several, until there are at most a sixteenth as many
 	chunks   int    // of all epochs
-	ranged   uint64 // samples of an epoch that are each read by itself
+	ranged   uint64 // samples of an epoch that are each read by their range
 	gateways int    // of a cluster
 }
 
@@ -22,20 +22,21 @@ func standard() limits {
 	return limits{samples: 6 << 20, requests: 1 << 20, chunks: 1 << 17, ranged: 1 << 18, gateways: 16}
 }
 
-// scaled is a question that was made smaller. Its data path is the same; only the data, the gateways and the ranks are fewer.
+// scaled is a question that was scaled down. Its data path is the same, with less data and fewer
+// gateways and ranks.
 type scaled struct {
 	data   *Data
 	set    Setting
-	fits   bool    // all data may be in memory
-	fleet  float64 // how many times as many gateways there are, with as many times the data, ranks and store
-	beyond float64 // how many times as many bytes come from other gateways
-	parts  float64 // how many times as much data there is for the same gateways
-	bodies float64 // the part of a request's bytes that are in memory at one time: one stands for many
-	soon   int64   // of the memory, not scaled
+	fits   bool    // all data fits into memory
+	fleet  float64 // factor of gateways, data, ranks and store
+	beyond float64 // factor of the bytes from other gateways
+	parts  float64 // factor of the data for the same gateways
+	bodies float64 // the part of a request's bytes that is in memory at once: one request represents many
+	soon   int64   // memory that is not scaled
 	note   string
 }
 
-// scale makes a question so small that it is within the limits.
+// scale scales a question down to the limits.
 func scale(d *Data, s Setting, most limits) *scaled {
 	q := &scaled{data: d, set: s, fits: s.held(d) <= policy.Ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
 	large := s.large(d, most)
@@ -45,7 +46,7 @@ func scale(d *Data, s Setting, most limits) *scaled {
 	chunks := len(q.data.Chunks) * s.Epochs
 	k := (chunks + most.chunks - 1) / most.chunks
 	byOne := s.Order.Shuffle == shuffle.Full && !q.fits
-	if byOne { // every batch is like every other, and each sample a read
+	if byOne { // every batch is like every other, and each sample costs a read
 		k = max(k, int((q.data.Samples()+most.ranged-1)/most.ranged))
 	}
 	q.fewerChunks(min(k, max(len(q.data.Chunks)/thinRun, 1)))
@@ -55,7 +56,7 @@ func scale(d *Data, s Setting, most limits) *scaled {
 	return q
 }
 
-// large reports whether there is too much to follow it sample by sample.
+// large reports whether a question is too large to be simulated sample by sample.
 func (s *Setting) large(d *Data, most limits) bool {
 	batches := shuffle.Batching{Samples: d.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
 	requests := batches * uint64(s.Epochs*s.Ranks)
@@ -63,9 +64,10 @@ func (s *Setting) large(d *Data, most limits) bool {
 	return d.Samples()*uint64(s.Epochs) > most.samples || requests > most.requests || questions > 4*most.requests
 }
 
-// fewerGateways has some of very many gateways stand for all. A cluster looks like itself: so many of its gateways, with that part of the
-// data, of the lanes, of the ranks and of the store's bandwidth, each with the memory, the disk, the link and the fetchers that it has,
-// take as long as all of them. Only less of what a rank needs is another gateway's, which counts for as much more.
+// fewerGateways represents a large cluster by some of its gateways. With the corresponding part of
+// the data, lanes, ranks and store bandwidth, and unchanged memory, disk, link and fetchers, these
+// take as long as all of them. Only the part of a rank's samples that other gateways own is
+// smaller, so those bytes count by the factor beyond.
 func (q *scaled) fewerGateways(most int) {
 	s, all := &q.set, q.set.Gateways
 	if s.Alone || all <= most {
@@ -91,11 +93,11 @@ func (q *scaled) fewerGateways(most int) {
 		s.Order.Window = of(s.Order.Window)
 	}
 	s.BatchSize, s.Rate, s.StoreRate = max(of(s.BatchSize), uint64(s.Ranks)), s.Rate*by, s.StoreRate*by
-	q.say("%d gateways stand for all, with as large a part of the data, the ranks and the store", n)
+	q.say("%d gateways represent all, with the same share of the data, the ranks and the store", n)
 }
 
-// fewerChunks has an even part of very many chunks stand for all. The memory for what readers come for soon stays; what lies beyond it
-// is a part of its size, like the data.
+// fewerChunks represents a large number of chunks by an even part of them. The memory for chunks
+// that readers need soon is unchanged; the memory above it is scaled like the data.
 func (q *scaled) fewerChunks(k int) {
 	if k <= 1 {
 		return
@@ -109,12 +111,13 @@ func (q *scaled) fewerChunks(k int) {
 		s.CacheSize = soon + int64(float64(s.CacheSize-soon)/q.parts)
 	}
 	s.DiskSize = int64(float64(s.DiskSize) / q.parts)
-	q.say("1 chunk in %d stands for all", k)
+	q.say("1 chunk in %d represents all", k)
 }
 
-// fewerSamples has one sample stand for several of its chunk, up to four ranks for those of a gateway, and one batch for several.
+// fewerSamples represents several samples of a chunk by one, the ranks of a gateway by up to four,
+// and several batches by one.
 func (q *scaled) fewerSamples(most limits) {
-	const ranksOfOne = 4 // that stand for all of a gateway
+	const ranksOfOne = 4 // that represent all of a gateway
 	s, before := &q.set, q.data.Samples()
 	each := max(4*before*uint64(s.Epochs)/most.samples, 1)
 	q.data = q.data.join(each)
@@ -124,11 +127,11 @@ func (q *scaled) fewerSamples(most limits) {
 	requests := most.requests / 16
 	s.BatchSize = max(uint64(math.Round(batch)), uint64(n), q.data.Samples()*uint64(s.Epochs*n)/requests)
 	q.bodies = min(batch/float64(s.BatchSize), 1)
-	q.say("one sample stands for %d of its chunk, one batch for %.3g, and %d ranks for the %d", each, 1/q.bodies, n, s.Ranks)
+	q.say("one sample represents %d of its chunk, one batch %.3g, and %d ranks all %d", each, 1/q.bodies, n, s.Ranks)
 	s.Rate, s.Ranks = s.Rate*by, n
 }
 
-// join returns data in which one sample stands for so many of its chunk.
+// join returns data in which one sample represents the given number of samples of its chunk.
 func (d *Data) join(each uint64) *Data {
 	t := &Data{First: []uint64{0}, Chunks: d.Chunks, Digest: d.Digest, joined: int64(each)}
 	for i := range d.Chunks {
@@ -138,7 +141,7 @@ func (d *Data) join(each uint64) *Data {
 	return t
 }
 
-// restore makes the figures of a scaled question those of the whole.
+// restore converts the results of a scaled question to those of the whole.
 func (q *scaled) restore(r *Result) {
 	r.Coarse = q.note
 	for i := range r.Epochs {
@@ -154,7 +157,7 @@ func (q *scaled) restore(r *Result) {
 	}
 }
 
-// line returns a way for bytes. Where samples stand for several so do the pieces that it carries.
+// line returns a line. If one sample represents several, it uses fewer pieces.
 func (q *scaled) line(c *clock, total, stream float64) *line {
 	pieces := int64(16)
 	if q.data.joined > 1 {
@@ -163,7 +166,7 @@ func (q *scaled) line(c *clock, total, stream float64) *line {
 	return &line{clock: c, total: total, stream: stream, pieces: pieces}
 }
 
-// say notes what stands for what.
+// say adds to the note how the question was scaled.
 func (q *scaled) say(format string, args ...any) {
 	if q.note != "" {
 		q.note += "; "
@@ -171,8 +174,9 @@ func (q *scaled) say(format string, args ...any) {
 	q.note += fmt.Sprintf(format, args...)
 }
 
-// questions estimates how often gateways ask each other where batches and ranks stand for several: as many times as the samples of a run
-// of a rank's batches that others own have owners.
+// questions estimates how many questions gateways ask each other if batches and ranks represent
+// several: for each run of a rank's batches, the number of owners of its samples from other
+// gateways.
 func (q *scaled) questions(r *Result, e *Epoch) int64 {
 	s := &r.Setting
 	samples := float64(r.Samples)

@@ -10,19 +10,20 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Setting is one answer to everything that can be chosen: the job, the gateways and the store.
+// Setting is one configuration of everything that can be chosen: the job, the gateways and the
+// store.
 type Setting struct {
 	Order     shuffle.Params
 	BatchSize uint64
 	Epochs    int
 
 	Ranks     int
-	Rate      float64 // samples per second that all ranks together consume when they never wait
-	ReadAhead int     // batches that a rank asks for beyond the one that it computes on
-	Skew      float64 // think time of the slowest rank, of the fastest one's; at least 1
+	Rate      float64 // samples per second that all ranks together consume without waiting
+	ReadAhead int     // batches that a rank requests beyond the one that it computes on
+	Skew      float64 // think time of the slowest rank relative to the fastest one's; at least 1
 
-	Gateways  int  // each with its own memory, disk, fetchers and link, and an equal share of the ranks
-	Alone     bool // each gateway has a cache of its own; else they are one cluster, and each chunk has an owner among them
+	Gateways  int  // each has its own memory, disk, fetchers and link, and an equal share of the ranks
+	Alone     bool // each gateway has a cache of its own; otherwise they are one cluster, and each chunk has an owner
 	CacheSize int64
 	Policy    string  // lru or plan
 	DiskSize  int64   // 0: no disk tier
@@ -32,9 +33,9 @@ type Setting struct {
 	ServeRate float64 // bytes per second from one gateway to its ranks; 0: no bound
 
 	LinkRate    float64 // bytes per second of a gateway's link, each way: for store, other gateways and ranks; 0: no bound
-	RanksNear   bool    // ranks run on their gateway's machine: answers to them stay off its link
+	RanksNear   bool    // ranks run on their gateway's machine, so answers to them do not use its link
 	PeerLatency time.Duration
-	NoReadAhead bool // nothing is asked of other gateways in the background for the next batches
+	NoReadAhead bool // no read-ahead from other gateways
 	Sharing     shuffle.Sharing
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound
@@ -42,16 +43,16 @@ type Setting struct {
 	FirstByte   time.Duration
 }
 
-// The policies, by the names that serve knows them by.
+// The policies, by their names in the serve command.
 const (
 	LRU  = "lru"
 	Plan = "plan"
 )
 
-// Policies lists them.
+// Policies lists the policies.
 func Policies() []string { return []string{LRU, Plan} }
 
-// Check reports everything in a setting that makes no sense.
+// Check reports all invalid values of a setting.
 func (s *Setting) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -59,26 +60,26 @@ func (s *Setting) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(s.BatchSize == 0, "batch size 0: want at least 1")
-	fault(s.Epochs < 1 || s.Epochs > 100, "%d epochs: want 1 to 100", s.Epochs)
-	fault(s.Ranks < 1 || s.Ranks > 10_000, "%d ranks: want 1 to 10000", s.Ranks)
+	fault(s.BatchSize == 0, "batch size 0: must be at least 1")
+	fault(s.Epochs < 1 || s.Epochs > 100, "%d epochs: must be 1 to 100", s.Epochs)
+	fault(s.Ranks < 1 || s.Ranks > 10_000, "%d ranks: must be 1 to 10000", s.Ranks)
 	fault(s.Ranks > 0 && s.BatchSize > 0 && s.BatchSize < uint64(s.Ranks), "batches of %d samples for %d ranks: some would get none", s.BatchSize, s.Ranks)
-	fault(!(s.Rate > 0), "rate %v: want samples per second, above 0", s.Rate)
-	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: want the slowest rank's think time over the fastest one's, 1 to 100", s.Skew)
-	fault(s.ReadAhead < 0 || s.ReadAhead > 64, "%d batches asked for ahead: want 0 to 64", s.ReadAhead)
-	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: want at least one, and a rank for each", s.Gateways, s.Ranks)
-	fault(s.Gateways > mostGateways, "%d gateways: want %d at most", s.Gateways, mostGateways)
-	fault(s.CacheSize < 1<<20, "cache of %d bytes: want at least 1 MiB", s.CacheSize)
-	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q, want one of %s", s.Policy, strings.Join(Policies(), ", "))
-	fault(s.DiskSize < 0, "disk cache of %d bytes: want 0 or more", s.DiskSize)
-	fault(s.DiskSize > 0 && !(s.DiskRate > 0), "a disk cache of %v bytes per second: want above 0", s.DiskRate)
-	fault(s.Fetchers < 1, "%d fetchers: want at least 1", s.Fetchers)
-	fault(s.PartSize < 1, "store reads of %d bytes: want at least 1", s.PartSize)
+	fault(!(s.Rate > 0), "rate %v: must be above 0 samples per second", s.Rate)
+	fault(!(s.Skew >= 1 && s.Skew <= 100), "skew %v: the slowest rank's think time over the fastest one's must be 1 to 100", s.Skew)
+	fault(s.ReadAhead < 0 || s.ReadAhead > 64, "%d batches requested ahead: must be 0 to 64", s.ReadAhead)
+	fault(s.Gateways < 1 || s.Gateways > s.Ranks, "%d gateways for %d ranks: must be at least one, with a rank for each", s.Gateways, s.Ranks)
+	fault(s.Gateways > mostGateways, "%d gateways: must be at most %d", s.Gateways, mostGateways)
+	fault(s.CacheSize < 1<<20, "cache of %d bytes: must be at least 1 MiB", s.CacheSize)
+	fault(!slices.Contains(Policies(), s.Policy), "unknown cache policy %q: must be one of %s", s.Policy, strings.Join(Policies(), ", "))
+	fault(s.DiskSize < 0, "disk cache of %d bytes: must be 0 or more", s.DiskSize)
+	fault(s.DiskSize > 0 && !(s.DiskRate > 0), "a disk cache of %v bytes per second: must be above 0", s.DiskRate)
+	fault(s.Fetchers < 1, "%d fetchers: must be at least 1", s.Fetchers)
+	fault(s.PartSize < 1, "store reads of %d bytes: must be at least 1", s.PartSize)
 	fault(s.ServeRate < 0 || s.StoreRate < 0 || s.StoreStream < 0 || s.FirstByte < 0 || s.LinkRate < 0 || s.PeerLatency < 0, "a rate or a time below 0")
 	return errors.Join(faults...)
 }
 
-// CheckSharing reports why ranks cannot share a batch as they ask to.
+// CheckSharing reports why ranks cannot share batches as the setting requires.
 func (s *Setting) CheckSharing(d *Data) error {
 	if s.Sharing != shuffle.Locality {
 		return nil
@@ -93,14 +94,14 @@ func (s *Setting) CheckSharing(d *Data) error {
 	return nil
 }
 
-// Least is the smallest cache that could serve the data at all: a chunk that arrives while another is in use, and a
-// batch.
+// Least returns the smallest cache that can serve the data at all: it holds a chunk that arrives
+// while another is in use, and a batch.
 func (s *Setting) Least(d *Data) int64 { return 2*d.largest() + s.body(d) }
 
-// mostGateways bounds a fleet.
+// mostGateways limits the number of gateways.
 const mostGateways = 1000
 
-// cluster is how many gateways are one cache.
+// cluster returns how many gateways have one common cache.
 func (s *Setting) cluster() int {
 	if s.Alone {
 		return 1
@@ -108,8 +109,8 @@ func (s *Setting) cluster() int {
 	return s.Gateways
 }
 
-// apart is how many gateways hold different parts of the data: those of a cluster, and with locality all, for each holds what is
-// at home with its ranks.
+// apart returns how many gateways hold different parts of the data: those of a cluster, or with
+// locality all, since each holds the chunks at home with its ranks.
 func (s *Setting) apart() int {
 	if s.Sharing == shuffle.Locality {
 		return s.Gateways
@@ -117,10 +118,10 @@ func (s *Setting) apart() int {
 	return s.cluster()
 }
 
-// spread is by how much more than its part a gateway of a cluster may own.
+// spread is the factor by which the chunks that a gateway of a cluster owns may exceed its share.
 const spread = 1.07
 
-// held is the memory that all chunks of one gateway take.
+// held returns the memory for all chunks of one gateway.
 func (s *Setting) held(d *Data) int64 {
 	n := s.apart()
 	if n == 1 {
@@ -129,7 +130,7 @@ func (s *Setting) held(d *Data) int64 {
 	return int64(float64(d.cost()) * spread / float64(n))
 }
 
-// Wanted is the cache of each gateway with which the order reads no chunk twice in an epoch.
+// Wanted returns the cache of each gateway with which the order reads no chunk twice in an epoch.
 func (s *Setting) Wanted(d *Data) int64 {
 	lengths := make([]uint64, len(d.Chunks))
 	for i, c := range d.Chunks {
@@ -138,7 +139,7 @@ func (s *Setting) Wanted(d *Data) int64 {
 	return int64(shuffle.Memory(s.Order, lengths))/int64(s.cluster()) + s.body(d)
 }
 
-// body is about how long a batch of one rank is.
+// body returns the approximate bytes of one rank's batch.
 func (s *Setting) body(d *Data) int64 {
 	mean := float64(d.Bytes()) / float64(max(d.Samples(), 1))
 	return int64(mean * float64(min(s.BatchSize, d.Samples())) / float64(max(s.Ranks, 1)))

@@ -6,23 +6,23 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// GatewayOf returns which of some gateways a rank reads from where ranks have homes: floor(rank*gateways/ranks), as clients do
-// (client.HomeByRank).
+// GatewayOf returns which of some gateways a rank reads from if ranks have homes:
+// floor(rank*gateways/ranks), as clients do (client.HomeByRank).
 func GatewayOf(rank, ranks uint64, gateways int) int {
-	return int(rank * uint64(gateways) / ranks) // fewer than 2^32 of both
+	return int(rank * uint64(gateways) / ranks) // both are below 2^32
 }
 
-// Takeover is what gateways that share nothing read from the store once more when another number of them takes the place
-// of those that a job began with. The job's homes stay, so batches and shares are the same; but some ranks read from another
-// gateway, which does not hold what is at home with them.
+// Takeover is the data that gateways without a common cache read again when their number changes
+// during a job. The job's homes stay, so batches and shares are the same. But some ranks read from
+// another gateway, which does not hold the chunks at home with them.
 type Takeover struct {
-	Chunks int   // a chunk that two gateways read anew counts twice
-	Bytes  int64 // of these chunks, as the store has them
+	Chunks int   // a chunk that two gateways read again counts twice
+	Bytes  int64 // of these chunks, as stored
 }
 
-// TakeOver returns what is read once more when after gateways take the place of before. Each gateway has room for what its ranks
-// read, and gateway i is the same one in both numbers. Samples that move between homes in every epoch (shuffle.Plan.Moved) are not
-// in it.
+// TakeOver returns the data that is read again when the number of gateways changes from before to
+// after. Each gateway has room for the chunks of its ranks, and gateway i is the same in both
+// numbers. Samples that move between homes in every epoch (shuffle.Plan.Moved) are not included.
 func (d *Data) TakeOver(plan *shuffle.Plan, ranks, homes uint64, before, after int) Takeover {
 	old, now := gatewaysOf(ranks, homes, before), gatewaysOf(ranks, homes, after)
 	var t Takeover
@@ -40,10 +40,11 @@ func (d *Data) TakeOver(plan *shuffle.Plan, ranks, homes uint64, before, after i
 	return t
 }
 
-// span is some gateways, from the first to the last of them.
+// span is a range of gateways, both ends included.
 type span struct{ from, to int }
 
-// gatewaysOf returns for each home the gateways that its ranks read from. Ranks are in groups, one for each home.
+// gatewaysOf returns for each home the gateways that its ranks read from. Ranks are divided into
+// groups, one for each home.
 func gatewaysOf(ranks, homes uint64, gateways int) []span {
 	of := make([]span, homes)
 	for rank, next := uint64(0), uint64(0); rank < ranks; rank++ {
@@ -57,14 +58,14 @@ func gatewaysOf(ranks, homes uint64, gateways int) []span {
 	return of
 }
 
-// without counts the gateways of a span that another one lacks.
+// without counts the gateways of a span that another span does not contain.
 func (s span) without(other span) int {
 	both := min(s.to, other.to) - max(s.from, other.from) + 1
 	return s.to - s.from + 1 - max(both, 0)
 }
 
-// takeoverAdvice says what is read again when the number of gateways changes under a job: from the first number of the list to
-// each other one.
+// takeoverAdvice reports the data that is read again when the number of gateways changes during a
+// job, from the first number in the list to each other one.
 func takeoverAdvice(d *Data, results []Result) []string {
 	s := &results[0].Setting
 	numbers := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
@@ -81,13 +82,13 @@ func takeoverAdvice(d *Data, results []Result) []string {
 			continue
 		}
 		t := d.TakeOver(plan, uint64(s.Ranks), uint64(s.Ranks), s.Gateways, int(n))
-		lines = append(lines, fmt.Sprintf("Gateways that change under a job: %d in place of %d, with its homes as they are, read %s of the store once more, %s of the data.",
+		lines = append(lines, fmt.Sprintf("Changing the gateways during a job: %d in place of %d, with the same homes, read %s from the store again, %s of the data.",
 			n, s.Gateways, Bytes(t.Bytes), percent(t.Bytes, d.Stored())))
 	}
 	return lines
 }
 
-// Stored is how many bytes all chunks take in the store.
+// Stored returns how many bytes all chunks take in the store.
 func (d *Data) Stored() (n int64) {
 	for i := range d.Chunks {
 		n += d.Chunks[i].stored()

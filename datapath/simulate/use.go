@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// use is what a request wants of one chunk.
+// use is the samples that a request needs from one chunk.
 type use struct {
 	chunk   int32
 	samples int64
@@ -19,7 +19,7 @@ func (d *Data) chunkOf(sample uint64) int32 {
 	return int32(sort.Search(len(d.Chunks), func(i int) bool { return d.First[i+1] > sample }))
 }
 
-// usesOf sorts samples by chunk.
+// usesOf groups samples by chunk.
 func (d *Data) usesOf(samples []uint64) []use {
 	slices.Sort(samples)
 	var uses []use
@@ -36,10 +36,11 @@ func (d *Data) usesOf(samples []uint64) []use {
 	return uses
 }
 
-// ranges returns how the samples of a use are read by themselves, near ones together: the bytes of each read.
+// ranges returns the bytes of each read when the samples of a use are read by their ranges, with
+// near ones joined.
 func (d *Data) ranges(u use, part int64) []int64 {
 	c := &d.Chunks[u.chunk]
-	if c.Stored > 0 { // no sample of it is read by itself
+	if c.Stored > 0 { // compressed chunks are not read in part
 		return []int64{c.Stored}
 	}
 	size := max(c.Length/max(d.samplesOf(u.chunk), 1), 1)
