@@ -180,7 +180,7 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 
 // Held lists the chunks of the shared datasets in memory, the one that is needed soonest first.
 func (p *Path) Held() []peer.Chunk {
-	type held struct {
+	type dueChunk struct {
 		chunk peer.Chunk
 		due   time.Duration
 	}
@@ -190,13 +190,13 @@ func (p *Path) Held() []peer.Chunk {
 		shared[s] = s.name != ""
 	}
 	p.mu.Unlock()
-	var all []held
+	var all []dueChunk
 	for s, chunk := range p.inMemory() {
 		if shared[s] && s.chunks.Resident(chunk) {
-			all = append(all, held{s.peerChunk(chunk), p.readers.NextUse(s, chunk).In})
+			all = append(all, dueChunk{s.peerChunk(chunk), p.readers.NextUse(s, chunk).In})
 		}
 	}
-	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.due, b.due) })
+	slices.SortFunc(all, func(a, b dueChunk) int { return cmp.Compare(a.due, b.due) })
 	out := make([]peer.Chunk, len(all))
 	for i, h := range all {
 		out[i] = h.chunk

@@ -186,16 +186,16 @@ func samePath(parts []*part) []*part {
 func claim(ctx context.Context, some []*part, by manner) error {
 	for all := false; ; all = true {
 		var n, gaps int64
-		wants, near := false, false
+		needs, near := false, false
 		for _, p := range some {
-			absent, err := p.want(ctx, by, all)
+			absent, err := p.plan(ctx, by, all)
 			if err != nil {
 				return p.named(err)
 			}
 			n += absent
-			wants, near = wants || p.wanted != nil, near || len(p.near.chunks) > 0
+			needs, near = needs || p.need != nil, near || len(p.near.chunks) > 0
 		}
-		if !wants {
+		if !needs {
 			return nil
 		}
 		if near {
@@ -207,7 +207,7 @@ func claim(ctx context.Context, some []*part, by manner) error {
 		}
 		enough := true
 		for _, p := range some {
-			enough = enough && (p.wanted == nil || p.pin(ctx, &memory, &gaps))
+			enough = enough && (p.need == nil || p.pin(ctx, &memory, &gaps))
 		}
 		memory.close()
 		if enough {

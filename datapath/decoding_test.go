@@ -67,7 +67,7 @@ func TestDecoding_KeepsWhatTheSizeAsks(t *testing.T) {
 		want int64
 	}{{page, false, page}, {page, true, page}, {4 * page, true, page}, {4 * page, false, 4 * page}, {2 * page, true, 2 * page}, {2 * page, false, 2 * page}, {0, false, 0}, {page, true, 0}}
 	for i, c := range steps {
-		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 		var all *budget.Reservation
 		if c.full {
 			var err error

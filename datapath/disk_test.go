@@ -259,7 +259,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 				t.Errorf("chunk 0 in memory: got %v until it is read, want more than the %v of chunk 3", first, last)
 			}
 			synctest.Wait() // nobody writes it any more
-			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+			p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 			if first, second := p.untilRead(s.ref(0)), p.untilRead(s.ref(1)); first >= second {
 				t.Errorf("chunk 0 not in memory: got %v until it is read, want less than the %v of chunk 1", first, second)
 			}
@@ -313,11 +313,11 @@ func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
 			}
 		}
 		d.readEpoch(t, s, plan, 0, 10)
-		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 		write("evicted first", 0, 4)
 		d.readEpoch(t, s, plan, 1, 10)
 		write("written", 4, 4)
-		p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+		p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 		s.keep(0)
 		write("evicted, and on disk already", 4, 4)
 		stop()
@@ -424,7 +424,7 @@ func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 			}
 			read(0, 10)
 			synctest.Wait()
-			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+			p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 			defer d.store.SetFault(nil)
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: time.Minute} })
 			var slow sync.WaitGroup

@@ -213,7 +213,7 @@ func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	for _, c := range d.near.chunks {
 		near += len(c.Ranges)
 	}
-	asked, lost := &load{source: l.source}, &unsent{}
+	asked, lost := &load{source: l.source}, &unsentTier{}
 	var running sync.WaitGroup
 	if len(d.far.chunks) > 0 {
 		fills := fillsOf(d.far.chunks, e.samples)
@@ -275,6 +275,6 @@ func (s *sample) finish(err error) {
 	}
 }
 
-// Wanted returns false: after a read of several samples has failed, they are not read one by one.
+// Needed returns false: after a read of several samples has failed, they are not read one by one.
 // Batches that joined the load retry it.
-func (s *sample) Wanted() bool { return false }
+func (s *sample) Needed() bool { return false }

@@ -106,7 +106,7 @@ func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
 		x := d.trialOf(t, 60, Config{})
 		plan := d.plan(t, shuffle.None, 0)
 		x.read(t, plan.Epoch(0), plan, 0)
-		x.path.cache.Reclaim(x.path.budget.Total(), chunkcache.Whatever)
+		x.path.cache.Reclaim(x.path.budget.Total(), chunkcache.AnyDue)
 		d.store.SetFault(func(memstore.Call) memstore.Fault {
 			return memstore.Fault{Delay: time.Millisecond, Err: objstore.ErrUnavailable}
 		})

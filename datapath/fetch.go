@@ -19,7 +19,7 @@ type fetch struct {
 // describe returns the description of a chunk for the cache.
 func (s *Source) describe(chunk int) chunkcache.Chunk[key] {
 	desc := s.index.Chunk(chunk)
-	return chunkcache.Chunk[key]{Key: s.key(chunk), Size: desc.Length, Beside: beside(desc)}
+	return chunkcache.Chunk[key]{Key: s.key(chunk), Size: desc.Length, Extra: extra(desc)}
 }
 
 func (f *fetch) request() chunkcache.Request[key] {

@@ -41,7 +41,7 @@ func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T
 		synctest.Wait() // for the memory
 		defer run.Wait()
 		defer stop()
-		x.measured(t)
+		x.measurement(t)
 		d.store.Reset()
 		test(t, x)
 	})
@@ -75,7 +75,7 @@ func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Dur
 }
 
 // measured reads an epoch under another plan, so that the store's rates are known, and forgets all of it.
-func (x *opening) measured(t *testing.T) {
+func (x *opening) measurement(t *testing.T) {
 	t.Helper()
 	x.readEpoch(t, x.source, x.dataset.plan(t, shuffle.None, 0), 0, openingBatch)
 	x.forget(t)
@@ -86,7 +86,7 @@ func (x *opening) forget(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Hour)
 	x.path.readers.Forget(time.Now())
-	x.path.cache.Reclaim(1<<40, chunkcache.Whatever)
+	x.path.cache.Reclaim(1<<40, chunkcache.AnyDue)
 	if got := x.path.Stats().CachedChunks; got != 0 {
 		t.Errorf("got %d chunks in memory, want none", got)
 	}

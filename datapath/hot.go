@@ -19,13 +19,13 @@ const (
 	hotIdle = 10 * time.Minute
 )
 
-// hot keeps the samples that plans draw often, in extracts of their own, as SHADE does (Khan et
+// hotSamples keeps the samples that plans draw often, in extracts of their own, as SHADE does (Khan et
 // al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning Training, FAST 2023).
-// Few samples of a chunk are hot, so caching whole chunks would dilute them. hot copies them from
+// Few samples of a chunk are hot, so caching whole chunks would dilute them. hotSamples copies them from
 // reads of samples by their own ranges: of an order without locality, or of a chunk that is not
 // worth reading whole. Samples in a cached chunk are served from that. The oldest extract is
 // evicted first, so a new snapshot's samples replace those of the snapshot before.
-type hot struct {
+type hotSamples struct {
 	cache *chunkcache.Cache[key]
 	max   int64
 
@@ -39,12 +39,12 @@ type hot struct {
 	since time.Time // when uses last changed
 }
 
-func newHot(cache *chunkcache.Cache[key], total int64) *hot {
-	return &hot{cache: cache, max: total / hotShare}
+func newHot(cache *chunkcache.Cache[key], total int64) *hotSamples {
+	return &hotSamples{cache: cache, max: total / hotShare}
 }
 
 // keep copies the hot samples of a completed load to an extract of their own, if there is room.
-func (h *hot) keep(from *extract) {
+func (h *hotSamples) keep(from *extract) {
 	var all []*sample
 	var n int64
 	for _, s := range from.samples {
@@ -83,7 +83,7 @@ func (h *hot) keep(from *extract) {
 }
 
 // drop frees the oldest extract. The caller holds mu.
-func (h *hot) drop() {
+func (h *hotSamples) drop() {
 	e := h.kept[0]
 	h.kept = slices.Delete(h.kept, 0, 1)
 	h.bytes -= e.room.own.Cost()
@@ -91,7 +91,7 @@ func (h *hot) drop() {
 }
 
 // forget drops the samples of a source.
-func (h *hot) forget(s *Source) {
+func (h *hotSamples) forget(s *Source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.kept = slices.DeleteFunc(h.kept, func(e *extract) bool {
@@ -104,7 +104,7 @@ func (h *hot) forget(s *Source) {
 }
 
 // expire drops all hot samples after hotIdle without a hit.
-func (h *hot) expire(now time.Time) {
+func (h *hotSamples) expire(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if uses := h.hits.Load() + h.count; uses != h.uses {
@@ -118,7 +118,7 @@ func (h *hot) expire(now time.Time) {
 
 // reclaim drops the oldest extracts until it has dropped n bytes, and returns the bytes. Extracts
 // that batches still pin are freed later.
-func (h *hot) reclaim(n int64) int64 {
+func (h *hotSamples) reclaim(n int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.bytes
@@ -129,7 +129,7 @@ func (h *hot) reclaim(n int64) int64 {
 }
 
 // held returns how many bytes hot samples take.
-func (h *hot) held() int64 {
+func (h *hotSamples) held() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bytes

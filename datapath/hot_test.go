@@ -159,7 +159,7 @@ func TestHot_LeavesASlotThatIsTooLarge(t *testing.T) {
 	if p.hot.keep(e); p.hot.held() != 0 {
 		t.Errorf("got %d bytes held, want none", p.hot.held())
 	}
-	p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+	p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 	if p.hot.keep(e); p.hot.held() != p.hot.max {
 		t.Errorf("got %d bytes held in a slot of its own, want %d", p.hot.held(), p.hot.max)
 	}

@@ -108,7 +108,7 @@ func newDecoding(cache *chunkcache.Cache[key]) *decoding {
 func largestDecoding(x *chunkindex.Index) (n int64) {
 	for i := range x.Chunks() {
 		if desc := x.Chunk(i); desc.Codec != codec.None {
-			n = max(n, desc.Length+beside(desc))
+			n = max(n, desc.Length+extra(desc))
 		}
 	}
 	return n

@@ -143,13 +143,13 @@ func TestPart_SharesItsMemory(t *testing.T) {
 // TestPath_ReclaimAsksInOrder: each holder is asked for what those before it did not give, and nobody after that.
 func TestPath_ReclaimAsksInOrder(t *testing.T) {
 	var asked []string
-	gives := func(name string, most int64) yielding {
-		return yielding{func(n int64) int64 {
+	gives := func(name string, most int64) yielder {
+		return yielder{func(n int64) int64 {
 			asked = append(asked, fmt.Sprintf("%s %d", name, n))
 			return most
 		}, func() int64 { return most }}
 	}
-	p := &Path{yield: []yielding{gives("a", 3), gives("b", 0), gives("c", 10), gives("d", 100)}}
+	p := &Path{yield: []yielder{gives("a", 3), gives("b", 0), gives("c", 10), gives("d", 100)}}
 	for n, want := range map[int64]struct {
 		back  int64
 		asked []string

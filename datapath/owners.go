@@ -42,9 +42,9 @@ type Peers interface {
 }
 
 // Instead gets the ranges that a member was asked for elsewhere: concurrently with the member if
-// the parameter beside is true, otherwise after the member has failed. It returns nil if it got all
+// the parameter concurrent is true, otherwise after the member has failed. It returns nil if it got all
 // of them, or, after a failure, some.
-type Instead = func(ctx context.Context, beside bool) error
+type Instead = func(ctx context.Context, concurrent bool) error
 
 // Share makes the dataset one of those that the path shares with its peers, if it has any, until
 // Close. Peers know the dataset by this name, and ask for it from then on. So KeepOnDisk must be

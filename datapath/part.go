@@ -26,16 +26,16 @@ type part struct {
 	leased []batch.ChunkRanges                     // chunks of near to lease
 	wait   func() (*chunkcache.Leases[key], error) // returns the leases; nil: they are there, or there are none
 	leases *chunkcache.Leases[key]                 // of leased
-	wanted *demand                                 // the samples needed from extracts; nil: none
+	need   *demand                                 // the samples needed from extracts; nil: none
 	own    *extract
 	pinned []*extract // including own
-	waits  []awaited
+	waits  []pendingSample
 	kept   []*chunkcache.Buffer[key] // copies of the needed bytes of chunks whose lease has ended
 	came   tally
 }
 
-// awaited is a sample that a batch waits for, and its segment.
-type awaited struct {
+// pendingSample is a sample that a batch waits for, and its segment.
+type pendingSample struct {
 	*sample
 	seq      int
 	inFlight bool // it was not finished when the batch came
@@ -48,11 +48,11 @@ func (p *part) named(err error) error {
 	return p.name(err)
 }
 
-// want computes the chunks to lease and the samples needed from extracts. It returns the bytes of
+// plan computes the chunks to lease and the samples needed from extracts. It returns the bytes of
 // the samples that no batch is loading, or of all samples if all is set.
-func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err error) {
+func (p *part) plan(ctx context.Context, by manner, all bool) (bytes int64, err error) {
 	copied := p.whole
-	if p.leased, p.wanted = nil, nil; by.leases {
+	if p.leased, p.need = nil, nil; by.leases {
 		p.leased, copied = p.whole, nil
 	}
 	if len(copied)+len(p.ranged)+len(p.far.chunks) == 0 {
@@ -64,7 +64,7 @@ func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err 
 			return 0, err
 		}
 	}
-	if p.wanted = d; all {
+	if p.need = d; all {
 		return d.near.bytes + d.far.bytes, nil
 	}
 	return p.source.path.extracts.missing(p.source, d), nil
@@ -72,10 +72,10 @@ func (p *part) want(ctx context.Context, by manner, all bool) (bytes int64, err 
 
 // pin pins the extracts that have, or will have, samples of the part, and makes a new extract for
 // the others. The new extract takes its memory from memory, with an eighth more for gaps as far as
-// that suffices. pin reports whether the memory suffices. It narrows p.wanted to the new extract,
+// that suffices. pin reports whether the memory suffices. It narrows p.need to the new extract,
 // with ranges that are numbered by its samples.
 func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
-	x, d := &p.source.path.extracts, p.wanted
+	x, d := &p.source.path.extracts, p.need
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.claims++
@@ -111,7 +111,7 @@ func (p *part) take(b *request, far bool) request {
 			is := x.find(at)
 			switch {
 			case is != nil && is.in == p.own: // the batch contains the sample more than once
-			case is != nil && (p.wanted.joins || is.came()):
+			case is != nil && (p.need.joins || is.came()):
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
@@ -121,7 +121,7 @@ func (p *part) take(b *request, far bool) request {
 				own = append(own, r)
 				own[len(own)-1].Seq = len(p.own.samples) - 1
 			}
-			p.waits = append(p.waits, awaited{sample: is, seq: r.Seq, inFlight: !is.came()})
+			p.waits = append(p.waits, pendingSample{sample: is, seq: r.Seq, inFlight: !is.came()})
 		}
 		if own != nil {
 			chunks = append(chunks, batch.ChunkRanges{Chunk: c.Chunk, Ranges: own})
@@ -155,7 +155,7 @@ func (p *part) begin(ctx context.Context) (err error) {
 // beginSamples starts to load the own extract, if there is one and it has not been started.
 func (p *part) beginSamples(ctx context.Context) {
 	if p.own != nil && p.own.ended == nil && len(p.own.samples) > 0 {
-		p.own.begin(ctx, p.wanted)
+		p.own.begin(ctx, p.need)
 	}
 }
 
@@ -199,7 +199,7 @@ func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) 
 
 // awaitOne waits for one sample. If a peer was asked for it for another batch, awaitOne waits only
 // half of the remaining time, so there is time left to request the sample itself.
-func (p *part) awaitOne(ctx context.Context, w awaited) error {
+func (p *part) awaitOne(ctx context.Context, w pendingSample) error {
 	if !w.came() {
 		limited, cancel := ctx, func() {}
 		if w.place.far && w.in != p.own {

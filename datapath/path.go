@@ -72,9 +72,9 @@ type Path struct {
 	tiers    tier         // the first tier behind memory
 	disk     *disk        // nil: none
 	decoding *decoding
-	hot      *hot
+	hot      *hotSamples
 	ahead    *readAhead
-	yield    []yielding // holders of memory that can free it, in the order of use
+	yield    []yielder // holders of memory that can free it, in the order of use
 	askLimit *askLimit
 	formers  formers
 
@@ -141,8 +141,8 @@ func New(cfg Config) *Path {
 	return p
 }
 
-// yielding is a holder of memory that can free it on request.
-type yielding struct {
+// yielder is a holder of memory that can free it on request.
+type yielder struct {
 	reclaim func(n int64) int64 // frees at least n bytes if it can, and returns the bytes
 	idle    func() int64        // returns how many bytes it could free now
 }
@@ -150,7 +150,7 @@ type yielding struct {
 // yields lists the holders of memory, the cheapest to reload first: free memory and chunks that no
 // reader needs soon, then tables, then samples that peers sent ahead of need, then hot samples,
 // then any chunk that is not leased.
-func (p *Path) yields() []yielding {
+func (p *Path) yields() []yielder {
 	// Memory that read-ahead and hot samples free is free memory of the cache.
 	through := func(give func(n int64) int64) func(n int64) int64 {
 		return func(n int64) int64 {
@@ -160,12 +160,12 @@ func (p *Path) yields() []yielding {
 			return p.cache.Reclaim(n, chunkcache.Soon)
 		}
 	}
-	return []yielding{
+	return []yielder{
 		{func(n int64) int64 { return p.cache.Reclaim(n, chunkcache.Soon) }, p.cache.Free},
 		{p.tables.Reclaim, p.tables.Bytes},
 		{through(p.ahead.reclaim), p.ahead.idle},
 		{through(p.hot.reclaim), p.hot.held},
-		{func(n int64) int64 { return p.cache.Reclaim(n, chunkcache.Whatever) }, p.cache.Idle},
+		{func(n int64) int64 { return p.cache.Reclaim(n, chunkcache.AnyDue) }, p.cache.Idle},
 	}
 }
 

@@ -95,7 +95,7 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 			for p.Stats().Disk.Chunks < int64(d.index.Chunks()) {
 				time.Sleep(time.Millisecond)
 			}
-			p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+			p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 			q, r := d.whole(0)
 			ask := func(when string, want error) {
 				t.Helper()

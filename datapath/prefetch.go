@@ -138,7 +138,7 @@ func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 // to the memory for bodies, or in place of a chunk that is due later.
 func (p *Path) hasRoom(n lookahead.Need) bool {
 	s := n.Dataset.(*Source)
-	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.Whatever)))
+	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.AnyDue)))
 }
 
 // together returns a need, followed by the chunks behind it in the same shard that some reader

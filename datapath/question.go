@@ -86,7 +86,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	}
 	others := *o.batch
 	others.asked = append(slices.Clone(o.batch.asked), member)
-	var beside *assembly
+	var hedged *assembly
 	rest := func() error { return o.next.Load(ctx, l, fills) }
 	limited, cancel := partOf(ctx)
 	defer cancel()
@@ -94,7 +94,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		if late {
 			a, err := ownersTier{batch: &others}.hedge(during, s, fills)
 			if err == nil {
-				beside = a
+				hedged = a
 			}
 			return err
 		}
@@ -105,19 +105,19 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 		}
 		return nil
 	})
-	if beside != nil {
-		defer beside.close()
+	if hedged != nil {
+		defer hedged.close()
 	}
 	switch {
 	case err == nil:
 		return o.check(ctx, l, member, fills)
-	case beside == nil || !errors.Is(err, peer.ErrOutdone):
+	case hedged == nil || !errors.Is(err, peer.ErrOutdone):
 		return rest()
 	}
-	l.came.add(beside.parts[0].came)
+	l.came.add(hedged.parts[0].came)
 	for _, x := range fills {
 		for _, r := range x.Ranges {
-			copy(x.memory(r), beside.segments[r.Seq])
+			copy(x.memory(r), hedged.segments[r.Seq])
 		}
 		x.publish()
 	}
@@ -180,13 +180,13 @@ func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	return l.into(ctx, b, whole, ranged, fills[0].samples)
 }
 
-// unsent is a tier that records the samples instead of loading them.
-type unsent struct {
+// unsentTier is a tier that records the samples instead of loading them.
+type unsentTier struct {
 	mu    sync.Mutex // guards fills
 	fills []*fill
 }
 
-func (u *unsent) Load(_ context.Context, _ *load, fills []*fill) error {
+func (u *unsentTier) Load(_ context.Context, _ *load, fills []*fill) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.fills = append(u.fills, fills...)

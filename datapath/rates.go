@@ -31,8 +31,8 @@ func (r *rates) cost() int64 {
 	return r.all.Cost()
 }
 
-// measured is the measurement of one store read.
-type measured struct {
+// measurement is the measurement of one store read.
+type measurement struct {
 	rates   *rates
 	begun   time.Time
 	first   time.Time // when the first bytes arrived
@@ -42,10 +42,10 @@ type measured struct {
 }
 
 // begin begins the measurement of a read.
-func (r *rates) begin() *measured { return &measured{rates: r, begun: time.Now()} }
+func (r *rates) begin() *measurement { return &measurement{rates: r, begun: time.Now()} }
 
 // filled records that n bytes of the read have arrived.
-func (m *measured) filled(n int64) {
+func (m *measurement) filled(n int64) {
 	if m.first.IsZero() {
 		m.first, m.came = time.Now(), n
 	} else if n == m.last {
@@ -57,7 +57,7 @@ func (m *measured) filled(n int64) {
 
 // ended records that the read has received all its n bytes. It ignores the rate of a read that the
 // store delayed or that paused before a retry.
-func (m *measured) ended(n int64, paced bool) {
+func (m *measurement) ended(n int64, paced bool) {
 	m.rates.came.Add(n - m.last) // for stores that do not report progress
 	if m.first.IsZero() || m.retried || paced {
 		return

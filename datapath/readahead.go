@@ -168,7 +168,7 @@ func (s *Source) early(ctx context.Context, far *request) *extract {
 		return nil
 	}
 	e := p.own
-	e.begin(ctx, p.wanted)
+	e.begin(ctx, p.need)
 	e.pin()
 	select {
 	case <-e.ended:
@@ -194,7 +194,7 @@ func (a *readAhead) free(runs []*batchRun) {
 // expire forgets ranks whose reader has ended or has moved past them.
 func (a *readAhead) expire() {
 	a.forget(func(r *rank) bool {
-		at, ok := r.visit.Stands()
+		at, ok := r.visit.Position()
 		return !ok || lookahead.Passed(at, r.At())
 	})
 }

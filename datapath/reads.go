@@ -36,14 +36,14 @@ type portion struct {
 type receiver interface {
 	Publish()       // the portion is right; other portions may not have arrived
 	Fail(err error) // the portion cannot be read
-	Wanted() bool   // whether to retry the portion by itself; once false it stays false
+	Needed() bool   // whether to retry the portion by itself; once false it stays false
 }
 
-// whole returns the portion for a whole chunk. The stored bytes of a compressed chunk go to beside.
-func (s *Source) whole(chunk int, data, beside []byte) *portion {
+// whole returns the portion for a whole chunk. The stored bytes of a compressed chunk go to extra.
+func (s *Source) whole(chunk int, data, extra []byte) *portion {
 	p := &portion{chunk: chunk, layout: s.layout(chunk), stored: data, data: data, whole: true, gates: []*gate{s.path.gate}}
 	if desc := s.index.Chunk(chunk); desc.Codec != codec.None {
-		p.stored = beside[:desc.Stored]
+		p.stored = extra[:desc.Stored]
 	}
 	return p
 }
@@ -138,7 +138,7 @@ func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, 
 	}
 	return s.concurrently(new(errgroup.Group), left[0].gates, len(left), func(i int) error {
 		again := failed
-		if left[i].receiver.Wanted() {
+		if left[i].receiver.Needed() {
 			again = s.read(ctx, left[i:i+1], part, nil)
 		}
 		return s.fail(ctx, left[i], again)

@@ -73,7 +73,7 @@ func shifted(chunks []batch.ChunkRanges, by int) []batch.ChunkRanges {
 	return out
 }
 
-// Whatever refuses a read, at whichever of its store reads, the read says why, gives back all that it took, and succeeds the next time.
+// AnyDue refuses a read, at whichever of its store reads, the read says why, gives back all that it took, and succeeds the next time.
 func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 	for _, w := range ways() {
 		d := newDatasetOf(t, w.form, 300, same(40, 3000), 10, 16<<10)

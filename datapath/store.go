@@ -39,7 +39,7 @@ func (l *load) chunks(ctx context.Context, fills []*fill) error {
 	s := l.source
 	wholes := make([]*portion, len(fills))
 	for i, x := range fills {
-		wholes[i] = s.whole(x.Chunk, x.whole.Bytes(), x.whole.Beside())
+		wholes[i] = s.whole(x.Chunk, x.whole.Bytes(), x.whole.Extra())
 		wholes[i].receiver = chunkFill{x.whole, s.path}
 		if l.held == s.path.gate {
 			wholes[i].gates = nil
@@ -67,7 +67,7 @@ func (f chunkFill) Fail(err error) {
 // unpack reads samples of a compressed chunk that has no room in memory.
 func (s *Source) unpack(ctx context.Context, x *fill) error {
 	desc := s.index.Chunk(x.Chunk)
-	work, leave, err := s.path.decoding.enter(ctx, desc.Length+beside(desc))
+	work, leave, err := s.path.decoding.enter(ctx, desc.Length+extra(desc))
 	if err != nil {
 		return err
 	}
@@ -85,9 +85,9 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 	return nil
 }
 
-// beside returns how many bytes a load of a chunk needs in addition to the chunk's own: a
+// extra returns how many bytes a load of a chunk needs in addition to the chunk's own: a
 // compressed chunk is decoded from there.
-func beside(desc chunkindex.Chunk) int64 {
+func extra(desc chunkindex.Chunk) int64 {
 	return desc.Codec.Beside(desc.Stored, desc.Length)
 }
 

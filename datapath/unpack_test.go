@@ -43,7 +43,7 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 			}
 			all, err := p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
 			if !c.kept { // also not of free slots
-				p.cache.Reclaim(p.budget.Total(), chunkcache.Whatever)
+				p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 				all.Release()
 				all, err = p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
 			}

@@ -113,7 +113,7 @@ func TestSimulateAFleet(t *testing.T) {
 		}
 	}
 	o = ok(t, append(args, "--no-cluster")...)
-	if want := "4 in place of 1, with its homes as they are, read "; !strings.Contains(o.stdout, want) {
+	if want := "4 in place of 1, with the same homes, read "; !strings.Contains(o.stdout, want) {
 		t.Errorf("got\n%s\nwant %q in it", o.stdout, want)
 	}
 	o = ok(t, append(args[:len(args)-2], "--no-cluster")...)
@@ -124,7 +124,7 @@ func TestSimulateAFleet(t *testing.T) {
 		"share locality":       {"--share", "locality", "--ranks", "33"},
 		"1001 gateways":        {"--gateways", "1001", "--ranks", "1001", "--batch-size", "2002"},
 		"such as 100Gbit/s":    {"--link", "fast"},
-		"want 1 to 10000":      {"--ranks", "10001", "--batch-size", "20002"},
+		"must be 1 to 10000":   {"--ranks", "10001", "--batch-size", "20002"},
 		"contiguous, locality": {"--share", "near"},
 	} {
 		if o := millrace(t, nil, append(args[:len(args)-2:len(args)-2], more...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {

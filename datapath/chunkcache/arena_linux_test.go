@@ -11,13 +11,13 @@ import (
 
 // What a load or a decoder may need beside a chunk has no pages before it is written.
 func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
-	const size, beside = 1 << 20, 64 << 20
-	c, _ := newCache(t, 4*Cost(beside))
-	const most = beside / 4 // huge pages may reach into it from the slots on either side
+	const size, extra = 1 << 20, 64 << 20
+	c, _ := newCache(t, 4*Cost(extra))
+	const most = extra / 4 // huge pages may reach into it from the slots on either side
 	l, err := acquire(t.Context(), c, asking{
-		Wants: []Chunk[int]{{Key: 1, Size: size, Beside: beside}},
+		Wants: []Chunk[int]{{Key: 1, Size: size, Extra: extra}},
 		Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
-			if n := present(t, fills[0].Beside()); n > most {
+			if n := present(t, fills[0].Extra()); n > most {
 				t.Errorf("got %d bytes of memory beside a chunk before the load, want at most %d", n, most)
 			}
 			return load(ctx, fills)
@@ -28,7 +28,7 @@ func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 	}
 	l.Close()
 	c.Drop()
-	work, ok := c.TryWork(beside)
+	work, ok := c.TryWork(extra)
 	if !ok {
 		t.Fatal("no memory to work in, with all of it free")
 	}

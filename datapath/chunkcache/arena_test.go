@@ -22,7 +22,7 @@ func TestWhoWaitsTakesAFreeSlot(t *testing.T) {
 		const size, waiters = 1 << 20, 4
 		b := budget.New(2*Cost(size), time.Minute)
 		c := New[int](Config{Budget: b})
-		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, AnyDue) }, func() int64 { return c.Free() + c.Idle() })
 		var open []*Buffer[int]
 		for range 2 {
 			own, err := c.Buffer(t.Context(), size)
@@ -91,7 +91,7 @@ func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	for i := 0; i < n; i += 2 {
 		open[i].Close()
 	}
-	c.Reclaim(b.Total(), Whatever)
+	c.Reclaim(b.Total(), AnyDue)
 	if got := b.InUse(); got != n/2*Cost(size) {
 		t.Errorf("got %d bytes in use, want those of half the slots, %d", got, n/2*Cost(size))
 	}

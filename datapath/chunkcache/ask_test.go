@@ -8,7 +8,7 @@ import (
 // asked makes one choice among entries that are idle: some that readers needed soon, then others, each by its number. It returns the numbers in
 // the order in which they are asked, and what was chosen.
 func asked(l *idle[int], due func(k int) int64) (order []int, e *entry[int]) {
-	e, _ = l.last(Whatever, func(e *entry[int], _ []place[int], _ int64) int64 {
+	e, _ = l.last(AnyDue, func(e *entry[int], _ []place[int], _ int64) int64 {
 		order = append(order, e.key)
 		return due(e.key)
 	})
@@ -135,7 +135,7 @@ func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	_, went = asked(l, later)
 	l.remove(went)
 	var enough []int64
-	_, _ = l.last(Whatever, func(e *entry[int], _ []place[int], than int64) int64 {
+	_, _ = l.last(AnyDue, func(e *entry[int], _ []place[int], than int64) int64 {
 		enough = append(enough, than)
 		return later(e.key)
 	})
@@ -180,7 +180,7 @@ func TestChoice_TakesTurnsAmongThoseNeededSoon(t *testing.T) {
 		t.Errorf("got %d in turn where all are needed soon, want the one behind the first %d", first[0].key, again)
 	}
 	l, _ = idleOf(0, 100)
-	e, more := l.last(Whatever, func(*entry[int], []place[int], int64) int64 { return Soon })
+	e, more := l.last(AnyDue, func(*entry[int], []place[int], int64) int64 { return Soon })
 	if e != nil || !more {
 		t.Errorf("got %v, and more to ask: %v; want none yet of those that are needed soon", e, more)
 	}

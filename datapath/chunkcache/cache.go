@@ -153,7 +153,7 @@ func (c *Cache[K]) Populate(n int64) bool {
 // the address space too.
 func (c *Cache[K]) Drop() {
 	c.loads.Wait()
-	c.Reclaim(c.budget.Total()+1, Whatever)
+	c.Reclaim(c.budget.Total()+1, AnyDue)
 	c.arena.close()
 }
 
@@ -184,7 +184,7 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
 // evict evicts the first chunk to evict for one due at the given time, and passes its slot to take,
-// if there is one and wanted still returns true. Both functions are called under the lock. It
+// if there is one and the condition wanted still holds. Both functions are called under the lock. It
 // reports whether it evicted a chunk.
 func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
 	c.mu.Lock()

@@ -124,7 +124,7 @@ func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (
 	b := budget.New(total, 0)
 	cfg.Budget = b
 	c := opened(tb, cfg, due)
-	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+	b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, AnyDue) }, func() int64 { return c.Free() + c.Idle() })
 	return c, b
 }
 
@@ -501,20 +501,20 @@ func BenchmarkCacheHit(b *testing.B) {
 
 // A load's memory beside its chunk is taken with the chunk's, all or nothing, and is free again when the load ends.
 func TestALoadsMemoryBesideItsChunk(t *testing.T) {
-	const size, beside = 3000, 9000
-	c, b := newCache(t, 2*Cost(size)+Cost(beside))
+	const size, extra = 3000, 9000
+	c, b := newCache(t, 2*Cost(size)+Cost(extra))
 	wants := func(keys ...int) asking {
 		r := asking{Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 			for _, f := range fills {
-				if len(f.Beside()) != beside {
-					t.Errorf("got %d bytes beside, want %d", len(f.Beside()), beside)
+				if len(f.Extra()) != extra {
+					t.Errorf("got %d bytes beside, want %d", len(f.Extra()), extra)
 				}
-				copy(f.Beside(), content(99, beside))
+				copy(f.Extra(), content(99, extra))
 			}
 			return load(ctx, fills)
 		}}}
 		for _, k := range keys {
-			r.Wants = append(r.Wants, Chunk[int]{Key: k, Size: size, Beside: beside})
+			r.Wants = append(r.Wants, Chunk[int]{Key: k, Size: size, Extra: extra})
 		}
 		return r
 	}

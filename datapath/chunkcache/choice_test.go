@@ -25,7 +25,7 @@ func TestCache_ServesWhileTablesAreAsked(t *testing.T) {
 	}
 	slow = true
 	reclaimed := make(chan int64, 1)
-	go func() { reclaimed <- c.Reclaim(1, Whatever) }()
+	go func() { reclaimed <- c.Reclaim(1, AnyDue) }()
 	<-asked
 	l, ok := c.Lease(tableOf(c).Table, 1, true, func(int) int { return 3 })
 	if !ok {

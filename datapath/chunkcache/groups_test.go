@@ -310,7 +310,7 @@ func TestEntry_IsDueByItsFirstReader(t *testing.T) {
 			}
 		}
 		for _, goes := range []int{2, 1, 0} {
-			c.Reclaim(1, Whatever)
+			c.Reclaim(1, AnyDue)
 			for k := range 3 {
 				if got := tables[0].Resident(k); got != (k < goes) {
 					t.Errorf("soonest reader %d, chunk %d is to go: got chunk %d there: %v", soonest, goes, k, got)

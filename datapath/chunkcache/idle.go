@@ -13,8 +13,8 @@ const (
 	Soon = math.MaxInt64 / 4
 	// Never is the result for a chunk that no known reader needs.
 	Never = math.MaxInt64
-	// Whatever is a due time for which any idle chunk may be evicted.
-	Whatever = -1
+	// AnyDue is a due time for which any idle chunk may be evicted.
+	AnyDue = -1
 )
 
 // Later returns how late a chunk that a reader needs soon must be due to be evicted for a prefetch.

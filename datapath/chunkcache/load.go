@@ -30,11 +30,11 @@ type Request[K comparable] struct {
 // Fill is a chunk that a load reads. Its fields are guarded by the cache's lock, except that err
 // does not change after done is closed.
 type Fill[K comparable] struct {
-	Chunk  int // its number in the request's table
-	cache  *Cache[K]
-	entry  *entry[K]
-	beside *slot // nil: none, or freed
-	group  *group
+	Chunk int // its number in the request's table
+	cache *Cache[K]
+	entry *entry[K]
+	extra *slot // nil: none, or freed
+	group *group
 
 	done    chan struct{}
 	settled bool
@@ -55,16 +55,16 @@ func (f *Fill[K]) Key() K { return f.entry.key }
 // or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.entry.slot.bytes() }
 
-// Beside returns the additional memory for the load, until Publish or Fail.
-func (f *Fill[K]) Beside() []byte {
-	if f.beside == nil {
+// Extra returns the additional memory for the load, until Publish or Fail.
+func (f *Fill[K]) Extra() []byte {
+	if f.extra == nil {
 		return nil
 	}
-	return f.beside.bytes()
+	return f.extra.bytes()
 }
 
-// Wanted reports whether a request waits for the chunk.
-func (f *Fill[K]) Wanted() bool {
+// Needed reports whether a request waits for the chunk.
+func (f *Fill[K]) Needed() bool {
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()
 	return f.entry.refs > 0
@@ -76,10 +76,10 @@ func (f *Fill[K]) Say(what any) { f.group.says.Store(&what) }
 
 // ready allocates the memory.
 func (f *Fill[K]) ready() error {
-	if err := f.entry.slot.ready(); err != nil || f.beside == nil {
+	if err := f.entry.slot.ready(); err != nil || f.extra == nil {
 		return err
 	}
-	return f.beside.ready()
+	return f.extra.ready()
 }
 
 // Publish delivers the filled chunk to its waiters and keeps it in memory.
@@ -179,7 +179,7 @@ func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) (ne
 // take leases the chunks that are in memory or being loaded. It returns the missing chunks, and
 // their sizes followed by the sizes of the additional memory for their loads.
 func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []int64) {
-	var beside []int64
+	var extra []int64
 	listed := map[K]bool{}
 	for i, chunk := range req.Chunks {
 		if l.entries[i] != nil {
@@ -193,12 +193,12 @@ func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []i
 			listed[of.Key] = true
 			missing = append(missing, chunk)
 			sizes = append(sizes, of.Size)
-			if of.Beside > 0 {
-				beside = append(beside, of.Beside)
+			if of.Extra > 0 {
+				extra = append(extra, of.Extra)
 			}
 		}
 	}
-	return missing, append(sizes, beside...)
+	return missing, append(sizes, extra...)
 }
 
 // count counts the lookups of a request. reader reports whether a reader waits for it.
@@ -221,15 +221,15 @@ func (c *Cache[K]) count(reader bool, l *Leases[K]) {
 
 // start starts the loads of the missing chunks, and leases them.
 func (c *Cache[K]) start(ctx context.Context, req *Request[K], l *Leases[K], missing []int, slots []*slot) {
-	beside := slots[len(missing):]
+	extra := slots[len(missing):]
 	fills := make(map[int]*Fill[K], len(missing))
 	for n, chunk := range missing {
 		of := req.Table.of.Chunk(chunk)
 		e := &entry[K]{key: of.Key, slot: slots[n], cost: slots[n].cost()}
 		f := &Fill[K]{Chunk: chunk, cache: c, entry: e, done: make(chan struct{})}
-		if of.Beside > 0 {
-			f.beside, beside = beside[0], beside[1:]
-			f.beside.sparse = true
+		if of.Extra > 0 {
+			f.extra, extra = extra[0], extra[1:]
+			f.extra.sparse = true
 		}
 		e.load.Store(f)
 		c.entries[of.Key], fills[chunk] = e, f
@@ -295,9 +295,9 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	f.settled, f.err = true, err
 	defer close(f.done)
 	c.stats.LoadsActive--
-	if f.beside != nil {
-		c.putFree(f.beside)
-		f.beside = nil
+	if f.extra != nil {
+		c.putFree(f.extra)
+		f.extra = nil
 	}
 	e := f.entry
 	if e.refs > 0 {

@@ -35,7 +35,7 @@ func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 		t.Errorf("refused: got %d bytes of the budget and %d slots of the arena in use, want none", used, n)
 	}
 	loaded := false
-	_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100, Beside: large}, {Key: 2, Size: large}}, Request[int]{
+	_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: 100, Extra: large}, {Key: 2, Size: large}}, Request[int]{
 		Load: func(context.Context, []*Fill[int]) error { loaded = true; return nil },
 	}})
 	if !errors.Is(err, unix.ENOMEM) || loaded || tableOf(c).Contains(1) || tableOf(c).Contains(2) {
@@ -198,7 +198,7 @@ func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
 			if s := c.Stats(); s.OpenLeases != 0 || s.LoadsActive != 0 || tableOf(c).Contains(stalls) {
 				t.Errorf("ended while chunk %d comes: got %d leases, %d loads; want none, and the chunk not there", stalls, s.OpenLeases, s.LoadsActive)
 			}
-			c.Reclaim(1<<20, Whatever)
+			c.Reclaim(1<<20, AnyDue)
 		}
 	})
 }
@@ -310,7 +310,7 @@ func TestCache_WakesThoseWhoWaitForMemory(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				b := budget.New(Cost(size), time.Hour)
 				c := opened(t, Config{Budget: b}, nil)
-				b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+				b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, AnyDue) }, func() int64 { return c.Free() + c.Idle() })
 				ended := make(chan error, 1)
 				free := frees(t, c, ended)
 				got := make(chan error)
@@ -340,7 +340,7 @@ func TestLeases_CloseWakesWaitersWhenAnotherHoldsTheLastChunk(t *testing.T) {
 		const size = 1000
 		b := budget.New(2*Cost(size), time.Hour)
 		c := opened(t, Config{Budget: b}, nil)
-		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, Whatever) }, func() int64 { return c.Free() + c.Idle() })
+		b.SetReclaim(func(n int64) int64 { return c.Reclaim(n, AnyDue) }, func() int64 { return c.Free() + c.Idle() })
 		both, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size}, {Key: 2, Size: size}}, Request[int]{Load: load}})
 		if err != nil {
 			t.Fatal(err)
@@ -443,7 +443,7 @@ func TestCache_CountsEvictions(t *testing.T) {
 		if s := c.Stats(); s.Evictions != want[0] || s.Expected != want[1] || s.Chunks != int64(4-n) || s.Bytes != int64(4-n)*classOf(100) {
 			t.Errorf("after %d: got %d evictions, %d of them expected, %d chunks of %d bytes; want %d and %d", n, s.Evictions, s.Expected, s.Chunks, s.Bytes, want[0], want[1])
 		}
-		c.Reclaim(1, Whatever)
+		c.Reclaim(1, AnyDue)
 	}
 	if b.InUse() != 0 {
 		t.Errorf("got %d bytes in use, want none", b.InUse())

@@ -10,7 +10,7 @@ import (
 // gone takes all away, one after the other, and returns the keys in that order.
 func gone(s *Shelf[int], keys *[]int) []int {
 	*keys = nil
-	for s.Evict(1, Whatever) > 0 {
+	for s.Evict(1, AnyDue) > 0 {
 	}
 	return *keys
 }
@@ -53,7 +53,7 @@ func TestTheChunkDueLastGoesFirst(t *testing.T) {
 	for k := range looks {
 		due[k] = Soon + 1 + int64(k*7%looks)
 	}
-	s.Evict(looks/2, Whatever)
+	s.Evict(looks/2, AnyDue)
 	var want []int
 	for k := range looks {
 		if s.Has(k) {
@@ -77,7 +77,7 @@ func TestOfManyChunksAFewAreAsked(t *testing.T) {
 	})
 	const evicted = 200
 	for range evicted {
-		s.Evict(1, Whatever)
+		s.Evict(1, AnyDue)
 	}
 	if most := evicted * (looks + again); asked > most {
 		t.Errorf("asked %d times for %d chunks, want at most %d", asked, evicted, most)
@@ -106,8 +106,8 @@ func TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner(t *testing.T) {
 		return enough
 	}
 	for range n / 2 {
-		s.Evict(1, Whatever)
-		other.Evict(1, Whatever)
+		s.Evict(1, AnyDue)
+		other.Evict(1, AnyDue)
 	}
 	var sum, alike int
 	for i := range *went {
@@ -130,8 +130,8 @@ func TestAChunkGoesForOneDueSooner(t *testing.T) {
 		{3, 4, false},
 		{3, Soon, false},
 		{3, Never, false},
-		{3, Whatever, true},
-		{0, Whatever, true},
+		{3, AnyDue, true},
+		{0, AnyDue, true},
 		{Soon + 9, 3, true},
 		{Soon + 9, Soon, true},
 		{Soon + 9, Soon + 8, true},
@@ -163,7 +163,7 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 		return Soon + 1 + int64(k)
 	})
 	for range n / 2 {
-		if s.Evict(1, Whatever); (*went)[len(*went)-1]%2 == 0 {
+		if s.Evict(1, AnyDue); (*went)[len(*went)-1]%2 == 0 {
 			t.Fatalf("chunk %d went, which a reader comes for soon, and others did not", (*went)[len(*went)-1])
 		}
 	}
@@ -194,12 +194,12 @@ func TestRunnersUpAreAskedAgain(t *testing.T) {
 	for k := range n {
 		due[k] = Soon + 1 + int64(k)
 	}
-	s.Evict(1, Whatever)
+	s.Evict(1, AnyDue)
 	for _, r := range s.idle.runners {
 		due[r.key] = Soon + 1
 	}
 	for range runnerUp {
-		s.Evict(1, Whatever)
+		s.Evict(1, AnyDue)
 		if last := (*went)[len(*went)-1]; due[last] == Soon+1 {
 			t.Errorf("chunk %d went, which is due first of all now", last)
 		}
@@ -219,16 +219,16 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	if s.idle.bytes != 70 || s.Bytes() != 80 || len(s.entries) != 8 {
 		t.Errorf("got %d of %d bytes idle, want 70 of 80", s.idle.bytes, s.Bytes())
 	}
-	if got := s.Evict(71, Whatever) + s.Evict(30, Soon+5); got != 0 || s.idle.bytes != 70 || len(s.entries) != 8 {
+	if got := s.Evict(71, AnyDue) + s.Evict(30, Soon+5); got != 0 || s.idle.bytes != 70 || len(s.entries) != 8 {
 		t.Errorf("got %d bytes where there are not enough, %d idle, want 0 and 70", got, s.idle.bytes)
 	}
 	if got := s.EvictSome(30, Soon+6); got != 10 {
 		t.Errorf("got %d bytes, want those of the one chunk that goes, 10", got)
 	}
-	if got := s.Evict(55, Whatever); got != 60 || !slices.Equal(went, []int{6, 5, 4, 3, 2, 1, 0}) {
+	if got := s.Evict(55, AnyDue); got != 60 || !slices.Equal(went, []int{6, 5, 4, 3, 2, 1, 0}) {
 		t.Errorf("got %d bytes and %v evicted, want 60 and all but chunk 7", got, went)
 	}
-	if s.Evict(1, Whatever) != 0 || !s.Has(7) || len(s.entries) != 1 {
+	if s.Evict(1, AnyDue) != 0 || !s.Has(7) || len(s.entries) != 1 {
 		t.Errorf("got %d chunks left, want the leased one", len(s.entries))
 	}
 	defer func() {

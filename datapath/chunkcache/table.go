@@ -23,9 +23,9 @@ type Dataset[K comparable] struct {
 
 // Chunk is the description of a chunk for the cache.
 type Chunk[K comparable] struct {
-	Key    K     // chunks with the same key have the same bytes, in all tables
-	Size   int64 // bytes in memory
-	Beside int64 // additional bytes needed until its load ends, for example to decode it
+	Key   K     // chunks with the same key have the same bytes, in all tables
+	Size  int64 // bytes in memory
+	Extra int64 // additional bytes needed until its load ends, for example to decode it
 }
 
 // Table finds the chunks of one dataset by their numbers, without a lock and without their keys.

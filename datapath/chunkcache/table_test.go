@@ -122,7 +122,7 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 	if c.Goes(Soon) || !c.Goes(0) {
 		t.Error("the chunk is not due when the first reader of any table comes for it")
 	}
-	if got := c.Reclaim(1, Whatever); got == 0 || old.Contains(0) || old.Contains(1) || grown.Contains(1) || grown.Contains(2) {
+	if got := c.Reclaim(1, AnyDue); got == 0 || old.Contains(0) || old.Contains(1) || grown.Contains(1) || grown.Contains(2) {
 		t.Error("a table finds a chunk that has gone")
 	}
 	wait, err := c.Start(t.Context(), Request[string]{

@@ -121,7 +121,7 @@ func TestCache_TriesPassOneThatWaits(t *testing.T) {
 
 // TestCache_PoisonsFreeSlotsInDebugMode: nobody can read what a buffer, a failed load or its memory beside held.
 func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
-	const size, beside = 1000, 2000
+	const size, extra = 1000, 2000
 	failed := errors.New("scripted")
 	for _, debug := range []bool{true, false} {
 		c, _ := newCacheWith(t, 1<<20, Config{Debug: debug}, nil)
@@ -137,11 +137,11 @@ func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 			}
 		}
 		fill(own.Bytes())
-		_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size, Beside: beside}}, Request[int]{
+		_, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: 1, Size: size, Extra: extra}}, Request[int]{
 			Load: func(_ context.Context, fills []*Fill[int]) error {
-				kept = append(kept, fills[0].Bytes(), fills[0].Beside())
+				kept = append(kept, fills[0].Bytes(), fills[0].Extra())
 				fill(fills[0].Bytes())
-				fill(fills[0].Beside())
+				fill(fills[0].Extra())
 				return failed
 			},
 		}})
@@ -173,14 +173,14 @@ func TestFill_SaysWhatItIs(t *testing.T) {
 			go func() {
 				_, err := acquire(ctx, c, asking{[]Chunk[int]{{Key: key, Size: size}}, Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 					f := fills[0]
-					if len(fills) != 1 || f.Chunk != key || f.Key() != key || int64(len(f.Bytes())) != size || f.Beside() != nil {
-						t.Errorf("got %d fills, of chunk %d, key %d, %d bytes and %d beside; want chunk %d of %d bytes", len(fills), f.Chunk, f.Key(), len(f.Bytes()), len(f.Beside()), key, size)
+					if len(fills) != 1 || f.Chunk != key || f.Key() != key || int64(len(f.Bytes())) != size || f.Extra() != nil {
+						t.Errorf("got %d fills, of chunk %d, key %d, %d bytes and %d beside; want chunk %d of %d bytes", len(fills), f.Chunk, f.Key(), len(f.Bytes()), len(f.Extra()), key, size)
 					}
-					if !f.Wanted() {
+					if !f.Needed() {
 						t.Error("got a chunk not wanted that a request waits for")
 					}
 					<-goOn
-					if f.Wanted() {
+					if f.Needed() {
 						t.Error("got a chunk wanted that its request has left")
 					}
 					return ctx.Err()

@@ -16,8 +16,8 @@ const Never = time.Duration(math.MaxInt64)
 // fastest rank needs now, before those that it needs soon.
 const behindDue = 1
 
-// standing is the position of one reader, with its demand.
-type standing struct {
+// position is the position of one reader, with its demand.
+type position struct {
 	plan      *shuffle.Plan
 	epoch     *shuffle.Epoch
 	next      *shuffle.Epoch // the epoch after it, if the reader needs chunks of it soon; otherwise nil
@@ -30,9 +30,9 @@ type standing struct {
 	groups    groups
 }
 
-// comesFor reports whether the reader needs a chunk from this gateway. A nil standing is of a
+// comesFor reports whether the reader needs a chunk from this gateway. A nil position is of a
 // reader that has ended.
-func (s *standing) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
+func (s *position) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
 
 // NextUse is when readers need a chunk next.
 type NextUse struct {
@@ -74,7 +74,7 @@ func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
 	for n := range readers {
 		i := (begin + n) % len(readers)
 		before := next
-		if next.note(readers[i].stands.Load(), uint64(chunk)); before.later(next) {
+		if next.note(readers[i].position.Load(), uint64(chunk)); before.later(next) {
 			first = i
 		}
 		if !next.later(enough) {
@@ -96,7 +96,7 @@ func (u NextUse) later(than NextUse) bool {
 }
 
 // note includes the next use of one reader.
-func (n *NextUse) note(s *standing, chunk uint64) {
+func (n *NextUse) note(s *position, chunk uint64) {
 	if !s.comesFor(chunk) {
 		return
 	}
@@ -123,7 +123,7 @@ func (n *NextUse) note(s *standing, chunk uint64) {
 
 // use returns the first use of a chunk that ends after a position: in this epoch, or in the next
 // one if it is needed soon there. Otherwise the use is at the chunk's own place, which is not soon.
-func (s *standing) use(chunk, from uint64) use {
+func (s *position) use(chunk, from uint64) use {
 	if span, ok := s.epoch.Next(chunk, from); ok {
 		return use{Span: span, start: span.From}
 	}
@@ -137,7 +137,7 @@ func (s *standing) use(chunk, from uint64) use {
 
 // own returns the place of a chunk that counts in later epochs. The golden ratio spreads these
 // places evenly.
-func (s *standing) own(chunk uint64) uint64 {
+func (s *position) own(chunk uint64) uint64 {
 	at, _ := bits.Mul64((chunk+1)*0x9e3779b97f4a7c15, s.total)
 	return at
 }
@@ -151,7 +151,7 @@ func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	readers := (*r.known.Load())[d]
 	if len(readers) > 0 && (r.cfg.Mine == nil || r.cfg.Mine(d, chunk)) {
 		for _, x := range readers {
-			s := x.stands.Load()
+			s := x.position.Load()
 			if !s.comesFor(uint64(chunk)) {
 				continue
 			}
@@ -168,7 +168,7 @@ func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 }
 
 // uses returns how many samples after the reader's position its next two uses of a chunk begin.
-func (s *standing) uses(chunk uint64) (samples [2]uint64) {
+func (s *position) uses(chunk uint64) (samples [2]uint64) {
 	n := 0
 	for from := s.first; n < 2; n++ {
 		span, ok := s.epoch.Next(chunk, from)
@@ -188,7 +188,7 @@ func (s *standing) uses(chunk uint64) (samples [2]uint64) {
 // returns false for a chunk at home with ranks that read at other gateways: of such a chunk the
 // reader takes only a few samples, different ones in each epoch.
 func (v *Visit) ComesFor(chunk int) bool {
-	s := v.stands()
+	s := v.position()
 	return s == nil || s.comesFor(uint64(chunk))
 }
 

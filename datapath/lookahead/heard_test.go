@@ -148,11 +148,11 @@ func TestAVisitTellsWhereItsReaderStands(t *testing.T) {
 	p := d.plan(t, shuffle.Window, 2, 1)
 	v := r.read(d, at(p, 0, 0, 10), begin())
 	r.read(d, at(p, 0, 10, 10), begin())
-	if where, here := v.Stands(); !v.Followed() || !here || where.First != 10 {
+	if where, here := v.Position(); !v.Followed() || !here || where.First != 10 {
 		t.Errorf("got followed %v, there %v, at %d; want it at 10", v.Followed(), here, where.First)
 	}
 	r.Forget(begin().Add(time.Hour))
-	if _, here := v.Stands(); here {
+	if _, here := v.Position(); here {
 		t.Error("a reader that has gone is followed")
 	}
 }

@@ -42,8 +42,8 @@ func (u *use) left(at uint64) uint64 {
 	return uint64(math.Ceil(float64(u.Samples) * float64(u.end()-min(at, u.end())) / float64(u.To-u.From)))
 }
 
-// ahead is the list of chunks that one reader needs now and soon, in order of need.
-type ahead struct {
+// needList is the list of chunks that one reader needs now and soon, in order of need.
+type needList struct {
 	uses     []use  // including some that are later
 	epoch    uint64 // the first epoch of the uses
 	soon     int    // number of uses that are needed now or soon
@@ -67,7 +67,7 @@ func (r *Readers) look(x *reader) {
 
 // forgetUses discards the uses of the reader, so that look computes them again.
 func (x *reader) forgetUses() {
-	x.ahead = ahead{epoch: x.at.Epoch.Number(), uses: x.uses[:0]}
+	x.needList = needList{epoch: x.at.Epoch.Number(), uses: x.uses[:0]}
 }
 
 // reckon removes the uses that have ended, counts those that are needed now or soon, and reports

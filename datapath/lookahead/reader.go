@@ -40,8 +40,8 @@ type reader struct {
 	here   map[group]time.Time // when a rank of each group last read at this gateway
 	groups groups              // groups whose chunks the reader needs here
 
-	ahead
-	stands atomic.Pointer[standing] // its position, for callers that must not lock the table
+	needList
+	position atomic.Pointer[position] // its position, for callers that must not lock the table
 }
 
 // state is the progress of a reader to its first batch.
@@ -129,9 +129,9 @@ func (x *reader) last() uint64 {
 	return x.at.First - min(max(behindBatches*x.at.BatchSize, x.lag+x.at.BatchSize), x.at.First)
 }
 
-// standing returns the position of the reader.
-func (x *reader) standing() standing {
-	return standing{
+// currentPosition returns the position of the reader.
+func (x *reader) currentPosition() position {
+	return position{
 		plan: x.at.Plan, epoch: x.at.Epoch, first: x.at.First, last: x.last(), total: x.at.Plan.Samples(),
 		soon: x.horizon(), rate: x.rate(), groups: x.groups, straggler: x.lag > 0,
 	}

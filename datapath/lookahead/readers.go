@@ -102,7 +102,7 @@ func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time
 		rank.demand.note(thought, at)
 		x.thought(rank, now)
 	}
-	r.stand(x)
+	r.update(x)
 	return v
 }
 
@@ -126,7 +126,7 @@ func (r *Readers) unlock() {
 		x.coming = 0
 		if x.at.Plan != nil && x.at.Epoch.Number()+1 == number {
 			x.next = next
-			r.stand(x)
+			r.update(x)
 		}
 	}
 	r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now t
 		k.demand = demand{float64(at.End - at.First), think.Seconds()}
 		x.thought(k, now)
 	}
-	r.stand(x)
+	r.update(x)
 }
 
 // Reowned records that the results of Mine may have changed.
@@ -161,7 +161,7 @@ func (r *Readers) Reowned() {
 	defer r.unlock()
 	for _, x := range slices.Clone(r.all) {
 		x.forgetUses()
-		r.stand(x)
+		r.update(x)
 		r.changes.Add(1)
 	}
 }
@@ -191,7 +191,7 @@ func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	}
 	if x := r.add(d, at, now); x != nil {
 		x.state = announced
-		r.stand(x)
+		r.update(x)
 	}
 }
 
@@ -237,21 +237,21 @@ func (v *Visit) Alone() {
 // Followed reports whether the chunks that the reader needs next are known.
 func (v *Visit) Followed() bool { return v.reader != nil }
 
-// Stands returns the current position of the reader, with only plan, epoch and first position set.
+// Position returns the current position of the reader, with only plan, epoch and first position set.
 // ok is false if the reader was removed, or was never followed.
-func (v *Visit) Stands() (at shuffle.Cursor, ok bool) {
-	if s := v.stands(); s != nil {
+func (v *Visit) Position() (at shuffle.Cursor, ok bool) {
+	if s := v.position(); s != nil {
 		return shuffle.Cursor{Plan: s.plan, Epoch: s.epoch, First: s.first}, true
 	}
 	return shuffle.Cursor{}, false
 }
 
-// stands returns the reader's standing; nil if the reader was removed, or was never followed.
-func (v *Visit) stands() *standing {
+// position returns the reader's position; nil if the reader was removed, or was never followed.
+func (v *Visit) position() *position {
 	if v.reader == nil {
 		return nil
 	}
-	return v.reader.stands.Load()
+	return v.reader.position.Load()
 }
 
 // Answered records that the bytes have arrived, or that the read failed. It reports whether this

@@ -30,7 +30,7 @@ func keyOf(d Dataset, at shuffle.Cursor) planKey { return planKey{d, at.Plan.Par
 
 // move finds or adds the reader of a request, and moves it to the request's position. It returns
 // nil if there are too many readers. The caller of this method and of those below holds mu, and
-// then calls stand.
+// then calls update.
 func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	x := r.find(d, at)
 	if x == nil {
@@ -54,14 +54,14 @@ func (r *Readers) move(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	return x
 }
 
-// stand computes the uses ahead of a reader's position, and publishes the position.
-func (r *Readers) stand(x *reader) {
+// update computes the uses ahead of a reader's position, and publishes the position.
+func (r *Readers) update(x *reader) {
 	r.look(x)
-	stands := x.standing()
-	if stands.first+stands.soon > stands.total {
-		stands.next = r.after(x)
+	here := x.currentPosition()
+	if here.first+here.soon > here.total {
+		here.next = r.after(x)
 	}
-	x.stands.Store(&stands)
+	x.position.Store(&here)
 }
 
 // after returns the reader's next epoch; nil: it will be prepared when mu is unlocked.
@@ -106,7 +106,7 @@ func (r *Readers) add(d Dataset, at shuffle.Cursor, now time.Time) *reader {
 	k := keyOf(d, at)
 	r.held += r.holds(k, at.Plan)
 	r.plans[k] = append(r.plans[k], x)
-	r.stand(x)
+	r.update(x)
 	r.publish()
 	return x
 }
@@ -121,8 +121,8 @@ func (r *Readers) remove(x *reader) {
 		delete(r.plans, k)
 	}
 	r.held -= r.holds(k, x.at.Plan)
-	x.at, x.next, x.ahead = shuffle.Cursor{}, nil, ahead{} // visits and ranks may still refer to the reader
-	x.stands.Store(nil)
+	x.at, x.next, x.needList = shuffle.Cursor{}, nil, needList{} // visits and ranks may still refer to the reader
+	x.position.Store(nil)
 }
 
 // publish stores the list of readers for NextUse and NextRead, which take no lock. It is sorted by

@@ -50,11 +50,11 @@ func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	for _, v := range []*Visit{a, b, before, behind} {
 		v.Ended(now)
 	}
-	if at, ok := a.Stands(); !ok || at.First != 40 || at.Plan != p || at.Epoch.Number() != 0 {
+	if at, ok := a.Position(); !ok || at.First != 40 || at.Plan != p || at.Epoch.Number() != 0 {
 		t.Errorf("got %+v, %v, want the reader at 40", at, ok)
 	}
 	r.Drop(d)
-	if _, ok := a.Stands(); ok {
+	if _, ok := a.Position(); ok {
 		t.Error("a reader that was dropped stands somewhere")
 	}
 	if !a.ComesFor(3) {
@@ -203,7 +203,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	r.publish()
 	r.lacking = append(r.lacking, second)
 	r.unlock() // must not look for the plan of one who has gone
-	if second.stands.Load() != nil || second.next != nil {
+	if second.position.Load() != nil || second.next != nil {
 		t.Error("a reader that has gone stands somewhere again")
 	}
 }

@@ -30,13 +30,13 @@ func TestAdviceAnswersTheQuestions(t *testing.T) {
 		}
 	}
 	text := strings.Join(Advice(d, results), "\n")
-	for _, want := range []string{"the job is the limit", "Cache: ", "Policy: ", "A disk cache of 64MiB", "Gateways: 2 instead of 1", "Warning: a cache of 3355443B is smaller than the order wants"} {
+	for _, want := range []string{"the job is the bottleneck", "Cache: ", "Policy: ", "A disk cache of 64MiB", "Gateways: 2 instead of 1", "Warning: a cache of 3355443B is smaller than the order requires"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
 	one := Advice(d, results[1:2])
-	if got := strings.Join(one, "\n"); !strings.Contains(got, "the store is the bound") || strings.Contains(got, "Policy") {
+	if got := strings.Join(one, "\n"); !strings.Contains(got, "the store is the bottleneck") || strings.Contains(got, "Policy") {
 		t.Errorf("one setting: got\n%s\nwant its limit and no comparison", got)
 	}
 	picture := Picture("<title>", results)

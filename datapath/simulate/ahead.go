@@ -56,7 +56,7 @@ func (g *gateway) pass() {
 		}
 		var need int64
 		for _, c := range group {
-			need += g.Cost(int(c)) + g.data.Chunks[c].beside()
+			need += g.Cost(int(c)) + g.data.Chunks[c].extra()
 		}
 		if !g.memory.take(need, due) {
 			g.short = true

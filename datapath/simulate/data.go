@@ -35,8 +35,8 @@ func (c *Chunk) stored() int64 {
 	return c.Length
 }
 
-// beside returns how many additional bytes its load needs: those that are decoded.
-func (c *Chunk) beside() int64 { return c.Stored }
+// extra returns how many additional bytes its load needs: those that are decoded.
+func (c *Chunk) extra() int64 { return c.Stored }
 
 // shardSize is the size of shards of uniform data: adjacent chunks in one shard may be read
 // together.
@@ -111,7 +111,7 @@ func (d *Data) bytesOf(chunk int32, n int64) int64 {
 // largest returns the memory for the load of the largest chunk.
 func (d *Data) largest() (n int64) {
 	for _, c := range d.Chunks {
-		n = max(n, c.Length+c.beside())
+		n = max(n, c.Length+c.extra())
 	}
 	return n
 }

@@ -52,7 +52,7 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 // arrived delivers a chunk to its waiters.
 func (g *gateway) arrived(chunk int32) {
 	g.memory.arrived(chunk)
-	if n := g.data.Chunks[chunk].beside(); n > 0 {
+	if n := g.data.Chunks[chunk].extra(); n > 0 {
 		g.memory.give(n)
 	}
 }

@@ -79,8 +79,8 @@ func TestAdviceForFleets(t *testing.T) {
 		r    Result
 		want []string
 	}{
-		{link, []string{"Link: yours binds", "--no-cluster --share locality", "Yang and Cong's model, which adds up what here overlaps, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
-		{many, []string{"needs a home for each of the 64 ranks"}},
+		{link, []string{"Link: it is the bottleneck", "--no-cluster --share locality", "Yang and Cong's model, which adds times that overlap here, D = 32768 samples, p = 4", "locality pays with links below", "p = R/V"}},
+		{many, []string{"requires a home for each of the 64 ranks"}},
 		{small, []string{"Fleet: a cache of", "would hold all"}},
 	} {
 		text := strings.Join(Advice(d, []Result{c.r}), "\n")

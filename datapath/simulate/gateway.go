@@ -36,7 +36,7 @@ type gateway struct {
 	count     Counts
 }
 
-func newGateway(c *clock, q *scaled, store *line) *gateway {
+func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	s := &q.set
 	g := &gateway{
 		clock: c, set: s, data: q.data, store: store, fits: q.fits, bodies: q.bodies, beyond: q.beyond,

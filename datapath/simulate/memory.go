@@ -95,7 +95,7 @@ func (m *memory) free(n int64) bool {
 	for _, give := range []func(n int64){
 		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Soon) },
 		m.ahead,
-		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Whatever) },
+		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.AnyDue) },
 	} {
 		if missing := n - (m.total - m.inUse); missing > 0 {
 			give(missing)

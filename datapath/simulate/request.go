@@ -257,7 +257,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 			coming = append(coming, u.chunk)
 		default:
 			missing = append(missing, u.chunk)
-			need += g.Cost(int(u.chunk)) + g.data.Chunks[u.chunk].beside()
+			need += g.Cost(int(u.chunk)) + g.data.Chunks[u.chunk].extra()
 		}
 	}
 	if need > 0 && !m.take(need, g.dueLast(missing)) {

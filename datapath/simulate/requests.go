@@ -28,7 +28,7 @@ func CountRequests(plan *shuffle.Plan, d *Data, batchSize uint64, cache, partSiz
 		}
 	}
 	all, full := d.cost(), s.Order.Shuffle == shuffle.Full
-	switch wanted := s.Wanted(d); {
+	switch wanted := s.Needed(d); {
 	case full && policy.Ahead(cache) >= all: // chunks are read whole
 		return Requests{Cold: reads, Known: true}
 	case full: // samples are read one by one, and none stays in the cache

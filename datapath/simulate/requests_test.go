@@ -52,7 +52,7 @@ func TestRequestsThatNobodyKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := CountRequests(plan, d, 256, d.Bytes()/8, 16<<20); got.Known || got.Cold == 0 {
-		t.Errorf("a cache smaller than the order wants: got %+v, want the cold epoch only", got)
+		t.Errorf("a cache smaller than the order requires: got %+v, want the cold epoch only", got)
 	}
 	d.Chunks[0].Extents, d.Chunks[1].Stored = 64, 1<<20 // 64 objects, and two parts of half a mebibyte
 	if got, want := CountRequests(plan, d, 256, 0, 512<<10).Cold, plan.Reads()+63+1+398*3; got != want {

@@ -74,7 +74,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 }
 
 // newRun creates the gateways and ranks of a question.
-func newRun(q *scaled) (*run, error) {
+func newRun(q *scaledQuestion) (*run, error) {
 	s := &q.set
 	plan, err := shuffle.NewPlan(s.Order, q.data.First)
 	if err != nil {

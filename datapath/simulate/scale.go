@@ -22,9 +22,9 @@ func standard() limits {
 	return limits{samples: 6 << 20, requests: 1 << 20, chunks: 1 << 17, ranged: 1 << 18, gateways: 16}
 }
 
-// scaled is a question that was scaled down. Its data path is the same, with less data and fewer
+// scaledQuestion is a question that was scaled down. Its data path is the same, with less data and fewer
 // gateways and ranks.
-type scaled struct {
+type scaledQuestion struct {
 	data   *Data
 	set    Setting
 	fits   bool    // all data fits into memory
@@ -37,8 +37,8 @@ type scaled struct {
 }
 
 // scale scales a question down to the limits.
-func scale(d *Data, s Setting, most limits) *scaled {
-	q := &scaled{data: d, set: s, fits: s.held(d) <= policy.Ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
+func scale(d *Data, s Setting, most limits) *scaledQuestion {
+	q := &scaledQuestion{data: d, set: s, fits: s.held(d) <= policy.Ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
 	large := s.large(d, most)
 	if large {
 		q.fewerGateways(most.gateways)
@@ -68,7 +68,7 @@ func (s *Setting) large(d *Data, most limits) bool {
 // the data, lanes, ranks and store bandwidth, and unchanged memory, disk, link and fetchers, these
 // take as long as all of them. Only the part of a rank's samples that other gateways own is
 // smaller, so those bytes count by the factor beyond.
-func (q *scaled) fewerGateways(most int) {
+func (q *scaledQuestion) fewerGateways(most int) {
 	s, all := &q.set, q.set.Gateways
 	if s.Alone || all <= most {
 		return
@@ -98,12 +98,12 @@ func (q *scaled) fewerGateways(most int) {
 
 // fewerChunks represents a large number of chunks by an even part of them. The memory for chunks
 // that readers need soon is unchanged; the memory above it is scaled like the data.
-func (q *scaled) fewerChunks(k int) {
+func (q *scaledQuestion) fewerChunks(k int) {
 	if k <= 1 {
 		return
 	}
 	s, d := &q.set, q.data
-	soon := policy.Budget(s.Wanted(d))
+	soon := policy.Budget(s.Needed(d))
 	q.data = d.thin(1, k)
 	q.parts = float64(d.Bytes()) / float64(q.data.Bytes())
 	q.soon = min(soon, s.CacheSize)
@@ -116,7 +116,7 @@ func (q *scaled) fewerChunks(k int) {
 
 // fewerSamples represents several samples of a chunk by one, the ranks of a gateway by up to four,
 // and several batches by one.
-func (q *scaled) fewerSamples(most limits) {
+func (q *scaledQuestion) fewerSamples(most limits) {
 	const ranksOfOne = 4 // that represent all of a gateway
 	s, before := &q.set, q.data.Samples()
 	each := max(4*before*uint64(s.Epochs)/most.samples, 1)
@@ -142,7 +142,7 @@ func (d *Data) join(each uint64) *Data {
 }
 
 // restore converts the results of a scaled question to those of the whole.
-func (q *scaled) restore(r *Result) {
+func (q *scaledQuestion) restore(r *Result) {
 	r.Coarse = q.note
 	for i := range r.Epochs {
 		e := &r.Epochs[i]
@@ -158,7 +158,7 @@ func (q *scaled) restore(r *Result) {
 }
 
 // line returns a line. If one sample represents several, it uses fewer pieces.
-func (q *scaled) line(c *clock, total, stream float64) *line {
+func (q *scaledQuestion) line(c *clock, total, stream float64) *line {
 	pieces := int64(16)
 	if q.data.joined > 1 {
 		pieces = 4
@@ -167,7 +167,7 @@ func (q *scaled) line(c *clock, total, stream float64) *line {
 }
 
 // say adds to the note how the question was scaled.
-func (q *scaled) say(format string, args ...any) {
+func (q *scaledQuestion) say(format string, args ...any) {
 	if q.note != "" {
 		q.note += "; "
 	}
@@ -177,7 +177,7 @@ func (q *scaled) say(format string, args ...any) {
 // questions estimates how many questions gateways ask each other if batches and ranks represent
 // several: for each run of a rank's batches, the number of owners of its samples from other
 // gateways.
-func (q *scaled) questions(r *Result, e *Epoch) int64 {
+func (q *scaledQuestion) questions(r *Result, e *Epoch) int64 {
 	s := &r.Setting
 	samples := float64(r.Samples)
 	mean := float64(r.Bytes) / samples

@@ -130,8 +130,8 @@ func (s *Setting) held(d *Data) int64 {
 	return int64(float64(d.cost()) * spread / float64(n))
 }
 
-// Wanted returns the cache of each gateway with which the order reads no chunk twice in an epoch.
-func (s *Setting) Wanted(d *Data) int64 {
+// Needed returns the cache of each gateway with which the order reads no chunk twice in an epoch.
+func (s *Setting) Needed(d *Data) int64 {
 	lengths := make([]uint64, len(d.Chunks))
 	for i, c := range d.Chunks {
 		lengths[i] = uint64(c.Length)

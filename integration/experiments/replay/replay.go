@@ -45,7 +45,7 @@ type shelf[K comparable] struct {
 }
 
 func (s shelf[K]) Bring(key K, size int64, leases int) {
-	if missing := s.Bytes() + size - s.capacity; missing > 0 && s.Evict(missing, chunkcache.Whatever) < missing {
+	if missing := s.Bytes() + size - s.capacity; missing > 0 && s.Evict(missing, chunkcache.AnyDue) < missing {
 		panic("replay: no room for a chunk")
 	}
 	s.Put(key, size, leases)

@@ -24,7 +24,7 @@ PLANTS = [
     (
         "datapath waits for memory before it loads the samples that others wait for",
         "./datapath TestBatchesOfMixturesDoNotWaitForEachOther",
-        [("datapath/assembly.go", "if len(rest) > 0 { // who waits", "if false { // who waits")],
+        [("datapath/assembly.go", "if len(rest) > 0 { // batches that wait", "if false { // batches that wait")],
     ),
     (
         "gateway never returns the memory of a plan",
