@@ -119,7 +119,7 @@ func TestPart_SharesItsMemory(t *testing.T) {
 		for i, n := range c.sizes {
 			s := &Source{path: p}
 			near := request{bytes: int64(n), chunks: []batch.ChunkRanges{{Ranges: []batch.Range{{Length: n}}}}}
-			x := &part{source: s, near: &near, wanted: &demand{near: near, joins: true}}
+			x := &part{source: s, near: &near, need: &demand{near: near, joins: true}}
 			if enough := x.pin(t.Context(), &memory, &gaps); enough != (c.want[i] >= 0) {
 				t.Errorf("%s: part %d: got enough: %v", name, i, enough)
 			}
