@@ -103,7 +103,7 @@ var parameters = []Parameter{
 	{
 		Name: "window", Group: Order, Least: 1, Most: maxWindow,
 		Help: "chunks (window) or lanes (slot) in memory together (default the dataset's)",
-		Doc:  "How many chunks shuffle=window mixes together, or from how many lanes, at most 1048576, shuffle=slot takes samples in turn. Refused with none and full.",
+		Doc:  "Chunks that shuffle=window mixes together, or lanes of shuffle=slot, at most 1048576. Refused with none and full.",
 		read: readWindow,
 		write: func(p Plan) string {
 			if !shuffle.UsesWindow(p.Params.Shuffle) {
@@ -184,9 +184,9 @@ var parameters = []Parameter{
 	{
 		Name: "subset", Group: Choice, Pattern: subsetPattern, Longest: maxSubsetText,
 		Help: "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)",
-		Doc: "Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash " +
-			"of names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in " +
-			"stored order, such as samples:0-999. Behind a tilde another split or other numbers choose among the subset's samples.",
+		Doc: "Subset to deliver: its name in the generation's default split; DIGEST:NAME of another split; a split by hash and one of its " +
+			"parts, such as train=9,val=1:train, optionally with a colon and a salt; or samples: and numbers in stored order, such as " +
+			"samples:0-999. A tilde and another split or numbers select among the subset's samples.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if q.Has(r.Name) {
 				p.Params.Subset = q.subset(r.Name)
@@ -210,8 +210,8 @@ var parameters = []Parameter{
 	{
 		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*",
 		Help: "`HASH` of the index's generation to insist on (default the one served)",
-		Doc: "Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas " +
-			"between them. All ranks of a job give the same.",
+		Doc: "Generation of the index to read; for a mixture that the URL defines, those of its sources in order, separated by commas. " +
+			"All ranks of a job must use the same.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			p.Pinned = q.Has(r.Name) && (p.Params.Subset == "" || SubsetNamesItsData(p.Params.Subset))
 		},
@@ -220,21 +220,21 @@ var parameters = []Parameter{
 	{
 		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*",
 		Help:  "`FORMAT` of the batches (default the dataset's own)",
-		Doc:   "Form of the body, one of the dataset's. Left out, it is the one that Accept likes best, else the dataset's own.",
+		Doc:   "Form of the body, one of the dataset's. The default follows Accept, otherwise the dataset's own.",
 		read:  readForm,
 		write: func(p Plan) string { return p.View.Form.Name },
 	},
 	{
 		Name: "fields", Group: Showing,
 		Help:  "`NAMES` of the parts to keep (default all)",
-		Doc:   "Parts of the samples to keep, in this order: names with commas between them.",
+		Doc:   "Parts of the samples to keep, in this order, separated by commas.",
 		read:  readFields,
 		write: func(p Plan) string { return p.View.FieldsParameter() },
 	},
 	{
 		Name: "table", Group: Showing, Pattern: "keys|parts|keys,parts|parts,keys",
 		Help: "`COLUMNS` of the table of format framed: keys, parts or both (default lengths only)",
-		Doc:  "What the table of the framed form holds in addition to lengths: keys, parts or both, with a comma between them.",
+		Doc:  "Columns of the framed form's table in addition to lengths: keys, parts or both, separated by commas.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			p.View.Keys, p.View.Parts = q.table()
 			if q.Has(r.Name) && !p.View.Form.Table {

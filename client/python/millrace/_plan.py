@@ -16,16 +16,15 @@ class Order:
     """Which samples an epoch has and in which order, in addition to `seed` and `shuffle`. None is the dataset's default.
     All values: https://github.com/millrace-data/millrace/blob/main/docs/api.md
 
-    window      How many chunks shuffle="window" mixes together, or from how many lanes, at most 1048576, shuffle="slot" takes samples in turn.
-                Refused with none and full.
+    window      Chunks that shuffle="window" mixes together, or lanes of shuffle="slot", at most 1048576. Refused with none and full.
     strata      Strata that the chunks are dealt to, with shuffle="window": each row takes one chunk of each. A divisor of window; 0: none.
     importance  Snapshot of weights that an epoch's samples are drawn by: 64 hexadecimal digits.
-    subset      Subset to deliver: its name in the generation's default split; the digest of a split, a colon and the name; a split by the hash of
-                names and a part of it, such as train=9,val=1:train, with a colon and a salt where it has one; or samples: and numbers in stored
-                order, such as samples:0-999. Behind a tilde another split or other numbers choose among the subset's samples.
+    subset      Subset to deliver: its name in the generation's default split; DIGEST:NAME of another split; a split by hash and one of its parts,
+                such as train=9,val=1:train, optionally with a colon and a salt; or samples: and numbers in stored order, such as samples:0-999. A
+                tilde and another split or numbers select among the subset's samples.
     quarantine  Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.
-    generation  Generation of the index to read; of a mixture that the URL defines, those of its sources in their order, with commas between them.
-                All ranks of a job give the same.
+    generation  Generation of the index to read; for a mixture that the URL defines, those of its sources in order, separated by commas. All ranks
+                of a job must use the same.
     """
 
     window: Optional[int] = None
