@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// framedForm is the batch form with a table of samples, keys and parts (docs/answers.md, framed).
+// framedForm is the batch form with a table of samples, keys and parts (docs/spec/framed.md).
 const framedForm = "framed"
 
 const (

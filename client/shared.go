@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	sharedType = "application/vnd.millrace.shared" // a table with samples in shared memory (docs/answers.md, Batches in shared memory)
+	sharedType = "application/vnd.millrace.shared" // a table with samples in shared memory (docs/spec/shared-memory.md)
 	framedType = "application/vnd.millrace.framed"
 
 	// sharedIdle is how long an idle connection that can receive shared memory stays open. Closing

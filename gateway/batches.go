@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// Constants of the stream of batches (docs/answers.md).
+// Constants of the stream of batches (docs/spec/framed.md).
 const (
 	streamMagic    = "MLRB"
 	streamVersion  = 1

@@ -148,7 +148,7 @@ func readArrow(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// readFramed reads what docs/answers.md describes.
+// readFramed reads what docs/spec/framed.md describes.
 func readFramed(t *testing.T, body []byte) (all []sampleOf) {
 	t.Helper()
 	le := binary.LittleEndian

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Constants of the framed form (docs/answers.md).
+// Constants of the framed form (docs/spec/framed.md).
 const (
 	framedMagic   = "MLRF"
 	framedVersion = 1

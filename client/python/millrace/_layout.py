@@ -1,4 +1,4 @@
-"""Answers as docs/answers.md has them byte by byte: a batch's header, its framed and .npy bodies, its manifest, and the index's chunks."""
+"""Answers as docs/spec/framed.md has them byte by byte: a batch's header, its framed and .npy bodies, its manifest, and the index's chunks."""
 
 from __future__ import annotations
 

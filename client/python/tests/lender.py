@@ -1,4 +1,4 @@
-"""A gateway at a Unix socket that lends memory, honestly or not: batches of a real gateway, as docs/answers.md has them in shared memory."""
+"""A gateway at a Unix socket that lends memory, honestly or not: batches of a real gateway, as docs/spec/shared-memory.md has them."""
 
 from __future__ import annotations
 

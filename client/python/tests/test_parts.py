@@ -23,7 +23,7 @@ TABLE: list[dict[str, bytes]] = [{"cls": b"1", "jpg": b"abc"}, {"cls": b"", "jpg
 
 
 def framed(samples: list[dict[str, bytes]], keys: list[str]) -> bytes:
-    """Writes a framed body as docs/answers.md says it, all samples joined."""
+    """Writes a framed body as docs/spec/framed.md says it, all samples joined."""
     names = list(dict.fromkeys(n for s in samples for n in s))
     u32 = lambda ns: struct.pack(f"<{len(ns)}I", *ns)  # noqa: E731
     body = b"".join(b"".join(s.values()) for s in samples)

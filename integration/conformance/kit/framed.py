@@ -1,4 +1,4 @@
-"""The framed form of a batch, and many batches in one answer, read by the letter of docs/answers.md."""
+"""The framed form of a batch, and many batches in one answer, read by the letter of docs/spec/framed.md."""
 
 import struct
 from typing import NamedTuple, Optional

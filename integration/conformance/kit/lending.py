@@ -1,4 +1,4 @@
-"""Holds a gateway at a Unix socket against "Batches in shared memory" of docs/answers.md."""
+"""Holds a gateway at a Unix socket against docs/spec/shared-memory.md."""
 
 from . import data, framed
 from .http import batch_path

@@ -1,4 +1,4 @@
-"""Batches in shared memory, by the letter of docs/answers.md: what a gateway at a Unix socket lends on one connection."""
+"""Batches in shared memory, by the letter of docs/spec/shared-memory.md: what a gateway at a Unix socket lends on one connection."""
 
 import array
 import errno

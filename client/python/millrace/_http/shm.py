@@ -1,4 +1,4 @@
-"""Batches in shared memory, from a gateway on this machine: docs/answers.md has the protocol.
+"""Batches in shared memory, from a gateway on this machine: docs/spec/shared-memory.md has the protocol.
 
 Memory is mapped once and used again for later batches. The gateway writes a batch where nobody looks at the one before: a mapping tells
 whether anything still looks at it, as one tells of a bytearray. What nobody looks at is let go of with the next request on its connection.
