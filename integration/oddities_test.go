@@ -20,7 +20,7 @@ type oddity struct {
 	want string // what its report has, by name, or what its error says
 }
 
-// oddities are those of the table in docs/formats.md that are about objects and members.
+// oddities are those of the table in docs/spec/formats.md that are about objects and members.
 func oddities() []oddity {
 	const pictures = "mkdir cat; echo a >cat/frame.0001.png; echo b >cat/frame.0002.png; "
 	const members = "for i in 0 1; do echo $i >$i.jpg; echo $i >$i.cls; cp $i.jpg ._$i.jpg; cp $i.cls ._$i.cls; done; "

