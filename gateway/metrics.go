@@ -130,7 +130,11 @@ func (g *Gateway) getStats(x *exchange) error {
 		readers = append(readers, g.cfg.Readers()...)
 	}
 	look := bottleneck.Snapshot{At: time.Now(), Counters: counters, Ranks: ranks(readers), Address: g.addressOf}
-	answer := stats.Answer{Version: g.cfg.Version, Counters: counters, Limits: g.metrics.looks.Find(look, g.started)}
+	finding, recent := g.metrics.looks.Find(look, g.started)
+	for i, r := range recent { // the ranks' figures and the sentence cover the same period
+		readers[i].WaitingShare, readers[i].ThinkMS = r.Waiting, float64(r.Think.Microseconds())/1000
+	}
+	answer := stats.Answer{Version: g.cfg.Version, Counters: counters, Limits: finding}
 	if form == "jobs" {
 		answer.Jobs = stats.Jobs(readers)
 	} else {

@@ -68,7 +68,7 @@ func bottlenecks() map[string]bottleneck {
 		"one rank has stopped":                   {"rank", sideBySide, of(func(t *testing.T) scene { return restsFor(t, time.Hour) }), ""},
 		"one rank had stopped and goes on":       {"readers", sideBySide, of(func(t *testing.T) scene { return restsFor(t, 4*time.Second) }), ""},
 		"a slow rank for which all others wait":  {"readers", sideBySide, of(inStep), ""},
-		"a slow rank while others read ahead":    {"readers", sideBySide, of(readAhead), "Rank 2 of 4 of photos is the last to ask"},
+		"a slow rank while others read ahead":    {"readers", sideBySide, of(readAhead), "Rank 2 of 4 of photos is the last to request batches"},
 		"one job has ended and another computes": {"readers", sideBySide, of(hasEnded), ""},
 	}
 }

@@ -32,6 +32,12 @@ type Rank struct {
 	Idle   time.Duration   // since the last request of the rank
 }
 
+// Recent holds the figures of one rank between two snapshots.
+type Recent struct {
+	Waiting float64       // share of the time that the rank waited for bytes, 0 to 1
+	Think   time.Duration // mean time from the end of an answer to the next request
+}
+
 const (
 	// leastApart is the minimum time between two compared snapshots, if available. In less time,
 	// ranks that compute for a second or two make too few requests.
@@ -49,10 +55,10 @@ type History struct {
 	snapshots []Snapshot // guarded by mu; the first one is the start of the gateway
 }
 
-// Find returns the current bottleneck. It compares now with the latest snapshot that is at least
-// leastApart older, or else with the oldest one. The initial snapshot is the start of the gateway,
-// when all counters were zero.
-func (h *History) Find(now Snapshot, began time.Time) stats.Finding {
+// Find returns the current bottleneck, and the figures of each of now.Ranks over the same period. It compares now with
+// the latest snapshot that is at least leastApart older, or else with the oldest one. The initial snapshot is the start
+// of the gateway, when all counters were zero.
+func (h *History) Find(now Snapshot, began time.Time) (stats.Finding, []Recent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.snapshots) == 0 {
@@ -65,5 +71,6 @@ func (h *History) Find(now Snapshot, began time.Time) stats.Finding {
 	if now.At.Sub(h.snapshots[len(h.snapshots)-1].At) >= each {
 		h.snapshots = append(h.snapshots, now)
 	}
-	return find(before, now)
+	c := between(before, now)
+	return find(c), c.recent
 }

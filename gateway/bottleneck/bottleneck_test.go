@@ -2,6 +2,7 @@ package bottleneck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 		for name, value := range now.Counters {
 			later.Counters[name] += value
 		}
-		got := find(before, later)
+		got := find(between(before, later))
 		if got.Code != want || got.Seconds != period || !strings.HasSuffix(got.Sentence, ".") || strings.Contains(got.Sentence, "%!") {
 			t.Errorf("%s: got %+v", want, got)
 		}
@@ -103,17 +104,17 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 // TestFigures: a sentence has the figures of the time that was looked at, and names the rank. What it advises can be typed.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
-		"store":    "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 90 % of its time for bytes.",
-		"rank":     "Rank 1 of 2 of photos is slow: it takes 500ms between two batches, others of its job take 5ms. The gateway waits for it 99 % of the time; it is 20 batches behind.",
-		"cache":    "20 chunks left it before the readers that came for them, while 100 were brought",
+		"store":    "The store is the bottleneck: 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 80 % of its time for data.",
+		"rank":     "Rank 1 of 2 of photos is slow: it takes 500ms between batches, the other ranks of its job take 5ms. It waits 1 % of its time, and is 20 batches behind.",
+		"cache":    "it evicted 20 chunks before their readers came, and loaded 100. Rank 0 of 2 of photos waits 80 %",
 		"memory":   "hold 31 MB of 32 MB",
-		"planning": "the phase locate takes 70 % of all requests' time. Rank 0 of 2 of photos waits 95 % of its time.",
-		"network":  "100 MB/s leave. Rank 0 of 2 of photos waits 60 % of its time",
+		"planning": "the phase locate takes 70 % of the time of all requests. Rank 0 of 2 of photos waits 95 % of its time.",
+		"network":  "100 MB/s sent. Rank 0 of 2 of photos waits 60 % of its time",
 	} {
 		now := situations()[code]
 		now.At = time.Unix(period, 0)
 		now.Address = func(string) string { return "file:///my data" }
-		got := find(Snapshot{At: time.Unix(0, 0)}, now)
+		got := find(between(Snapshot{At: time.Unix(0, 0)}, now))
 		if !strings.Contains(got.Sentence, want) {
 			t.Errorf("%s: got %q, want %q in it", code, got.Sentence, want)
 		}
@@ -136,7 +137,7 @@ func TestFewChunks(t *testing.T) {
 		now.At = time.Unix(period, 0)
 		now.Counters["millrace_store_read_bytes_total"], now.Counters["millrace_store_range_bytes_total"] = 100e6, c.ranges
 		now.Counters["millrace_cache_expected_evictions_total"], now.Counters["millrace_cache_loads_total"] = c.unused, c.loads
-		if got := find(Snapshot{At: time.Unix(0, 0)}, now); got.Code != c.want {
+		if got := find(between(Snapshot{At: time.Unix(0, 0)}, now)); got.Code != c.want {
 			t.Errorf("%+v: got %+v", c, got)
 		}
 	}
@@ -151,27 +152,27 @@ func TestRanksThatStandStill(t *testing.T) {
 	before := Snapshot{At: at.Add(-period * time.Second), Ranks: []Rank{stopped}}
 	stopped.Spent.All += period
 	stopped.Behind, stopped.Idle = 400, 12*time.Second
-	got := find(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}})
-	if got.Code != "rank" || !strings.Contains(got.Sentence, "has not asked for 12s") {
+	got := find(between(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}}))
+	if got.Code != "rank" || !strings.Contains(got.Sentence, "requested nothing for 12s") {
 		t.Errorf("a rank that stopped: got %+v", got)
 	}
 	pauses := reads
 	pauses.Idle = 12 * time.Second
-	if got := find(before, Snapshot{At: at, Ranks: []Rank{pauses, stopped}}); got.Code != "readers" {
+	if got := find(between(before, Snapshot{At: at, Ranks: []Rank{pauses, stopped}})); got.Code != "readers" {
 		t.Errorf("a job that has stopped: got %+v, want readers", got)
 	}
 	before = Snapshot{At: before.At, Ranks: []Rank{stopped}}
 	stopped.Idle, stopped.Think = 0, time.Second
 	stopped.Spent.All, stopped.Spent.Pauses, stopped.Spent.Paused = stopped.Spent.All+period, stopped.Spent.Pauses+period, stopped.Spent.Paused+900
-	if got := find(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}}); got.Code != "readers" {
+	if got := find(between(before, Snapshot{At: at, Ranks: []Rank{reads, stopped}})); got.Code != "readers" {
 		t.Errorf("a rank that goes on: got %+v, want readers", got)
 	}
-	if got := find(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{ended, reads}}); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
+	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{ended, reads}})); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
 		t.Errorf("beside a job that has ended: got %+v, want readers, and 10ms", got)
 	}
 	waits := rank(0, 0, 1, 0, fast)
 	waits.Idle = 2 * time.Minute
-	if got := find(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}}); got.Code != "store" {
+	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}})); got.Code != "store" {
 		t.Errorf("a rank that waits for two minutes: got %+v, want store", got)
 	}
 }
@@ -182,8 +183,8 @@ func TestRanksInStep(t *testing.T) {
 		behind []uint64 // of each rank
 		want   string
 	}{
-		"the last of three":         {[]uint64{0, 9, 1}, "Rank 1 of 2 of photos is the last to ask, 8 batches after the others"},
-		"the first of three":        {[]uint64{9, 1, 0}, "Rank 0 of 2 of photos is the last to ask, 8 batches after the others"},
+		"the last of three":         {[]uint64{0, 9, 1}, "Rank 1 of 2 of photos is the last to request batches, 8 after the others"},
+		"the first of three":        {[]uint64{9, 1, 0}, "Rank 0 of 2 of photos is the last to request batches, 8 after the others"},
 		"two are last":              {[]uint64{9, 9, 0}, "takes longest"},
 		"two are last, and one not": {[]uint64{0, 9, 9}, "takes longest"},
 		"all alike":                 {[]uint64{1, 0, 1}, "takes longest"},
@@ -195,7 +196,7 @@ func TestRanksInStep(t *testing.T) {
 			r.Behind = behind
 			all = append(all, r)
 		}
-		if got := find(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all}); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
+		if got := find(between(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all})); got.Code != "readers" || !strings.Contains(got.Sentence, c.want) {
 			t.Errorf("%s: got %+v, want %q", name, got, c.want)
 		}
 	}
@@ -208,7 +209,7 @@ func TestManyRanks(t *testing.T) {
 		all = append(all, rank(i, 0, .1, 0, fast))
 	}
 	all[4000].Behind, all[4000].Spent.Paused = 20, 3
-	if got := find(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all}); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
+	if got := find(between(Snapshot{At: time.Unix(0, 0)}, Snapshot{At: time.Unix(period, 0), Ranks: all})); got.Code != "rank" || !strings.Contains(got.Sentence, "Rank 4000 ") {
 		t.Errorf("got %+v, want rank 4000", got)
 	}
 }
@@ -221,7 +222,7 @@ func TestWhatIsCompared(t *testing.T) {
 		{2, 2}, {3, 3}, {3.5, 3.5}, {6.9, 6.9}, {7, 5}, {8, 5}, {8.1, 5.1}, {9.4, 6.4}, {14.5, 5.1}, {300, 285.5}, {300.1, 285.6}, {301, 286.5}, {305, 5},
 	} {
 		at := began.Add(time.Duration(step.at * float64(time.Second)))
-		if got := h.Find(Snapshot{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
+		if got, _ := h.Find(Snapshot{At: at, Counters: map[string]float64{}}, began); fmt.Sprintf("%.1f", got.Seconds) != fmt.Sprintf("%.1f", step.want) {
 			t.Errorf("at %v s: got %.2f s, want %v", step.at, got.Seconds, step.want)
 		}
 		if len(h.snapshots) > 7 {
@@ -239,9 +240,24 @@ func TestManyAskers(t *testing.T) {
 		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page asks just after the first one
 			continue
 		}
-		got := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
+		got, _ := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
 		if least := min(5, float64(n)/10); got.Seconds < least || got.Seconds > least+2 {
 			t.Errorf("at %.1f s: got %.1f s looked at, want %v to %v", at, got.Seconds, least, least+2)
 		}
+	}
+}
+
+// TestHistory_FindGivesEachRankItsFigures: the ranks' figures and the sentence cover the same period. A rank that did not
+// ask within it keeps its recent think time.
+func TestHistory_FindGivesEachRankItsFigures(t *testing.T) {
+	var h History
+	began, calm, waits := time.Unix(0, 0), rank(0, 0, 0, 0, fast), rank(1, .1, .6, .1, 20*time.Millisecond)
+	h.Find(Snapshot{At: began.Add(period * time.Second), Ranks: []Rank{calm, waits}}, began)
+	calm.Think = time.Second
+	waits.Spent.All, waits.Spent.Bytes = waits.Spent.All+period, waits.Spent.Bytes+2
+	waits.Spent.Pauses, waits.Spent.Paused = waits.Spent.Pauses+3, waits.Spent.Paused+100
+	finding, recent := h.Find(Snapshot{At: began.Add(2 * period * time.Second), Ranks: []Rank{calm, waits}}, began)
+	if want := []Recent{{0, time.Second}, {.2, 30 * time.Millisecond}}; finding.Seconds != period || !slices.Equal(recent, want) {
+		t.Errorf("got %v s and %v, want %v s and %v", finding.Seconds, recent, period, want)
 	}
 }

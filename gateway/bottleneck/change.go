@@ -60,6 +60,7 @@ type change struct {
 	before, now Snapshot
 	readers     []reader // ranks with a request in the last minute, or waiting for an answer
 	longest     *reader  // reader with the largest share of waiting; nil: no readers
+	recent      []Recent // of all ranks, in the order of now.Ranks
 }
 
 func between(before, now Snapshot) *change {
@@ -77,7 +78,9 @@ func between(before, now Snapshot) *change {
 		if earlier.All > r.Spent.All {
 			earlier = stats.RankTimes{} // the rank was forgotten and has returned
 		}
-		if x := r.since(earlier, c.seconds()); r.Idle < reads || x.waiting() > 0 {
+		x := r.since(earlier, c.seconds())
+		c.recent = append(c.recent, Recent{Waiting: min(x.waits[bytes], 1), Think: x.think})
+		if r.Idle < reads || x.waiting() > 0 {
 			c.readers = append(c.readers, x)
 		}
 	}

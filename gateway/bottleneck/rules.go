@@ -66,8 +66,7 @@ func rules() []rule {
 	}
 }
 
-func find(before, now Snapshot) stats.Finding {
-	c := between(before, now)
+func find(c *change) stats.Finding {
 	for _, r := range rules() {
 		if sentence, cure := r.says(c); sentence != "" {
 			return stats.Finding{Limits: stats.Limits{Code: r.code, Sentence: sentence, Do: cure}, Seconds: c.seconds()}
@@ -80,16 +79,22 @@ func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
 func megabytes(x float64) string { return fmt.Sprintf("%.3g MB", x/1e6) }
 
-// waitsSaid describes the rank with the largest share of waiting.
-func (c *change) waitsSaid(what string) string {
-	return fmt.Sprintf("%s waits %s of its time%s", c.longest, share(c.longest.waiting()), what)
+// waitsMost names the rank with the largest share of waiting, whatever for.
+func (c *change) waitsMost() string {
+	return fmt.Sprintf("%s waits %s of its time", c.longest, share(c.longest.waiting()))
+}
+
+// waitsForBytes names the rank that waits for bytes for the largest share of its time.
+func (c *change) waitsForBytes() string {
+	r := slices.MaxFunc(c.readers, func(a, b reader) int { return cmp.Compare(a.waits[bytes], b.waits[bytes]) })
+	return fmt.Sprintf("%s waits %s of its time for data", &r, share(r.waits[bytes]))
 }
 
 func nobody(c *change) (sentence, cure string) {
 	if len(c.readers) > 0 {
 		return "", ""
 	}
-	return "No reader has requested a batch in the last minute.", ""
+	return "Idle: no batch was requested in the last minute.", ""
 }
 
 func memory(c *change) (sentence, cure string) {
@@ -98,9 +103,9 @@ func memory(c *change) (sentence, cure string) {
 	if refused == 0 && (queue == 0 || pinned < full*all) {
 		return "", ""
 	}
-	return fmt.Sprintf("The memory is full: bodies under way and chunks in use hold %s of %s, %.0f requests wait for memory, and %.0f have waited in vain.",
+	return fmt.Sprintf("Memory is full: responses and chunks in use hold %s of %s. %.0f requests wait for memory, and %.0f timed out.",
 			megabytes(pinned), megabytes(all), queue, refused),
-		"raise --cache-size, ask for fewer batches at a time, or look for readers that take their bodies slowly"
+		"raise --cache-size, request fewer batches at a time, or find the clients that receive slowly"
 }
 
 func storeFails(c *change) (sentence, cure string) {
@@ -114,8 +119,11 @@ func storeFails(c *change) (sentence, cure string) {
 	if (sum < fewest || sum <= failing*all) && c.now.Counters["millrace_store_breakers_open"] == 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("The store fails: %.0f errors in %.0f requests; most of them: %s.", sum, all, cmp.Or(most(failed), "none now, and it gets nothing but probes")),
-		`the log names the object and the error; docs/troubleshooting.md, "The store is slow or refuses"`
+	sentence = "The store is down: the gateway sends only probes."
+	if sum > 0 {
+		sentence = fmt.Sprintf("The store fails: %.0f errors in %.0f requests, most of them %s.", sum, all, most(failed))
+	}
+	return sentence, `find the object and the error in the log; see docs/troubleshooting.md, "The store is slow or refuses"`
 }
 
 func peers(c *change) (sentence, cure string) {
@@ -125,8 +133,8 @@ func peers(c *change) (sentence, cure string) {
 	if (failed < fewest || failed <= failing*all) && out == 0 {
 		return "", ""
 	}
-	return fmt.Sprintf("Other gateways do not answer in time: %.0f questions failed while %.0f began, and %.0f gateways were left out. The store is read in their place.", failed, all, out),
-		"/v1/cluster names the gateway and says why"
+	return fmt.Sprintf("Other gateways do not answer in time: %.0f of %.0f requests failed, and %.0f gateways were ejected. The store is read instead.", failed, all, out),
+		"see /v1/cluster for the gateway and the reason"
 }
 
 // usual returns for each job the lower median of the time between two batches, and the time since
@@ -154,12 +162,12 @@ func slowRank(c *change) (sentence, cure string) {
 		if r.waiting() > waits || r.Behind < behind || max(r.think, rests) <= late*others {
 			continue
 		}
-		does := fmt.Sprintf("takes %v between two batches", r.think.Round(time.Millisecond))
+		does := fmt.Sprintf("takes %v between batches", r.think.Round(time.Millisecond))
 		if rests > r.think {
-			does = fmt.Sprintf("has not asked for %v", r.Idle.Round(time.Millisecond))
+			does = fmt.Sprintf("requested nothing for %v", r.Idle.Round(time.Millisecond))
 		}
-		return fmt.Sprintf("%s is slow: it %s, others of its job take %v. The gateway waits for it %s of the time; it is %d batches behind.",
-			&r, does, others.Round(time.Millisecond), share(1-r.waiting()), r.Behind), "look at that machine: faster data would change nothing"
+		return fmt.Sprintf("%s is slow: it %s, the other ranks of its job take %v. It waits %s of its time, and is %d batches behind.",
+			&r, does, others.Round(time.Millisecond), share(r.waiting()), r.Behind), "check that machine: faster data would not help"
 	}
 	return "", ""
 }
@@ -168,10 +176,10 @@ func readersLimit(c *change) (sentence, cure string) {
 	if c.longest.waiting() > waits {
 		return "", ""
 	}
-	said := fmt.Sprintf("The readers limit themselves: none of %d waits more than %s of its time.", len(c.readers), share(max(c.longest.waiting(), 0.01)))
+	said := fmt.Sprintf("Not data-bound: none of %d ranks waits more than %s of its time.", len(c.readers), share(max(c.longest.waiting(), 0.01)))
 	if r, after := c.straggler(); r != nil {
-		return fmt.Sprintf("%s %s is the last to ask, %d batches after the others of its job.", said, r, after),
-			"if the ranks train in step, the others wait for this one: look at what its machine does to its samples; faster data would change nothing"
+		return fmt.Sprintf("%s %s is the last to request batches, %d after the others of its job.", said, r, after),
+			"if the ranks train in step, the others wait for this one: check its machine and its transforms; faster data would not help"
 	}
 	slowest := c.readers[0]
 	for _, r := range c.readers[1:] {
@@ -179,7 +187,7 @@ func readersLimit(c *change) (sentence, cure string) {
 			slowest = r
 		}
 	}
-	return fmt.Sprintf("%s %s takes longest between two batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would change nothing"
+	return fmt.Sprintf("%s %s takes longest between batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would not help"
 }
 
 // straggler returns the rank that is last in its job, and by how many batches; nil: none. In a
@@ -223,25 +231,25 @@ func cache(c *change) (sentence, cure string) {
 	if few || unused <= unwanted*loads || !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The memory is too small: %.0f chunks left it before the readers that came for them, while %.0f were brought. %s.",
-			unused, loads, c.waitsSaid(" for bytes")),
-		fmt.Sprintf("raise --cache-size, or add gateways; `%s` says what more memory saves", c.simulate(false))
+	return fmt.Sprintf("The cache is too small: it evicted %.0f chunks before their readers came, and loaded %.0f. %s.",
+			unused, loads, c.waitsForBytes()),
+		fmt.Sprintf("raise --cache-size, or add gateways; `%s` shows the gain", c.simulate(false))
 }
 
 func store(c *change) (sentence, cure string) {
 	if !c.waitsFor("store") {
 		return "", ""
 	}
-	return fmt.Sprintf("The store limits: it gives %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.rose("millrace_store_reads_total"), c.waitsSaid(" for bytes")),
-		fmt.Sprintf("raise --cache-size, or add a disk tier with --disk-cache, if epochs repeat: `%s` says what they save; else take a store that is nearer or faster", c.simulate(true))
+	return fmt.Sprintf("The store is the bottleneck: %s/s in %.0f reads. %s.", megabytes(c.fromStore()), c.rose("millrace_store_reads_total"), c.waitsForBytes()),
+		fmt.Sprintf("if epochs repeat, raise --cache-size or add --disk-cache: `%s` shows the gain; else use a closer or faster store", c.simulate(true))
 }
 
 func disk(c *change) (sentence, cure string) {
 	if !c.waitsFor("disk") {
 		return "", ""
 	}
-	return fmt.Sprintf("The disk limits: it gives %s/s. %s.", megabytes(c.rose("millrace_disk_hit_bytes_total")/c.seconds()), c.waitsSaid(" for bytes")),
-		"raise --cache-size, or take a faster disk for --disk-cache"
+	return fmt.Sprintf("The disk cache is the bottleneck: %s/s. %s.", megabytes(c.rose("millrace_disk_hit_bytes_total")/c.seconds()), c.waitsForBytes()),
+		"raise --cache-size, or use a faster disk for --disk-cache"
 }
 
 func peer(c *change) (sentence, cure string) {
@@ -249,8 +257,8 @@ func peer(c *change) (sentence, cure string) {
 		return "", ""
 	}
 	from := c.roseBy("millrace_tier_bytes_total", "tier")["peer"]
-	return fmt.Sprintf("The other gateways limit: they give %s/s. %s.", megabytes(from/c.seconds()), c.waitsSaid(" for bytes")),
-		"look at those gateways and the network between: /v1/cluster names them, and millrace top shows whether they read from the store"
+	return fmt.Sprintf("The other gateways are the bottleneck: %s/s. %s.", megabytes(from/c.seconds()), c.waitsForBytes()),
+		"check those gateways and the network between: /v1/cluster lists them, and millrace top shows whether they read from the store"
 }
 
 // sent returns the bytes of answers per second.
@@ -265,8 +273,8 @@ func network(c *change) (sentence, cure string) {
 	if c.cause() != sending || c.busy() >= works {
 		return "", ""
 	}
-	return fmt.Sprintf("The way to the readers limits: %s/s leave. %s, most of it until its bytes are sent.", megabytes(c.sent()), c.waitsSaid("")),
-		"nothing at the gateway: readers take their bytes slowly, or the network between is full"
+	return fmt.Sprintf("The network to the clients is the bottleneck: %s/s sent. %s, mostly while responses are sent.", megabytes(c.sent()), c.waitsMost()),
+		"nothing at the gateway: the clients receive slowly, or the network is saturated"
 }
 
 // plans is the rule for requests that wait for planning. The constant cost per request does not
@@ -281,13 +289,13 @@ func plans(c *change) (sentence, cure string) {
 	for _, seconds := range took {
 		all += seconds
 	}
-	return fmt.Sprintf("Working out what is in the batches limits: the phase %s takes %s of all requests' time. %s.", longest, share(took[longest]/all), c.waitsSaid("")),
-		"ask for smaller batches, for the dataset's own form, or for a smaller window"
+	return fmt.Sprintf("Planning is the bottleneck: the phase %s takes %s of the time of all requests. %s.", longest, share(took[longest]/all), c.waitsMost()),
+		"request smaller batches, the dataset's own format, or a smaller window"
 }
 
 // gateway is the remaining rule: nothing else limits.
 func gateway(c *change) (sentence, cure string) {
-	return fmt.Sprintf("The readers ask as fast as they are answered: %.0f samples/s, %s/s, with %.1f processors busy. %s.",
-			c.now.Counters["millrace_readers_samples_per_second"], megabytes(c.sent()), c.rose(Processor)/c.seconds(), c.waitsSaid("")),
-		"ask for several batches at a time, or add gateways"
+	return fmt.Sprintf("The gateway is the bottleneck: %.0f samples/s, %s/s, %.1f CPUs busy. %s.",
+			c.now.Counters["millrace_readers_samples_per_second"], megabytes(c.sent()), c.rose(Processor)/c.seconds(), c.waitsMost()),
+		"request several batches at a time, or add gateways"
 }

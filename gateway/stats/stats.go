@@ -47,8 +47,8 @@ type Reader struct {
 	Batch            uint64    `json:"batch"`              // last requested batch
 	BatchesBehind    uint64    `json:"batches_behind"`     // batches behind the fastest rank of the same plan and world size
 	SamplesPerSecond float64   `json:"samples_per_second"` // recent rate of this rank
-	ThinkMS          float64   `json:"think_ms"`           // recent time from the end of an answer to the next request
-	WaitingShare     float64   `json:"waiting_share"`      // share of its time waiting for bytes, 0 to 1
+	ThinkMS          float64   `json:"think_ms"`           // mean time from the end of an answer to the next request; in an Answer, over Finding.Seconds
+	WaitingShare     float64   `json:"waiting_share"`      // share of its time waiting for bytes, 0 to 1; in an Answer, over Finding.Seconds
 	Spent            RankTimes `json:"-"`
 	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // at the current rate; 0: unknown
 	IdleSeconds      float64   `json:"idle_seconds"`       // since the last request
