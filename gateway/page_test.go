@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-data/millrace/gateway/dashboard"
 )
 
-// browser is how Chromium asks for a page.
+// browser is Chromium's Accept header for a page.
 const browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
-// TestPeopleGetThePageAndProgramsGetLinks by what they accept, on both ports.
-func TestPeopleGetThePageAndProgramsGetLinks(t *testing.T) {
+// TestRoot_SendsThePageToBrowsersAndLinksToPrograms on both ports, by the Accept header.
+func TestRoot_SendsThePageToBrowsersAndLinksToPrograms(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.AdminListen = true })
 	admin := httptest.NewServer(r.gateway.Admin())
 	defer admin.Close()
@@ -44,7 +44,7 @@ func TestPeopleGetThePageAndProgramsGetLinks(t *testing.T) {
 	}
 }
 
-// TestRoot_QuotesTheHost: the line to try is one command of a shell, whatever the Host header holds.
+// TestRoot_QuotesTheHost checks that `try` is one shell command for any Host header.
 func TestRoot_QuotesTheHost(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for _, host := range []string{"data.example:8080", "a';id;'", "a'$(id)"} {
@@ -69,8 +69,8 @@ func TestRoot_QuotesTheHost(t *testing.T) {
 	}
 }
 
-// TestLinksSayWhatThePortShows: the page finds out by them whether it may show the data, and the waiting.
-func TestLinksSayWhatThePortShows(t *testing.T) {
+// TestRoot_LinksMatchThePort: the page shows the views for which the port has links.
+func TestRoot_LinksMatchThePort(t *testing.T) {
 	type root struct{ Links map[string]string }
 	for name, c := range map[string]struct {
 		edit func(*gateway.Config)
@@ -108,8 +108,8 @@ func named(links map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// TestFilesOfThePageAreCompressed for those who take that, and each form has an ETag of its own.
-func TestFilesOfThePageAreCompressed(t *testing.T) {
+// TestPage_CompressesFiles for clients that accept gzip, with an ETag for each form.
+func TestPage_CompressesFiles(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	plain := r.do("GET", "/page/app.js", "Accept-Encoding: identity")
 	packed := r.do("GET", "/page/app.js", "Accept-Encoding: br, gzip")

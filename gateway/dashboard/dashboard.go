@@ -1,4 +1,4 @@
-// Package dashboard contains the gateway's web page: the data, the order and the bottlenecks.
+// Package dashboard contains the gateway's web page: status, data, shuffle and performance.
 //
 // The page consists of plain JavaScript modules, one style sheet and a chart library (uPlot). They
 // are embedded in the program, and nothing is loaded from other hosts. The page uses only the

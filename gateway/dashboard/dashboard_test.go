@@ -10,11 +10,11 @@ import (
 
 const (
 	mostBytes  = 220 << 10 // of the whole page
-	mostPacked = 100 << 10 // the same, as it is sent to browsers, which take gzip
+	mostPacked = 100 << 10 // of the whole page, compressed by gzip
 	mostLines  = 600
 )
 
-func TestPageIsSmall(t *testing.T) {
+func TestPage_IsSmall(t *testing.T) {
 	page, err := dashboard.New()
 	if err != nil {
 		t.Fatal(err)
@@ -34,8 +34,8 @@ func TestPageIsSmall(t *testing.T) {
 	}
 }
 
-// TestFilesAreThere: every file that the page names exists, and every file is named by another one.
-func TestFilesAreThere(t *testing.T) {
+// TestPage_ReferencesResolve checks that every referenced file exists, and that every file is referenced.
+func TestPage_ReferencesResolve(t *testing.T) {
 	page, err := dashboard.New()
 	if err != nil {
 		t.Fatal(err)
@@ -49,20 +49,20 @@ func TestFilesAreThere(t *testing.T) {
 		for _, match := range reference.FindAllStringSubmatch(string(f.Content), -1) {
 			named[match[1]] = true
 			if _, ok := page[match[1]]; !ok {
-				t.Errorf("%s names %s, which is not there", name, match[1])
+				t.Errorf("%s refers to %s, which does not exist", name, match[1])
 			}
 		}
 	}
 	for name := range page {
 		if !named[name] {
-			t.Errorf("no file of the page names %s", name)
+			t.Errorf("no file of the page refers to %s", name)
 		}
 	}
 }
 
-// TestNothingBecomesMarkup: the page's own scripts never use what turns text into HTML or into code. The
-// policy refuses it too; this names the line.
-func TestNothingBecomesMarkup(t *testing.T) {
+// TestPage_AvoidsMarkupFromText checks that the page's scripts never convert text into HTML or code. The policy forbids it
+// too; this test reports the line.
+func TestPage_AvoidsMarkupFromText(t *testing.T) {
 	page, err := dashboard.New()
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +79,6 @@ func TestNothingBecomesMarkup(t *testing.T) {
 		}
 	}
 	if html := string(page[dashboard.Start].Content); regexp.MustCompile(`<script[^>]*>[^<]|<style| style=| on[a-z]+=`).MatchString(html) {
-		t.Errorf("%s has scripts or styles in it, which the policy refuses", dashboard.Start)
+		t.Errorf("%s has inline scripts or styles, which the policy forbids", dashboard.Start)
 	}
 }

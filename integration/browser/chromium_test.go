@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
-// patience is how long a view may take to show what a test waits for, on a machine that does much else.
+// patience is the timeout of a wait, generous for busy machines.
 const patience = 30 * time.Second
 
 // browser is one Chromium; each tab is a context of its own.
@@ -58,8 +58,8 @@ func open(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	return &browser{t, ctx}
 }
 
-// end kills what Chromium's first process has left, its group, and removes their profile: the processes that keep cookies and
-// storage outlive the first one by some tenths of a second, and write meanwhile.
+// end kills the remaining processes of Chromium's group, and removes their profile. The processes that keep cookies and
+// storage outlive the first process by some tenths of a second, and write meanwhile.
 func end(t *testing.T, group int, profile string) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		t.Errorf("kill Chromium's processes: %v", err)
@@ -74,7 +74,7 @@ func end(t *testing.T, group int, profile string) {
 	}
 }
 
-// installed is Debian's Chromium, which tools/deps.sh installs.
+// installed returns the path of Debian's Chromium, which tools/deps.sh installs.
 func installed(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -84,24 +84,23 @@ func installed(t *testing.T) string {
 	return path
 }
 
-// tab is one tab, and what has gone wrong in it.
+// tab is one tab, with its faults and requests.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
 	base string // the address of the port
 
 	mu     sync.Mutex
-	faults []string // guarded by mu: errors of scripts, what the policy has refused, what was asked of other hosts
-	urls   []string // guarded by mu: all that was asked for
-	bytes  float64  // guarded by mu: of the page's files, as they were sent
+	faults []string // guarded by mu: script errors, policy violations, requests to other hosts
+	urls   []string // guarded by mu: all requests
+	bytes  float64  // guarded by mu: size of the page as sent
 }
 
-// watch reports what a policy refuses as an error of the console, where the tab's listener finds it, and notes what hostile
-// data would call.
+// watch logs policy violations and dialogs as console errors, which the tab's listener records.
 const watch = `addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));
 window.alert = window.confirm = window.prompt = (text) => { console.error("pwned: " + text); };`
 
-// tab opens a gateway's page, of which only base may be asked for anything.
+// tab opens a tab for a gateway's page. A request to any address outside base is a fault.
 func (b *browser) tab(t *testing.T, base string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
@@ -151,7 +150,7 @@ func (v *tab) do(actions ...chromedp.Action) {
 	}
 }
 
-// text is what the tab shows, for messages.
+// text returns the tab's visible text, for messages.
 func (v *tab) text() string {
 	ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
 	defer cancel()
@@ -168,13 +167,13 @@ func (v *tab) found() []string {
 	return append([]string(nil), v.faults...)
 }
 
-// until waits for a condition of the page's. What it names may not be there yet: then it does not hold.
+// until waits for a condition of the page. An error counts as false: elements may be missing yet.
 func (v *tab) until(condition string) {
 	v.t.Helper()
 	v.do(chromedp.Poll("(() => { try { return "+condition+"; } catch { return false; } })()", nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a limit
 }
 
-// clean fails for whatever has gone wrong in the tab.
+// clean reports the faults of the tab.
 func (v *tab) clean(what string) {
 	v.t.Helper()
 	for _, fault := range v.found() {
@@ -188,7 +187,7 @@ func (v *tab) size(width, height int64, theme string) {
 	v.do(chromedp.EmulateViewport(width, height), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}))
 }
 
-// judge has axe-core judge what the tab shows.
+// judge runs axe-core on the tab, and reports its violations.
 func (v *tab) judge(what string) {
 	v.t.Helper()
 	axe, err := os.ReadFile(harness.Installed(v.t, "axe.min.js"))

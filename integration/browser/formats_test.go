@@ -18,12 +18,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// shownSet is a dataset of python/shown.py: how it is indexed, and what the page has to say of its first samples.
+// shownSet is a dataset of python/shown.py: the options of index, and the expected text of its first samples.
 type shownSet struct {
 	name, format string
 	args         []string // of index
 	tiles        int      // in a batch
-	seen         string   // selects what tiles show
+	seen         string   // selector of the contents of tiles
 	least        int      // of that
 	says         []string
 }
@@ -31,7 +31,7 @@ type shownSet struct {
 func shownSets() []shownSet {
 	const pictures = ".tile img"
 	return []shownSet{
-		{"tar", "tar", nil, 8, pictures, 8, []string{"photo-0000", "Download this part"}},
+		{"tar", "tar", nil, 8, pictures, 8, []string{"photo-0000", "Download part"}},
 		{"zip", "zip", nil, 8, pictures, 8, []string{`"bird"`, "photo-0000"}},
 		{"mds", "mds", nil, 8, pictures, 8, []string{"ndarray of a shape", "float, shape (2, 3)", "10000000000000000000000000000000000000001", "Pixels, RGB, 5 x 5.", "runs code when it is read", `"of": [`}},
 		{"litdata", "litdata", nil, 8, ".tile canvas, .tile img", 8, []string{"int32, shape (1, 2)", "0.14285714285714285"}},
@@ -47,7 +47,7 @@ func shownSets() []shownSet {
 		{"tokens", "tokens", []string{"--sequence-length", "64", "--dtype", "uint16"}, 8, ".tile .only", 8, []string{"65 tokens of uint16"}},
 		{"megatron", "tokens", []string{"--sequence-length", "16"}, 8, ".tile .only", 8, []string{"17 tokens of uint16", "0 7 14 21"}},
 		{"files", "files", nil, 8, pictures, 8, []string{"0 (bird)", "Classes, by folder: 3"}},
-		{"media", "files", []string{"--format", "files"}, 16, ".tile img, .tile canvas, .tile audio", 14, []string{"uint8, shape (48, 64, 3)", "float32, shape (3, 4), from 0 to 11", "a TIFF picture", "Download this part"}},
+		{"media", "files", []string{"--format", "files"}, 16, ".tile img, .tile canvas, .tile audio", 14, []string{"uint8, shape (48, 64, 3)", "float32, shape (3, 4), from 0 to 11", "a TIFF image", "Download part"}},
 	}
 }
 

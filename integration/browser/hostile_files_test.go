@@ -106,7 +106,7 @@ func sized(values ...string) string {
 	return out + strings.Join(values, "")
 }
 
-// mdsColumns writes columns that are called markup, and whose values are not what their encodings say.
+// mdsColumns writes columns with markup in their names, and values that contradict their encodings.
 func mdsColumns(t *testing.T, dir string) {
 	t.Helper()
 	values := []string{markup, markup, "\x0e\xff\xff\xff\xff\xff\xff\xff\xff" + markup, "\xff\xff\xff\xff\xff\xff\xff\xff\x03\x00\x00\x00RGB", markup, "cposix\nsystem\n"}
@@ -127,7 +127,7 @@ func mdsColumns(t *testing.T, dir string) {
 	put(t, dir, file{"shard.00000.mds", string(before) + sample}, file{"index.json", string(index)})
 }
 
-// litdataLeaves writes leaves that are not what their serializers say.
+// litdataLeaves writes leaves that contradict their serializers.
 func litdataLeaves(t *testing.T, dir string) {
 	t.Helper()
 	const config = `{"chunk_bytes":65536,"chunk_size":null,"compression":null,"data_format":["str","numpy","tensor","pil","jpeg","pickle","<img src=x onerror=alert(28)>"],"data_spec":"[1, {\"type\": \"builtins.list\", \"context\": \"null\", \"children_spec\": [` +

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// markup is what runs where text becomes HTML.
+// markup runs where text becomes HTML.
 const markup = `<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)><iframe srcdoc="<script>parent.alert(4)</script>">`
 
 // drawing is the beginning of an SVG that runs scripts and asks another host, where something runs it.
@@ -27,13 +27,13 @@ const pngMark = "\x89PNG\r\n\x1a\n"
 // file is a file or the member of an archive. The order counts.
 type file struct{ name, content string }
 
-// hostileSet is a dataset that would run something, ask another host, or break what reads it. It is indexed where it lies.
+// hostileSet is a dataset that tries to run code, request other hosts, or break its readers.
 type hostileSet struct {
 	name  string
 	write func(t *testing.T, dir string)
 	args  []string // of index
-	says  string   // what the page has to say of one of its samples
-	never string   // selects what the page must not show of it
+	says  string   // expected text of one of its samples
+	never string   // selector that must match nothing
 }
 
 // damaged is a dataset whose shard is another one since it was indexed: the gateway's error names it.
@@ -60,11 +60,11 @@ func hostileSets(t *testing.T) []hostileSet {
 			file{"i.svg", `<svg xmlns="http://www.w3.org/2000/svg" width="4000" height="4000">` + strings.Repeat(`<g opacity=".99"><rect width="4000" height="4000" fill="red"/>`, 1000) + strings.Repeat("</g>", 1000) + "</svg>"}, file{"j.svg", `<svg xmlns="http://www.w3.org/2000/svg" width="4000" height="4000">` + strings.Repeat(`<path d="M0 0L4000 4000 0 4000 4000 0" stroke="red" stroke-width="9e9"/>`, 5000) + "</svg>"}), nil, "foreignObject", ""},
 		{"documents", inTar(file{"a.html", markup}, file{"b.xml", `<?xml-stylesheet href="javascript:alert(17)"?>` + drawing + "</svg>"}, file{"c.js", "alert(18)"}, file{"d.txt", "javascript:alert(19)"}, file{"e.css", "@import 'http://127.0.0.9/';"}, file{"f.pdf", "This is a PDF document"}, file{"g.txt", strings.Repeat("A", 5000) + markup + "\x00\x01\xff"}), nil, "This is a PDF document", ""},
 		{"broken-pictures", inTar(file{"a.png", pngMark + markup}, file{"b.jpg", "\xff\xd8\xff\xe0" + markup}, file{"c.gif", "GIF89a"}, file{"d.webp", "RIFF\xff\xff\xff\xffWEBPVP8X"}, file{"e.bmp", "BM" + markup}, file{"f.avif", "\x00\x00\x00\x1cftypavif" + markup}, file{"g.png", pixels(8, 8)[:60]}, file{"h.jpg", markup}, file{"i.tif", "II*\x00" + markup}), nil, "Not a readable png", ""},
-		{"huge-pictures", inTar(hugePictures()...), nil, "more than the page shows", "main .shown"},
-		{"many-pictures", inTar(manyPictures()...), nil, "Download the sample, 9 KiB", ""},
+		{"huge-pictures", inTar(hugePictures()...), nil, "too large to show", "main .shown"},
+		{"many-pictures", inTar(manyPictures()...), nil, "Download sample, 9 KiB", ""},
 		{"sounds", inTar(file{"a.wav", "RIFF\xff\xff\xff\xffWAVEfmt " + markup}, file{"b.mp3", "ID3" + markup}, file{"c.mp4", "\x00\x00\x00\x1cftypisom" + markup}, file{"d.ogg", "OggS" + markup}, file{"e.webm", "\x1aE\xdf\xa3" + markup}, file{"f.flac", "fLaC" + markup}), nil, "Not a readable audio", ""},
 		{"arrays", inTar(file{"a.npy", "\x93NUMPY\x01\x00\xff\xff" + markup}, file{"b.npy", header("<f4", "4000000000, 4000000000") + markup}, file{"c.npy", header("|u1", "4000000, 4000000") + markup}, file{"d.npy", header("<f4", "-1, 2") + "12345678"}, file{"e.npy", header("|O", "1,") + "cposix\nsystem\n"}, file{"f.npy", header("<f4", strings.Repeat("0, ", 900)) + "1"}, file{"g.pkl", "cposix\nsystem\n(S'id'\ntR."}), nil, "runs code when it is read", ""},
-		{"a-gigabyte", gigabyte, nil, "the page shows how it begins", ""},
+		{"a-gigabyte", gigabyte, nil, "the page shows its beginning", ""},
 		{"lines", inFolder(file{"a.jsonl", `{"a": ` + quoted(markup) + "}\n" + `{"__proto__": [` + strings.Repeat(`"x",`, 5000) + "1]}\n"}), nil, "onload=alert(3)", ""},
 		{"table", inFolder(file{"a.csv", `"<img src=x onerror=alert(20)>",__proto__,"=cmd|'/c calc'!A1"` + "\n" + `"<script>alert(21)</script>",x,"` + strings.ReplaceAll(markup, `"`, `""`) + "\"\n"}), nil, "=cmd|", ""},
 		{"parquet", parquetColumns, nil, "onerror=alert(22)", ""},

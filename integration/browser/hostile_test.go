@@ -26,7 +26,8 @@ func unmarshal(t *testing.T, text string, to any) {
 	}
 }
 
-// mostBytesOfSet bounds what the page asks for to show a dataset: none has more than a megabyte that is worth it.
+// mostBytesOfSet bounds the bytes that the page requests to show a dataset. No dataset has more than a megabyte worth
+// showing.
 const mostBytesOfSet = 8 << 20
 
 // walker goes through the views of a dataset within the page.
@@ -34,7 +35,7 @@ const mostBytesOfSet = 8 << 20
 //go:embed walk.js
 var walker string
 
-// walk is what the walker has found.
+// walk is the walker's result.
 type walk struct {
 	Faults  []string
 	Samples int
@@ -44,7 +45,7 @@ type walk struct {
 	Said    string
 }
 
-// walks has the page show the views of a dataset, and returns what the walker has found.
+// walks shows the views of a dataset in the page, and returns the walker's result.
 func (v *tab) walks(name, never, plan string) walk {
 	v.t.Helper()
 	var found walk
@@ -109,7 +110,7 @@ func TestHostileData(t *testing.T) {
 	}
 	v.t = t
 	v.reads(`{"model": {"vocab": {` + quoted(markup) + `: 1, "__proto__": 2}}, "added_tokens": [{"id": 65535, "content": "<script>alert(30)</script>"}]}`)
-	for _, fragment := range []string{"/data/%3Cimg%20src%3Dx%20onerror%3Dalert(12)%3E", "/<img src=x onerror=alert(13)>", "/order/%3Cscript%3Ealert(14)%3C%2Fscript%3E", "/data/labels/sample?key=%3Cimg%20src=x%20onerror=alert(15)%3E", "/data/mix:%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E:1,labels:2", "/data/__proto__", "/__proto__", "/data/labels/epochs/__proto__/batches/NaN?seed=<script>"} {
+	for _, fragment := range []string{"/data/%3Cimg%20src%3Dx%20onerror%3Dalert(12)%3E", "/<img src=x onerror=alert(13)>", "/shuffle/%3Cscript%3Ealert(14)%3C%2Fscript%3E", "/data/labels/sample?key=%3Cimg%20src=x%20onerror=alert(15)%3E", "/data/mix:%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E:1,labels:2", "/data/__proto__", "/__proto__", "/data/labels/epochs/__proto__/batches/NaN?seed=<script>"} {
 		var faults []string
 		v.do(chromedp.Navigate(g.URL+"/#"+fragment), chromedp.WaitVisible(".problem"), chromedp.Evaluate("alien()", &faults))
 		for _, fault := range faults {
@@ -138,7 +139,7 @@ func (v *tab) reads(tokenizer string) {
 	}
 }
 
-// forget begins to count faults anew.
+// forget clears the faults.
 func (v *tab) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestJobsPlan: a job reads another order than the dataset's own. From the dataset one click leads to that order, and it stays
-// until the person leaves the dataset: batches, the order and samples are those that the job gets.
+// TestJobsPlan: a job reads by another plan than the default. One click leads from the dataset to that plan, which stays
+// until the user leaves the dataset: batches, shuffle and samples are those of the job.
 func TestJobsPlan(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB", "--admin-listen=")
@@ -24,14 +24,14 @@ func TestJobsPlan(t *testing.T) {
 		t.Errorf("got %q, want the job's seed and ranks", said)
 	}
 	v.judge("jobs that read")
-	for _, own := range []string{"/#/order/photos", "/#/data/photos/epochs/3/batches/2"} { // of the dataset's own plan, which no job reads
+	for _, own := range []string{"/#/shuffle/photos", "/#/data/photos/epochs/3/batches/2"} { // of the default plan, which no job reads
 		v.do(chromedp.Navigate(g.URL+own), chromedp.WaitVisible("#read-now"))
 		v.until(`document.querySelector("#read-now").textContent.includes("seed 5")`)
 		v.judge("jobs that read, at " + own)
 	}
-	v.do(chromedp.Navigate(g.URL + "/#/order/photos?seed=5"))
+	v.do(chromedp.Navigate(g.URL + "/#/shuffle/photos?seed=5"))
 	v.until(`document.querySelector("#mixed") && !document.querySelector("#read-now")`)
-	v.do(chromedp.Navigate(g.URL+"/#/data/photos"), chromedp.Click(`//a[.="Look at its plan"]`))
+	v.do(chromedp.Navigate(g.URL+"/#/data/photos"), chromedp.Click(`//a[.="Batches of this plan"]`))
 	v.until(`document.querySelector("#go [name=seed]")?.value === "5"`)
 	v.do(chromedp.SetValue("#go [name=epoch]", "3"), chromedp.SetValue("#go [name=batch]", "2"), chromedp.Click("#go button"))
 	v.until(`document.querySelectorAll(".tile").length === 16`)
@@ -50,15 +50,15 @@ func TestJobsPlan(t *testing.T) {
 	v.until(`document.querySelectorAll(".tile").length === 8`)
 	v.do(chromedp.Click("#whole"))
 	v.until(`document.querySelectorAll(".tile").length === 16 && location.hash.includes("seed=5")`)
-	v.do(chromedp.Navigate(g.URL + "/#/waiting"))
+	v.do(chromedp.Navigate(g.URL + "/#/performance"))
 	v.until(`document.querySelectorAll("#jobs tbody a").length === 4`)
 	v.do(chromedp.Click(`//*[@id="jobs"]//a[contains(., "seed 5")]`))
-	v.until(`document.querySelector("main h1")?.textContent === "Order of photos" && location.hash.includes("seed=5") && location.hash.includes("epoch=3")`)
+	v.until(`document.querySelector("main h1")?.textContent === "Shuffle of photos" && location.hash.includes("seed=5") && location.hash.includes("epoch=3")`)
 	v.clean("a job's plan")
 }
 
-// TestUnreadableSamples: a batch names those of its samples that cannot be shown, above all others.
-func TestUnreadableSamples(t *testing.T) {
+// TestBatch_ListsUnreadableSamples above the tiles.
+func TestBatch_ListsUnreadableSamples(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
 		write(t, dir, name+".txt", "a text")
@@ -71,7 +71,7 @@ func TestUnreadableSamples(t *testing.T) {
 	v := open(t).tab(t, g.URL)
 	v.do(chromedp.Navigate(g.URL + "/#/data/photos/epochs/0/batches/0"))
 	v.until(`document.querySelectorAll(".tile[data-state]").length === 5`)
-	v.until(`/^2 of 5 cannot be shown: (broken, zeros|zeros, broken)$/.test(document.querySelector("#unread").textContent)`)
+	v.until(`/^2 of 5 checked samples cannot be shown: (broken, zeros|zeros, broken)$/.test(document.querySelector("#unread").textContent)`)
 	v.do(chromedp.Click(`//*[@id="unread"]//a[.="broken"]`), chromedp.WaitVisible("#panel"))
 	v.until(`document.querySelector("#panel .key").textContent === "broken"`)
 	v.clean("an unreadable sample")

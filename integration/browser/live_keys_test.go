@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// stops has the page tell where the keyboard stands, and where it could stand. An element has a number, for good.
+// stops adds functions that return the element with the focus, and all elements that can have it. Each element has a
+// constant number.
 const stops = `{
 	const numbers = new WeakMap(); let next = 0;
 	const name = (e) => { if (!numbers.has(e)) numbers.set(e, ++next); return numbers.get(e) + " " + e.tagName + " " + (e.id || e.textContent.trim().slice(0, 40)); };
@@ -26,7 +27,7 @@ const stops = `{
 	};
 }`
 
-// counts has the page count the answers that it waits for.
+// counts counts the pending requests of the page.
 const counts = `{
 	const ask = fetch;
 	window.pending = 0;
@@ -44,13 +45,13 @@ func (v *tab) press(keys ...string) {
 	}
 }
 
-// focus stands at an element as Tab would.
+// focus focuses an element, as Tab would.
 func (v *tab) focus(selector string) {
 	v.t.Helper()
 	v.do(chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).focus()", selector), nil))
 }
 
-// tours goes through a view with Tab alone, and fails for an element that it passes over, does not show, or does not get away from.
+// tours visits a view with Tab alone. It reports elements that Tab skips, that are invisible, or that trap the focus.
 func (v *tab) tours(what string) {
 	v.t.Helper()
 	v.do(chromedp.Evaluate("document.activeElement.blur(); document.body.focus(); getSelection().removeAllRanges()", nil))
@@ -71,7 +72,7 @@ func (v *tab) tours(what string) {
 	}
 }
 
-// TestKeyboard goes through every view with the keyboard alone. Nothing moves by itself meanwhile.
+// TestKeyboard uses every view with the keyboard alone. Meanwhile nothing moves by itself.
 func TestKeyboard(t *testing.T) {
 	store := pictures(t, 80)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
@@ -85,21 +86,21 @@ func TestKeyboard(t *testing.T) {
 	v.begins(shifts)
 	w.begins(shifts, hastens(5))
 	all := views()
-	all[2].fragment = "/data/photos/epochs/3/batches/2"
+	all[3].fragment = "/data/photos/epochs/3/batches/2"
 	for _, at := range all {
 		v.do(chromedp.Navigate("about:blank"))
 		v.opens(at.fragment)
 		v.until("Boolean(" + at.there + ")")
 		v.quiet()
-		v.stands(at.name)
+		v.settles(at.name)
 		v.tours(at.name)
-		v.stands(at.name)
+		v.settles(at.name)
 	}
-	w.opens("/waiting")
-	w.until("Boolean(" + waiting().there + ")")
+	w.opens("/performance")
+	w.until("Boolean(" + performanceView().there + ")")
 	w.looks(3)
-	w.tours("waiting")
-	w.stands("waiting")
+	w.tours("performance")
+	w.settles("performance")
 
 	// The charts, the order of the ranks, and a rank.
 	w.focus(".chart-frame")
@@ -113,9 +114,9 @@ func TestKeyboard(t *testing.T) {
 	w.until(`document.activeElement.id === "rank"`)
 	w.press(kb.Escape)
 	w.until(`document.activeElement.hash?.includes("rank=2")`)
-	w.clean("the keys of the waiting")
+	w.clean("the keys of the performance view")
 
-	// The frame: what is skipped, the token, the theme, the views.
+	// The frame: the skip link, the token, the theme, the views.
 	v.do(chromedp.Navigate("about:blank"))
 	v.opens("/data")
 	v.until(`Boolean(document.querySelector("#datasets"))`)
@@ -133,11 +134,11 @@ func TestKeyboard(t *testing.T) {
 	v.focus("#theme")
 	v.press(" ")
 	v.until(`document.documentElement.dataset.theme === "light"`)
-	v.focus("#nav-order")
+	v.focus("#nav-shuffle")
 	v.press(kb.Enter)
-	v.until(`document.querySelector("main h1")?.textContent === "Order of photos" && document.activeElement.id === "nav-order"`)
+	v.until(`document.querySelector("main h1")?.textContent === "Shuffle of photos" && document.activeElement.id === "nav-shuffle"`)
 
-	// A batch: the panel of a sample, and the batches beside it.
+	// A batch: the panel of a sample, and the adjacent batches.
 	v.opens("/data/photos/epochs/3/batches/2")
 	v.until(`document.querySelectorAll(".tile[data-state=shown] img").length > 2`)
 	v.focus(".tile:nth-child(2) a.key")
@@ -154,7 +155,7 @@ func TestKeyboard(t *testing.T) {
 	v.until(`document.querySelector("main h1")?.textContent.startsWith("Batch 2 ")`)
 
 	// The picture of the order.
-	v.opens("/order/photos")
+	v.opens("/shuffle/photos")
 	v.until(`document.querySelector("figure .wide[role=img]")?.ariaLabel.includes("Arrow keys")`)
 	v.quiet()
 	v.focus("figure .wide[role=img]")

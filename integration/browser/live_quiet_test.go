@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// door stands before a port of a gateway. It counts what it is asked, and passes it on.
+// door is a proxy of a gateway's port that counts requests.
 type door struct {
 	URL     string
 	forward *httputil.ReverseProxy
@@ -58,7 +58,7 @@ func before(t *testing.T, port string) *door {
 	return d
 }
 
-// answers has the door answer in place of the gateway; nil: the gateway does again.
+// answers replaces the responses of the gateway; nil restores them.
 func (d *door) answers(other func(http.ResponseWriter, *http.Request)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,16 +71,16 @@ func (d *door) looked() int {
 	return d.looks
 }
 
-// TestHiddenTabsAskNothing: of two tabs one is hidden by the other, and asks for nothing while the other asks ten times. Seen again, it goes
-// on. A tab that is closed ends its request, and asks no more.
-func TestHiddenTabsAskNothing(t *testing.T) {
+// TestHiddenTabs_RequestNothing: of two tabs one hides the other, which requests nothing while the first one requests ten
+// times. Shown again, it resumes. A closed tab cancels its request.
+func TestHiddenTabs_RequestNothing(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
 	doors, tabs, b := [2]*door{}, [2]*tab{}, open(t)
 	for i := range doors {
 		doors[i] = before(t, g.Admin)
 		tabs[i] = b.tab(t, doors[i].URL)
 		tabs[i].begins(hastens(25))
-		tabs[i].opens("/waiting")
+		tabs[i].opens("/performance")
 		tabs[i].until(`document.querySelector("#as-of")?.textContent.startsWith("As of")`)
 	}
 	shown := 1
@@ -88,13 +88,13 @@ func TestHiddenTabsAskNothing(t *testing.T) {
 		hidden := 1 - shown
 		tabs[shown].do(page.BringToFront())
 		tabs[hidden].until("document.hidden && document.readyState === 'complete'")
-		tabs[shown].looks(2) // meanwhile what the hidden one had asked for is answered
+		tabs[shown].looks(2) // meanwhile the hidden tab receives its last answer
 		was, watched := doors[hidden].looked(), doors[shown].looked()
 		tabs[shown].looks(10)
 		if got := doors[hidden].looked() - was; got != 0 {
 			t.Errorf("tab %d, which is hidden, asked %d times while the other one asked %d times", hidden, got, doors[shown].looked()-watched)
 		}
-		shown = hidden // it goes on
+		shown = hidden // it resumes
 	}
 	tabs[0].do(page.BringToFront())
 	began, ended := make(chan struct{}), make(chan struct{})
@@ -131,7 +131,7 @@ func await(t *testing.T, done <-chan struct{}, otherwise string) {
 	}
 }
 
-// held is what a tab holds once its garbage is collected.
+// held is the memory of a tab after garbage collection.
 type held struct{ heap, nodes, listeners float64 }
 
 func (v *tab) memory() (h held) {
@@ -154,7 +154,7 @@ func (v *tab) memory() (h held) {
 	return h
 }
 
-// least is the least of some figures: one that is taken while the page draws counts what is thrown away at once.
+// least returns the least of each figure: a figure taken while the page draws includes garbage.
 func least(all []held) held {
 	low := all[0]
 	for _, h := range all {
@@ -163,9 +163,10 @@ func least(all []held) held {
 	return low
 }
 
-// TestMemoryIsFlat watches the waiting of a job: after many looks, at a hundred times the pace, it holds no more nodes and listeners
-// than after the first ones, and little more memory. With MILLRACE_LONG=1 the tab is watched for ten minutes at its own pace.
-func TestMemoryIsFlat(t *testing.T) {
+// TestMemory_IsFlat watches the performance view of a job at a hundred times the pace. After many polls it holds no more
+// nodes and listeners than after the first ones, and little more memory. With MILLRACE_LONG=1 it runs for ten minutes at
+// the normal pace.
+func TestMemory_IsFlat(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	works(t, g)
 	v := open(t).tab(t, g.Admin)
@@ -177,7 +178,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	}
 	v.do(performance.Enable())
 	v.size(1280, 800, "light")
-	v.opens("/waiting")
+	v.opens("/performance")
 	v.until(`document.querySelectorAll("#ranks tbody tr").length === 8`)
 	began, all := time.Now(), []held{}
 	for range rounds {

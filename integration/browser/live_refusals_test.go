@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// stays marks the document of a tab, so that reloaded knows it.
+// stays marks the document of a tab, to detect a reload.
 func (v *tab) stays() {
 	v.t.Helper()
 	v.do(chromedp.Evaluate(`window.stayed = true`, nil))
@@ -30,9 +30,9 @@ const (
 	tiles  = `document.querySelectorAll(".tile[data-state=shown] img").length > 0`
 )
 
-// TestPageOutlivesTheGateway: a gateway shuts down in order, is started again at the same address, is killed and started again, and says that
-// it is overloaded. The page says so each time, and goes on by itself.
-func TestPageOutlivesTheGateway(t *testing.T) {
+// TestPage_OutlivesTheGateway: a gateway shuts down, restarts at the same address, is killed and restarted, and is
+// overloaded. The page reports each state, and resumes by itself.
+func TestPage_OutlivesTheGateway(t *testing.T) {
 	f := harness.NewFleet(t, harness.FleetConfig{Store: pictures(t, 400), Dataset: dataset, Size: 1, Args: []string{"--cache-size", "64MiB", "--lame-duck", "2s"}})
 	f.Start(t, 0)
 	g := f.Members[0]
@@ -40,7 +40,7 @@ func TestPageOutlivesTheGateway(t *testing.T) {
 	b := open(t)
 	front := before(t, g.URL)
 	w, d, o := b.tab(t, g.Admin), b.tab(t, g.URL), b.tab(t, front.URL)
-	for v, at := range map[*tab]view{w: {fragment: "/waiting", there: asOf}, d: {fragment: "/data/photos/epochs/0/batches/1", there: tiles}, o: {fragment: "/data/photos", there: `document.querySelector("#find")`}} {
+	for v, at := range map[*tab]view{w: {fragment: "/performance", there: asOf}, d: {fragment: "/data/photos/epochs/0/batches/1", there: tiles}, o: {fragment: "/data/photos", there: `document.querySelector("#find")`}} {
 		v.begins(hastens(5), `Object.defineProperty(document, "hidden", {value: false})`) // the tabs are in front of each other
 		v.opens(at.fragment)
 		v.until("Boolean(" + at.there + ")")
@@ -48,16 +48,16 @@ func TestPageOutlivesTheGateway(t *testing.T) {
 	}
 
 	g.Terminate()
-	w.until(`document.querySelector("#waiting-problem").textContent.includes("shutting down")`)
+	w.until(`document.querySelector("#performance-problem").textContent.includes("shutting down")`)
 	w.keep("live-draining")
 	for _, how := range []string{"ended", "killed"} {
 		if how == "killed" {
 			g.Kill()
 		}
 		<-g.Ended()
-		w.until(silent + ` && document.querySelector("#as-of").textContent.includes("gives no new ones")`)
+		w.until(silent + ` && document.querySelector("#as-of").textContent.includes("sends no new ones")`)
 		d.do(chromedp.Evaluate(fmt.Sprintf("location.hash = '/data/photos/epochs/0/batches/%d'", len(how)), nil))
-		d.until(silent + ` && document.querySelector(".problem")?.textContent.includes("starts again")`)
+		d.until(silent + ` && document.querySelector(".problem")?.textContent.includes("restarting")`)
 		w.keep("live-" + how)
 		d.judge(how)
 		f.Start(t, 0)
@@ -65,7 +65,7 @@ func TestPageOutlivesTheGateway(t *testing.T) {
 		d.do(page.BringToFront())
 		d.until(well + " && " + tiles)
 	}
-	for _, name := range []string{"Bytes a second", "Samples a second", "Requests to the store"} { // counters began at 0 again
+	for _, name := range []string{"Throughput by source", "Samples per second", "Store requests per second"} { // counters began at 0 again
 		if said := w.says(fmt.Sprintf(`[...document.querySelectorAll(".chart-frame")].find((f) => f.ariaLabel.startsWith(%q)).ariaLabel`, name)); strings.Contains(said, " -") && !strings.Contains(said, "unknown") {
 			t.Errorf("got %q, want no figure below 0", said)
 		}
@@ -87,9 +87,9 @@ func TestPageOutlivesTheGateway(t *testing.T) {
 	}
 }
 
-// TestTokensOverTLS shows every view over TLS, with a certificate of an authority that only this browser trusts. The access file changes meanwhile:
-// what is refused is said in words, and comes back by itself.
-func TestTokensOverTLS(t *testing.T) {
+// TestTokens_OverTLS shows every view over TLS, with the certificate of an authority that only this browser trusts. The
+// access file changes meanwhile: the page reports refusals, and resumes by itself.
+func TestTokens_OverTLS(t *testing.T) {
 	store, ca := pictures(t, 400), certtest.New(t)
 	harness.MustRun(t, store, "index", store.Dataset(dataset), "--name", "again", "--batch-size", "16")
 	files := ca.Issue(t, t.TempDir(), nil)
@@ -111,36 +111,36 @@ func TestTokensOverTLS(t *testing.T) {
 	key := sha256.Sum256(pair.Leaf.RawSubjectPublicKeyInfo)
 	b := open(t, chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:])))
 	token := func(v *tab) {
-		v.do(chromedp.Click("#token"), chromedp.WaitVisible("#token-text"), chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use it"]`))
+		v.do(chromedp.Click("#token"), chromedp.WaitVisible("#token-text"), chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use token"]`))
 	}
 	v := b.tab(t, g.URL)
 	v.size(1280, 800, "dark")
 	v.opens("/data")
-	v.until(`document.querySelector(".problem button")?.textContent === "Try again" && document.querySelector("main").textContent.includes("Give a token")`)
+	v.until(`document.querySelector(".problem button")?.textContent === "Try again" && document.querySelector("main").textContent.includes("Enter a token")`)
 	token(v)
 	v.until(`document.querySelectorAll("#datasets tbody tr").length === 3`)
 	v.shows([]view{
 		{"tls-data", "/data", `document.querySelectorAll("#datasets tbody tr").length === 3`},
 		{"tls-mixture", "/data/blend", `document.querySelector("main").textContent.includes("Sources of the mixture")`},
 		{"tls-mixed-batch", "/data/blend/epochs/0/batches/1", tiles},
-		{"tls-mixed-order", "/order/blend", `document.querySelector("main h1")?.textContent.includes("blend")`},
-		{"tls-order", "/order/photos", `document.querySelector("main canvas")`},
+		{"tls-mixed-order", "/shuffle/blend", `document.querySelector("main h1")?.textContent.includes("blend")`},
+		{"tls-order", "/shuffle/photos", `document.querySelector("main canvas")`},
 	}, [2]int64{1280, 800}, "dark")
 
 	v = b.tab(t, g.Admin)
 	v.begins(hastens(30))
-	v.opens("/waiting")
+	v.opens("/performance")
 	v.until(`document.querySelector(".problem")?.textContent.includes("admin")`)
 	token(v)
 	v.until(asOf + ` && document.querySelectorAll("#ranks tbody tr").length === 1`)
 	v.stays()
 	allow(made.SHA256, read)
-	v.until(`document.querySelector("#waiting-problem .problem")?.textContent.includes('right "admin"')`)
+	v.until(`document.querySelector("#performance-problem .problem")?.textContent.includes('right "admin"')`)
 	v.keep("live-forbidden")
 	allow(made.SHA256, read+", "+admin)
 	v.until(well + " && " + asOf)
 	allow(strings.Repeat("0", 64), read)
-	v.until(`document.querySelector("#waiting-problem .problem")?.textContent.includes("Use another token")`)
+	v.until(`document.querySelector("#performance-problem .problem")?.textContent.includes("Use another token")`)
 	allow(made.SHA256, read+", "+admin)
 	v.until(well + " && " + asOf)
 	v.clean("over TLS")

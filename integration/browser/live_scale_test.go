@@ -18,8 +18,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// first notes when a condition of the page's is first met and the frame that shows it is drawn, in milliseconds since its
-// address was asked for.
+// first records when a condition of the page is first met and drawn, in milliseconds since the navigation.
 func first(condition string) string {
 	return fmt.Sprintf(`new MutationObserver((_, o) => {
 	if (!(%s)) return;
@@ -28,7 +27,7 @@ func first(condition string) string {
 }).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});`, condition)
 }
 
-// shown opens a view afresh, and returns when it was on the screen, in milliseconds.
+// shown opens a view without a cache, and returns when it was on the screen, in milliseconds.
 func (v *tab) shown(fragment string) (ms float64) {
 	v.t.Helper()
 	v.do(chromedp.Navigate("about:blank"), network.SetCacheDisabled(true))
@@ -43,7 +42,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// million is a dataset of a million samples, each a chunk of its own.
+// million is a dataset of a million samples, one per chunk.
 func million(t *testing.T) *harness.Store {
 	t.Helper()
 	store := harness.Open(t, "dir")
@@ -55,9 +54,9 @@ func million(t *testing.T) *harness.Store {
 	return store
 }
 
-// TestMany: 10,000 ranks have read, each a batch, and the waiting shows them. How long its first view takes is measured by turns with that of a
-// gateway without ranks, and so is the order of a million chunks.
-func TestMany(t *testing.T) {
+// TestScale: the performance view of 10,000 ranks, each of which has read a batch. Its first view is measured in turns with
+// that of a gateway without ranks; then the shuffle view of a million chunks.
+func TestScale(t *testing.T) {
 	const ranks, turns = 10_000, 5
 	store := million(t)
 	empty := harness.Serve(t, store, dataset, "--cache-size", "1GiB", "--no-prefetch")
@@ -91,28 +90,28 @@ func TestMany(t *testing.T) {
 	none, v := tab(empty.Admin, asOf), tab(g.Admin, asOf)
 	var few, many []float64
 	for range turns {
-		few, many = append(few, none.shown("/waiting")), append(many, v.shown("/waiting"))
-		v.until(`document.querySelectorAll("#ranks tbody tr").length === 50 && document.querySelector("#ranks").textContent.includes("50 of 10,000 ranks are shown")`)
+		few, many = append(few, none.shown("/performance")), append(many, v.shown("/performance"))
+		v.until(`document.querySelectorAll("#ranks tbody tr").length === 50 && document.querySelector("#ranks").textContent.includes("50 of 10,000 ranks are listed")`)
 	}
 	v.do(chromedp.Evaluate(`window.longest = 0; new PerformanceObserver((list) => list.getEntries().forEach((e) => { longest = Math.max(longest, e.duration); })).observe({type: "longtask"})`, nil))
 	v.looks(3)
-	v.stands("10,000 ranks")
+	v.settles("10,000 ranks")
 	t.Logf("figure: of looks at 10,000 ranks the longest task takes %s ms, 0 if none takes 50", v.says("longest"))
 	var took float64
 	v.do(chromedp.Evaluate(`{ const at = performance.now(); const filter = document.querySelector("#filter"); filter.value = "rank 9999"; filter.dispatchEvent(new Event("input")); document.querySelector("#ranks").clientHeight; performance.now() - at }`, &took))
 	v.until(`document.querySelectorAll("#ranks tbody tr").length === 1`)
 	v.keep("live-10000-ranks-1280-light")
-	t.Logf("figure: the waiting of 10,000 ranks is there after %.0f ms, that of none after %.0f ms; a filter of the ranks takes %.0f ms; all: %.0f, %.0f", median(many), median(few), took, many, few)
+	t.Logf("figure: the performance view of 10,000 ranks is there after %.0f ms, that of none after %.0f ms; a filter of the ranks takes %.0f ms; all: %.0f, %.0f", median(many), median(few), took, many, few)
 	none.clean("no ranks")
 	v.clean("10,000 ranks")
 
 	v = tab(g.URL, `document.querySelector("figure .wide")?.ariaLabel.includes("Arrow keys")`)
-	drawn := v.shown("/order/" + dataset)
+	drawn := v.shown("/shuffle/" + dataset)
 	if text := v.says(`document.querySelector("figure").textContent`); !strings.Contains(text, "chunks 0 to 999,999") {
 		t.Errorf("got %q, want a picture of a million chunks", text)
 	}
-	v.stands("a million chunks")
+	v.settles("a million chunks")
 	v.keep("live-million-chunks-1280-light")
 	v.clean("a million chunks")
-	t.Logf("figure: the order of a million chunks is drawn after %.0f ms", drawn)
+	t.Logf("figure: the shuffle of a million chunks is drawn after %.0f ms", drawn)
 }

@@ -19,7 +19,7 @@ import (
 
 const inEpoch = 25 // batches of 16 samples of the 400 that pictures packs
 
-// works has a job of eight ranks read until the returned function is called, or the test ends. Rank 3 is slow.
+// works runs a job of eight ranks until the returned function is called, or the test ends. Rank 3 is slow.
 func works(t *testing.T, g *harness.Gateway) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func works(t *testing.T, g *harness.Gateway) (end func()) {
 	return end
 }
 
-// shifts has the page sum up how far what it shows has moved without a reader's doing: the layout shift of web vitals.
+// shifts sums the layout shift (web vitals) of the page without the user's input.
 const shifts = `window.shift = {sum: 0, of: []};
 new PerformanceObserver((list) => list.getEntries().forEach((e) => {
   if (e.hadRecentInput) return;
@@ -52,15 +52,15 @@ new PerformanceObserver((list) => list.getEntries().forEach((e) => {
   shift.of.push(e.value.toFixed(3) + " " + e.sources.map((s) => s.node?.outerHTML?.slice(0, 60) ?? s.node?.nodeName).join(" | "));
 })).observe({type: "layout-shift", buffered: true});`
 
-// mostShift is what web vitals call good.
+// mostShift is the limit of a good layout shift in web vitals.
 const mostShift = 0.1
 
-// hastens makes each pause of the page's so many times shorter.
+// hastens divides the pauses of the page.
 func hastens(times int) string {
 	return fmt.Sprintf(`{ const wait = setTimeout; window.setTimeout = (f, ms, ...more) => wait(f, ms / %d, ...more); }`, times)
 }
 
-// begins has scripts run before those of the page.
+// begins runs scripts before the page's own.
 func (v *tab) begins(scripts ...string) {
 	v.t.Helper()
 	v.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -73,21 +73,21 @@ func (v *tab) begins(scripts ...string) {
 	}))
 }
 
-// opens leads the tab to a view, and brings it to the front: a hidden one draws nothing.
+// opens navigates the tab to a view, and brings it to the front: a hidden tab draws nothing.
 func (v *tab) opens(fragment string) {
 	v.t.Helper()
 	v.do(page.BringToFront(), chromedp.Navigate(v.base+"/#"+fragment))
 }
 
-// says evaluates an expression that is a text.
+// says evaluates an expression as a text.
 func (v *tab) says(expression string) (text string) {
 	v.t.Helper()
 	v.do(chromedp.Evaluate("String("+expression+")", &text))
 	return text
 }
 
-// stands fails where things have moved too far.
-func (v *tab) stands(what string) {
+// settles reports too much layout shift.
+func (v *tab) settles(what string) {
 	v.t.Helper()
 	var moved struct {
 		Sum float64
@@ -100,7 +100,7 @@ func (v *tab) stands(what string) {
 	}
 }
 
-// looks waits until the tab has drawn so many more answers of /v1/stats: then it asks for the next one.
+// looks waits until the tab has drawn n more answers of /v1/stats.
 func (v *tab) looks(n int) {
 	v.t.Helper()
 	looked := func() (n int) {
@@ -125,22 +125,22 @@ func (v *tab) looks(n int) {
 
 var figures = regexp.MustCompile(`[0-9][0-9.,]*`)
 
-// TestWaitingUnderLoad watches a job of eight ranks, of which rank 3 is slow: figures move, the sentence is the gateway's, and what somebody
-// does with the keyboard, selects or scrolls outlasts new figures. A rank has an address.
-func TestWaitingUnderLoad(t *testing.T) {
+// TestPerformance_UnderLoad watches a job of eight ranks, of which rank 3 is slow. Figures move, and the sentence is the
+// gateway's. The focus, a selection and the scroll position outlast new figures. A rank has an address.
+func TestPerformance_UnderLoad(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	works(t, g)
 	b := open(t)
 	v := b.tab(t, g.Admin)
 	v.begins(shifts, hastens(5))
 	v.size(360, 800, "dark")
-	v.opens("/waiting")
+	v.opens("/performance")
 	v.until(`document.querySelectorAll("#ranks tbody tr").length === 8`)
-	for _, figure := range []string{`document.querySelector("#jobs tbody td:nth-child(4)").textContent`, `[...document.querySelectorAll(".chart-frame")].map((f) => f.ariaLabel).join()`} {
+	for _, figure := range []string{`document.querySelector("#jobs tbody td:nth-child(3)").textContent`, `[...document.querySelectorAll(".chart-frame")].map((f) => f.ariaLabel).join()`} {
 		v.do(chromedp.Evaluate("window.figure = "+figure, nil))
 		v.until(figure + " !== figure")
 	}
-	v.stands("waiting, under load")
+	v.settles("performance, under load")
 	said := ""
 	for try := 0; said == "" && try < 100; try++ { // the tab and the test do not ask at the same moment
 		r, err := g.TryAdmin(t.Context(), "/v1/stats")
@@ -163,7 +163,7 @@ func TestWaitingUnderLoad(t *testing.T) {
 		for _, theme := range []string{"light", "dark"} {
 			v.size(size[0], size[1], theme)
 			v.looks(1)
-			v.keep(fmt.Sprintf("live-waiting-%d-%s", size[0], theme))
+			v.keep(fmt.Sprintf("live-performance-%d-%s", size[0], theme))
 			if wide := v.says("document.documentElement.scrollWidth > innerWidth"); wide == "true" {
 				t.Errorf("%d: the page is wider than the window", size[0])
 			}
@@ -189,18 +189,18 @@ func TestWaitingUnderLoad(t *testing.T) {
 	v = b.tab(t, g.Admin)
 	v.begins(shifts)
 	v.size(1280, 800, "light")
-	v.opens("/waiting?rank=3&job=photos&sort=rank")
+	v.opens("/performance?rank=3&job=photos&sort=rank")
 	v.until(`document.querySelector("#rank h3")?.textContent.startsWith("Rank 3 of photos") && document.querySelector("#sort").value === "rank"`)
 	v.keep("live-rank-1280-light")
 	v.until(`document.activeElement.id === "rank"`) // so that it is on the screen
-	v.do(chromedp.Click("#rank a[href='#/waiting?sort=rank']"))
+	v.do(chromedp.Click("#rank a[href='#/performance?sort=rank']"))
 	v.until(`document.querySelector("#rank").hidden`)
-	v.opens("/waiting?rank=11")
+	v.opens("/performance?rank=11")
 	v.until(`document.querySelector("#rank").textContent.includes("No such rank")`)
 	v.clean("a rank's address")
 }
 
-// TestCluster watches three gateways that are one cache. One of them is killed: its neighbour's page says so.
+// TestCluster watches a cluster of three gateways. One is killed, and its neighbor's page shows it.
 func TestCluster(t *testing.T) {
 	store := pictures(t, 400)
 	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 3, Args: []string{"--cache-size", "64MiB", "--lame-duck", "300ms"}})
@@ -210,7 +210,7 @@ func TestCluster(t *testing.T) {
 	v := open(t).tab(t, f.Members[0].Admin)
 	v.begins(shifts, hastens(5))
 	v.size(1280, 1600, "light")
-	v.opens("/waiting")
+	v.opens("/performance")
 	v.until(`document.querySelectorAll("#cluster tbody tr").length === 3 && document.querySelectorAll("#ranks tbody tr").length === 8`)
 	v.until(`[...document.querySelectorAll("#cluster tbody tr")].some((r) => r.textContent.includes("gw-1") && !r.textContent.endsWith(" 0 B") && !r.lastChild.textContent.startsWith("0"))`)
 	v.judge("cluster")
@@ -218,6 +218,6 @@ func TestCluster(t *testing.T) {
 	f.Members[2].Kill()
 	v.until(`[...document.querySelectorAll("#cluster tbody tr")].every((r) => !r.textContent.includes("gw-2") || !r.textContent.includes("alive"))`)
 	v.keep("live-cluster-killed")
-	v.stands("cluster")
+	v.settles("cluster")
 	v.clean("cluster")
 }

@@ -28,7 +28,7 @@ const (
 	ranks       = 8
 )
 
-// shape is a picture of a class: a figure with as many corners as the class says, in the class's colour.
+// shape draws a figure with a number of corners and a color by class.
 func shape(class, number int) image.Image {
 	const side = 96
 	m := image.NewRGBA(image.Rect(0, 0, side, side))
@@ -49,7 +49,7 @@ func shape(class, number int) image.Image {
 	return m
 }
 
-// shapes packs pictures of ten classes, class after class, as data often lies.
+// shapes packs pictures of ten classes, sorted by class, as data often is.
 func shapes(t *testing.T, n int) *harness.Store {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func shapes(t *testing.T, n int) *harness.Store {
 	return store
 }
 
-// train has a job of eight ranks read until ctx ends. Rank 3 is slow.
+// train runs a job of eight ranks until ctx ends. Rank 3 is slow.
 func train(ctx context.Context, g *harness.Gateway) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -99,10 +99,9 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestPictures shows the views as the docs show them, while a job of eight ranks reads: with -update their pictures become those of
-// the docs.
+// TestPictures shows the views of the docs while a job of eight ranks reads. With -update it writes the pictures of the docs.
 func TestPictures(t *testing.T) {
-	g := harness.Serve(t, shapes(t, 1600), dataset, "--cache-size", "64MiB")
+	g := harness.Serve(t, shapes(t, 1600), dataset, "--cache-size", "64MiB", "--admin-listen=")
 	ctx, cancel := context.WithCancel(t.Context())
 	var job sync.WaitGroup
 	job.Go(func() { train(ctx, g) })
@@ -114,17 +113,18 @@ func TestPictures(t *testing.T) {
 	}
 	b := open(t)
 	for name, at := range map[string]struct {
-		port, fragment, there string
-		height                int64
-		watched               time.Duration
+		fragment, there string
+		height          int64
+		watched         time.Duration
 	}{
-		"page-batch":   {g.URL, "/data/photos/epochs/3/batches/17", `document.querySelectorAll(".tile[data-state=shown] img").length > 3`, 820, 0},
-		"page-order":   {g.URL, "/order/photos", `document.querySelectorAll("main table").length > 1 && document.querySelector("canvas")`, 900, 0},
-		"page-waiting": {g.Admin, "/waiting", fmt.Sprintf(`document.querySelectorAll("#ranks tbody tr").length === %d`, ranks), 1180, watched},
+		"page-status":      {"/", `document.querySelectorAll("#jobs tbody tr").length === 1 && document.querySelector("#usage code")`, 900, watched / 6},
+		"page-batch":       {"/data/photos/epochs/3/batches/17", `document.querySelectorAll(".tile[data-state=shown] img").length > 3`, 820, 0},
+		"page-shuffle":     {"/shuffle/photos", `document.querySelectorAll("main table").length > 1 && document.querySelector("canvas")`, 900, 0},
+		"page-performance": {"/performance", fmt.Sprintf(`document.querySelectorAll("#ranks tbody tr").length === %d`, ranks), 1180, watched},
 	} {
-		v := b.tab(t, at.port)
+		v := b.tab(t, g.URL)
 		v.size(1200, at.height, "light")
-		v.do(chromedp.Navigate(at.port + "/#" + at.fragment))
+		v.do(chromedp.Navigate(g.URL + "/#" + at.fragment))
 		v.until("Boolean(" + at.there + ")")
 		select {
 		case <-t.Context().Done():
@@ -134,7 +134,7 @@ func TestPictures(t *testing.T) {
 		v.clean(name)
 	}
 	docs := filepath.Join("..", "..", "docs", "pictures")
-	for _, name := range []string{"page-batch", "page-order", "page-waiting"} {
+	for _, name := range []string{"page-status", "page-batch", "page-shuffle", "page-performance"} {
 		file := filepath.Join(docs, name+".png")
 		if *update {
 			picture, err := os.ReadFile(filepath.Join("..", "..", "bin", "screenshots", name+".png"))

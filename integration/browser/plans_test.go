@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// snapshot reports a loss of each sample, of which the first weighs most, and returns the name of what is frozen.
+// snapshot reports a loss of each sample, the first one largest, and returns the name of the frozen weights.
 func snapshot(t *testing.T, g *harness.Gateway, samples int) string {
 	t.Helper()
 	losses := make([]int, samples)
@@ -28,9 +28,9 @@ func snapshot(t *testing.T, g *harness.Gateway, samples int) string {
 	return made.Snapshot
 }
 
-// TestPlansOfBatches shows batches of plans in which samples come several times, or not at all, or elsewhere: the tiles are those of
-// the manifest, one for each position, and each opens.
-func TestPlansOfBatches(t *testing.T) {
+// TestBatch_ShowsPlans shows batches of plans in which samples repeat, are missing or move. The tiles are those of the
+// manifest, one for each position, and each opens.
+func TestBatch_ShowsPlans(t *testing.T) {
 	const samples = 24
 	g := harness.Serve(t, pictures(t, samples), dataset, "--cache-size", "64MiB")
 	v := open(t).tab(t, g.URL)

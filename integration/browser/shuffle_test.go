@@ -44,7 +44,7 @@ func classFolders(t *testing.T, store *harness.Store, name string, each int) {
 	harness.MustRun(t, store, "index", store.Dataset(name), "--chunk-size", "1KiB", "--batch-size", "16")
 }
 
-// folders is the dataset of these tests, and a gateway whose one port shows all views.
+// folders serves the dataset of these tests on one port, which shows all views.
 func folders(t *testing.T) (*harness.Store, *harness.Gateway) {
 	t.Helper()
 	store := harness.Open(t, "dir")
@@ -52,10 +52,10 @@ func folders(t *testing.T) (*harness.Store, *harness.Gateway) {
 	return store, harness.Serve(t, store, dataset, "--cache-size", "64MiB", "--admin-listen=")
 }
 
-// order opens the view of an order, and waits until all its figures are there.
+// order opens a shuffle view, and waits for all of its figures.
 func (v *tab) order(query string) {
 	v.t.Helper()
-	v.do(chromedp.Navigate("about:blank"), chromedp.Navigate(v.base+"/#/order/photos?"+query))
+	v.do(chromedp.Navigate("about:blank"), chromedp.Navigate(v.base+"/#/shuffle/photos?"+query))
 	v.drawn()
 	v.until(`document.querySelectorAll("#side tbody tr").length > 7 && !document.querySelector("#bought tbody").textContent.includes("undefined")`)
 }
@@ -66,7 +66,7 @@ const inked = `(() => {
 	return seen.size;
 })()`
 
-// drawn waits until the picture is there: it has more colours than a plane.
+// drawn waits for the heatmap: it has more colors than a plane.
 func (v *tab) drawn() {
 	v.t.Helper()
 	v.until(`document.querySelector(".wide[role=img]") && !document.querySelector(".wide[role=img]").hasAttribute("aria-busy") && ` + inked + ` > 2`)
@@ -81,8 +81,8 @@ func (v *tab) eval(script string) string {
 	return text
 }
 
-// TestOrdersAreDrawn for each shuffle, in both orders of the chunks, with a text that says the same.
-func TestOrdersAreDrawn(t *testing.T) {
+// TestShuffle_DrawsEachOrder in stored and drawn order of chunks, with a text alternative.
+func TestShuffle_DrawsEachOrder(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
 	v.size(1280, 1000, "light")
@@ -113,7 +113,7 @@ func TestOrdersAreDrawn(t *testing.T) {
 	v.clean("pictures")
 }
 
-// address is the query of the address bar.
+// address returns the query of the address bar.
 func (v *tab) address() url.Values {
 	v.t.Helper()
 	_, query, _ := strings.Cut(v.eval(`location.hash`), "?")
@@ -124,7 +124,7 @@ func (v *tab) address() url.Values {
 	return values
 }
 
-// asked returns the last request for a picture.
+// asked returns the last request for a heatmap.
 func (v *tab) asked() url.Values {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -143,9 +143,9 @@ func span(v url.Values, from, to string) int {
 	return b - a
 }
 
-// TestOrdersZoom by keyboard, buttons and wheel: each asks for a smaller part, the address carries it, and the address alone leads
-// to it.
-func TestOrdersZoom(t *testing.T) {
+// TestShuffle_Zooms by keyboard, buttons and wheel. Each step requests a smaller part and updates the address, which alone
+// leads to the same part.
+func TestShuffle_Zooms(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
 	v.size(1280, 1000, "light")
@@ -200,7 +200,7 @@ func valueOf(query, name string) string {
 	return values.Get(name)
 }
 
-// comparison is what the command says of orders.
+// comparison is the output of `millrace plan --json`.
 type comparison struct {
 	Orders []struct {
 		Shuffle     string
@@ -216,8 +216,8 @@ type comparison struct {
 	}
 }
 
-// TestOrdersHaveThePlansFigures runs `millrace plan --json` for the dataset, and compares what the page shows.
-func TestOrdersHaveThePlansFigures(t *testing.T) {
+// TestShuffle_ShowsThePlansFigures compares the page with `millrace plan --json`.
+func TestShuffle_ShowsThePlansFigures(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir, _ := harness.Files(t, 800, 1000)
 	harness.Pack(t, store, dir, dataset, "--batch-size", "16", "--chunk-size", "8KiB")
@@ -264,8 +264,8 @@ func TestOrdersHaveThePlansFigures(t *testing.T) {
 	v.clean("figures")
 }
 
-// TestTheSliderTellsWhatAWindowBuys moves it, and compares with the figures of that window's own view.
-func TestTheSliderTellsWhatAWindowBuys(t *testing.T) {
+// TestShuffle_SliderComparesWindows moves the slider, and compares its figures with the window's own view.
+func TestShuffle_SliderComparesWindows(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
 	v.size(1280, 1600, "light")
@@ -297,16 +297,16 @@ func TestTheSliderTellsWhatAWindowBuys(t *testing.T) {
 	v.clean("the slider")
 }
 
-// TestThePageSaysWhetherDataIsMixed: in a sentence each, for what is mixed, what is not, and what has its labels in the data.
-func TestThePageSaysWhetherDataIsMixed(t *testing.T) {
+// TestShuffle_SaysWhetherDataIsMixed for mixed data, unmixed data, and labels within the data.
+func TestShuffle_SaysWhetherDataIsMixed(t *testing.T) {
 	_, g := folders(t)
 	b := open(t)
 	v := b.tab(t, g.URL)
 	v.size(360, 800, "light")
 	for query, want := range map[string][2]string{
 		"shuffle=full":            {"Yes: a batch of 16 draws from ", ": as well as a full shuffle."},
-		"shuffle=none":            {"No: a batch of 16 draws from ", "brings that to "},
-		"shuffle=window&window=3": {"No: a batch of 16 draws from ", "brings that to "},
+		"shuffle=none":            {"No: a batch of 16 draws from ", "reduces that to "},
+		"shuffle=window&window=3": {"No: a batch of 16 draws from ", "reduces that to "},
 		"shuffle=slot&window=64":  {"Yes: a batch of 16 draws from ", "measured in 50 batches"},
 	} {
 		v.order(query)
@@ -328,12 +328,12 @@ func TestThePageSaysWhetherDataIsMixed(t *testing.T) {
 	if got := v.eval(`document.querySelector("#mixed").textContent`); !strings.HasPrefix(got, "Yes, even if the data is stored sorted by class: ") {
 		t.Errorf("got %q of tars", got)
 	}
-	if got := v.eval(`document.querySelector("#fits").textContent`); !strings.Contains(got, "--cache-size") || !strings.HasSuffix(got, "Waiting shows what the gateway has.") {
+	if got := v.eval(`document.querySelector("#fits").textContent`); !strings.Contains(got, "--cache-size") || !strings.HasSuffix(got, "Performance shows the size of this gateway.") {
 		t.Errorf("got %q, want what the gateway takes, whose memory stands on another port", got)
 	}
 	v.do(chromedp.Click("#by-label button"))
 	v.until(`document.querySelector("#by-label output").textContent.includes("measured in")`)
-	if got := v.eval(`document.querySelector("#by-label output").textContent`); !strings.HasPrefix(got, "Yes: the 10 classes that cls tells vary ") {
+	if got := v.eval(`document.querySelector("#by-label output").textContent`); !strings.HasPrefix(got, "Yes: the 10 classes of cls vary ") {
 		t.Errorf("got %q, want that the ten labels mix", got)
 	}
 	v.judge("labels")
@@ -344,14 +344,14 @@ func TestThePageSaysWhetherDataIsMixed(t *testing.T) {
 	v.clean("tars")
 }
 
-// TestMixturesLeadToTheirSources in place of a picture that there is none of.
-func TestMixturesLeadToTheirSources(t *testing.T) {
+// TestShuffle_OfMixturesLinksToSources: a mixture has no heatmap.
+func TestShuffle_OfMixturesLinksToSources(t *testing.T) {
 	store := harness.Open(t, "dir")
 	classFolders(t, store, dataset, 20)
 	classFolders(t, store, "more", 5)
 	mixed := harness.Serve(t, store, dataset, "--dataset", "more="+store.Dataset("more"), "--mixture", "blend=photos:3,more:1")
 	v := open(t).tab(t, mixed.URL)
-	v.do(chromedp.Navigate(mixed.URL+"/#/order/blend"), chromedp.WaitVisible("main ul"))
+	v.do(chromedp.Navigate(mixed.URL+"/#/shuffle/blend"), chromedp.WaitVisible("main ul"))
 	if got := v.eval(`Array.from(document.querySelectorAll("main li"), (x) => x.textContent).join(" ")`); got != "photos more" {
 		t.Errorf("got links to %q, want the sources", got)
 	}
@@ -361,8 +361,8 @@ func TestMixturesLeadToTheirSources(t *testing.T) {
 	v.clean("a mixture")
 }
 
-// TestThePageSaysThatTheCacheIsTooSmall where the plan's chunks do not fit.
-func TestThePageSaysThatTheCacheIsTooSmall(t *testing.T) {
+// TestShuffle_SaysThatTheCacheIsTooSmall where the plan's chunks do not fit.
+func TestShuffle_SaysThatTheCacheIsTooSmall(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir, _ := harness.Files(t, 300, 300<<10)
 	harness.Pack(t, store, dir, dataset, "--batch-size", "16", "--chunk-size", "1MiB")

@@ -56,31 +56,32 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// view is an address of the page, and what shows that it is all there.
+// view is an address of the page, and the condition that it is complete.
 type view struct{ name, fragment, there string }
 
 func views() []view {
 	return []view{
+		{"status", "/status", `document.querySelector("#ready strong")?.textContent === "Ready" && document.querySelector("#usage code")`},
 		{"data", "/data", `document.querySelector("#datasets")`},
 		{"dataset", "/data/photos", `document.querySelector("main h1")?.textContent.includes("photos") && document.querySelector("#find")`},
 		{"batch", "/data/photos/epochs/3/batches/5", `document.querySelectorAll(".tile[data-state=shown] img").length > 0`},
-		{"order", "/order/photos", `document.querySelectorAll("main table").length > 1 && document.querySelector("canvas")`},
+		{"shuffle", "/shuffle/photos", `document.querySelectorAll("main table").length > 1 && document.querySelector("canvas")`},
 	}
 }
 
-// waiting is the view that the admin port shows.
-func waiting() view {
-	return view{"waiting", "/waiting", `document.querySelectorAll("#jobs tbody tr").length === 1 && document.querySelectorAll("#ranks tbody tr").length === 3`}
+// performanceView is the view with statistics, which only the admin port has.
+func performanceView() view {
+	return view{"performance", "/performance", `document.querySelectorAll("#jobs tbody tr").length === 1 && document.querySelectorAll("#ranks tbody tr").length === 3`}
 }
 
-// TestViews shows each view at three sizes, in both themes: axe finds nothing, the policy refuses nothing, no script fails,
-// nothing is asked of another host, and all of the page is at most 200 KB.
+// TestViews shows each view at three sizes, in both themes. axe finds nothing, borders have contrast, links in tables are
+// reachable, the policy refuses nothing, no script fails, no other host is requested, and the page has at most 200 KB.
 func TestViews(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
 	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "3", "--all-ranks", "--discard")
 	b := open(t)
-	ports := map[string][]view{g.URL: views(), g.Admin: {waiting()}}
+	ports := map[string][]view{g.URL: views(), g.Admin: {performanceView(), {"status-admin", "/status", `document.querySelectorAll("#jobs tbody tr").length === 1`}}}
 	for _, size := range [][2]int64{{360, 800}, {1280, 800}, {3840, 2160}} {
 		for _, theme := range []string{"light", "dark"} {
 			for port, all := range ports {
@@ -100,6 +101,7 @@ func (v *tab) shows(all []view, size [2]int64, theme string) {
 		v.until("Boolean(" + at.there + ")")
 		v.judge(what)
 		v.keep(what)
+		v.contrasts(what)
 		var wide bool
 		v.do(chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wide))
 		if wide {
@@ -115,7 +117,30 @@ func (v *tab) shows(all []view, size [2]int64, theme string) {
 	v.t.Logf("figure: the page took %.0f bytes", v.bytes)
 }
 
-// TestSamples clicks from the start to a sample of batch 17 of epoch 3, and asks where else it comes.
+// faint lists controls whose border has a contrast below 3:1 with the background around it (WCAG 1.4.11), and links in
+// tables that are outside of the window.
+const faint = `(() => {
+	const channels = (color) => color.match(/[0-9.]+/g).map(Number);
+	const light = (color) => channels(color).slice(0, 3).map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+	const behind = (e) => { for (; e; e = e.parentElement) { const color = getComputedStyle(e).backgroundColor; if (channels(color)[3] !== 0) return color; } return "rgb(255, 255, 255)"; };
+	const ratio = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
+	const controls = [...document.querySelectorAll("button, select, input:not([type=range], [type=file]), a.button")].filter((e) => e.checkVisibility());
+	const pale = controls.filter((e) => Math.min(ratio(getComputedStyle(e).borderTopColor, behind(e.parentElement)), ratio(getComputedStyle(e).borderTopColor, behind(e))) < 3);
+	const outside = [...document.querySelectorAll("main table a")].filter((a) => a.checkVisibility() && a.getBoundingClientRect().right > innerWidth);
+	return [...pale.map((e) => "pale border: " + e.outerHTML.slice(0, 120)), ...outside.map((a) => "outside of the window: " + a.outerHTML.slice(0, 120)), ...(controls.length ? [] : ["no controls"])];
+})()`
+
+// contrasts fails for faint controls and unreachable links.
+func (v *tab) contrasts(what string) {
+	v.t.Helper()
+	var faults []string
+	v.do(chromedp.Evaluate(faint, &faults))
+	for _, fault := range faults {
+		v.t.Errorf("%s: %s", what, fault)
+	}
+}
+
+// TestSamples goes from the start to a sample of batch 17 of epoch 3, and lists its occurrences.
 func TestSamples(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	v := open(t).tab(t, g.URL)
@@ -133,8 +158,8 @@ func TestSamples(t *testing.T) {
 	v.clean("a sample")
 }
 
-// TestLeftViewsDrawNothing leaves the view of a sample while the gateway still looks for its key: the next view stays as it is.
-func TestLeftViewsDrawNothing(t *testing.T) {
+// TestViews_DrawNothingAfterLeaving leaves the view of a sample while the gateway searches its key. The next view stays.
+func TestViews_DrawNothingAfterLeaving(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
 	asked, front := make(chan struct{}, 1), before(t, g.URL)
 	front.answers(func(w http.ResponseWriter, r *http.Request) {
@@ -159,7 +184,7 @@ func TestLeftViewsDrawNothing(t *testing.T) {
 	v.clean("a view that was left")
 }
 
-// TestTokens: without one the page asks for one; with one it shows the data, and the token is in no address.
+// TestTokens: without a token the page requests one; with one it shows the data. The token is in no address.
 func TestTokens(t *testing.T) {
 	store := pictures(t, 40)
 	var made struct{ Token, SHA256 string }
@@ -169,7 +194,7 @@ func TestTokens(t *testing.T) {
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB", "--access", access)
 	v := open(t).tab(t, g.URL)
 	v.do(chromedp.Navigate(g.URL+"/#/data/photos"), chromedp.WaitVisible(".problem"), chromedp.Click("#token"), chromedp.WaitVisible("#token-text"),
-		chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use it"]`), chromedp.WaitVisible("#find"))
+		chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use token"]`), chromedp.WaitVisible("#find"))
 	for _, asked := range v.urls {
 		if strings.Contains(asked, made.Token) || strings.Contains(asked, url.QueryEscape(made.Token)) {
 			t.Errorf("the token is in %s", asked)
@@ -181,7 +206,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("the token is in %s", places)
 	}
 	v = open(t).tab(t, g.Admin)
-	v.do(chromedp.Navigate(g.Admin+"/#/waiting"), chromedp.WaitVisible(".problem"), chromedp.Click("#token"), chromedp.WaitVisible("#token-text"),
-		chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use it"]`))
+	v.do(chromedp.Navigate(g.Admin+"/#/performance"), chromedp.WaitVisible(".problem"), chromedp.Click("#token"), chromedp.WaitVisible("#token-text"),
+		chromedp.SendKeys("#token-text", made.Token), chromedp.Click(`//dialog//button[.="Use token"]`))
 	v.until(`document.querySelector(".problem").textContent.includes("admin")`)
 }

@@ -1,15 +1,17 @@
 // Goes through the views of a dataset as a person would, within the page, and tells what is wrong with them.
 
+const manual = "https://github.com/millrace-data/millrace/blob/main/docs/index.md";
+
 // alien lists what is in the page and is none of the page's own: elements that run or load something, listeners and styles in attributes,
 // addresses that lead elsewhere.
 function alien() {
   const faults = [];
-  const tags = "a b br button canvas code details dd div dl dt form h1 h2 h3 img input label li nav ol p pre section select option span strong summary table caption thead tbody tr th td ul audio video dialog header noscript".split(" ");
+  const tags = "a b br button canvas code details dd div dl dt form h1 h2 h3 img input label li nav ol p pre section select option span strong summary figure figcaption table caption thead tbody tr th td ul audio video dialog header noscript".split(" ");
   for (const e of document.querySelectorAll("header *, #status *, main *, #spoken *")) {
     if (e.closest("figure.chart")) continue; // the library of charts has elements and styles of its own
     if (!(e instanceof HTMLElement) || !tags.includes(e.localName)) faults.push(`an element ${e.outerHTML.slice(0, 200)}`);
     for (const { name, value } of e.attributes) {
-      const good = name === "href" ? value.startsWith("#/") : name === "src" ? value.startsWith(`blob:${location.origin}/`) : !/^(on|style|srcdoc|formaction|action|xlink)/.test(name);
+      const good = name === "href" ? value.startsWith("#/") || value === manual : name === "src" ? value.startsWith(`blob:${location.origin}/`) : !/^(on|style|srcdoc|formaction|action|xlink)/.test(name);
       if (!good) faults.push(`an attribute ${name}="${value.slice(0, 200)}" of a ${e.localName}`);
     }
   }
@@ -95,7 +97,7 @@ async function visit(fragments) {
       await until(fragment, () => !nowhere() && document.querySelector("main .problem, main .tile[data-state], main table, #panel .part, main > p") && !document.querySelector("main .loading"));
       for (const fault of alien()) faults.push(`${fragment}: ${fault}`);
       for (const e of all("header *, main *")) if (e.childElementCount === 0 && e.textContent) said.add(e.textContent);
-      if (document.querySelector("main").innerText.includes("The page itself has failed")) faults.push(`${fragment}: ${document.querySelector("main").innerText.slice(0, 300)}`);
+      if (document.querySelector("main").innerText.includes("Error in the page")) faults.push(`${fragment}: ${document.querySelector("main").innerText.slice(0, 300)}`);
       views++;
     } catch (e) {
       faults.push(`${fragment}: ${e.message}`);

@@ -1,6 +1,5 @@
-// The page's way to the gateway. All addresses are relative to the page, so that it works behind a proxy
-// that serves the gateway under a path. The token travels in a header alone: it is in no address, and
-// this tab forgets it when it is closed.
+// Requests to the gateway. All addresses are relative to the page, so that it works behind a proxy that serves the
+// gateway under a path. The token is sent in a header, never in an address, and closing the tab deletes it.
 
 const key = "millrace-token";
 let token = sessionStorage.getItem(key) ?? "";
@@ -13,7 +12,7 @@ export function setToken(text) {
   else sessionStorage.removeItem(key);
 }
 
-// Problem is an answer that is none: what the gateway says (RFC 9457), or that it says nothing.
+// Problem is a failed request: the gateway's problem document (RFC 9457), or a connection that failed (status 0).
 export class Problem extends Error {
   constructor(fields) {
     super(fields.detail || fields.title);
@@ -21,7 +20,7 @@ export class Problem extends Error {
   }
 }
 
-// What the gateway as a whole is said to be: "" (well), or a sentence. Listeners hear of changes.
+// The state of the gateway: "" (available), or a sentence for the banner. Listeners receive changes.
 const listeners = new Set();
 let state = "";
 export function onState(listener) { listeners.add(listener); listener(state); }
@@ -31,8 +30,8 @@ function setState(text) {
   for (const l of listeners) l(state);
 }
 
-// request asks for a path and returns the answer if it is a good one; it throws a Problem else. A caller
-// may give `signal`, `accept`, and `range`, the bytes from and to, both included.
+// request fetches a path. It returns a successful response, and throws a Problem otherwise. Options are `signal`,
+// `accept`, and `range`: the first and the last byte.
 export async function request(path, { signal, accept, range } = {}) {
   const headers = {};
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -43,8 +42,8 @@ export async function request(path, { signal, accept, range } = {}) {
     answer = await fetch(path.replace(/^\//, ""), { headers, signal, credentials: "omit", cache: "no-cache", redirect: "error" });
   } catch (e) {
     if (signal?.aborted) throw signal.reason;
-    setState("The gateway does not answer. It may be starting again, or the network is cut. The page tries again by itself.");
-    throw new Problem({ title: "The gateway does not answer", detail: "The connection failed: the gateway is stopped, starts again, or cannot be reached.", retryable: true, retryAfter: 2000, cause: e });
+    setState("The gateway does not answer. It may be restarting, or the network is down. The page retries automatically.");
+    throw new Problem({ title: "The gateway does not answer", detail: "The connection failed: the gateway is stopped, restarting or unreachable.", retryable: true, retryAfter: 2000, cause: e });
   }
   if (answer.ok) {
     setState("");
@@ -55,31 +54,31 @@ export async function request(path, { signal, accept, range } = {}) {
 
 async function problemOf(answer) {
   let body = {};
-  try { body = await answer.json() ?? {}; } catch { /* a proxy in between answers in its own words */ }
+  try { body = await answer.json() ?? {}; } catch { /* a proxy answers in another format */ }
   const text = (v) => (typeof v === "string" ? v : "");
   const p = new Problem({
-    status: answer.status, code: text(body.code), title: text(body.title) || `The answer has status ${answer.status}`, detail: text(body.detail),
+    status: answer.status, code: text(body.code), title: text(body.title) || `The request failed with status ${answer.status}`, detail: text(body.detail),
     retryable: body.retryable === true, retryAfter: Number(body.retry_after_ms) || 1000, faults: Array.isArray(body.faults) ? body.faults.filter(Boolean) : [],
     requestId: text(body.request_id), shards: Array.isArray(body.shards) ? body.shards.map(String) : [],
   });
-  setState(p.code === "draining" ? "The gateway is shutting down: it takes no new requests. Another gateway gives the same batches." : "");
+  setState(p.code === "draining" ? "The gateway is shutting down and accepts no new requests. Other gateways serve the same batches." : "");
   return p;
 }
 
-// json asks for JSON. Parameters whose value is "" or undefined are left out. Names of datasets are parts
-// of a path: encode them with `encodeURIComponent`.
+// json fetches JSON. It omits parameters whose value is "" or undefined. Encode dataset names in a path with
+// `encodeURIComponent`.
 export async function json(path, params = {}, signal) {
   return read(await request(path + query(params), { signal, accept: "application/json" }));
 }
 
-// read returns the object of an answer.
+// read returns the object of a JSON response.
 export async function read(answer) {
   const body = await answer.json().catch(() => null);
   if (body && typeof body === "object") return body;
-  throw new Problem({ title: "This is not an answer of a gateway", detail: "It is cut, or a proxy answers in its own words." });
+  throw new Problem({ title: "Invalid response", detail: "The response is truncated, or a proxy replaced it." });
 }
 
-// query writes parameters, in the order in which they are given.
+// query encodes parameters in the given order.
 export function query(params) {
   const q = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
@@ -89,17 +88,17 @@ export function query(params) {
   return text && `?${text}`;
 }
 
-// bytes asks for a body, or for a range of it.
+// bytes fetches a body or a range of it.
 export async function bytes(path, options) {
   const answer = await request(path, options);
   return new Uint8Array(await answer.arrayBuffer().catch((e) => {
-    throw options?.signal?.aborted ? e : new Problem({ title: "The answer is cut", detail: "The connection ended before the last byte.", retryable: true, retryAfter: 1000, cause: e });
+    throw options?.signal?.aborted ? e : new Problem({ title: "Truncated response", detail: "The connection ended before the last byte.", retryable: true, retryAfter: 1000, cause: e });
   }));
 }
 
-// poll calls `ask` again and again until the signal ends, and never while the page is hidden: a tab that
-// nobody looks at costs nothing. The pause is `every` milliseconds, and ten times what an answer took where
-// that is longer. `failed` hears of Problems; the next try comes when the problem says.
+// poll calls `ask` until the signal aborts, except while the page is hidden: a hidden tab costs nothing. The pause is
+// `every` milliseconds or ten times the duration of the last answer, whichever is longer. `failed` receives Problems;
+// the next attempt respects the problem's retryAfter.
 export async function poll(ask, every, signal, failed) {
   while (!signal.aborted) {
     if (document.hidden) await visible(signal);

@@ -1,32 +1,33 @@
-// The frame of the page: it finds the view of an address, shows it, and says how the gateway fares.
+// The frame of the page: it shows the view of an address, and reports the state of the gateway.
 //
-// An address is the fragment: #/data/photos/epochs/3/batches/17?seed=4. Parts are percent-encoded, so a
-// name may hold anything. A view is a module with one function, show(place), which fills place.main and
-// returns nothing, or a function that takes a new query of the same path: then the view stays, and what it
-// shows changes in place. A place has
+// An address is the URL's fragment: #/data/photos/epochs/3/batches/17?seed=4. Its parts are percent-encoded. A view is a
+// module with a function show(place), which fills place.main. It may return a function that accepts a new query of the
+// same path: then the view stays and updates in place. A place has
 //
 //	main    the element to fill
-//	path    the parts after the view's name, decoded: ["photos", "epochs", "3", "batches", "17"]
+//	path    the decoded parts after the view's name: ["photos", "epochs", "3", "batches", "17"]
 //	query   URLSearchParams
-//	root    what the gateway says of itself: version, links
-//	signal  ends when the view is left; give it to all requests
-//	go(path, params)     leads to another address; to(path, params) is that address, for links
+//	root    the gateway's answer at /: version, links
+//	signal  aborts when the user leaves the view; pass it to all requests
+//	go(path, params)     navigates to another address; to(path, params) returns that address, for links
 //	replace(params)      changes the query in the address bar, without a new entry in the history
-//	title(text)          names the view in the tab
-//	say(text)            tells screen readers what has changed
-//	fail(error, again)   shows a problem, with a button that tries again, in an element to be placed
+//	title(text)          sets the title of the tab
+//	say(text)            announces a change to screen readers
+//	fail(error, again)   returns an element that shows a problem, with a button to retry
 
 import { el, fill } from "./dom.js";
 import { Problem, hasToken, json, onState, query, setToken, sleep } from "./api.js";
 import { show as data } from "./data.js";
 import { show as batch } from "./batch.js";
-import { show as order } from "./order.js";
-import { show as waiting } from "./waiting.js";
+import { show as shuffle } from "./shuffle.js";
+import { show as performance } from "./performance.js";
+import { show as status } from "./status.js";
 
 const views = {
+  status: { title: "Status", show: status },
   data: { title: "Data", show: (place) => (place.path.length > 1 ? batch : data)(place) },
-  order: { title: "Order", show: order },
-  waiting: { title: "Waiting", show: waiting },
+  shuffle: { title: "Shuffle", show: shuffle },
+  performance: { title: "Performance", show: performance },
 };
 
 export const to = (path, params = {}) => `#/${path.map(encodeURIComponent).join("/")}${query(params)}`;
@@ -44,15 +45,15 @@ function split(text, at) {
   return i < 0 ? [text, ""] : [text.slice(0, i), text.slice(i + 1)];
 }
 
-// failure shows a problem, what to do about it, and a button; it tries again by itself where that may help.
+// failure shows a problem and a button to retry. It retries by itself if the problem is retryable.
 function failure(error, again, signal) {
   if (!(error instanceof Problem) && !signal.aborted) console.error(error);
-  const p = error instanceof Problem ? error : new Problem({ title: "The page itself has failed", detail: String(error) });
+  const p = error instanceof Problem ? error : new Problem({ title: "Error in the page", detail: String(error) });
   const box = el("div", { class: "problem", role: "alert" }, el("h2", null, p.title),
     p.faults.length > 1 ? el("ul", null, p.faults.map((f) => el("li", null, `${f.name ?? ""}: ${f.reason ?? ""}`))) : el("p", null, p.detail), // the detail repeats them
     el("p", { class: "buttons" },
       again && el("button", { type: "button", onclick: again }, "Try again"),
-      p.status === 401 && el("button", { type: "button", onclick: askToken }, hasToken() ? "Use another token" : "Give a token")),
+      p.status === 401 && el("button", { type: "button", onclick: askToken }, hasToken() ? "Use another token" : "Enter a token")),
     p.requestId && el("p", { class: "small" }, `Request ${p.requestId}`));
   if (again && p.retryable) {
     sleep(Math.max(1000, p.retryAfter), signal).then(() => { if (!signal.aborted && box.isConnected) again(); });
@@ -61,10 +62,10 @@ function failure(error, again, signal) {
 }
 
 let leave = new AbortController();
-let shown = null; // { at, update }: the view on the screen, and what it does with another query
+let shown = null; // { at, update }: the view on the screen, and its function for another query
 let root = null;
 
-// emptied returns a new element for a view to fill, so that a view that was left draws nothing over the next one.
+// emptied returns a new element for a view to fill. A view that the user has left then cannot draw over the next one.
 function emptied() {
   const main = el("main", { id: "main", tabindex: -1 }), old = document.getElementById("main"), focused = old === document.activeElement;
   old.replaceWith(main);
@@ -90,17 +91,17 @@ async function render() {
     root ??= await json("./", {}, signal);
     if (signal.aborted) return;
     frame();
-    const name = address.view || (root.links?.datasets ? "data" : "waiting");
+    const name = address.view || "status";
     const view = Object.hasOwn(views, name) && views[name];
     for (const link of document.querySelectorAll("nav a")) {
       if (link.id === `nav-${name}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    if (!view) throw new Problem({ title: "The page has no such view", detail: "The address names none of the views: choose one above." });
+    if (!view) throw new Problem({ title: "The page has no such view", detail: "Choose a view above." });
     const place = {
       main, path: address.path, query: address.query, root, signal, to, title, say, askToken,
       go: (path, params) => { location.hash = to(path, params); },
-      replace: (params) => { // not while another address waits for its turn
+      replace: (params) => { // unless another address is due
         const now = parse(location.hash);
         if (to([now.view || name, ...now.path]) === to([name, ...address.path])) history.replaceState(null, "", to([name, ...address.path], params));
       },
@@ -110,7 +111,7 @@ async function render() {
     const update = await view.show(place);
     if (!signal.aborted) shown = { at, update };
   } catch (e) {
-    fill(main, el("h1", { class: "unseen" }, "A problem"), failure(e, again, signal));
+    fill(main, el("h1", { class: "unseen" }, "Problem"), failure(e, again, signal));
   }
 }
 
@@ -122,7 +123,7 @@ function again() {
 function frame() {
   document.getElementById("version").textContent = root.version ?? "";
   document.getElementById("nav-data").hidden = !root.links?.datasets;
-  document.getElementById("nav-order").hidden = !root.links?.datasets;
+  document.getElementById("nav-shuffle").hidden = !root.links?.datasets;
 }
 
 function title(text) { document.title = `${text} - Millrace`; }
@@ -144,10 +145,10 @@ dialog.addEventListener("close", () => {
   markToken();
   again();
 });
-function markToken() { document.getElementById("token").textContent = hasToken() ? "Token: given" : "Token: none"; }
+function markToken() { document.getElementById("token").textContent = hasToken() ? "Token: set" : "Token: none"; }
 document.getElementById("token").addEventListener("click", askToken);
 
-// The theme is the system's, until somebody chooses another one.
+// The theme follows the system until the user chooses another one.
 const themes = ["system", "light", "dark"];
 function setTheme(theme) {
   if (theme === "system") document.documentElement.removeAttribute("data-theme");

@@ -1,5 +1,5 @@
-// A batch as a person sees it: a tile for each sample. The manifest says which samples there are; the bytes of those on the screen come
-// in groups, a few requests at a time, and what is left is cancelled when the view is left.
+// The batch view: a tile for each sample of the manifest. It loads the samples on the screen in groups, with a few
+// requests in parallel, and cancels the rest when the user leaves the view.
 
 import { bytes, json, read, request, sleep } from "./api.js";
 import { count, el, fill, size } from "./dom.js";
@@ -10,8 +10,9 @@ import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
 
 const perPage = 64;
+const mostClasses = 20; // in the summary of a batch
 const groupBytes = 4 << 20, groupSamples = 16, groupsAtOnce = 3;
-let focused = ""; // the link that has led here by the keyboard: it gets the focus again
+let focused = ""; // id of the link that led here: it gets the focus again
 
 export function show(place) {
   if (place.path[1] === "sample") return sampleView(place);
@@ -27,6 +28,7 @@ class Batch {
     this.blobs = new Blobs(place.signal);
     this.grid = el("ol", { id: "tiles", class: "tiles" });
     this.pages = el("nav", { class: "buttons pages", "aria-label": "Pages of the batch" });
+    this.classes = el("p", { id: "classes" });
     this.unread = el("p", { id: "unread", class: "broken", role: "status" });
     this.panel = el("dialog", { id: "panel", "aria-label": "A sample" });
   }
@@ -39,12 +41,12 @@ class Batch {
     this.batches = Number(answer.headers.get("Millrace-Batches")) || 0;
     this.samples = (await read(answer)).samples;
     const padded = (plan.tail ?? description.default_plan?.tail) === "pad" && this.batch + 1 >= this.batches;
-    this.own = padded ? (await json(this.path, orderOf(place.query), signal)).samples : Infinity; // then the first samples come again
+    this.own = padded ? (await json(this.path, orderOf(place.query), signal)).samples : Infinity; // a padded batch repeats the first samples
     if (signal.aborted) return undefined;
     const total = this.samples.reduce((sum, s) => sum + s.length, 0);
     this.of = this.batches ? ` of ${count(this.batches)}` : "";
     fill(place.main, el("h1", null, `Batch ${count(this.batch)}${this.of}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], plan) }, visible(this.dataset))),
-      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}, ${this.order(plan)}. Batches count from 0. The keys j and k lead to the next batch and back.`), jobs, this.unread,
+      el("p", { id: "summary" }, `${count(this.samples.length)} samples, ${size(total)}${plan.world_size ? `, the share of rank ${plan.rank ?? 0} of ${plan.world_size}` : ""}, ${this.order(plan)}. Batches count from 0. Keys: j next batch, k previous batch.`), this.classes, jobs, this.unread,
       this.links(plan), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }), this.grid, this.pages, this.panel);
     this.panel.addEventListener("close", () => this.closed());
     this.panel.addEventListener("click", (e) => { if (e.target === this.panel) this.panel.close(); });
@@ -57,24 +59,24 @@ class Batch {
     return (query) => this.update(query);
   }
 
-  // failed leaves the form on the screen: another batch may do.
+  // failed shows the problem, and the form to choose another batch.
   failed(error) {
     const { place } = this;
     fill(place.main, el("h1", null, `Batch ${count(this.batch)}, epoch ${count(this.epoch)}, `, el("a", { href: place.to(["data", this.dataset], planOf(place.query)) }, visible(this.dataset))),
       place.fail(error, () => this.show().catch((e) => this.failed(e))), goTo(place, this.dataset, { epoch: this.epoch, batch: this.batch }));
   }
 
-  // order says which order this is: a job may read another one.
+  // order describes the plan of this batch. A job may use another one.
   order(plan) {
     const p = { ...this.description.default_plan, ...plan };
-    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${isOwn(this.place.query) ? ", the dataset's own plan" : ""}${plan.quarantine ? `, without the samples of ${plan.quarantine.slice(0, 40)}` : ""}`;
+    return `${p.shuffle ? `shuffle ${p.shuffle}${p.window && p.shuffle !== "none" && p.shuffle !== "full" ? ` ${p.window}` : ""}, ` : ""}seed ${p.seed ?? 0}${isOwn(this.place.query) ? ", the default plan" : ""}${plan.quarantine ? `, without the samples of quarantine ${plan.quarantine.replace(/[0-9a-f]{64}/, (name) => name.slice(0, 12)).slice(0, 40)}` : ""}`;
   }
 
   address(epoch, batch) {
     return ["data", this.dataset, "epochs", String(epoch), "batches", String(batch)];
   }
 
-  // links lead to the batches beside this one, over the borders of epochs.
+  // links lead to the adjacent batches, across epochs.
   links(plan) {
     const whole = wholeOf(this.place.query), { world_size } = plan;
     const link = (id, text, path, params = plan) => {
@@ -87,7 +89,7 @@ class Batch {
       link("previous", "Previous batch", batch > 0 ? this.address(epoch, batch - 1) : epoch > 0 && this.batches ? this.address(epoch - 1, last) : null),
       link("next", "Next batch", this.batches && batch >= last ? this.address(epoch + 1, 0) : this.address(epoch, batch + 1)),
       link("next-epoch", "Next epoch", this.address(epoch + 1, 0)),
-      world_size && link("whole", "The whole batch", this.address(epoch, batch), whole), link("order-link", "The order", ["order", this.dataset], { ...whole, epoch, world_size }));
+      world_size && link("whole", "Whole batch", this.address(epoch, batch), whole), link("shuffle-link", "Shuffle", ["shuffle", this.dataset], { ...whole, epoch, world_size }));
   }
 
   key(e) {
@@ -109,7 +111,7 @@ class Batch {
     this.open();
   }
 
-  // draw makes the tiles of one page, and forgets those of the one before.
+  // draw makes the tiles of one page, and drops those of the page before.
   draw() {
     this.stop?.abort();
     this.stop = new AbortController();
@@ -123,6 +125,9 @@ class Batch {
     const tiles = this.samples.slice(this.from, this.from + perPage).map((s, i) => this.tile(s, this.from + i));
     fill(this.grid, tiles.map((t) => t.node));
     fill(this.unread);
+    this.labels = new Map();
+    this.checked = 0;
+    fill(this.classes, "\u00a0");
     const params = { ...planOf(this.place.query) };
     const page = (from, text) => from >= 0 && from < n && el("a", { class: "button", href: this.place.to(this.place.path.length ? ["data", ...this.place.path] : [], { ...params, from: from || undefined }) }, text);
     fill(this.pages, n > perPage && [this.from > 0 && page(Math.max(0, this.from - perPage), "Previous 64"), el("span", null, `Samples ${count(this.from + 1)} to ${count(Math.min(n, this.from + perPage))} of ${count(n)}`), page(this.from + perPage, "Next 64")]);
@@ -140,14 +145,14 @@ class Batch {
   }
 
   tile(s, i) {
-    const seen = el("div", { class: "seen" }, el("p", { class: "dim" }, "...")), key = visible(s.key.slice(0, 300));
-    const node = el("li", { class: "tile", data: { position: s.position } }, seen,
+    const seen = el("div", { class: "seen" }, el("p", { class: "dim" }, "...")), key = visible(s.key.slice(0, 300)), label = el("p", { class: "label" });
+    const node = el("li", { class: "tile", data: { position: s.position } }, seen, label,
       el("a", { class: "key", href: this.place.to(["data", ...this.place.path], { ...planOf(this.place.query), from: this.from || undefined, sample: s.position }), title: key }, ends(key)),
-      el("p", { class: "small" }, `${count(i)} in the batch, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}`));
-    return { s, node, seen };
+      el("p", { class: "small" }, `Number ${count(i)}, ${size(s.length)}${s.source ? `, ${visible(s.source)}` : ""}`));
+    return { s, node, seen, label };
   }
 
-  // work sends the next groups of tiles that wait. A large sample is a request of its own.
+  // work requests the next groups of waiting tiles. A large sample is a request of its own.
   work() {
     const { signal } = this.stop;
     while (this.running < groupsAtOnce && this.waiting.length > 0 && !signal.aborted) {
@@ -172,7 +177,7 @@ class Batch {
     return `${this.path}/samples?at=${positions.map((p) => p % this.own).join(",")}${and(orderOf(this.place.query))}`;
   }
 
-  // fetch fills the tiles of a group. Where a group fails, each of its samples is asked for alone, so that a bad one hides no other.
+  // fetch fills the tiles of a group. If the group fails, it requests each sample on its own, so that one bad sample hides no others.
   async fetch(group, signal, blobs, tries = 0) {
     try {
       const path = this.at(group.map((t) => t.s.position));
@@ -191,6 +196,7 @@ class Batch {
       }
       for (const t of group) {
         fill(t.seen, el("p", { class: "broken" }, e.detail || e.message), el("button", { type: "button", onclick: () => { fill(t.seen, "..."); this.fetch([t], signal, blobs); } }, "Try again"));
+        if (!t.node.dataset.state) this.checked++;
         t.node.dataset.state = "failed";
         this.tell();
       }
@@ -201,22 +207,30 @@ class Batch {
     const { s } = tile;
     const parts = sample.parts.slice(0, 64).map((p) => ({ p, name: p.name, found: look(p.bytes, about(this.description, s.source, p)) })).flatMap(unwrap);
     const main = parts.find((x) => isSeen(x.found)), only = parts.length === 1 && !main && parts[0].found.kind !== "value";
-    const rest = parts.filter((x) => x !== main).slice(0, 8);
+    const label = parts.length > 1 ? parts.find(isLabel) : undefined, rest = parts.filter((x) => x !== main && x !== label).slice(0, 8);
     fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
       only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", { class: x.found.broken ? "broken" : null }, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),
-      s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only how it begins is loaded.`));
+      s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only its beginning is loaded.`));
     for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
+    if (!tile.node.dataset.state) this.checked++;
     tile.node.dataset.state = "shown";
-    if (tile.seen.querySelector(".broken")) this.tell();
+    if (label) {
+      const text = line(label.found);
+      fill(tile.label, visible(`${label.name} `.slice(0, 60)), el("strong", null, text));
+      this.labels.set(text, (this.labels.get(text) ?? 0) + 1);
+    }
+    this.tell();
   }
 
-  // tell names the samples that cannot be shown, of the tiles that were looked at.
+  // tell counts the classes of the samples that were read, and lists those that cannot be shown.
   tell() {
+    const labels = [...this.labels].sort(([, a], [, b]) => b - a), of = [...this.labels.values()].reduce((sum, n) => sum + n, 0);
+    fill(this.classes, labels.length > 0 ? `Classes${of < this.samples.length ? ` of ${count(of)} samples` : ""}: ${labels.slice(0, mostClasses).map(([text, n]) => `${text} \u00d7${count(n)}`).join(", ")}${labels.length > mostClasses ? `, and ${count(labels.length - mostClasses)} more` : ""}` : "\u00a0");
     const bad = [...this.grid.querySelectorAll(".tile")].filter((t) => t.querySelector(".broken"));
-    fill(this.unread, bad.length > 0 && `${count(bad.length)} of ${count(this.samples.length)} cannot be shown: `, bad.slice(0, 5).map((t, i) => [i > 0 && ", ", el("a", { href: t.querySelector(".key").hash }, t.querySelector(".key").title)]));
+    fill(this.unread, bad.length > 0 && `${count(bad.length)} of ${count(this.checked)} checked samples cannot be shown: `, bad.slice(0, 5).map((t, i) => [i > 0 && ", ", el("a", { href: t.querySelector(".key").hash }, t.querySelector(".key").title)]));
   }
 
-  // open shows the sample of the address in the panel.
+  // open shows the address's sample in the panel.
   open() {
     const wanted = this.place.query.get("sample");
     const i = wanted === null ? -1 : this.samples.findIndex((s) => String(s.position) === wanted);
@@ -246,11 +260,14 @@ class Batch {
   }
 }
 
-// unwrap takes a record of several values apart where one of them is a picture or a sound, so that a tile shows it.
+// isLabel reports whether a part is the class of its sample.
+const isLabel = (x) => ["value", "text"].includes(x.found.kind) && /^(cls|labels?|class)$/.test(x.name) && x.found.text.length < 100;
+
+// unwrap divides a record of several values if one of them is an image, audio or video, so that a tile shows it.
 function unwrap(x) {
   if (x.found.kind !== "rows" || !x.found.rows.some(([, v]) => isSeen(v))) return [x];
   return x.found.rows.map(([name, found]) => ({ p: x.p, name, found, bytes: found.bytes ?? x.p.bytes }));
 }
 
-// ends cuts a key in two: a tile leaves out what stands before the last letters, by which keys differ.
+// ends divides a key: a narrow tile truncates its head and shows its end, by which keys differ.
 const ends = (key) => (key.length < 18 ? key : [el("span", { class: "head" }, key.slice(0, -12)), el("span", { class: "end" }, key.slice(-12))]);

@@ -1,20 +1,22 @@
-// Charts: lines over time or over a number, drawn by uPlot (the global `uPlot`). This module adds what uPlot
-// has not: colours from the style sheet that follow the theme, lines that differ by their dashes too, a size
-// that follows the frame, a legend with the figures in text, and a description for screen readers.
+// Charts: lines over time or over a number, drawn by uPlot (the global `uPlot`). This module adds colors that follow
+// the theme, dashes that distinguish lines without color, a size that follows the frame, a legend with figures in
+// text, a text for idle charts, and a description for screen readers.
 //
 //	const c = chart({
-//	  title: "Bytes a second",
+//	  title: "Throughput",
 //	  lines: [{ label: "memory", color: "--memory" }],
-//	  value: rate,                          // writes a figure
+//	  value: rate,                          // formats a figure
 //	  x: { time: true },                    // or { label: "Window", value: count }, for numbers
-//	  range: () => [from, to],              // of x; without it: what the data spans
-//	  most: 1,                              // the upper end of y at least; the lower end is 0
+//	  range: () => [from, to],              // of x; default: the range of the data
+//	  most: 1,                              // least upper end of y; the lower end is 0
+//	  idle: "Nothing was read.",            // shown in place of lines that are all zero or null
+//	  zeros: true,                          // zeros are figures: only null counts as idle
 //	}, signal);
 //	fill(main, c.node);
 //	c.draw([xs, ys of line 1, ys of line 2]); // ascending xs; null is a gap
-//	c.mark(x);                                // a vertical line at x: what a slider has chosen; null: none
+//	c.mark(x);                                // a vertical line at x, such as a slider's value; null: none
 //
-// The chart ends with the signal: nothing of it stays in memory or listens.
+// The chart ends with the signal, and frees its memory and listeners.
 
 import { el, fill } from "./dom.js";
 
@@ -23,13 +25,13 @@ const css = (name) => styles.getPropertyValue(name).trim();
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
 const font = "12px system-ui, sans-serif";
 
-// charts are those on the screen: all are drawn anew when the theme changes.
+// charts are the charts on the screen. A change of theme redraws them.
 const charts = new Set();
 const redrawAll = () => { for (const u of charts) u.redraw(false, true); };
 document.addEventListener("themechange", redrawAll);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 
-// clock writes a time of day, in the reader's time zone.
+// clock writes a time of day in the local time zone.
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
 
 export function chart(options, signal) {
@@ -37,14 +39,15 @@ export function chart(options, signal) {
   const x = options.x ?? {};
   const writeX = x.time ? clock : x.value ?? String;
   const writeMark = x.time ? (seconds) => clock(seconds).slice(0, 5) : writeX;
-  const frame = el("div", { class: "chart-frame", tabindex: 0, role: "img", "aria-label": options.title });
+  const nothing = options.idle && el("p", { class: "chart-idle dim", hidden: true }, options.idle);
+  const frame = el("div", { class: "chart-frame", tabindex: 0, role: "img", "aria-label": options.title }, nothing);
   const figures = lines.map(() => el("td", { class: "number" }));
   const at = el("span", { class: "chart-at" });
   const legend = el("table", { class: "chart-legend" }, el("tbody", null, lines.map((line, i) => el("tr", null,
     el("th", { scope: "row" }, sample(line), line.label), figures[i]))));
   const node = el("figure", { class: "chart" }, el("figcaption", null, options.title, at), frame, legend);
   let data = [[], ...lines.map(() => [])];
-  let marked = null;
+  let marked = null, idle = false;
 
   const u = new window.uPlot({
     width: 300, height: 150, legend: { show: false }, padding: [8, 20, 0, 0],
@@ -67,12 +70,12 @@ export function chart(options, signal) {
     hooks: { setCursor: [show], draw: [drawMark] },
   }, data, frame);
 
-  // show writes the figures at the cursor, or those at the mark, or the last ones.
+  // show writes the figures at the cursor, at the mark, or the last ones.
   function show() {
     const i = u.cursor.idx;
     const known = i !== null && i !== undefined && data[0][i] !== undefined;
     const j = known ? i : marked === null ? data[0].length - 1 : data[0].indexOf(marked);
-    lines.forEach((line, n) => fill(figures[n], write(line, data[n + 1][j])));
+    lines.forEach((line, n) => fill(figures[n], idle ? "-" : write(line, data[n + 1][j])));
     const text = known ? `at ${writeX(data[0][i])}` : "";
     if (at.textContent !== text) fill(at, text);
   }
@@ -107,9 +110,12 @@ export function chart(options, signal) {
     node,
     draw(columns) {
       data = columns;
+      idle = Boolean(options.idle) && columns.slice(1).every((ys) => ys.every((v) => v === null || v === undefined || (v === 0 && !options.zeros)));
+      if (nothing) nothing.hidden = !idle;
+      frame.classList.toggle("idle", idle);
       u.setData(columns);
       show();
-      frame.setAttribute("aria-label", describe(options.title, lines, data, writeX));
+      frame.setAttribute("aria-label", idle ? `${options.title}: ${options.idle}` : describe(options.title, lines, data, writeX));
     },
     mark(to) {
       marked = to;
@@ -123,7 +129,7 @@ const axis = () => ({ stroke: () => css("--dim"), font, grid: { stroke: () => cs
 
 const write = (line, v) => (v === null || v === undefined ? "-" : line.value(v));
 
-// move takes the cursor along the points with the arrow keys.
+// move moves the cursor between points with the arrow keys.
 function move(e, u, n) {
   const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -n, End: n }[e.key];
   if (!step || n === 0) return;
@@ -133,7 +139,7 @@ function move(e, u, n) {
   u.setCursor({ left: u.valToPos(u.data[0][to], "x"), top: 0 });
 }
 
-// sample is a piece of a line as the chart draws it.
+// sample draws a piece of a line for the legend.
 function sample(line) {
   const ns = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(ns, "svg"), stroke = document.createElementNS(ns, "line");
@@ -144,7 +150,7 @@ function sample(line) {
   return svg;
 }
 
-// describe says a chart in words.
+// describe is the text of a chart for screen readers.
 function describe(title, lines, data, writeX) {
   const [xs] = data;
   if (xs.length === 0) return `${title}: no figures yet`;
@@ -154,5 +160,5 @@ function describe(title, lines, data, writeX) {
     const [least, most] = known.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
     return `${line.label}: last ${write(line, known.at(-1))}, between ${write(line, least)} and ${write(line, most)}`;
   });
-  return `${title}, from ${writeX(xs[0])} to ${writeX(xs.at(-1))}. ${parts.join("; ")}. Arrow keys go from point to point.`;
+  return `${title}, from ${writeX(xs[0])} to ${writeX(xs.at(-1))}. ${parts.join("; ")}. Arrow keys move between points.`;
 }

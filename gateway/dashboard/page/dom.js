@@ -1,8 +1,7 @@
-// What the views build elements and words with. Text from a gateway only ever becomes a text node or an
-// attribute's value here, never markup.
+// Elements and number formats for the views. Text from a gateway becomes a text node or an attribute's value, never markup.
 
-// el makes an element. Of props, names that begin with `on` take listeners, `data` is a map of data attributes, true
-// sets an empty attribute, and false, null and undefined set none. Children are nodes, texts, numbers, lists of these, or nothing.
+// el makes an element. Props that begin with `on` add listeners, and `data` is a map of data attributes. true sets an empty
+// attribute; false, null and undefined set none. Children are nodes, texts, numbers, lists of these, or nothing.
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -16,38 +15,55 @@ export function el(tag, props, ...children) {
   return node;
 }
 
-// fill replaces what a node holds.
+// fill replaces the children of a node.
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false)
     .map((c) => (c instanceof Node ? c : document.createTextNode(String(c)))));
   return node;
 }
 
-// table builds a table in a frame that scrolls sideways and takes the focus. A head is a text, or
-// {text, number: true} for a column of numbers; rows are lists of cells.
-export function table(caption, heads, rows) {
-  const number = heads.map((h) => (h.number ? "number" : null));
-  return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption },
-    el("table", null, el("caption", null, caption),
-      el("thead", null, el("tr", null, heads.map((h, i) => el("th", { scope: "col", class: number[i] }, h.text ?? h)))),
-      el("tbody", null, rows.map((cells) => el("tr", null,
-        cells.map((c, i) => el("td", { class: number[i] }, c)))))));
+// patch replaces the children of a node as fill does, but keeps the nodes that are there: with them the focus, a
+// selection and the scroll position. It does not copy listeners of the new children.
+export const patch = (node, ...children) => match(node, fill(node.cloneNode(), ...children));
+
+function match(old, fresh) {
+  if (old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return undefined;
+  }
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const was = [...old.childNodes], now = [...fresh.childNodes];
+  was.slice(now.length).forEach((n) => n.remove());
+  return now.forEach((n, i) => (was[i] ? match(was[i], n) : old.append(n)));
 }
 
-// facts builds a list of names and values out of pairs; a pair without a value is left out.
+// table builds a table in a frame that scrolls sideways and can be focused. A head is a text, or { text, number, minor }:
+// number marks a column of numbers, minor a column that narrow windows leave out. Rows are lists of cells.
+export function table(caption, heads, rows) {
+  const kind = heads.map((h) => [h.number && "number", h.minor && "minor"].filter(Boolean).join(" ") || null);
+  return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption },
+    el("table", null, el("caption", null, caption),
+      el("thead", null, el("tr", null, heads.map((h, i) => el("th", { scope: "col", class: kind[i] }, h.text ?? h)))),
+      el("tbody", null, rows.map((cells) => el("tr", null,
+        cells.map((c, i) => el("td", { class: kind[i] }, c)))))));
+}
+
+// facts builds a list of names and values from pairs. It leaves out pairs without a value.
 export function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "")
     .map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
 }
 
-// copyable shows a command or an address, with a button that copies it.
+// copyable shows text with a button that copies it.
 export function copyable(text) {
   const button = el("button", {
     type: "button", class: "copy", onclick: async () => {
       try {
         await navigator.clipboard.writeText(text);
         button.textContent = "Copied";
-      } catch { // without TLS a browser gives pages no clipboard
+      } catch { // browsers offer no clipboard without TLS
         getSelection().selectAllChildren(code);
         button.textContent = "Selected";
       }
@@ -58,10 +74,10 @@ export function copyable(text) {
   return el("span", { class: "copyable" }, code, button);
 }
 
-// count writes a whole number with a comma before each three digits.
+// count writes a whole number with thousands separators.
 export const count = (n) => Number(n).toLocaleString("en-US", { maximumFractionDigits: 0 });
 
-// size writes bytes in the units of the command line.
+// size writes bytes in binary units, as the command line does.
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let i = 0, n = Number(bytes);
@@ -69,7 +85,7 @@ export function size(bytes) {
   return `${i === 0 ? Math.round(n) : short(n)} ${units[i]}`;
 }
 
-// short writes a number with three digits at most.
+// short writes a number with at most three significant digits.
 export function short(n) {
   const a = Math.abs(n);
   if (a >= 1e4) return count(n);
@@ -80,7 +96,10 @@ export const rate = (bytesPerSecond) => `${short(bytesPerSecond / 1e6)} MB/s`;
 
 export const share = (x) => `${Math.round(100 * x)} %`;
 
-// duration writes seconds.
+// digest shortens a hash; the title has all of it.
+export const digest = (text) => el("span", { title: text }, text.slice(0, 12));
+
+// duration writes seconds in a suitable unit.
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 0.001) return `${short(seconds * 1e6)} us`;

@@ -1,16 +1,16 @@
-// The framed form of samples (docs/answers.md): a table of keys and parts, and the samples after it.
+// The framed format of samples (docs/answers.md): a table of keys and parts, followed by the samples.
 
 const utf8 = new TextDecoder();
 
-// samplesOf cuts a body, or its first bytes, into samples: { length, parts: [{ name, bytes, length }] }, where
-// `bytes` is shorter than `length` if the body was cut. It returns null where the table is cut itself.
+// samplesOf divides a body, or its first bytes, into samples: { length, parts: [{ name, bytes, length }] }. `bytes` is
+// shorter than `length` if the body is truncated. It returns null if the table is truncated.
 export function samplesOf(body) {
   const view = new DataView(body.buffer, body.byteOffset, body.byteLength);
   if (body.length < 40) return null;
-  if (view.getUint32(0) !== 0x4d4c5246 || view.getUint16(4, true) !== 1 || view.getUint16(6, true) !== 3) throw new Error("the answer is not framed");
+  if (view.getUint32(0) !== 0x4d4c5246 || view.getUint16(4, true) !== 1 || view.getUint16(6, true) !== 3) throw new Error("the response is not framed");
   const [n, names, parts, keyBytes, nameBytes, start] = [8, 12, 16, 20, 24, 28].map((at) => view.getUint32(at, true));
   const need = 40 + 4 * (3 * n + 3 * parts + names) + keyBytes + nameBytes;
-  if (need > start) throw new Error("the table of the answer does not fit");
+  if (need > start) throw new Error("the table of the response has a wrong size");
   if (start > body.length) return null;
   let at = 40;
   const row = (count) => {
@@ -19,7 +19,7 @@ export function samplesOf(body) {
     return (i) => view.getUint32(of + 4 * i, true);
   };
   const lengths = row(n);
-  row(n); // lengths of keys, which the manifest has
+  row(n); // lengths of keys; the manifest has the keys
   const counts = row(n);
   const nameOf = row(parts), begins = row(parts), sizes = row(parts), nameLengths = row(names);
   let text = at + keyBytes;

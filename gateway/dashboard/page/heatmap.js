@@ -1,46 +1,46 @@
-// The picture of an order: batches from left to right, chunks from top to bottom, each cell as dark as its batches draw samples from
-// its chunks. picture() returns { node, show(rectangle) }. Of its options, ask(rectangle) returns the gateway's answer, opened(batch)
-// and moved(rectangle) hear of the reader's choices, and say(text) of the cell under the cursor.
+// The heatmap of a shuffle: batches from left to right, chunks from top to bottom. Darker cells draw more samples.
+// heatmap() returns { node, show(rectangle) }. Its options are ask(rectangle), which returns the gateway's answer, the
+// callbacks opened(batch) and moved(rectangle), and say(text) for screen readers.
 
 import { count, el, fill, short, table } from "./dom.js";
 
 const height = 360;
 const mostColumns = 512, mostRows = 256;
-const mostLines = 24; // of borders of one kind: more of them would hide the cells
+const mostLines = 24; // of one kind: more borders would hide the cells
 
 const styles = getComputedStyle(document.documentElement);
 const color = (name) => styles.getPropertyValue(name).trim();
 
-// span writes a run of numbers, the last one excluded.
+// span writes the numbers from one up to another, which is excluded.
 const span = (from, to) => (to - from === 1 ? count(from) : `${count(from)} to ${count(to - 1)}`);
 
-// edges are where part i of the things from a number to before another begins and ends, as the gateway divides them.
+// edges are the limits of part i of a range, as the gateway divides it.
 const edges = (from, to, parts, i) => [i, i + 1].map((k) => from + Math.floor((k * (to - from)) / parts));
 
 const few = (borders) => (borders && borders.length <= mostLines ? borders : []);
 
-export function picture(options, signal) {
+export function heatmap(options, signal) {
   const { batches, chunks } = options;
   let seen = null, cells = [], cursor = { x: 0, y: 0 }, asked = 0;
   let rectangle = { from: 0, to: batches, from_chunk: 0, to_chunk: chunks };
   const canvas = el("canvas", { width: 600, height });
-  const frame = el("div", { class: "wide", tabindex: 0, role: "img", "aria-label": "The picture is being drawn" }, canvas);
+  const frame = el("div", { class: "wide", tabindex: 0, role: "img", "aria-label": "Loading the heatmap" }, canvas);
   const where = el("p", { class: "small" });
   const words = el("p");
   const column = el("div");
   const button = (text, act, label) => el("button", { onclick: act, "aria-label": label }, text);
-  const controls = el("div", { class: "buttons", role: "group", "aria-label": "Move the picture" },
+  const controls = el("div", { class: "buttons", role: "group", "aria-label": "Move the heatmap" },
     button("+", () => zoom(0.5), "Zoom in"), button("-", () => zoom(2), "Zoom out"),
     button("Earlier", () => pan(-0.5, 0)), button("Later", () => pan(0.5, 0)), button("Up", () => pan(0, -0.5)), button("Down", () => pan(0, 0.5)),
-    button("Everything", () => show({ from: 0, to: batches, from_chunk: 0, to_chunk: chunks })),
-    button("Open the batch", () => seen && options.opened(batchesOf(cursor.x)[0])));
+    button("All", () => show({ from: 0, to: batches, from_chunk: 0, to_chunk: chunks })),
+    button("Open batch", () => seen && options.opened(batchesOf(cursor.x)[0])));
   const node = el("figure", { class: "chart" }, el("figcaption", null, "Batches from left to right, chunks from top to bottom"), controls, frame, where, words,
-    el("details", null, el("summary", null, "The chosen column as a table"), column));
+    el("details", null, el("summary", null, "Selected column as a table"), column));
 
   const batchesOf = (x) => edges(seen.from, seen.to, seen.columns, x);
   const rowsOf = (y) => edges(seen.from_chunk, seen.to_chunk, seen.rows, y);
 
-  // rowName says which chunks a row shows, or places where rows go by the epoch's sequence.
+  // rowName names the chunks of a row, or their places in the order of the epoch.
   function rowName(y) {
     const [from, to] = rowsOf(y);
     if (seen.row_chunks) return `chunk ${count(seen.row_chunks[y])} at place ${count(from)}`;
@@ -63,10 +63,10 @@ export function picture(options, signal) {
     try {
       answer = await options.ask({ ...rectangle, columns: Math.min(mostColumns, Math.floor(width / 2)), rows: mostRows });
     } catch (e) {
-      if (!signal.aborted && mine === asked) fill(words, `The picture could not be drawn: ${e.message}`);
+      if (!signal.aborted && mine === asked) fill(words, `Loading the heatmap failed: ${e.message}`);
       return;
     }
-    if (signal.aborted || mine !== asked) return; // another one has been asked for since
+    if (signal.aborted || mine !== asked) return; // a later request replaces this one
     seen = answer;
     cells = seen.cells.map((runs) => {
       const rows = new Float64Array(seen.rows);
@@ -81,7 +81,7 @@ export function picture(options, signal) {
     frame.removeAttribute("aria-busy");
     paint();
     tell();
-    if (mine > 1) options.moved(rectangle); // the first one is that of the address
+    if (mine > 1) options.moved(rectangle); // the address has the first one
   }
 
   function zoom(factor, at = cursor) {
@@ -148,7 +148,7 @@ export function picture(options, signal) {
     const scale = seen.exact || seen.looked_at === 0 ? 1 : seen.out_of / seen.looked_at;
     const marks = seen.windows ? `; windows: ${count(seen.windows.count)}` : seen.lanes ? `; lanes: ${count(seen.lanes.count)}` : "";
     fill(where, `Batches ${span(seen.from, seen.to)}; ${seen.axis === "drawn" ? "places" : "chunks"} ${span(seen.from_chunk, seen.to_chunk)}${marks}. `,
-      seen.exact ? "Every sample is counted." : `${count(seen.looked_at)} of ${count(seen.out_of)} samples were looked at, evenly spaced: figures are estimates.`);
+      seen.exact ? "All samples are counted." : `Estimated from ${count(seen.looked_at)} of ${count(seen.out_of)} samples, evenly spaced.`);
     const [from, to] = batchesOf(cursor.x), these = `Batch${to - from === 1 ? "" : "es"} ${span(from, to)}`;
     const number = (n) => (scale === 1 ? count(n) : `about ${short(n * scale)}`);
     const text = `${these}, ${rowName(cursor.y)}: ${number(cells[cursor.x][cursor.y])} samples.`;
@@ -156,7 +156,7 @@ export function picture(options, signal) {
     frame.setAttribute("aria-label", `Which chunks batches draw from. ${text} Arrow keys move, plus and minus zoom, Enter opens the batch.`);
     const rows = [...cells[cursor.x].keys()].filter((y) => cells[cursor.x][y] > 0);
     fill(column, table(`${these} draw${to - from === 1 ? "s" : ""} from`, ["From", { text: "Samples", number: true }],
-      rows.slice(0, 100).map((y) => [rowName(y), number(cells[cursor.x][y])])), rows.length > 100 && el("p", null, `${count(rows.length - 100)} rows more: zoom in to see them.`));
+      rows.slice(0, 100).map((y) => [rowName(y), number(cells[cursor.x][y])])), rows.length > 100 && el("p", null, `${count(rows.length - 100)} more rows: zoom in to see them.`));
   }
 
   const cellAt = (e) => {

@@ -1,11 +1,11 @@
-// Looks at a gateway's counters, one after another, and what has happened between two of them. Pure.
+// The recent history of a gateway's counters: rates and shares between polls. Without side effects.
 
 import { order } from "./parameters.js";
 
-const kept = 300; // looks: ten minutes, one every two seconds
+const most = 300; // polls: ten minutes, one every two seconds
 const span = 600; // seconds
 
-// sum adds up the counters of a name, over all their labels; `label` is a text that the labels hold.
+// sum adds the counters of a name whose labels contain `label`.
 export function sum(counters, name, label = "") {
   let n = 0;
   for (const [key, value] of Object.entries(counters)) {
@@ -26,9 +26,8 @@ function totals(c) {
   };
 }
 
-// Looks keeps what happened between looks: rates a second, and shares. A gateway that was started again
-// counts from zero: then there is a gap (null), and no rate below zero.
-export class Looks {
+// History keeps rates per second and shares between polls. Counters begin at zero after a restart: a gap (null) marks it.
+export class History {
   constructor() { this.kept = []; }
 
   add(counters, ranks, at) {
@@ -43,17 +42,17 @@ export class Looks {
       used: counters.millrace_budget_used_bytes ?? null, pinned: counters.millrace_budget_pinned_bytes ?? null, budget: counters.millrace_budget_bytes ?? null,
     });
     this.before = { ...now, at };
-    while (this.kept.length > kept || this.kept[0].at < at - span) this.kept.shift();
+    while (this.kept.length > most || this.kept[0].at < at - span) this.kept.shift();
   }
 
   last() { return this.kept.at(-1)?.at ?? 0; }
 
   latest() { return this.kept.at(-1); }
 
-  // range is the time that charts show: two minutes at first.
+  // range is the time axis of the charts: at least two minutes.
   range() { return [Math.min(this.kept[0]?.at ?? 0, this.last() - 120), this.last() || 1]; }
 
-  // columns are what a chart draws: the times, and for each line its figures.
+  // columns are the data of a chart: the times, and the figures of each line.
   columns(figures) {
     const rows = this.kept.map(figures);
     return [this.kept.map((l) => l.at), ...(rows[0] ?? figures({ tiers: {} })).map((_, i) => rows.map((r) => r[i]))];
@@ -62,15 +61,15 @@ export class Looks {
 
 const middle = (sorted) => (sorted.length === 0 ? null : sorted[Math.floor((sorted.length - 1) / 2)]);
 
-// middleOf is the median of a figure of ranks.
+// middleOf is the lower median of a figure of ranks.
 export const middleOf = (ranks, name) => middle(ranks.map((r) => r[name]).sort((a, b) => a - b));
 
 const columnsOfRanks = ["rank", "epoch", "batch", "batches_behind", "samples_per_second", "think_ms", "waiting_share", "epoch_left_seconds", "idle_seconds"];
 
-// jobsOf makes ranks out of the columns of /v1/stats?readers=jobs, and adds up what they do together.
+// jobsOf converts the columns of /v1/stats?readers=jobs into ranks, and summarizes each job.
 export function jobsOf(jobs) {
   return jobs.map((j) => {
-    const most = (name) => j[name].reduce((a, b) => Math.max(a, b), 0), job = { ...j };
+    const greatest = (name) => j[name].reduce((a, b) => Math.max(a, b), 0), job = { ...j };
     job.ranks = j.rank.map((_, i) => {
       const r = { job };
       for (const name of columnsOfRanks) r[name] = j[name][i];
@@ -78,16 +77,16 @@ export function jobsOf(jobs) {
     });
     const along = [...job.ranks].sort((a, b) => a.epoch - b.epoch || a.batch - b.batch);
     return Object.assign(job, {
-      hindmost: along[0], foremost: along.at(-1), median: middleOf(job.ranks, "waiting_share") ?? 0, longest: most("waiting_share"),
-      samples: job.ranks.reduce((n, r) => n + r.samples_per_second, 0), left: most("epoch_left_seconds") || NaN,
+      slowest: along[0], fastest: along.at(-1), median: middleOf(job.ranks, "waiting_share") ?? 0, longest: greatest("waiting_share"),
+      samples: job.ranks.reduce((n, r) => n + r.samples_per_second, 0), left: greatest("epoch_left_seconds") || NaN,
     });
   });
 }
 
-// planOfJob is what an address needs to lead to a job's order and its batches.
+// planOfJob has the parameters of an address that leads to a job's batches.
 export const planOfJob = (job) => Object.fromEntries([...order, "batch_size"].map((name) => [name, job[name] || ""]));
 
-// plan says a job's plan in a few words. Digests are cut to eight digits.
+// plan describes a job's plan in a few words, with digests cut to eight digits.
 export function plan(j) {
   const words = [`${j.shuffle}${j.window ? ` ${j.window}` : ""}`, `seed ${j.seed}`, `batches of ${j.batch_size}`];
   const others = order.filter((name) => j[name] && !["shuffle", "window", "seed"].includes(name));

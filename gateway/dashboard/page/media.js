@@ -1,10 +1,10 @@
-// What bytes are by how they begin: pictures with their width and height, sounds, films.
+// Media types by their first bytes: images with width and height, audio, video.
 
-export const mostPixels = 1 << 26; // a browser takes 4 bytes for each when it shows a picture: 256 MiB
+export const mostPixels = 1 << 26; // browsers take 4 bytes per pixel: 256 MiB
 
 const latin = (b, from, to) => String.fromCharCode(...b.subarray(from, to));
 
-// media returns { kind, type, width, height }, or { kind: "other", name } for what no browser shows, or null.
+// media returns { kind, type, width, height }, or { kind: "other", name } for a type that browsers do not show, or null.
 export function media(b) {
   const view = new DataView(b.buffer, b.byteOffset, b.byteLength);
   const begin = latin(b, 0, 12), four = begin.slice(0, 4), eight = begin.slice(8, 12);
@@ -15,7 +15,7 @@ export function media(b) {
     if (four === "GIF8") return image("image/gif", ...gif(b, view));
     if (four === "RIFF" && eight === "WEBP") return image("image/webp", ...webp(b, view));
     if (begin.startsWith("BM") && view.getUint32(6, true) === 0 && b.length > 26) return image("image/bmp", Math.abs(view.getInt32(18, true)), Math.abs(view.getInt32(22, true)));
-  } catch { // the header is cut
+  } catch { // the header is truncated
     return image("image/picture", 0, 0);
   }
   if (four === "RIFF" && eight === "WAVE") return { kind: "audio", type: "audio/wav" };
@@ -29,8 +29,8 @@ export function media(b) {
 }
 
 const others = [
-  ["II*\0", "a TIFF picture"], ["MM\0*", "a TIFF picture"], ["\xff\x0a", "a JPEG XL picture"], ["\0\0\0\x0cJXL ", "a JPEG XL picture"], ["\0\0\0\x0cjP  ", "a JPEG 2000 picture"],
-  ["\x1f\x8b", "compressed by gzip"], ["(\xb5/\xfd", "compressed by zstd"], ["\xfd7zXZ", "compressed by xz"], ["PK\x03\x04", "a zip archive"], ["%PDF", "a PDF document"],
+  ["II*\0", "a TIFF image"], ["MM\0*", "a TIFF image"], ["\xff\x0a", "a JPEG XL image"], ["\0\0\0\x0cJXL ", "a JPEG XL image"], ["\0\0\0\x0cjP  ", "a JPEG 2000 image"],
+  ["\x1f\x8b", "gzip data"], ["(\xb5/\xfd", "zstd data"], ["\xfd7zXZ", "xz data"], ["PK\x03\x04", "a zip archive"], ["%PDF", "a PDF document"],
 ];
 
 function jpeg(b, view) {
@@ -43,7 +43,7 @@ function jpeg(b, view) {
   return [0, 0];
 }
 
-// gif is as large as its screen and its first frame.
+// gif returns the larger of the logical screen and the first frame.
 function gif(b, view) {
   const u16 = (i) => view.getUint16(i, true);
   let at = 13 + (b[10] & 128 ? 3 << (b[10] & 7) + 1 : 0);
@@ -63,7 +63,7 @@ function webp(b, view) {
 }
 
 function avif(b, view) {
-  let most = [0, 0]; // of all pictures and films in the file
+  let most = [0, 0]; // of all images and videos in the file
   for (let at = 4; at + 16 <= b.length; at++) {
     const box = view.getUint32(at), film = box === 0x746b6864; // "tkhd", or "ispe"
     if (!film && box !== 0x69737065) continue;
@@ -73,7 +73,7 @@ function avif(b, view) {
   return most;
 }
 
-// isSVG says whether a text is an SVG picture that can be shown as one. As an <img> it runs no script and loads nothing. One
-// that repeats, filters, clips or moves its pieces, or holds other pictures, can keep a browser busy for hours: it is shown as text.
+// isSVG reports whether a text is an SVG image that is safe to show. In an <img> it runs no script and loads nothing. SVG
+// that repeats, filters, clips or animates, or embeds other images, can keep a browser busy for hours: it is shown as text.
 export const isSVG = (text) => /^\s*(<\?xml[^>]*>\s*|<!--[^>]*-->\s*|<!DOCTYPE svg[^>[]*>\s*)*<svg[\s>]/.test(text.slice(0, 4096)) &&
   !/<!ENTITY|&#|\\|data:|[<:](use|fe[A-Z]\w*|pattern|mask|marker|clipPath|animate\w*|set|foreignObject)\b|filter|animation|dasharray/i.test(text);

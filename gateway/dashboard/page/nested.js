@@ -1,9 +1,9 @@
-// The nested form of lists, maps and structs (docs/spec/rows.md): read into lists and objects without a prototype.
+// The nested encoding of lists, maps and structs (docs/spec/rows.md), decoded into lists and objects without a prototype.
 
 import { typeOf } from "./numbers.js";
 
 const text = new TextDecoder();
-const most = 256; // elements of a list that are read
+const most = 256; // elements decoded per list
 
 export function nested(bytes, field) {
   const reader = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length), at: 0 };
@@ -18,10 +18,10 @@ function fixed(f) {
   return f.encoding === "raw" && typeOf(f.type)?.size ? typeOf(f.type) : null;
 }
 
-// value reads a value without a length of its own.
+// value decodes a value of a given length.
 function value(r, f, length) {
   const end = r.at + length;
-  if (end > r.bytes.length) throw new Error("cut");
+  if (end > r.bytes.length) throw new Error("truncated");
   let out;
   if (isList(f)) out = list(r, f.children[0], length);
   else if (fixed(f)) out = fixed(f).read(r.view, r.at, true);
@@ -49,7 +49,7 @@ function list(r, element, length) {
   return out;
 }
 
-// row reads the fields of a struct: the bits of what is null, the lengths, the values.
+// row decodes the fields of a struct: null bits, lengths, values.
 function row(r, children) {
   const nodes = [], walk = (fs) => { for (const f of fs) { nodes.push(f); if (isStruct(f)) walk(f.children); } };
   walk(children);

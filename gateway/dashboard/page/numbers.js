@@ -1,4 +1,4 @@
-// Numbers and other values of a fixed size, by the names that Arrow and NumPy have for their types.
+// Numbers and other values of a fixed size, by their type names in Arrow and NumPy.
 
 const units = { s: 1n, ms: 1000n, us: 1000000n, ns: 1000000000n };
 
@@ -9,7 +9,7 @@ export function half(bits) {
 }
 
 const plain = (size, read) => ({ size, read, number: true });
-const single = (x) => (Number.isFinite(x) ? Number(x.toPrecision(8)) : x); // 0.1 of 32 bits is 0.1 on the page
+const single = (x) => (Number.isFinite(x) ? Number(x.toPrecision(8)) : x); // a 32-bit 0.1 shows as 0.1
 const types = {
   bool: { size: 1, read: (v, at) => v.getUint8(at) !== 0 },
   int8: plain(1, (v, at) => v.getInt8(at)), uint8: plain(1, (v, at) => v.getUint8(at)),
@@ -22,7 +22,7 @@ const types = {
 types.float32 = types.float;
 types.float64 = types.double;
 
-// typeOf returns { size, read(view, at, littleEndian), number } of a type in Arrow's words, null for one without a fixed size.
+// typeOf returns { size, read(view, at, littleEndian), number } of an Arrow type name; null without a fixed size.
 export function typeOf(name = "") {
   if (Object.hasOwn(types, name)) return types[name];
   const [, kind, inner = ""] = /^(\w+?)(?:\[(.*)\]|\((.*)\))?$/.exec(name.replace("(", "[").replace(")", "]")) ?? [];
@@ -42,7 +42,7 @@ export function typeOf(name = "") {
   return null;
 }
 
-// byLogical reads what bytes stand for by their logical type: big-endian decimals, UUIDs, INT96; undefined for others.
+// byLogical decodes bytes by their logical type: big-endian decimals, UUIDs, INT96; undefined for others.
 export function byLogical(logical, v) {
   const d = /^decimal\d+\((\d+), *(-?\d+)\)$/.exec(logical);
   if (d) return decimal(integer(v, 0, v.byteLength, false), Number(d[2]));
@@ -78,7 +78,7 @@ function date(n, unit, length = 99) {
   return (whole + fraction).slice(0, length);
 }
 
-// numpyType is the type that NumPy writes as "<f4" or ">u2", null for those of no plain number.
+// numpyType converts a NumPy type such as "<f4" or ">u2"; null for types other than plain numbers.
 export function numpyType(text) {
   const [, order, kind, bytes] = /^([<>|=]?)([biuf?])(\d*)$/.exec(text) ?? [];
   if (!kind) return null;
@@ -86,7 +86,7 @@ export function numpyType(text) {
   return Object.hasOwn(types, name ?? "") ? { name, big: order === ">" } : null;
 }
 
-const mostCounted = 1 << 22; // elements of which the least and the greatest are looked for
+const mostCounted = 1 << 22; // elements searched for the least and the greatest
 
 // array describes elements of one type: { dtype, shape, first, least, greatest, picture }.
 export function array(bytes, name, shape, big = false) {
@@ -108,7 +108,7 @@ export function array(bytes, name, shape, big = false) {
   return out;
 }
 
-// picture reads an array of bytes as a picture where its shape is that of one: height x width, with 1, 3 or 4 bands last, or first.
+// picture converts an array of bytes into an image if its shape fits: height x width, with 1, 3 or 4 bands first or last.
 function picture(bytes, shape) {
   const bands = (n) => n === 1 || n === 3 || n === 4;
   let [h, w, c, planes] = [shape[0], shape[1], 1, false];
@@ -118,7 +118,7 @@ function picture(bytes, shape) {
   return w < 4 || h < 4 || w * h > 1 << 22 ? null : pixels(bytes, w, h, c, planes);
 }
 
-// pixels makes red, green, blue and opacity of each pixel.
+// pixels converts bands to RGBA.
 export function pixels(bytes, width, height, bands, planes = false) {
   const n = width * height;
   if (bytes.length < n * bands) return null;

@@ -1,8 +1,8 @@
-// What the views of the data have in common: the parameters of a plan in an address, descriptions, keys, lines for a shell.
+// Helpers of the data views: plan parameters in an address, descriptions, sample keys, shell commands.
 
 import { hasToken, json } from "./api.js";
 import { count, el } from "./dom.js";
-import { jobsOf, plan as planSaid, planOfJob } from "./looks.js";
+import { jobsOf, plan as planSaid, planOfJob } from "./history.js";
 import { batching, order, sharing } from "./parameters.js";
 
 export const orderNames = [...order, ...batching];
@@ -12,12 +12,12 @@ const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
 export const wholeOf = (query) => pick(query, orderNames); // of whole batches
-export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // an address that names no order is of the dataset's own plan
+export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // an address without parameters means the default plan
 export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...orderNames, ...sharing]) : wholeOf(query));
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 
-// describe returns the description of a dataset, and of a mixture those of its sources, by their names in `sources`.
+// describe returns the description of a dataset. Of a mixture, `described` has those of its sources, by name.
 export async function describe(name, signal) {
   const d = await json(datasetPath(name), {}, signal);
   const names = [...new Set((d.sources ?? []).map((s) => s.dataset))];
@@ -26,16 +26,16 @@ export async function describe(name, signal) {
   return d;
 }
 
-// jobsThatRead says which plans of a dataset are read now: a batch of the default plan may be one that no job gets.
+// jobsThatRead lists the plans by which active jobs read a dataset. They may differ from the default plan.
 export async function jobsThatRead(place, name) {
-  if (!place.root.links?.statistics) return el("p", { class: "small" }, "A job may read it by another plan: Waiting, at the gateway's admin port, says which.");
-  const { jobs } = await json("/v1/stats", { readers: "jobs" }, place.signal).catch(() => ({})); // the reader may lack the right
+  if (!place.root.links?.statistics) return el("p", { class: "small" }, "Jobs may use another plan. Performance, on the gateway's admin port, lists the active ones.");
+  const { jobs } = await json("/v1/stats", { readers: "jobs" }, place.signal).catch(() => ({})); // the token may lack the right
   const all = jobsOf(jobs ?? []).filter((j) => j.dataset === name).slice(0, 10);
-  return all.length > 0 && el("div", { id: "read-now" }, el("p", null, "Jobs that read it now:"), el("ul", null, all.map((j) => el("li", null, `${planSaid(j)}, ${count(j.ranks.length)} of ${count(j.world_size)} ranks. `,
-    el("a", { href: place.to(["data", name], planOfJob(j)) }, "Look at its plan"), " ", el("a", { href: place.to(["order", name], { ...planOfJob(j), epoch: j.foremost.epoch, world_size: j.world_size }) }, "and its order")))));
+  return all.length > 0 && el("div", { id: "read-now" }, el("p", null, "Active jobs:"), el("ul", null, all.map((j) => el("li", null, `${planSaid(j)}, ${count(j.ranks.length)} of ${count(j.world_size)} ranks. `,
+    el("a", { href: place.to(["data", name], planOfJob(j)) }, "Batches of this plan"), " ", el("a", { href: place.to(["shuffle", name], { ...planOfJob(j), epoch: j.fastest.epoch, world_size: j.world_size }) }, "Shuffle of this plan")))));
 }
 
-// about says what a part of a sample is, for values.js.
+// about describes a part of a sample for values.js.
 export function about(description, source, part) {
   const d = description.described?.get(source) ?? description;
   return {
@@ -44,7 +44,7 @@ export function about(description, source, part) {
   };
 }
 
-// A key is UTF-8, or comes in base 64. These are the parameters of a request for the sample.
+// Keys are UTF-8 or Base64. keyQuery has the parameters of a request for a sample.
 export const keyBytes = (s) => (s.key_base64 ? Uint8Array.from(atob(s.key_base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(s.key));
 const percent = (s) => (s.key_base64 ? [...keyBytes(s)].map((b) => `%${b.toString(16).padStart(2, "0")}`).join("") : encodeURIComponent(s.key.toWellFormed()));
 export const keyQuery = (s) => `?key=${percent(s)}${s.shard ? `&shard=${encodeURIComponent(s.shard)}` : ""}`;
@@ -52,7 +52,7 @@ export const and = (params) => Object.entries(params).map(([n, v]) => `&${n}=${e
 
 const sly = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]/;
 
-// quote writes bytes as one word of a shell. What an eye does not see, and what is no UTF-8, stands there by its number.
+// quote writes bytes as one word of a shell, with escapes for invisible characters and invalid UTF-8.
 export function quote(bytes) {
   const text = new TextDecoder().decode(bytes);
   if (!sly.test(text)) return /^[\w@%+=:,./-]+$/.test(text) && /^[^-]/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
@@ -61,16 +61,16 @@ export function quote(bytes) {
 
 export const quoteText = (text) => quote(new TextEncoder().encode(text));
 
-// quarantine is the command that takes a sample out; "" for a key that no command line can hold.
+// quarantine is the command that excludes a sample; "" for a key that no command line can hold.
 export function quarantine(s) {
   const bytes = keyBytes(s), key = new TextDecoder().decode(bytes);
   if (bytes.includes(0) || key === "") return "";
   if (!key.includes(",") && key === key.trim()) return `millrace quarantine ADDRESS --key=${quote(bytes)}${s.shard ? ` --shard=${quoteText(s.shard)}` : ""} --reason="seen on the page"`;
-  if (/[\t\n\r]/.test(key)) return ""; // a comma is for the file, and its lines have none of these
+  if (/[\t\n\r]/.test(key)) return ""; // a key with a comma requires the file, whose lines cannot hold these
   return `printf '%s\\t%s\\t%s\\n' ${quote(bytes)} "seen on the page" ${quoteText(s.shard ?? "")} | millrace quarantine ADDRESS --from -`;
 }
 
-// curl is the command that fetches what a path of the gateway answers.
+// curl is the command that downloads a path of the gateway.
 export function curl(path, file) {
   const url = new URL(path.replace(/^\//, ""), location.href.replace(/#.*$/, ""));
   return `curl -o ${quoteText(file)}${hasToken() ? ' -H "Authorization: Bearer $MILLRACE_TOKEN"' : ""} ${quoteText(url.href)}`;
@@ -78,7 +78,7 @@ export function curl(path, file) {
 
 export const fileName = (text) => text.replace(/[^\w.-]+/g, "_").replace(/^[.-]+/, "_").slice(-100) || "sample";
 
-// goTo is a form that leads to a batch. `more` are the other parameters of the plan.
+// goTo is a form that opens a batch.
 export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
   const q = place.query;
   const number = (name, text, value, least = 0) => el("label", null, text, el("br"), el("input", { type: "number", name, min: least, step: 1, required: true, value }));
@@ -93,10 +93,10 @@ export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
   return el("form", { id: "go", onsubmit: submit, autocomplete: "off" },
     el("div", { class: "controls" }, number("epoch", "Epoch", epoch), number("batch", "Batch", batch), number("rank", "Rank", q.get("rank") ?? 0),
       number("world_size", "of ranks", q.get("world_size") ?? 1, 1), el("button", { type: "submit" }, "Go")),
-    el("details", { open: others.some((n) => q.get(n)) }, el("summary", null, "Other parameters of the plan"), el("div", { class: "controls" }, others.map(text))));
+    el("details", { open: others.some((n) => q.get(n)) }, el("summary", null, "More plan parameters"), el("div", { class: "controls" }, others.map(text))));
 }
 
-// byKey is a form that leads to a sample.
+// byKey is a form that opens a sample.
 export function byKey(place, name, pin) {
   const submit = (e) => {
     e.preventDefault();
@@ -104,5 +104,5 @@ export function byKey(place, name, pin) {
     place.go(["data", name, "sample"], { key: f.get("key"), shard: f.get("shard"), ...pin });
   };
   const input = (n, text, required) => el("label", null, text, el("br"), el("input", { name: n, required, spellcheck: "false", autocomplete: "off" }));
-  return el("form", { id: "find", class: "controls", onsubmit: submit, autocomplete: "off" }, input("key", "Key", true), input("shard", "Shard (if several have the key)", false), el("button", { type: "submit" }, "Find"));
+  return el("form", { id: "find", class: "controls", onsubmit: submit, autocomplete: "off" }, input("key", "Key", true), input("shard", "Shard (optional)", false), el("button", { type: "submit" }, "Find"));
 }

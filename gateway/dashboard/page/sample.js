@@ -1,4 +1,4 @@
-// One sample, as large as the page shows it: what it holds, where it lies, where else it comes, how to take it out.
+// The sample view: contents, location, occurrences in other epochs, and how to exclude a sample.
 
 import { bytes, json, request } from "./api.js";
 import { copyable, count, el, facts, fill, size, table } from "./dom.js";
@@ -8,20 +8,20 @@ import { Blobs, whole } from "./show.js";
 import { look, visible } from "./values.js";
 import { readTokenizer, tokenizerName } from "./tokens.js";
 
-export const mostLoaded = 8 << 20; // bytes of a sample that is shown whole
-const beginning = 1 << 16; // bytes of a larger one
-const mostSaved = 256 << 20; // bytes that this tab saves: a browser keeps them in memory
+export const mostLoaded = 8 << 20; // largest sample that is loaded whole, in bytes
+const beginning = 1 << 16; // bytes that are loaded of a larger one
+const mostSaved = 256 << 20; // largest download, in bytes: browsers keep it in memory
 
-// load fetches the parts of a sample, of a large one how it begins.
+// load fetches the parts of a sample, or the beginning of a large one.
 export async function load(path, length, signal) {
   const range = length > mostLoaded ? [0, beginning - 1] : undefined;
   const found = samplesOf(await bytes(`${path}&format=framed&table=keys,parts`, { signal, range }));
-  if (!found?.[0]) throw new Error("the names of the sample's parts alone are longer than the page reads");
+  if (!found?.[0]) throw new Error("the sample has more part names than the page reads");
   return found[0];
 }
 
-// details is what stands in the panel of a sample, and in its own view. s is the manifest's entry, with `dataset`: the dataset of the
-// sample, of a mixture the source. at is the address of its bytes.
+// details is the content of a sample's panel and of its own view. s is the manifest's entry, with `dataset`: the sample's
+// dataset, or the source of a mixture. at is the address of its bytes.
 export function details(place, description, s, { at, epoch, batch }) {
   const signal = place.signal, blobs = new Blobs(signal), own = `${datasetPath(s.dataset)}/sample${keyQuery(s)}`;
   const generation = s.dataset === description.name ? place.query.get("generation") : "";
@@ -29,15 +29,15 @@ export function details(place, description, s, { at, epoch, batch }) {
   const parts = el("div", { class: "parts" }, el("p", { class: "loading" }, "Loading the sample ..."));
   const node = el("div", { class: "sample" },
     facts([["Key", el("span", { class: "key", tabindex: s.key.length > 200 ? 0 : null }, visible(s.key))], ["Source", s.source && visible(s.source)], ["Shard", visible(s.shard)], ["Position in epoch", epoch === undefined ? null : `${count(s.position)} of epoch ${epoch}`],
-      ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)}${s.length < 1024 ? "" : ` (${count(s.length)} bytes)`}`], ["Begins in the shard at", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
-    el("h2", null, "What it holds"), parts,
-    el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download the sample, ${size(s.length)}`)),
+      ["Batch", batch === undefined ? null : count(batch)], ["Size", `${size(s.length)}${s.length < 1024 ? "" : ` (${count(s.length)} bytes)`}`], ["Offset in the shard", `byte ${count(s.offset)}`], ["CRC-32C", s.crc32c]]),
+    el("h2", null, "Contents"), parts,
+    el("p", { class: "buttons" }, s.length <= mostSaved && el("button", { type: "button", class: "save", onclick: (e) => save(e.target, stored, `${file}.${(description.described.get(s.source) ?? description).forms?.[0]?.name ?? "bin"}`, signal) }, `Download sample, ${size(s.length)}`)),
     s.length > mostSaved && el("p", null, "The sample is too large for this tab to save: fetch it with curl."),
     copyable(curl(stored, file)),
     elsewhere(place, description, s), takeOut(place, description, s));
   const fetchAgain = () => load(at, s.length, signal).then((sample) => {
     blobs.clear();
-    fill(parts, s.length > mostLoaded && el("p", { class: "note" }, `The sample has ${size(s.length)}: the page shows how it begins.`), sample.parts.slice(0, 256).map((p) => part(p, description, s, blobs, file)),
+    fill(parts, s.length > mostLoaded && el("p", { class: "note" }, `The sample has ${size(s.length)}: the page shows its beginning.`), sample.parts.slice(0, 256).map((p) => part(p, description, s, blobs, file)),
       sample.parts.length > 256 && el("p", { class: "small" }, `The first 256 of ${count(sample.parts.length)} parts.`));
   }).catch((e) => fill(parts, place.fail(e, fetchAgain)));
   fetchAgain();
@@ -50,18 +50,18 @@ function part(p, description, s, blobs, file) {
   const again = () => fill(content, whole(found, p.bytes, blobs, p.name));
   return el("section", { class: "part" }, el("h3", null, visible(p.name) || "(the sample itself)", " ", el("span", { class: "small" }, size(p.length))), content,
     found.kind === "tokens" && tokenizer(again),
-    p.bytes.length === p.length && p.length > 0 && found.kind !== "value" && el("button", { type: "button", onclick: () => offer(new Blob([p.bytes], { type: "application/octet-stream" }), fileName(`${file}.${p.name}`)) }, "Download this part"));
+    p.bytes.length === p.length && p.length > 0 && found.kind !== "value" && el("button", { type: "button", onclick: () => offer(new Blob([p.bytes], { type: "application/octet-stream" }), fileName(`${file}.${p.name}`)) }, "Download part"));
 }
 
 function tokenizer(again) {
-  const said = el("span", { role: "status" }, tokenizerName() && `Text by ${tokenizerName()}.`);
+  const said = el("span", { role: "status" }, tokenizerName() && `Decoded with ${tokenizerName()}.`);
   const read = async (e) => {
     try {
-      said.textContent = `${count(await readTokenizer(e.target.files[0]))} tokens read.`;
+      said.textContent = `${count(await readTokenizer(e.target.files[0]))} tokens loaded.`;
       again();
-    } catch (error) { said.textContent = `Not read: ${error.message}.`; }
+    } catch (error) { said.textContent = `Not loaded: ${error.message}.`; }
   };
-  return el("p", null, el("label", null, "Show as text, by a tokenizer.json (it stays in this tab) ", el("input", { type: "file", accept: ".json", onchange: read })), " ", said);
+  return el("p", null, el("label", null, "Show as text with a tokenizer.json (read in this tab only) ", el("input", { type: "file", accept: ".json", onchange: read })), " ", said);
 }
 
 function offer(blob, name) {
@@ -82,26 +82,26 @@ async function save(button, path, name, signal) {
   button.disabled = false;
 }
 
-// elsewhere says in which batches of other epochs the sample comes.
+// elsewhere lists the batches of other epochs that contain the sample.
 function elsewhere(place, description, s) {
   const box = el("div", { class: "occurrences" });
   if (s.dataset !== description.name) {
-    return [el("h2", null, "Where else does it come?"), el("p", null, "A mixture does not tell this. Ask its source: ", el("a", { href: place.to(["data", s.dataset, "sample"], { key: s.key, shard: s.shard }) }, `the sample in ${visible(s.dataset)}`), ".")];
+    return [el("h2", null, "Occurrences"), el("p", null, "Mixtures have no list of occurrences. See the source: ", el("a", { href: place.to(["data", s.dataset, "sample"], { key: s.key, shard: s.shard }) }, `the sample in ${visible(s.dataset)}`), ".")];
   }
   const plan = planOf(place.query), current = Number(place.path[2]) || 0;
   const ask = async (epochs) => {
-    fill(box, el("p", { class: "loading" }, "Looking it up ..."));
+    fill(box, el("p", { class: "loading" }, "Loading ..."));
     try {
       const { occurrences } = await json(`${datasetPath(s.dataset)}/occurrences${keyQuery(s)}&epochs=${encodeURIComponent(epochs)}${and(soughtOf(place.query))}`, {}, place.signal);
       const ranked = occurrences[0]?.rank !== undefined;
-      fill(box, occurrences.length === 0 ? el("p", null, "It comes in none of these epochs.") : table(`Epochs ${epochs}, seed ${plan.seed ?? description.default_plan?.seed ?? 0}: it comes ${occurrences.length === 1 ? "once" : `${count(occurrences.length)} times`}`, [{ text: "Epoch", number: true }, "Batch", ...(ranked ? [{ text: "Rank", number: true }] : []), { text: "Position", number: true }],
+      fill(box, occurrences.length === 0 ? el("p", null, "It occurs in none of these epochs.") : table(`Epochs ${epochs}, seed ${plan.seed ?? description.default_plan?.seed ?? 0}: ${occurrences.length === 1 ? "one occurrence" : `${count(occurrences.length)} occurrences`}`, [{ text: "Epoch", number: true }, "Batch", ...(ranked ? [{ text: "Rank", number: true }] : []), { text: "Position", number: true }],
         occurrences.slice(0, 1000).map((o) => [o.epoch, o.batch === undefined ? "in none" : el("a", { href: place.to(["data", s.dataset, "epochs", String(o.epoch), "batches", String(o.batch)], { ...plan, ...(ranked ? { rank: o.rank } : { rank: undefined }), sample: o.position }) }, `batch ${count(o.batch)}`), ...(ranked ? [o.rank] : []), count(o.position)])));
     } catch (e) { fill(box, place.fail(e, () => ask(epochs))); }
   };
   const from = Math.max(0, current - 2), first = `${from}-${from + 9}`;
   const input = el("input", { name: "epochs", value: first, pattern: "\\d+(-\\d+)?", required: true, autocomplete: "off" });
   ask(first);
-  return [el("h2", null, "Where else does it come?"), el("form", { class: "controls epochs", onsubmit: (e) => { e.preventDefault(); ask(input.value); } }, el("label", null, "Epochs, such as 3 or 0-99", el("br"), input), el("button", { type: "submit" }, "Look it up")), box];
+  return [el("h2", null, "Occurrences"), el("form", { class: "controls epochs", onsubmit: (e) => { e.preventDefault(); ask(input.value); } }, el("label", null, "Epochs, such as 3 or 0-99", el("br"), input), el("button", { type: "submit" }, "Show")), box];
 }
 
 function takeOut(place, description, s) {
@@ -110,19 +110,19 @@ function takeOut(place, description, s) {
     json(`${datasetPath(s.dataset)}/occurrences${keyQuery(s)}&epochs=0&shuffle=none${place.query.get("generation") ? and({ generation: place.query.get("generation") }) : ""}`, {}, place.signal).then(({ occurrences }) => {
       if (!occurrences[0] || place.query.get("quarantine")) return;
       const text = `samples:${occurrences[0].position}`;
-      fill(box, el("p", null, "Or at once, with nothing stored: add ", el("code", null, `quarantine=${text}`), " to the addresses of the job. ",
+      fill(box, el("p", null, "Or without a stored list: add ", el("code", null, `quarantine=${text}`), " to the URLs of the job. ",
         place.path[1] === "epochs" && el("a", { class: "without", href: place.to(["data", ...place.path], { ...planOf(place.query), quarantine: text }) }, "This batch without the sample")));
-    }).catch(() => { /* the command above does as well */ });
+    }).catch(() => { /* the command above is enough */ });
   }
-  return [el("h2", null, "Take it out"), el("p", null, "A job goes on at the same batches, and a healthy sample of the same chunk comes in its place. The command stores a list of bad samples beside the index and prints the list's name. ADDRESS is the dataset's, such as s3://bucket/photos."),
-    line ? el("div", { class: "take-out" }, copyable(line)) : el("p", null, "No command line can hold this key: use the list below."), el("p", null, "Then give the job ", el("code", null, "quarantine=NAME"), " in its addresses, or ", el("code", null, "client.quarantine(\"NAME\")"), " in Python."), box];
+  return [el("h2", null, "Exclude this sample"), el("p", null, "The command stores a list of bad samples next to the index and prints the list's name. Batches keep their places: another sample of the same chunk replaces a bad one. ADDRESS is the dataset's, such as s3://bucket/photos."),
+    line ? el("div", { class: "take-out" }, copyable(line)) : el("p", null, "No command line can hold this key: use the list below."), el("p", null, "Then add ", el("code", null, "quarantine=NAME"), " to the URLs of the job, or ", el("code", null, "client.quarantine(\"NAME\")"), " in Python."), box];
 }
 
-// show is the view of a sample that is named by its key.
+// show is the view of a sample by its key.
 export async function show(place) {
   const name = place.path[0], q = place.query, wanted = { key: q.get("key") ?? "", shard: q.get("shard") ?? "", key_base64: q.get("key64") ?? undefined };
   const pin = q.get("generation") ? { generation: q.get("generation") } : {}, plan = planOf(q), path = datasetPath(name);
-  const title = el("h1", null, "A sample of ", el("a", { href: place.to(["data", name], plan) }, visible(name)));
+  const title = el("h1", null, "Sample of ", el("a", { href: place.to(["data", name], plan) }, visible(name)));
   place.title(`Sample of ${visible(name)}`);
   const description = await describe(name, place.signal);
   let found;
@@ -133,7 +133,7 @@ export async function show(place) {
       fill(place.main, title, place.fail(e, () => show(place)), el("h2", null, "Find another sample"), byKey(place, name, plan));
       return;
     }
-    fill(place.main, title, el("p", null, `${count(e.shards.length)} shards have a sample of the key `, el("strong", null, visible(wanted.key)), ". Choose one:"),
+    fill(place.main, title, el("p", null, `${count(e.shards.length)} shards have a sample with the key `, el("strong", null, visible(wanted.key)), ". Choose one:"),
       el("ul", { id: "shards" }, e.shards.map((shard) => el("li", null, el("a", { href: place.to(["data", name, "sample"], { key: wanted.key, key64: wanted.key_base64, shard, ...plan }) }, visible(shard))))));
     return;
   }

@@ -1,4 +1,4 @@
-// Shows what values.js has found, as elements. Pictures and sounds are blobs of this tab; a Blobs ends the addresses of all its blobs.
+// Elements for the values that values.js has decoded. Images, audio and video are blobs of this tab; Blobs revokes their URLs.
 
 import { count, el, short } from "./dom.js";
 import { mostPixels } from "./media.js";
@@ -19,7 +19,7 @@ export class Blobs {
   }
 }
 
-// isSeen says whether a value is something to see or to hear.
+// isSeen reports whether a value is an image, audio or video.
 export const isSeen = (found) => ["image", "audio", "video", "picture"].includes(found.kind) || (found.kind === "array" && found.array.picture);
 
 // line is a value in a few words.
@@ -36,7 +36,7 @@ export function line(found) {
   }
 }
 
-// whole is a value as large as the page shows it. `most` bounds the letters of texts, and label names the value for screen readers.
+// whole shows a value at full size. `most` bounds the characters of texts, and label names the value for screen readers.
 export function whole(found, bytes, blobs, label, most = 1 << 16) {
   const note = found.note && el("p", { class: found.broken ? "broken" : "small" }, found.note);
   const own = found.bytes ?? bytes;
@@ -48,7 +48,7 @@ export function whole(found, bytes, blobs, label, most = 1 << 16) {
     case "array": return el("div", null, found.array.picture && canvas(found.array.picture, label), arrayFacts(found.array), note);
     case "tokens": return tokens(found.array);
     case "rows": return el("dl", { class: "values" }, found.rows.map(([name, v]) => el("div", null, el("dt", null, visible(name.slice(0, 200))), el("dd", null, whole(v, v.bytes ?? bytes, blobs, `${label}, ${name.slice(0, 60)}`, most)))));
-    case "hex": return el("div", null, note, el("pre", { class: "hex", tabindex: 0 }, hex(found.bytes, Math.min(most, 4096))), found.bytes.length > Math.min(most, 4096) && el("p", { class: "small" }, `${count(found.bytes.length)} bytes in all`));
+    case "hex": return el("div", null, note, el("pre", { class: "hex", tabindex: 0 }, hex(found.bytes, Math.min(most, 4096))), found.bytes.length > Math.min(most, 4096) && el("p", { class: "small" }, `${count(found.bytes.length)} bytes in total`));
     case "json": return block(pretty(found.text, most), most);
   }
   return block(found.text, most);
@@ -60,7 +60,7 @@ function block(text, most) {
 
 function image(found, bytes, blobs, label) {
   const pixels = found.width * found.height, broken = el("p", { class: "broken" }, `Not a readable ${found.type.slice(6).replace("+xml", "")}.`);
-  if (pixels > mostPixels) return el("p", { class: "broken" }, `A picture of ${count(found.width)} x ${count(found.height)} pixels: more than the page shows.`);
+  if (pixels > mostPixels) return el("p", { class: "broken" }, `An image of ${count(found.width)} x ${count(found.height)} pixels: too large to show.`);
   if (!pixels) return broken;
   const box = el("div", { class: "shown" });
   box.append(el("img", { alt: label, src: blobs.url(bytes, found.type), decoding: "async", onerror: () => box.replaceChildren(broken) }));
@@ -87,12 +87,12 @@ const number = (x) => (typeof x === "number" && Number.isFinite(x) && !Number.is
 function arrayFacts(a) {
   return el("div", null,
     el("p", null, `${a.dtype}, shape (${a.shape.join(", ")})${a.least === undefined ? "" : `, from ${number(a.least)} to ${number(a.greatest)}`}${a.nans ? `, ${count(a.nans)} NaN` : ""}`),
-    a.have < a.wanted && el("p", { class: "small" }, `Only ${count(a.have)} of ${count(a.wanted)} elements are here.`),
+    a.have < a.wanted && el("p", { class: "small" }, `${count(a.have)} of ${count(a.wanted)} elements are loaded.`),
     el("pre", { class: "text", tabindex: 0 }, a.first.map(String).join(", ") + (a.wanted > a.first.length ? " ..." : "")));
 }
 
 function tokens(a) {
   const text = textOf(a.first);
-  return el("div", null, el("p", null, `${count(a.wanted)} tokens of ${a.dtype}${a.wanted > a.first.length ? `, the first ${a.first.length} of them` : ""}`),
+  return el("div", null, el("p", null, `${count(a.wanted)} tokens of ${a.dtype}${a.wanted > a.first.length ? `, the first ${a.first.length} shown` : ""}`),
     text !== null && el("pre", { class: "text", tabindex: 0 }, visible(text, true)), el("pre", { class: "text", tabindex: 0 }, a.first.join(" ")));
 }

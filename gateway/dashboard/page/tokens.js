@@ -1,16 +1,16 @@
-// Text of tokens, by a tokenizer.json as Hugging Face writes it. It is read in this tab and sent nowhere.
+// Text of tokens by a Hugging Face tokenizer.json. The file stays in this tab.
 
 let texts = null; // the text or bytes of each token
 let name = "";
 
 export const tokenizerName = () => name;
 
-// readTokenizer takes a file, and returns how many tokens it knows.
+// readTokenizer loads a file, and returns its number of tokens.
 export async function readTokenizer(file) {
-  if (file.size > 64 << 20) throw new Error("a tokenizer.json has 64 MiB at most");
+  if (file.size > 64 << 20) throw new Error("a tokenizer.json may have at most 64 MiB");
   const whole = JSON.parse(await file.text()), model = whole.model ?? {};
   const vocabulary = Array.isArray(model.vocab) ? model.vocab.map(([word], i) => [word, i]) : Object.entries(model.vocab ?? {});
-  if (vocabulary.length === 0) throw new Error("the file has no model.vocab: it is no tokenizer.json");
+  if (vocabulary.length === 0) throw new Error("not a tokenizer.json: model.vocab is missing");
   const inside = JSON.stringify([whole.decoder ?? null, whole.pre_tokenizer ?? null]);
   const read = inside.includes("ByteLevel") ? byteLevel : model.type === "WordPiece" ? wordPiece : pieces;
   const found = new Map();
@@ -21,7 +21,7 @@ export async function readTokenizer(file) {
   return found.size;
 }
 
-// textOf joins tokens; null where no tokenizer was given.
+// textOf decodes tokens; null without a tokenizer.
 export function textOf(ids) {
   if (!texts) return null;
   const all = ids.map((id) => texts.get(Number(id)) ?? new TextEncoder().encode(`<${id}?>`));
@@ -31,7 +31,7 @@ export function textOf(ids) {
   return new TextDecoder().decode(out);
 }
 
-// GPT-2's way: each byte is written as one printable character.
+// GPT-2 writes each byte as one printable character.
 const bytesOf = new Map();
 for (let b = 0, next = 256; b < 256; b++) {
   const printable = (b > 32 && b < 127) || (b > 160 && b !== 173);

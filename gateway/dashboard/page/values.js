@@ -1,14 +1,14 @@
-// What the bytes of a part are, for a person: pure functions over bytes, the part's name, and its field in the dataset's
-// description (docs/api.md, Fields). look returns one of
+// Decodes the parts of samples: pure functions over bytes, the part's name, and its field in the dataset's description
+// (docs/api.md, Fields). look returns one of
 //
-//	{ kind: "image" | "audio" | "video", type, width, height }   bytes that a browser shows
-//	{ kind: "picture", picture: { width, height, data } }        pixels that were decoded here
+//	{ kind: "image" | "audio" | "video", type, width, height }   for the browser to decode
+//	{ kind: "picture", picture: { width, height, data } }        decoded pixels
 //	{ kind: "text" | "json" | "value", text }
 //	{ kind: "array" | "tokens", array }                          of numbers.js
-//	{ kind: "rows", rows: [[name, look]] }                       values with names of their own
+//	{ kind: "rows", rows: [[name, look]] }                       named values
 //	{ kind: "hex", bytes }
 //
-// and each may have a `note`, a sentence for the person. Bytes may be cut: `whole` is false then.
+// and each may have a `note`, a sentence to show. `whole` is false for truncated bytes.
 
 import { array, byLogical, numpyType, pixels, typeOf } from "./numbers.js";
 import { isSVG, media } from "./media.js";
@@ -16,19 +16,19 @@ import { nested } from "./nested.js";
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-// utf8 returns a text, or null where bytes are none. A cut text may end within a character.
+// utf8 decodes a text; null for invalid UTF-8. A truncated text may end within a character.
 export function utf8(bytes, whole = true) {
   try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: !whole }); } catch { return null; }
 }
 
-// visible writes what an eye cannot see, or what turns the direction of a text, by its number. Of a text of several lines tabs and
-// line ends stay.
+// visible escapes invisible characters and those that change the direction of text. With lines, it keeps tabs and line
+// ends.
 export function visible(text, lines = false) {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
     (c) => (lines && /[\n\t]/.test(c) ? c : lines && c === "\r" ? "" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
 }
 
-// hex writes bytes in lines of 16, with the characters that can be printed.
+// hex dumps bytes in lines of 16, with their printable characters.
 export function hex(bytes, most) {
   let out = "";
   for (let at = 0; at < Math.min(bytes.length, most); at += 16) {
@@ -38,7 +38,7 @@ export function hex(bytes, most) {
   return out;
 }
 
-// pretty sets JSON in lines without reading its numbers, so that each stays as it is written.
+// pretty indents JSON without parsing its numbers, so that each keeps its spelling.
 export function pretty(text, most = 1 << 16) {
   let out = "", depth = 0, at = 0;
   const line = () => `\n${"  ".repeat(Math.min(depth, 24))}`;
@@ -68,32 +68,32 @@ export function pretty(text, most = 1 << 16) {
   return at < text.length ? `${out.slice(0, most)}\n...` : out;
 }
 
-// look says what a part is. about has { name, field, whole, length, constants, format }.
+// look decodes a part. about has { name, field, whole, length, constants, format }.
 export function look(bytes, about) {
   if (about.length === 0 || (bytes.length === 0 && about.whole)) return { kind: "value", text: about.field?.type === "utf8" ? '""' : /^(list|map)/.test(about.field?.type) ? "[]" : "(no bytes)" };
   try {
     return (about.field && byField(bytes, about)) ?? byContent(bytes, about);
-  } catch { // bytes that are not what they are said to be
-    return { kind: "hex", bytes, note: about.field ? `These bytes are not what the description says (${about.field.type ?? about.field.encoding}).` : "" };
+  } catch { // the bytes do not match their description
+    return { kind: "hex", bytes, note: about.field ? `The bytes do not match the dataset's description (${about.field.type ?? about.field.encoding}).` : "" };
   }
 }
 
 function byContent(bytes, { name, whole, field }) {
   const found = media(bytes);
-  if (found?.kind === "other") return { kind: "hex", bytes, note: `This is ${found.name}: no browser shows it.` };
-  if (found) return whole ? found : { kind: "hex", bytes, note: found.width ? `The beginning of a picture of ${found.width} x ${found.height} pixels.` : `The beginning of ${found.type}.` };
+  if (found?.kind === "other") return { kind: "hex", bytes, note: `This is ${found.name}, which browsers do not show.` };
+  if (found) return whole ? found : { kind: "hex", bytes, note: found.width ? `The beginning of an image of ${found.width} x ${found.height} pixels.` : `The beginning of ${found.type}.` };
   if (bytes[0] === 0x93 && strict.decode(bytes.subarray(1, 6)) === "NUMPY") return npy(bytes);
-  if (field?.encoding === "jpeg" || field?.encoding === "png" || /\.?(jpe?g|png|webp|gif)$/i.test(name)) return { kind: "hex", bytes, broken: true, note: "These bytes are not a readable picture." };
+  if (field?.encoding === "jpeg" || field?.encoding === "png" || /\.?(jpe?g|png|webp|gif)$/i.test(name)) return { kind: "hex", bytes, broken: true, note: "Not a readable image." };
   const suffix = /[^.]*$/.exec(name)[0].toLowerCase();
   if (["pt", "pth", "pkl", "pickle", "joblib"].includes(suffix)) return { kind: "hex", bytes, note: pickled };
   const text = utf8(bytes, whole);
-  if (text === null) return { kind: "hex", bytes, note: ["txt", "text", "json", "cls"].includes(suffix) ? "This is no UTF-8 text." : "" };
+  if (text === null) return { kind: "hex", bytes, note: ["txt", "text", "json", "cls"].includes(suffix) ? "Not UTF-8 text." : "" };
   if (suffix === "json") return { kind: "json", text };
   if (isSVG(text) && whole) return { kind: "image", type: "image/svg+xml", width: 1, height: 1, text };
   return bytes.filter((b) => b < 9 || (b > 13 && b < 32)).length > bytes.length / 8 ? { kind: "hex", bytes } : { kind: "text", text };
 }
 
-const pickled = "This is a pickle of Python's, which runs code when it is read: the page does not read it.";
+const pickled = "A Python pickle, which runs code when it is read: the page does not read it.";
 
 function byField(bytes, about) {
   const { field, whole } = about, [kind, ...rest] = field.encoding.split(":");
@@ -152,7 +152,7 @@ function named(found, field) {
   return found;
 }
 
-// npy reads the header of an .npy file without evaluating it.
+// npy parses the header of an .npy file without evaluating it.
 function npy(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length), old = bytes[6] === 1;
   const begin = old ? 10 : 12, end = begin + (old ? view.getUint16(8, true) : view.getUint32(8, true));
@@ -163,7 +163,7 @@ function npy(bytes) {
   return found ? { ...found, note: "" } : { kind: "hex", bytes, note };
 }
 
-// record cuts one record of comma-separated values, and names its fields by the header where there is one.
+// record parses a record of comma-separated values. The header, if any, names its fields.
 function record(bytes, { constants, whole }) {
   const text = utf8(bytes, whole), delimiter = constants?.delimiter ?? ",";
   if (text === null) return null;
@@ -188,7 +188,7 @@ function cells(line, delimiter) {
   return out;
 }
 
-// bare reads pixels after their width, height and mode, as MosaicML Streaming and LitData write them.
+// bare decodes pixels after their width, height and mode, as MosaicML Streaming and LitData write them.
 function bare(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [width, height, letters] = [0, 4, 8].map((at) => view.getUint32(at, true));
@@ -228,29 +228,29 @@ function litdata(bytes, name, number) {
   return arrayOf(bytes.subarray(8 + 4 * axes), litdataTypes[kind][view.getUint32(0, true)], shape);
 }
 
-// fields cuts a message of protocol buffers: [number, wire type, bytes or whole number] of each field. It throws where bytes are none.
+// fields parses a protocol buffer message: [number, wire type, bytes or integer] of each field. It throws for other bytes.
 function fields(bytes) {
   const out = [];
   let at = 0;
   const varint = () => {
     let n = 0n;
     for (let shift = 0n; shift < 70n; shift += 7n) {
-      if (at >= bytes.length) throw new Error("cut");
+      if (at >= bytes.length) throw new Error("truncated");
       n |= BigInt(bytes[at] & 127) << shift;
       if (bytes[at++] < 128) return n;
     }
-    throw new Error("no number");
+    throw new Error("invalid varint");
   };
   while (at < bytes.length && out.length < 1 << 16) {
     const tag = Number(varint()), wire = tag & 7;
     const size = wire === 2 ? Number(varint()) : wire === 5 ? 4 : wire === 1 ? 8 : 0;
-    if (![0, 1, 2, 5].includes(wire) || tag < 8 || at + size > bytes.length) throw new Error("no message");
+    if (![0, 1, 2, 5].includes(wire) || tag < 8 || at + size > bytes.length) throw new Error("invalid message");
     out.push([tag >> 3, wire, wire === 0 ? varint() : bytes.subarray(at, at += size)]);
   }
   return out;
 }
 
-// example reads a tf.train.Example: the names of its features and what each holds. It returns null for other bytes.
+// example parses a tf.train.Example: the names and values of its features. It returns null for other bytes.
 function example(bytes) {
   try {
     const [[one, wire, features], more] = fields(bytes);
@@ -279,7 +279,7 @@ function feature(kind, list) {
 
 const shortList = (list) => (list.length > 64 ? `${list.length} numbers: ${list.slice(0, 64).join(", ")} ...` : list.join(", "));
 
-// packed puts a tag before each number of a packed list, so that fields reads it.
+// packed inserts a tag before each number of a packed list, so that fields can parse it.
 function packed(bytes) {
   const out = [8];
   bytes.forEach((b, i) => { out.push(b); if (b < 128 && i < bytes.length - 1) out.push(8); });
