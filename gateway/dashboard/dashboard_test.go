@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	mostBytes  = 220 << 10 // of the whole page
+	mostBytes  = 230 << 10 // of the whole page
 	mostPacked = 100 << 10 // of the whole page, compressed by gzip
 	mostLines  = 600
 )
