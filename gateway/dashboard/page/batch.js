@@ -225,7 +225,7 @@ class Batch {
   // tell counts the classes of the samples that were read, and lists those that cannot be shown.
   tell() {
     const labels = [...this.labels].sort(([, a], [, b]) => b - a), of = [...this.labels.values()].reduce((sum, n) => sum + n, 0);
-    fill(this.classes, labels.length > 0 ? `Classes${of < this.samples.length ? ` of ${count(of)} samples` : ""}: ${labels.slice(0, mostClasses).map(([text, n]) => `${text} \u00d7${count(n)}`).join(", ")}${labels.length > mostClasses ? `, and ${count(labels.length - mostClasses)} more` : ""}` : "\u00a0");
+    fill(this.classes, labels.length > 0 ? `Classes${of < this.samples.length ? ` (${count(of)} of ${count(this.samples.length)} samples)` : ""}: ${labels.slice(0, mostClasses).map(([text, n]) => `${text} \u00d7${count(n)}`).join(", ")}${labels.length > mostClasses ? `, and ${count(labels.length - mostClasses)} more` : ""}` : "\u00a0");
     const bad = [...this.grid.querySelectorAll(".tile")].filter((t) => t.querySelector(".broken"));
     fill(this.unread, bad.length > 0 && `${count(bad.length)} of ${count(this.checked)} checked samples cannot be shown: `, bad.slice(0, 5).map((t, i) => [i > 0 && ", ", el("a", { href: t.querySelector(".key").hash }, t.querySelector(".key").title)]));
   }
