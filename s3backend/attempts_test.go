@@ -203,7 +203,7 @@ func TestOpen_Lies(t *testing.T) {
 		text  string
 	}{
 		{"no length", []string{etag(testETag), "Connection: close"}, nil, "wrong answer: no length"},
-		{"another size", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(10, 30, 31), "Content-Length: 21"}, "wrong answer: 31 bytes in all, before it were 30"},
+		{"another size", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(10, 30, 31), "Content-Length: 21"}, "wrong answer: 31 bytes in total instead of 30"},
 		{"another start", []string{etag(testETag), "Content-Length: 30"}, []string{etag(testETag), contentRange(9, 29, 30), "Content-Length: 21"}, "bytes for those from 10 to 29"},
 	} {
 		s := serve(t, func(w net.Conn, r request) bool {
@@ -243,7 +243,7 @@ func TestOpen_Ends(t *testing.T) {
 			}
 		}
 		readers[0].Close()
-		if n, err := readers[0].Read(make([]byte, 3)); n != 0 || err == nil || err.Error() != `read "a/shard.tar" at 3: it is closed` {
+		if n, err := readers[0].Read(make([]byte, 3)); n != 0 || err == nil || err.Error() != `read "a/shard.tar" at 3: reader is closed` {
 			t.Errorf("closed: got %d bytes, %v", n, err)
 		}
 		cancel()

@@ -32,13 +32,13 @@ type Backend struct {
 	retries     *retryBudget
 	breaker     breaker
 	concurrency *concurrencyLimit
-	bandwidth   *rate.Limiter // of the bytes per second that reads take; nil: none
+	bandwidth   *rate.Limiter // limits the bytes per second of reads; nil: none
 	hedges      hedger
 
 	mu    sync.Mutex // guards stats
 	stats Stats
 
-	renewing  sync.Mutex // guards refreshed; waits while credentials are fetched, so nothing else is under it
+	renewing  sync.Mutex // guards refreshed; it is held while credentials are fetched, so it guards nothing else
 	refreshed time.Time  // the last forced refresh of the credentials
 }
 
@@ -73,7 +73,7 @@ func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
 			Secure:       secure,
 			Transport:    transport,
 			BucketLookup: lookup,
-			MaxRetries:   1, // retries are ours
+			MaxRetries:   1, // this package retries
 		},
 		transport:   transport,
 		policy:      policy,
@@ -83,30 +83,30 @@ func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
 		bandwidth:   newBandwidthLimit(cfg.Bandwidth),
 		stats:       Stats{Errors: map[string]int64{}},
 	}
-	// Until the store names another region: one may stand in the name of a host of AWS.
+	// The region until the store names another one. A host name of AWS may contain it.
 	if err := b.move(cmp.Or(cfg.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")); err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
 	return b, nil
 }
 
-// Close ends the idle connections.
+// Close closes idle connections.
 func (b *Backend) Close() error {
 	b.transport.CloseIdleConnections()
 	return nil
 }
 
-// Stats counts what a Backend asked of its store since New.
+// Stats are the counters of a Backend's requests since New.
 type Stats struct {
-	Requests    int64            // sent, retries included
+	Requests    int64            // sent, including retries
 	Retries     int64            // sent because an earlier one failed
 	Hedges      int64            // sent because an earlier one was late
 	Errors      map[string]int64 // failed attempts by objstore.Kind
-	Limit       int              // requests that may be under way now: less after a request to slow down
-	BreakerOpen bool             // nothing but probes is sent now
+	Limit       int              // maximum concurrent requests now: reduced after a request to slow down
+	BreakerOpen bool             // only probes are sent now
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (b *Backend) Stats() Stats {
 	b.mu.Lock()
 	s := b.stats
@@ -123,14 +123,14 @@ func (b *Backend) count(change func(*Stats)) {
 	b.mu.Unlock()
 }
 
-// attempt is one request under way.
+// attempt is one running request.
 type attempt struct {
 	watchdog *watchdog
 	got      int64 // bytes of progress made
 }
 
-// run makes attempts until one succeeds or there is no use in another. first is how
-// long an attempt may take until its function sets another limit.
+// run makes attempts until one succeeds or another one is useless. first is the timeout of an
+// attempt until its function sets another one.
 func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.Context, *attempt) error) error {
 	b.retries.earn()
 	fruitless, refreshed, moved := 0, false, false
@@ -163,8 +163,9 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 	}
 }
 
-// another returns nil after a pause if another attempt is worth it, or the error to report. fruitless
-// counts the attempts in a row that made no progress; the last one made got.
+// another returns nil after a pause if another attempt is worthwhile, otherwise the error to
+// report. fruitless counts consecutive attempts without progress; the last one made progress of got
+// bytes.
 func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got int64) error {
 	if *fruitless++; got >= b.policy.progress {
 		*fruitless = 1
@@ -178,7 +179,7 @@ func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got i
 	return nil
 }
 
-// interrupted puts the context's error before one that would have been repeated, if it has ended.
+// interrupted puts the context's error before err if the context has ended.
 func interrupted(ctx context.Context, err error) error {
 	if cerr := ctx.Err(); cerr != nil {
 		return fmt.Errorf("%w (%s)", cerr, err) //nolint:errorlint // the context's error is the one that counts
@@ -186,10 +187,10 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// explain adds to a failure what the store cannot know: that the request had no signature, which endpoint was asked, and that AWS was
-// asked because no other service was named.
+// explain adds details to a failure that the store does not know: that the request had no
+// signature, which endpoint was used, and that AWS was used because no endpoint was set.
 func (b *Backend) explain(f *failure) *failure {
-	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a fault of the network on the way to AWS
+	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a network fault on the way to AWS
 	if f.cause != nil && !unnamed {
 		f.detail += ", at the endpoint " + b.cfg.Endpoint + " (AWS_ENDPOINT_URL, or endpoint= of the address)"
 	}
@@ -205,7 +206,8 @@ func (b *Backend) explain(f *failure) *failure {
 	return f
 }
 
-// pause waits for d. It returns false when ctx ends first, at once if its deadline says so.
+// pause waits for d. It returns false when ctx ends first, or at once if its deadline is before the
+// end of the pause.
 func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
@@ -213,7 +215,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return objstore.Sleep(ctx, d) == nil
 }
 
-// once makes attempt n and reports how it went to breaker, limiter, counters and the trace.
+// once makes attempt n and reports its result to breaker, limiter, counters and the trace.
 func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(context.Context, *attempt) error) (got int64, err error) {
 	ctx, span := tracing.Call(ctx, "store attempt")
 	span.Number("millrace.store.attempt", int64(n))
@@ -241,7 +243,7 @@ func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(
 	return a.got, err
 }
 
-// settle tells who ended an attempt: the caller, our own watch, or the store.
+// settle returns the error of an attempt, by who ended it: the caller, the watchdog, or the store.
 func settle(caller, attempt context.Context, err error) error {
 	if err == nil || caller.Err() != nil {
 		return err
@@ -269,13 +271,13 @@ func (b *Backend) report(err error) {
 		b.concurrency.slower()
 	case errors.Is(err, objstore.ErrUnavailable), errors.Is(err, objstore.ErrTimeout):
 		b.breaker.report(failed)
-	default: // the store is there and said no
+	default: // the store works and refused the request
 		b.breaker.report(healthy)
 	}
 }
 
-// refresh fetches new credentials after a refusal, once for all who were refused
-// together, and says whether another attempt is worth it.
+// refresh fetches new credentials after a refusal, once for all requests that were refused
+// together, and reports whether another attempt is worthwhile.
 func (b *Backend) refresh(started time.Time) bool {
 	b.renewing.Lock()
 	defer b.renewing.Unlock()
@@ -286,6 +288,6 @@ func (b *Backend) refresh(started time.Time) bool {
 		return false
 	}
 	b.options.Creds.Expire()
-	b.refreshed = time.Now() // after it: who starts in between has the new ones already
+	b.refreshed = time.Now() // set afterwards, since requests that start meanwhile already have the new credentials
 	return true
 }

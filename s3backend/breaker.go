@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// breaker is a circuit breaker. While the store answers only with failures, requests fail at once, and one
-// probe per interval finds out when the store is back.
+// breaker is a circuit breaker. While the store answers only with failures, requests fail at once,
+// and one probe per interval tests whether the store works again.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
-	since    time.Time // of the first failure in the row
+	since    time.Time // of the first consecutive failure
 	open     bool
 	next     time.Time // of the next probe
 	probing  bool
@@ -21,7 +21,7 @@ type breaker struct {
 
 const (
 	breakAfter    = 20
-	breakTime     = time.Second // a short burst does not open it
+	breakTime     = time.Second // a short burst of failures does not open it
 	probeInterval = time.Second
 )
 
@@ -44,7 +44,7 @@ func (b *breaker) allow() error {
 		return &failure{kind: objstore.ErrUnavailable, detail: fmt.Sprintf("no answer in %d attempts, waiting for the next probe", b.failures)}
 	}
 	b.probing = true
-	b.next = time.Now().Add(probeInterval) // whatever stragglers report meanwhile
+	b.next = time.Now().Add(probeInterval) // independent of earlier requests' reports
 	return nil
 }
 

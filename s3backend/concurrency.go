@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// concurrencyLimit bounds concurrent requests. It halves when the store asks to slow down, at most once
-// per interval, and grows by one for every full round of successes.
+// concurrencyLimit bounds concurrent requests. It halves when the store asks to slow down, at most
+// once per interval, and grows by one for every full round of successes.
 type concurrencyLimit struct {
 	places *semaphore.Weighted
 
 	mu    sync.Mutex
 	most  float64
 	limit float64
-	kept  int // places that are kept back, so that limit are left
+	kept  int // places withheld, so that limit remain
 	cut   time.Time
 }
 
@@ -28,7 +28,7 @@ func newConcurrencyLimit(most int) *concurrencyLimit {
 
 func (l *concurrencyLimit) acquire(ctx context.Context) error { return l.places.Acquire(ctx, 1) }
 
-// try takes a place if one is free at once.
+// try takes a place if one is free now.
 func (l *concurrencyLimit) try() bool { return l.places.TryAcquire(1) }
 
 func (l *concurrencyLimit) release() {
@@ -38,7 +38,7 @@ func (l *concurrencyLimit) release() {
 	l.giveBack()
 }
 
-// giveBack gives back the places that were kept beyond need. The caller holds mu.
+// giveBack releases withheld places beyond those needed. The caller holds mu.
 func (l *concurrencyLimit) giveBack() {
 	if n := l.kept - (int(l.most) - int(l.limit)); n > 0 {
 		l.kept -= n

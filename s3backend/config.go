@@ -16,36 +16,36 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Config of a Backend: standard AWS names. The zero value of a field means its default.
-// Credentials are never part of it: they come from the environment (AWS_ACCESS_KEY_ID
-// and so on), the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE),
-// a web identity or the instance's metadata, in this order; or from Profile alone.
+// Config of a Backend, with standard AWS names. The zero value of a field means its default.
+// Credentials are never part of it. They come from the environment (AWS_ACCESS_KEY_ID and so on),
+// the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE), a web identity or the
+// instance's metadata, in this order, or only from Profile.
 type Config struct {
 	Bucket    string
 	Endpoint  string // URL; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS itself
-	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1, at AWS the bucket's own
-	Profile   string // of the shared files of AWS, whose credentials alone are used; empty: all of the above
-	PathStyle bool   // bucket in the path; unset: in the host name at AWS and other known hosts, else in the path
-	CAFile    string // PEM file of authorities trusted besides the system's; empty: AWS_CA_BUNDLE
-	MaxConns  int    // connections at most; empty: 256
+	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; at AWS then the bucket's own
+	Profile   string // profile in the shared AWS files whose credentials are used exclusively; empty: all of the above
+	PathStyle bool   // bucket in the path; unset: in the host name at AWS and other known hosts, otherwise in the path
+	CAFile    string // PEM file of authorities trusted in addition to the system's; empty: AWS_CA_BUNDLE
+	MaxConns  int    // maximum connections; empty: 256
 	PartSize  int64  // bytes of one part of a large Put; empty: 16 MiB
-	Bandwidth int64  // bytes per second that all reads together take at most; empty: no limit
+	Bandwidth int64  // maximum bytes per second of all reads together; empty: no limit
 
-	Traceparent bool // requests without a body name the span that they are made for
+	Traceparent bool // requests without a body carry the trace context of their span
 }
 
 // retryPolicy holds the timeouts, attempts and backoff of requests. Tests shorten them.
 type retryPolicy struct {
 	dial, tls  time.Duration
-	header     time.Duration // request sent to answer's head
-	stall      time.Duration // without a byte of a body
-	upload     time.Duration // without a byte of a request's body taken
-	write      time.Duration // body sent to answer's head
-	rateWindow time.Duration // time spent reading over which minRate must hold
+	header     time.Duration // from the request to the head of the answer
+	stall      time.Duration // without receiving a byte of a body
+	upload     time.Duration // without sending a byte of a request's body
+	write      time.Duration // from the end of the request's body to the head of the answer
+	rateWindow time.Duration // time spent reading after which minRate must be reached
 	minRate    int64         // bytes per second
-	attempts   int           // in a row without progress
-	progress   int64         // bytes that make an attempt one with progress
-	base, top  time.Duration // of the wait before a retry
+	attempts   int           // consecutive attempts without progress
+	progress   int64         // bytes after which an attempt counts as progress
+	base, top  time.Duration // bounds of the wait before a retry
 	refresh    time.Duration // between two forced refreshes of the credentials
 }
 
@@ -58,7 +58,7 @@ func defaultRetryPolicy() retryPolicy {
 		upload:     10 * time.Second,
 		write:      60 * time.Second,
 		rateWindow: 10 * time.Second,
-		minRate:    64 << 10, // many streams may share a thin line: only a nearly dead one is replaced
+		minRate:    64 << 10, // many streams may share a slow line, so only a nearly dead stream is replaced
 		attempts:   5,
 		progress:   64 << 10,
 		base:       50 * time.Millisecond,
@@ -67,21 +67,21 @@ func defaultRetryPolicy() retryPolicy {
 	}
 }
 
-// minPart is the smallest part that S3 takes, and maxParts their greatest number.
+// minPart is the smallest part size of S3, and maxParts the maximum number of parts.
 const (
 	minPart  = 5 << 20
 	maxParts = 10_000
 )
 
-// located fills from the environment what says where the service is.
+// located sets endpoint and region from the environment if they are empty.
 func (c Config) located() Config {
 	c.Endpoint = cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	return c
 }
 
-// Place says which service has the bucket: that of an endpoint, or AWS, "", which is one service for some regions and others for
-// others. Two services may have buckets of one name.
+// Place identifies the service of the bucket: an endpoint, or AWS as "" with a region, since AWS
+// has separate services for some regions. Two services may have buckets of the same name.
 func (c Config) Place() (endpoint, region string) {
 	c = c.located()
 	if c.Endpoint == "" {
@@ -90,7 +90,8 @@ func (c Config) Place() (endpoint, region string) {
 	return strings.TrimSuffix(c.Endpoint, "/"), ""
 }
 
-// complete fills what is not set from the environment and with defaults, and refuses what cannot be used.
+// complete sets empty fields from the environment and to defaults, and returns an error for invalid
+// values.
 func (c Config) complete() (Config, error) {
 	c = c.located()
 	c.CAFile = cmp.Or(c.CAFile, os.Getenv("AWS_CA_BUNDLE"))
@@ -111,25 +112,26 @@ func (c Config) complete() (Config, error) {
 	return c, c.checkProfile()
 }
 
-// endpoint splits the URL into what minio-go wants.
+// endpoint returns host and scheme of the endpoint URL for minio-go.
 func (c Config) endpoint() (host string, secure bool, err error) {
 	u, err := url.Parse(cmp.Or(c.Endpoint, "https://s3.amazonaws.com"))
 	switch {
-	case err != nil: // the error repeats the URL, which may hold a password
+	case err != nil: // the error repeats the URL, which may contain a password
 		err = c.badEndpoint()
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		err = c.badEndpoint()
 	case u.User != nil:
-		err = errors.New("endpoint holds a user name: credentials belong into the environment")
+		err = errors.New("endpoint contains a user name: set credentials in the environment")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		err = errors.New("endpoint holds more than scheme, host and port")
+		err = errors.New("endpoint contains more than scheme, host and port")
 	default:
 		host, secure = u.Host, u.Scheme == "https"
 	}
 	return host, secure, err
 }
 
-// badEndpoint names the setting whose value is no URL, the value, unless it may hold a password, and an example.
+// badEndpoint returns an error with the setting whose value is no URL, the value unless it may
+// contain a password, and an example.
 func (c Config) badEndpoint() error {
 	setting := "endpoint="
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
@@ -143,9 +145,10 @@ func (c Config) badEndpoint() error {
 	return fmt.Errorf("%s is no http or https URL: write it as http://HOST:PORT", setting)
 }
 
-// credentials looks where the AWS tools look. The instance's metadata service is only asked
-// where it can be expected: elsewhere every anonymous request would wait for it. A service that
-// does not answer in time is given up, since minio-go lets every request wait for its answer, whatever their contexts say.
+// credentials uses the same sources as the AWS tools. It asks the instance's metadata service only
+// if one is likely to exist; otherwise every anonymous request would wait for it. The service has a
+// time limit, since in minio-go every request waits for its answer, even if the request's context
+// ends.
 func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *credentials.Credentials {
 	client := &http.Client{Transport: transport, Timeout: limit}
 	if c.Profile != "" {
@@ -162,7 +165,7 @@ func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *c
 	return credentials.New(&stickyCredentials{source: &credentials.Chain{Providers: providers}})
 }
 
-// checkProfile says what is wrong with the profile, as far as its files tell.
+// checkProfile returns an error if the profile's files show that it cannot be used.
 func (c Config) checkProfile() error {
 	if c.Profile == "" {
 		return nil
@@ -174,7 +177,7 @@ func (c Config) checkProfile() error {
 	return err
 }
 
-// tlsConfig trusts the system's authorities and those of CAFile.
+// tlsConfig returns a configuration that trusts the system's authorities and those of CAFile.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile == "" {
@@ -189,7 +192,7 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("CA file %s holds no certificate", c.CAFile)
+		return nil, fmt.Errorf("CA file %s contains no certificate", c.CAFile)
 	}
 	t.RootCAs = pool
 	return t, nil

@@ -6,17 +6,18 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// stickyCredentials keeps the last credentials while its source finds none. A chain of providers reports a
-// file that is being written, or a metadata service that does not answer, as "no credentials", and requests
-// would then have no signature. The lock of a credentials.Credentials guards it.
+// stickyCredentials keeps the last credentials while its source finds none. A chain of providers
+// reports a file that is being written, or a metadata service that does not answer, as "no
+// credentials", and requests would then have no signature. It is guarded by the lock of a
+// credentials.Credentials.
 type stickyCredentials struct {
 	source credentials.Provider
 	last   credentials.Value
-	fault  error     // of the source, while nothing was found yet
-	again  time.Time // when to look once more; zero while what was found is new
+	fault  error     // error of the source, while no credentials were found yet
+	again  time.Time // when to ask the source again; zero if the credentials are current
 }
 
-// lookAgain is how long a source that gave no credentials is left alone.
+// lookAgain is the pause after a source gave no credentials.
 const lookAgain = 5 * time.Second
 
 func (s *stickyCredentials) Retrieve() (credentials.Value, error) {
@@ -24,7 +25,7 @@ func (s *stickyCredentials) Retrieve() (credentials.Value, error) {
 }
 
 func (s *stickyCredentials) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if s.fault != nil && time.Now().Before(s.again) { // each request comes here, since none has got credentials
+	if s.fault != nil && time.Now().Before(s.again) { // each request calls this while there are no credentials
 		return credentials.Value{}, s.fault
 	}
 	v, err := s.source.RetrieveWithCredContext(cc)

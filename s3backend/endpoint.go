@@ -16,21 +16,21 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// regionName keeps a store from naming a host where it may name a region.
+// regionName prevents a store from naming a host instead of a region.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // endpoint is the address of a bucket, with the signer for its region.
 type endpoint struct {
 	region string
-	core   *minio.Core // for all requests but GET and HEAD
-	base   *url.URL    // of the bucket, with a slash at its end
+	core   *minio.Core // for all requests except GET and HEAD
+	base   *url.URL    // of the bucket, with a trailing slash
 	signer signer
 }
 
-// noPause takes the pause of up to 200 ms from minio-go that follows its last attempt.
+// noPause removes minio-go's pause of up to 200 ms after its last attempt.
 var noPause sync.Once //nolint:gochecknoglobals // minio-go's only switch for it is a global too
 
-// move takes a region for the bucket's.
+// move sets the bucket's region.
 func (b *Backend) move(region string) error {
 	noPause.Do(func() { minio.DefaultRetryUnit = 0 })
 	opts := b.options
@@ -39,7 +39,8 @@ func (b *Backend) move(region string) error {
 	if err != nil {
 		return err
 	}
-	// Only an address that minio-go has signed tells where it would send a request, and what it would sign.
+	// Only a URL signed by minio-go shows where it would send a request, and which scope it would
+	// sign.
 	opts.Creds = credentials.NewStaticV4("id", "secret", "")
 	teller, err := minio.New(b.host, &opts)
 	if err != nil {
@@ -55,7 +56,8 @@ func (b *Backend) move(region string) error {
 	return nil
 }
 
-// send sends a request without a body and returns an answer that is no refusal. The caller closes its body.
+// send sends a request without a body and returns an answer that is not a refusal. The caller
+// closes its body.
 func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, header http.Header) (*http.Response, error) {
 	h := b.endpoint.Load()
 	at := *h.base
@@ -77,7 +79,7 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 		h.signer.sign(req, &v, time.Now())
 	}
 	if b.cfg.Traceparent {
-		tracing.Inject(ctx, header) // without a signature: proxies on the way write their own
+		tracing.Inject(ctx, header) // not signed: proxies on the way replace it
 	}
 	return errorTransport{b.transport, h.region}.RoundTrip(req)
 }

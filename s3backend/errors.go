@@ -18,19 +18,19 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// failure is an error of the vocabulary and what the retry loop must know of it. Its text
-// holds a code, a status and a request id, never what a server or a proxy wrote at
-// length: that may repeat a signature or a key.
+// failure is an error of objstore's kinds with the information for the retry loop. Its text
+// contains a code, a status and a request id, never the full text of a server or proxy, which may
+// repeat a signature or a key.
 type failure struct {
-	kind   error  // of objstore's vocabulary; nil for a fault of the caller's
-	detail string // what happened
-	cause  error  // kept for errors.Is, printed only where detail says nothing
+	kind   error  // an error of objstore; nil: a fault of the caller
+	detail string // description of the error
+	cause  error  // for errors.Is; printed only if detail is empty
 	retry  bool   // another attempt may succeed
-	code   string // S3's, if it gave one
+	code   string // S3 error code, if any
 	lost   bool   // the request may have taken effect
 	fresh  bool   // new credentials may help
-	own    bool   // the caller's body failed, whatever the network made of it
-	region string // where the bucket is, if the request was signed for another region
+	own    bool   // the caller's body failed; takes precedence over network errors
+	region string // the bucket's region, if the request was signed for another region
 }
 
 func (f *failure) Error() string {
@@ -47,8 +47,8 @@ func (f *failure) Unwrap() []error {
 	return slices.DeleteFunc([]error{f.kind, f.cause}, func(err error) bool { return err == nil })
 }
 
-// badAnswer is an answer that contradicts the request: the service, or something in
-// between, is out of order. Another attempt may meet a sound one.
+// badAnswer returns the error of an answer that contradicts the request, from a faulty service or
+// proxy. Another attempt may get a correct answer.
 func badAnswer(format string, args ...any) error {
 	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true, lost: true}
 }
@@ -61,7 +61,7 @@ func short(format string, args ...any) error {
 	return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf(format, args...)}
 }
 
-// classify finds the vocabulary's word for any error that minio-go or the network gives.
+// classify converts any error of minio-go or the network to a failure.
 func classify(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -79,7 +79,7 @@ func classifyAnswer(a *minio.ErrorResponse) *failure {
 		f.detail += ", request " + clip(a.RequestID)
 	}
 	f.detail += ")"
-	switch status := a.StatusCode; a.Code { // the code says more than the status
+	switch status := a.StatusCode; a.Code { // the code is more specific than the status
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "RequestLimitExceeded", "Throttling", "ThrottlingException", "ServiceBusy":
 		f.kind, f.retry = objstore.ErrThrottled, true
 	case "RequestTimeout":
@@ -120,16 +120,16 @@ func (f *failure) classifyStatus(status int) {
 		f.kind, f.retry = objstore.ErrChanged, true
 	case status == 0, status == http.StatusOK: // minio-go could not read the answer, or found an error in it
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
-	default: // the service understands us and refuses
+	default: // the service understood the request and refused it
 		f.kind = objstore.ErrDenied
 	}
 }
 
-// maxSkew is how far S3 lets the clocks of a signature and of its own lie apart.
+// maxSkew is the maximum difference that S3 allows between the clock of a signature and its own.
 const maxSkew = 15 * time.Minute
 
-// blameClock names this machine's clock as the cause of a refusal, where it is. Not every
-// service says so, and none in the answer to a HEAD: the time of the answer tells.
+// blameClock names this machine's clock as the cause of a refusal, if it is. Not every service
+// reports that, and none in the answer to a HEAD; the answer's time shows it.
 func (f *failure) blameClock(skew time.Duration) {
 	if !errors.Is(f.kind, objstore.ErrDenied) || f.code != "RequestTimeTooSkewed" && skew.Abs() <= maxSkew {
 		return
@@ -141,12 +141,12 @@ func (f *failure) blameClock(skew time.Duration) {
 	case skew < -maxSkew:
 		how = fmt.Sprintf("is %s behind", off)
 	}
-	f.fresh = false // no credentials mend a clock
+	f.fresh = false // new credentials do not fix a clock
 	f.detail = "this machine's clock " + how + " the store's, set it with NTP: " + f.detail
 }
 
-// blameRegion names the region as the cause of a refusal, where it is: none in the answer to a HEAD
-// has a code that says so.
+// blameRegion names the region as the cause of a refusal, if it is. No answer to a HEAD has a code
+// for that.
 func (f *failure) blameRegion(status int, bucket, signed string) {
 	if errors.Is(f.kind, objstore.ErrDenied) && status <= http.StatusBadRequest && bucket != signed && regionName.MatchString(bucket) {
 		f.region, f.fresh = bucket, false
@@ -154,8 +154,8 @@ func (f *failure) blameRegion(status int, bucket, signed string) {
 	}
 }
 
-// codeOf stands for the code in an answer without one: that to a HEAD has no body, and a proxy's is
-// no S3 document.
+// codeOf returns the code for an answer without one: the answer to a HEAD has no body, and a
+// proxy's answer is no S3 document.
 func codeOf(status int) string {
 	switch status {
 	case http.StatusForbidden:
@@ -166,7 +166,7 @@ func codeOf(status int) string {
 	return http.StatusText(status)
 }
 
-// clip keeps what a server named short and printable.
+// clip makes a server's text short and printable.
 func clip(s string) string {
 	const most = 160
 	if len(s) > most {
@@ -182,7 +182,7 @@ func clip(s string) string {
 
 func classifyNetwork(err error) *failure {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // its text holds the URL
+		err = u.Err // its text contains the URL
 	}
 	f := &failure{kind: objstore.ErrUnavailable, cause: err, retry: true, lost: true}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)

@@ -30,7 +30,7 @@ func TestCheckHead_TakesOnlyTheBytesAskedFor(t *testing.T) {
 		{10, 10, 206, "bytes 10-19/100", 9, 0, wrong},
 		{10, 10, 206, "bytes 10-19/100", 11, 0, wrong},
 		{10, 10, 206, "bytes 10-19/19", 10, 0, wrong},
-		{10, 10, 206, "bytes 10-18/19", 9, 0, &failure{kind: objstore.ErrShort, detail: "10 bytes wanted, the object has 9"}},
+		{10, 10, 206, "bytes 10-18/19", 9, 0, &failure{kind: objstore.ErrShort, detail: "10 bytes requested, the object has 9"}},
 		{10, 10, 206, "bytes 10-18/20", 9, 0, wrong},
 		{10, 10, 206, "bytes 10-20/21", 11, 0, wrong},
 		{10, 10, 206, "bytes 9-18/100", 10, 0, wrong},

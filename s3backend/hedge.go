@@ -12,26 +12,26 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// hedger knows how long the store lately took to begin its answers, and so when one is
-// late enough that a second request for the same bytes will probably be answered sooner.
+// hedger measures the recent times to the beginning of answers. From these it computes when an
+// answer is so late that a second request for the same bytes will probably be answered sooner.
 type hedger struct {
 	credit tokenBucket  // of second requests
-	late   atomic.Int64 // nanoseconds within which 99 of 100 answers came; zero while too few were seen
+	late   atomic.Int64 // 99th percentile of the recent times, in nanoseconds; zero while there are too few
 
 	mu     sync.Mutex
 	recent [512]time.Duration // a ring
-	n      int                // answers seen
+	n      int                // number of answers
 }
 
 const (
-	hedgeShare = 0.01                  // of the requests may be second ones
-	hedgeBurst = 10                    // of them at most together
-	hedgeFloor = 10 * time.Millisecond // a store that is quicker is not worth asking twice
-	hedgeLearn = 256                   // answers before late means anything
-	hedgeEvery = 64                    // answers between two reckonings
+	hedgeShare = 0.01                  // maximum share of second requests
+	hedgeBurst = 10                    // maximum burst of second requests
+	hedgeFloor = 10 * time.Millisecond // minimum of hedger.late: a second request to a faster store is not worthwhile
+	hedgeLearn = 256                   // answers before late is set
+	hedgeEvery = 64                    // answers between two updates of hedger.late
 )
 
-// saw notes an answer and how long it took to begin.
+// saw records how long an answer took to begin.
 func (h *hedger) saw(took time.Duration) {
 	h.credit.earn()
 	h.mu.Lock()
@@ -45,11 +45,11 @@ func (h *hedger) saw(took time.Duration) {
 	}
 }
 
-// lateness returns how long to wait for an answer before a second request, zero for ever.
+// lateness returns how long to wait for an answer before a second request; zero: send none.
 func (h *hedger) lateness() time.Duration { return time.Duration(h.late.Load()) }
 
-// mayHedge takes what a second request costs: a free place among those under way, a
-// hundredth of the requests, and a retry of the budget. It is not for a store that is down.
+// mayHedge takes the cost of a second request: a free place, a hundredth of a request's credit, and
+// a retry of the budget. It returns false while the breaker is open.
 func (b *Backend) mayHedge() bool {
 	if !b.concurrency.try() {
 		return false
@@ -73,17 +73,17 @@ var (
 	errNotAsked = errors.New("no second request")
 )
 
-// hedged is get, with a second request when the answer to the first is late. Whichever is
-// answered well first wins, the other is ended, and both have come to their end on return.
+// hedged is get, with a second request if the answer to the first is late. The first good answer
+// wins, and the other request is canceled. Both have ended on return.
 func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	start, late := time.Now(), b.hedges.lateness()
 	var won atomic.Bool
-	var race [2]struct { // contexts end with the attempt, not here: the winner's body is read under its own
+	var race [2]struct { // contexts end with the attempt, not here, since the winner's body is read under its own
 		ctx context.Context //nolint:containedctx // of this call
 		end context.CancelCauseFunc
 	}
 	for i := range race {
-		race[i].ctx, race[i].end = context.WithCancelCause(ctx) //nolint:fatcontext // each has one of its own
+		race[i].ctx, race[i].end = context.WithCancelCause(ctx) //nolint:fatcontext // each has its own
 	}
 	ask := func(i int) (r hedgeResult) {
 		r.answer, r.err = b.get(race[i].ctx, ref, from, n)
@@ -114,7 +114,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 			if errors.Is(r.err, objstore.ErrThrottled) {
 				b.concurrency.slower()
 			}
-			b.concurrency.release() // before the caller hears of the reply: then nothing of this request is left
+			b.concurrency.release() // before the caller gets the answer, so that nothing of this request remains then
 			second <- r
 		})
 	}

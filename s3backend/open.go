@@ -24,13 +24,13 @@ func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (*re
 	}
 	r := &reader{ctx: ctx, backend: b, ref: ref, offset: offset, total: -1}
 	size, err := b.pastEnd(ctx, ref, r.connect())
-	if size == offset { // just at the end, which is no error
+	if size == offset { // exactly at the end, which is no error
 		r.total, err = size, nil
 	}
 	return r, err
 }
 
-// reader reads one version in sequence, over as many transfers as it takes.
+// reader reads one version sequentially, with as many transfers as necessary.
 type reader struct {
 	ctx     context.Context
 	backend *Backend
@@ -42,12 +42,12 @@ type reader struct {
 	transfer context.Context
 	end      func() // ends the transfer
 	got      int64  // bytes of this transfer
-	wasted   int    // transfers in a row that brought too little
-	failed   error  // why no other transfer follows, for the Read after the last bytes
+	wasted   int    // consecutive transfers with too little progress
+	failed   error  // the final error, for the Read after the last bytes
 }
 
-// connect begins a transfer at the offset reached. The transfer outlives the attempt that
-// began it, so it has a context of its own.
+// connect begins a transfer at the current offset. The transfer outlives the attempt that began it,
+// so it has its own context.
 func (r *reader) connect() error {
 	b := r.backend
 	return b.run(r.ctx, b.policy.header, func(ctx context.Context, _ *attempt) error {
@@ -60,10 +60,10 @@ func (r *reader) connect() error {
 		case err == nil && ans.total < 0:
 			err = badAnswer("no length")
 		case err == nil && r.total >= 0 && ans.total != r.total:
-			err = badAnswer("%d bytes in all, before it were %d", ans.total, r.total)
+			err = badAnswer("%d bytes in total instead of %d", ans.total, r.total)
 		}
 		if err != nil {
-			cancel(nil) // ends a body too
+			cancel(nil) // also ends the body
 			return err
 		}
 		w := newWatchdog(cancel, b.policy.stall)
@@ -120,7 +120,7 @@ func (r *reader) read(p []byte) (int, error) {
 	}
 }
 
-// broken ends a transfer that failed and decides whether another one may follow.
+// broken ends a failed transfer and decides whether another one follows.
 func (r *reader) broken(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends %d bytes early", r.total-r.offset), retry: true}
@@ -148,7 +148,7 @@ func (r *reader) drop() {
 
 // Close ends the transfer.
 func (r *reader) Close() error {
-	r.failed = errors.New("it is closed")
+	r.failed = errors.New("reader is closed")
 	r.drop()
 	return nil
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// profile gives the credentials of a profile of the shared files of AWS. The files are read again each time, so that a key that is
-// replaced there is found. It is used under the lock of a credentials.Credentials.
+// profile provides the credentials of a profile in the shared AWS files. It reads the files each
+// time, so it finds a replaced key. It is used under the lock of a credentials.Credentials.
 type profile struct {
 	name   string
 	cfg    Config
 	client *http.Client
-	now    credentials.Provider // the last one that gave credentials; nil: none has
-	keeps  bool                 // what it gave is good until it is replaced
+	now    credentials.Provider // the last provider that gave credentials; nil: none has
+	keeps  bool                 // its credentials are valid until they are replaced
 }
 
 // Retrieve implements credentials.Provider.
@@ -58,25 +58,27 @@ func (p *profile) IsExpired() bool { return p.now == nil || !p.keeps && p.now.Is
 
 func denied(err error) *failure { return &failure{kind: objstore.ErrDenied, detail: err.Error()} }
 
-// failed says why a source gave no credentials. Its own words may repeat what it was sent, so they are left out.
+// failed returns the error of a source without credentials. It omits the source's own text, which
+// may repeat its input.
 func (p *profile) failed(err error) *failure {
 	ahead := fmt.Sprintf("credentials of profile %q: ", p.name)
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
 	if answer, ok := errors.AsType[credentials.ErrorResponse](err); ok {
-		return &failure{kind: objstore.ErrDenied, detail: ahead + "the service that gives them out refuses: " + clip(answer.STSError.Code)}
+		return &failure{kind: objstore.ErrDenied, detail: ahead + "the service that issues them refused: " + clip(answer.STSError.Code)}
 	}
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		f := classifyNetwork(err)
 		f.detail, f.lost = ahead+f.detail, false
 		return f
 	}
-	return &failure{kind: objstore.ErrDenied, detail: ahead + "their source failed, or gave an answer that cannot be read"}
+	return &failure{kind: objstore.ErrDenied, detail: ahead + "their source failed, or its answer is invalid"}
 }
 
-// source returns what gives the credentials of a profile: its keys, a role that is assumed with the credentials of another source, or
-// what minio-go knows of: SSO, and a process. above are the profiles that assume a role with those of this one.
+// source returns the provider of a profile's credentials: its keys, a role that is assumed with the
+// credentials of another source, or a source that minio-go supports: SSO or a process. above lists
+// the profiles that assume a role with those of this one.
 func (p *profile) source(files sharedConfig, name string, above []string) (credentials.Provider, error) {
 	set, err := files.profile(name)
 	if err != nil {
@@ -95,10 +97,10 @@ func (p *profile) source(files sharedConfig, name string, above []string) (crede
 	case set["sso_role_name"] != "" || set["credential_process"] != "":
 		return &credentials.FileAWSCredentials{Profile: name}, nil
 	}
-	return nil, fmt.Errorf("profile %q of %s holds no credentials, and nothing that gives some", name, files)
+	return nil, fmt.Errorf("profile %q of %s has neither credentials nor a source of them", name, files)
 }
 
-// role returns what assumes the role of a profile.
+// role returns the provider for the role of a profile.
 func (p *profile) role(files sharedConfig, name string, set map[string]string, above []string) (credentials.Provider, error) {
 	var with credentials.Provider
 	switch other := set["source_profile"]; {
@@ -114,13 +116,13 @@ func (p *profile) role(files sharedConfig, name string, set map[string]string, a
 	case set["credential_source"] == "Ec2InstanceMetadata", set["credential_source"] == "EcsContainer":
 		with = &credentials.IAM{Client: p.client}
 	default:
-		return nil, fmt.Errorf("profile %q of %s has a role_arn, and wants source_profile or credential_source with it: Environment, Ec2InstanceMetadata or EcsContainer", name, files)
+		return nil, fmt.Errorf("profile %q of %s has a role_arn, which requires source_profile or credential_source: Environment, Ec2InstanceMetadata or EcsContainer", name, files)
 	}
 	seconds := 0
 	if text := set["duration_seconds"]; text != "" {
 		var err error
 		if seconds, err = strconv.Atoi(text); err != nil || seconds <= 0 {
-			return nil, fmt.Errorf("profile %q of %s: duration_seconds is no number of seconds", name, files)
+			return nil, fmt.Errorf("profile %q of %s: duration_seconds is not a number of seconds", name, files)
 		}
 	}
 	region := cmp.Or(p.cfg.Region, set["region"], "us-east-1")
@@ -133,7 +135,8 @@ func (p *profile) role(files sharedConfig, name string, set map[string]string, a
 	}}, nil
 }
 
-// roleService is the URL of the service that gives out the credentials of roles: at AWS one of its own, elsewhere the store itself.
+// roleService returns the URL of the service that issues role credentials: STS at AWS, elsewhere
+// the store itself.
 func (c Config) roleService(region string) string {
 	u, err := url.Parse(c.Endpoint)
 	if host := u.Hostname(); err == nil && host != "" && !strings.HasSuffix(host, ".amazonaws.com") && !strings.HasSuffix(host, ".amazonaws.com.cn") {
@@ -159,19 +162,19 @@ func (r *role) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 		return credentials.Value{}, err
 	}
 	if v.AccessKeyID == "" {
-		return credentials.Value{}, denied(fmt.Errorf("role %s: the source of the credentials to assume it with gave none", clip(r.Options.RoleARN)))
+		return credentials.Value{}, denied(fmt.Errorf("role %s: the source for assuming it gave no credentials", clip(r.Options.RoleARN)))
 	}
 	r.Options.AccessKey, r.Options.SecretKey, r.Options.SessionToken = v.AccessKeyID, v.SecretAccessKey, v.SessionToken
 	return r.STSAssumeRole.RetrieveWithCredContext(cc)
 }
 
-// sharedConfig holds the settings of the two shared files of AWS, by profile and by lower-case name.
+// sharedConfig has the settings of the two shared AWS files, by profile and lower-case name.
 type sharedConfig struct {
 	config, credentials string // their paths
 	profiles            map[string]map[string]string
 }
 
-// String names the files.
+// String returns the names of the files.
 func (s sharedConfig) String() string { return s.credentials + " and " + s.config }
 
 func (s sharedConfig) profile(name string) (map[string]string, error) {
@@ -181,9 +184,9 @@ func (s sharedConfig) profile(name string) (map[string]string, error) {
 	return nil, fmt.Errorf("there is no profile %q: neither %s nor %s has it", name, s.credentials, s.config)
 }
 
-// readSharedConfig reads both files. What the file of credentials says goes before what the other one says.
+// readSharedConfig reads both files. Settings of the credentials file take precedence.
 func readSharedConfig() (sharedConfig, error) {
-	home, _ := os.UserHomeDir() // without one both files have to be named
+	home, _ := os.UserHomeDir() // without it both files must be set in the environment
 	s := sharedConfig{
 		config:      cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
 		credentials: cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
@@ -196,7 +199,7 @@ func readSharedConfig() (sharedConfig, error) {
 		if section == "default" {
 			return section
 		}
-		return "" // sso-session, services: no profile
+		return "" // sso-session, services: not a profile
 	}
 	if err := s.read(s.config, ofConfig); err != nil {
 		return s, err
@@ -214,7 +217,7 @@ func (s sharedConfig) read(path string, profileOf func(section string) string) e
 		return err
 	}
 	defer f.Close()
-	var set map[string]string // of the profile that the lines belong to; nil: of none
+	var set map[string]string // of the current profile; nil: none
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		text := lines.Text()
@@ -231,7 +234,7 @@ func (s sharedConfig) read(path string, profileOf func(section string) string) e
 				set = map[string]string{}
 				s.profiles[name] = set
 			}
-		case set != nil && text[0] != ' ' && text[0] != '\t': // what is indented belongs to the setting above
+		case set != nil && text[0] != ' ' && text[0] != '\t': // indented lines belong to the setting above
 			name, value, _ := strings.Cut(line, "=")
 			value, _, _ = strings.Cut(value, " #")
 			value, _, _ = strings.Cut(value, " ;")
@@ -239,7 +242,7 @@ func (s sharedConfig) read(path string, profileOf func(section string) string) e
 		}
 	}
 	if lines.Err() != nil {
-		return fmt.Errorf("%s: it cannot be read as lines of settings", path)
+		return fmt.Errorf("%s: invalid line", path)
 	}
 	return nil
 }

@@ -174,11 +174,11 @@ duration_seconds = canary
 		"none":      fmt.Sprintf("there is no profile %q: neither %s nor %s has it", "none", credentials, config),
 		"bare":      "there is no profile", // the file of settings calls it "profile bare"
 		"half":      fmt.Sprintf("profile %q of %s and %s has one of aws_access_key_id and aws_secret_access_key without the other", "half", credentials, config),
-		"empty":     "holds no credentials",
+		"empty":     "has neither credentials nor a source of them",
 		"to-nobody": `there is no profile "gone"`,
-		"alone":     "wants source_profile or credential_source with it",
+		"alone":     "requires source_profile or credential_source",
 		"ring":      "assumes a role with its credentials",
-		"slow":      "duration_seconds is no number",
+		"slow":      "duration_seconds is not a number",
 	} {
 		seen, err := g.asked(t, name)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") || len(seen) > 0 {
@@ -202,7 +202,7 @@ func TestRolesThatAreRefused(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, Profile: "role"}, quick())
 	for range 3 {
 		_, err := b.Stat(t.Context(), testKey)
-		if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), `profile "role"`) || !strings.HasSuffix(err.Error(), "refuses: AccessDenied") {
+		if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), `profile "role"`) || !strings.HasSuffix(err.Error(), "refused: AccessDenied") {
 			t.Errorf("got %v, want %v with the profile and the code", err, objstore.ErrDenied)
 		}
 	}

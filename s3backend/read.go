@@ -40,13 +40,13 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		}
 		defer ans.body.Close()
 		a.watchdog.rest()
-		ref.ETag = ans.etag // what is resumed must be what was begun
+		ref.ETag = ans.etag // the resumed version must be the one that was begun
 		before := s.filled
 		s.sized = ans.sized
 		err = s.fill(b.throttle(ctx, &watchedBody{body: ans.body, watchdog: a.watchdog, policy: &b.policy}))
 		a.got = s.filled - before
 		if errors.Is(err, errMore) {
-			s.filled, a.got = before, 0 // the bytes cannot be the ones asked for: none is kept, and none is progress
+			s.filled, a.got = before, 0 // the bytes cannot be the requested ones: discard them, and count no progress
 		}
 		return err
 	})
@@ -54,18 +54,19 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return err
 }
 
-// scatter fills slices in turn, over several bodies if need be.
+// scatter fills slices in turn, from several bodies if necessary.
 type scatter struct {
 	dst    [][]byte
 	filled int64
-	sized  bool // the length of the current body is known, and is that of its range
+	sized  bool // the length of the current body is known, and matches the range
 	report func(filled int64)
 }
 
-// mostRead is the most bytes that are read from a body at a time: what is made of them then finds them in the processor's cache.
+// mostRead is the maximum number of bytes read from a body at a time, so that they are still in the
+// processor's cache when they are processed.
 const mostRead = 512 << 10
 
-// fillReader counts the bytes read into dst, and reports them unless the body may prove too long.
+// fillReader counts the bytes read into dst, and reports them unless the body may be too long.
 type fillReader struct {
 	body io.Reader
 	s    *scatter
@@ -82,7 +83,7 @@ func (f fillReader) Read(p []byte) (int, error) {
 
 var errMore = badAnswer("the body is longer than the range")
 
-// fill reads body into what is not filled yet and expects its end there.
+// fill reads body into the unfilled part and expects its end there.
 func (s *scatter) fill(body io.Reader) error {
 	skip := s.filled
 	s.report(skip)
@@ -100,8 +101,7 @@ func (s *scatter) fill(body io.Reader) error {
 			return err
 		}
 	}
-	// One byte more than expected is read: its absence proves the length, and lets the
-	// connection be used again.
+	// Read one more byte: if there is none the length is right, and the connection can be reused.
 	var extra [1]byte
 	if n, _ := io.ReadFull(body, extra[:]); n > 0 {
 		return errMore
@@ -112,16 +112,16 @@ func (s *scatter) fill(body io.Reader) error {
 	return nil
 }
 
-// answer is one whose head was checked.
+// answer is an answer whose head was checked.
 type answer struct {
 	body  io.ReadCloser
 	etag  string
 	total int64 // of the object
-	sized bool  // the answer gives the length of its body
+	sized bool  // the answer has the length of its body
 }
 
-// get asks for n bytes of ref at from, or for all from there if n is negative, and checks
-// the answer's head before a byte of the body is read.
+// get requests n bytes of ref at from, or all from there if n is negative, and checks the answer's
+// head before it reads the body.
 func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	header := make(http.Header, 8)
 	switch {
@@ -146,7 +146,7 @@ func etagOf(resp *http.Response) string {
 	return strings.TrimSuffix(strings.TrimPrefix(resp.Header.Get("ETag"), `"`), `"`)
 }
 
-// checkHead holds the head of an answer against the range and version asked for.
+// checkHead compares the head of an answer with the requested range and version.
 func checkHead(resp *http.Response, want string, from, n int64) (answer, error) {
 	etag, length := etagOf(resp), resp.ContentLength
 	switch {
@@ -174,7 +174,8 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	return answer{}, badAnswer("status %d", resp.StatusCode)
 }
 
-// checkPartial holds a range of length bytes against the one asked for, and returns the object's size.
+// checkPartial compares a range of length bytes with the requested one, and returns the object's
+// size.
 func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 	start, end, total, ok := parseContentRange(contentRange)
 	last := total - 1
@@ -186,13 +187,13 @@ func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 		case end == last:
 			return total, nil
 		case end == total-1 && end < last:
-			return 0, short("%d bytes wanted, the object has %d", n, max(0, total-from))
+			return 0, short("%d bytes requested, the object has %d", n, max(0, total-from))
 		}
 	}
 	return 0, badAnswer("Content-Range %q and %d bytes for those from %d to %d", clip(contentRange), length, from, last)
 }
 
-// parseContentRange reads "bytes start-end/total".
+// parseContentRange parses "bytes start-end/total".
 func parseContentRange(s string) (start, end, total int64, ok bool) {
 	rest, ok1 := strings.CutPrefix(s, "bytes ")
 	span, size, _ := strings.Cut(rest, "/")
@@ -208,8 +209,8 @@ func parseContentRange(s string) (start, end, total int64, ok bool) {
 	return start, end, total, ok1 && start <= end && end < total
 }
 
-// pastEnd looks behind "no such range": a service may say so of a changed object too. It returns the
-// object's size if that is the cause.
+// pastEnd checks the cause of the error "no such range", which a service may also return for a
+// changed object. It returns the object's size if the range is past its end.
 func (b *Backend) pastEnd(ctx context.Context, ref objstore.Ref, err error) (int64, error) {
 	f, ok := errors.AsType[*failure](err)
 	if !ok || f.code != "InvalidRange" {

@@ -32,10 +32,10 @@ func TestNew_Refuses(t *testing.T) {
 		{Config{Bucket: "train", Endpoint: "ftp://store"}, "s3: endpoint=ftp://store is no http or https URL: write it as http://HOST:PORT"},
 		{Config{Bucket: "train", Endpoint: "http://"}, "s3: endpoint=http:// is no http or https URL: write it as http://HOST:PORT"},
 		{Config{Bucket: "train", Endpoint: "http://a b"}, "s3: endpoint=http://a b is no http or https URL: write it as http://HOST:PORT"},
-		{Config{Bucket: "train", Endpoint: "http://user@store"}, "s3: endpoint holds a user name: credentials belong into the environment"},
-		{Config{Bucket: "train", Endpoint: "http://store/path"}, "s3: endpoint holds more than scheme, host and port"},
-		{Config{Bucket: "train", Endpoint: "http://store?x=1"}, "s3: endpoint holds more than scheme, host and port"},
-		{Config{Bucket: "train", Endpoint: "http://store#x"}, "s3: endpoint holds more than scheme, host and port"},
+		{Config{Bucket: "train", Endpoint: "http://user@store"}, "s3: endpoint contains a user name: set credentials in the environment"},
+		{Config{Bucket: "train", Endpoint: "http://store/path"}, "s3: endpoint contains more than scheme, host and port"},
+		{Config{Bucket: "train", Endpoint: "http://store?x=1"}, "s3: endpoint contains more than scheme, host and port"},
+		{Config{Bucket: "train", Endpoint: "http://store#x"}, "s3: endpoint contains more than scheme, host and port"},
 		{Config{Bucket: "train", CAFile: missing}, "s3: CA file: open " + missing + ": no such file or directory"},
 		{Config{Bucket: "a", Endpoint: "http://store"}, "s3: Bucket name cannot be shorter than 3 characters"},
 	} {
@@ -163,10 +163,10 @@ func TestCredentials_SourceFails(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, "canary") }, objstore.ErrDenied, `credentials of profile "role": their source failed, or gave an answer that cannot be read`},
+		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, "canary") }, objstore.ErrDenied, `credentials of profile "role": their source failed, or its answer is invalid`},
 		{"role", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, objstore.ErrUnavailable, `credentials of profile "role": the connection was closed`},
 		{"role", func(w http.ResponseWriter) { fmt.Fprint(w, noKey) }, objstore.ErrDenied, `profile "role": its source gave no credentials`},
-		{"bare", nil, objstore.ErrDenied, "role arn:aws:iam::1:role/reader: the source of the credentials to assume it with gave none"},
+		{"bare", nil, objstore.ErrDenied, "role arn:aws:iam::1:role/reader: the source for assuming it gave no credentials"},
 	} {
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodPost {
@@ -182,7 +182,7 @@ func TestCredentials_SourceFails(t *testing.T) {
 			t.Errorf("%s: got %v, want %v: %s", c.profile, err, c.want, c.text)
 		}
 	}
-	if _, err := New(Config{Bucket: "train", Profile: "zero"}); err == nil || !strings.HasSuffix(err.Error(), "duration_seconds is no number of seconds") {
+	if _, err := New(Config{Bucket: "train", Profile: "zero"}); err == nil || !strings.HasSuffix(err.Error(), "duration_seconds is not a number of seconds") {
 		t.Errorf("no seconds: got %v", err)
 	}
 	b := opened(t, Config{Bucket: "train", Endpoint: "http://127.0.0.1:1", Profile: "role"}, quick())

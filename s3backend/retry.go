@@ -8,7 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// retryBudget bounds retries to a tenth of the first attempts, or to ten per second where that is more.
+// retryBudget limits retries to a tenth of the first attempts, or to ten per second if that is
+// more.
 type retryBudget struct {
 	tokenBucket
 	floor *rate.Limiter
@@ -20,7 +21,8 @@ func newRetryBudget() *retryBudget {
 
 func (b *retryBudget) spend() bool { return b.floor.Allow() || b.tokenBucket.spend() }
 
-// tokenBucket gains share of a token with each request, up to most tokens. A retry or a hedge costs one.
+// tokenBucket gains share of a token with each request, up to most tokens. A retry or a hedge costs
+// one.
 type tokenBucket struct {
 	share, most float64
 
@@ -44,8 +46,8 @@ func (t *tokenBucket) spend() bool {
 	return true
 }
 
-// wait returns the backoff before retry n, counted from 1. Full jitter keeps requests that failed together
-// from coming back together.
+// wait returns the backoff before retry n, counted from 1. Full jitter prevents requests that
+// failed together from retrying together.
 func (p retryPolicy) wait(n int, throttled bool) time.Duration {
 	base := p.base
 	if throttled {

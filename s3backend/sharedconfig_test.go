@@ -71,7 +71,7 @@ func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]string{
-			dir: dir + ": it cannot be read as lines of settings", long: long + ": it cannot be read as lines of settings",
+			dir: dir + ": invalid line", long: long + ": invalid line",
 			below: "open " + below + ": not a directory", file + "-none": "",
 		} {
 			t.Setenv(variable, path)
@@ -197,9 +197,9 @@ func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 		text  string
 		retry bool
 	}{
-		{refusal, objstore.ErrDenied, ahead + "the service that gives them out refuses: No.Such", false},
+		{refusal, objstore.ErrDenied, ahead + "the service that issues them refused: No.Such", false},
 		{&url.Error{Op: "Post", URL: "http://canary", Err: io.EOF}, objstore.ErrUnavailable, ahead + "the connection was closed", true},
-		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or gave an answer that cannot be read", false},
+		{errors.New("canary"), objstore.ErrDenied, ahead + "their source failed, or its answer is invalid", false},
 	} {
 		f := (&profile{name: "team"}).failed(c.err)
 		if f.kind != c.kind || f.detail != c.text || f.retry != c.retry || f.lost || f.fresh {

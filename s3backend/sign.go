@@ -15,8 +15,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// signer signs requests without a body by Signature Version 4. Four of the five keyed hashes of a
-// signature are the same all day, so their result is kept: minio-go's signer cannot.
+// signer signs requests without a body by Signature Version 4. It caches the result of four of the
+// five keyed hashes of a signature, which is the same all day; minio-go's signer does not.
 type signer struct {
 	region, service string
 	kept            atomic.Pointer[dayKey]
@@ -25,12 +25,12 @@ type signer struct {
 // dayKey signs the requests of one day and one secret.
 type dayKey struct {
 	day, secret string
-	buffers     sync.Pool // of *pen
+	buffers     sync.Pool // of *signingBuffer
 }
 
-// signingBuffer holds the memory of one signature, for reuse.
+// signingBuffer is the memory for one signature, for reuse.
 type signingBuffer struct {
-	mac  hash.Hash // with the key of the day
+	mac  hash.Hash // with the day's key
 	text []byte
 }
 
@@ -39,7 +39,7 @@ const (
 	emptySum     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of no bytes
 )
 
-// sign adds the headers of a signature by v at the time now. Path and query of the request are
+// sign adds the headers of a signature by v at the time now. Path and query of the request must be
 // as escape returns them.
 func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 	second := now.UTC().Format(secondFormat)
@@ -65,8 +65,8 @@ func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 
 func set(h http.Header, name, value string) { h[name] = []string{value} }
 
-// canonical appends the text that stands for a request, and returns the names of the headers in
-// it: all that a request of ours may have, in order.
+// canonical appends the canonical text of a request, and returns the names of the headers in it:
+// all headers that requests of this package may have, in order.
 func canonical(text []byte, req *http.Request) (_ []byte, names string) {
 	text = add(text, req.Method, "\n", req.URL.EscapedPath(), "\n", req.URL.RawQuery, "\nhost:", req.URL.Host, "\n")
 	names = "host"
@@ -85,7 +85,7 @@ func canonical(text []byte, req *http.Request) (_ []byte, names string) {
 	return add(text, "\n", names, "\n", emptySum), names
 }
 
-// add appends without making one string of the parts first.
+// add appends strings without concatenating them first.
 func add(text []byte, parts ...string) []byte {
 	for _, part := range parts {
 		text = append(text, part...)
@@ -109,7 +109,8 @@ func (s *signer) keyOf(day, secret string) *dayKey {
 	return k
 }
 
-// escape returns s as AWS wants it in a path, or as a value of a query, where slashes are escaped too.
+// escape returns s as AWS requires it in a path, or in the value of a query, where slashes are
+// escaped too.
 func escape(s string, slashes bool) string {
 	var out strings.Builder
 	out.Grow(len(s))

@@ -17,11 +17,12 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// maxHeader bounds the header of an answer, which no budget counts. S3 keeps 2 KiB of metadata with an object; other services keep more.
+// maxHeader limits the header of an answer, which is not counted in a budget. S3 stores 2 KiB of
+// metadata with an object; other services store more.
 const maxHeader = 256 << 10
 
-// newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off:
-// one wedged connection would hold every stream.
+// newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off, since a
+// single stuck connection would block every stream.
 func newTransport(conns int, tlsConfig *tls.Config, policy retryPolicy) *http.Transport {
 	d := &dialer{net: net.Dialer{Timeout: policy.dial}, good: map[string]addresses{}}
 	protocols := new(http.Protocols)
@@ -44,7 +45,7 @@ func newTransport(conns int, tlsConfig *tls.Config, policy retryPolicy) *http.Tr
 	}
 }
 
-// dialer remembers for a while where a name pointed, for when the name service fails.
+// dialer caches the last address of a name for a while, in case the name service fails.
 type dialer struct {
 	net  net.Dialer
 	mu   sync.Mutex
@@ -75,11 +76,11 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// errorTransport turns a refusal into an error. It keeps what minio-go drops of the response: the store's
+// errorTransport converts a refusal to an error. It uses headers that minio-go ignores: the store's
 // clock and the bucket's region.
 type errorTransport struct {
 	next   http.RoundTripper
-	region string // for which requests are signed
+	region string // that requests are signed for
 }
 
 func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -94,7 +95,7 @@ func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// maxRefusal bounds what is read of an error's body.
+// maxRefusal limits how much of an error's body is read.
 const maxRefusal = 64 << 10
 
 func (r errorTransport) refusal(resp *http.Response) *failure {

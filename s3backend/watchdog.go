@@ -21,7 +21,8 @@ func newWatchdog(cancel context.CancelCauseFunc, first time.Duration) *watchdog 
 func (w *watchdog) arm(d time.Duration) { w.timer.Reset(d) }
 func (w *watchdog) rest()               { w.timer.Stop() }
 
-// watchedBody is a response body that must keep a least rate. Only time spent in Read counts: a slow consumer is no stall.
+// watchedBody is a response body with a minimum rate. Only time spent in Read counts: a slow
+// consumer is no stall.
 type watchedBody struct {
 	body     io.Reader
 	watchdog *watchdog

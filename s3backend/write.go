@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// tokenName is the user metadata that tells our own write from another's.
+// tokenName is the user metadata that distinguishes this program's write from others.
 const tokenName = "Millrace-Put"
 
 // Put implements objstore.Store. The Object it returns has no time of modification.
@@ -45,18 +45,18 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 	if err == nil {
 		return o, nil
 	}
-	if lost { // an answer was lost on its way: the write that seems to have failed may be ours
+	if lost { // the answer was lost: the write that seems to have failed may have succeeded
 		if found, theirs, herr := b.head(ctx, objstore.Ref{Key: key}); herr == nil && theirs == token {
 			return found, nil
 		}
 	}
-	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" { // some services' word for it
+	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" { // some services' code for it
 		err = &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
 	}
 	return objstore.Object{}, err
 }
 
-// conditional returns opts with the headers of a conditional write.
+// conditional adds the headers of a conditional write to opts.
 func conditional(opts minio.PutObjectOptions, cond objstore.Condition) minio.PutObjectOptions {
 	if cond.IfAbsent {
 		opts.SetMatchETagExcept("*")
@@ -77,8 +77,8 @@ func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, si
 	})
 }
 
-// store makes attempts of the request that makes a body an object. lost says that one of
-// them may have taken effect unseen.
+// store makes attempts of the request that stores an object. lost reports that one of them may have
+// taken effect although its answer was lost.
 func (b *Backend) store(ctx context.Context, first time.Duration, key string, size int64, send func(context.Context, *attempt) (minio.UploadInfo, error)) (o objstore.Object, lost bool, err error) {
 	err = b.run(ctx, first, func(actx context.Context, a *attempt) error {
 		info, err := send(actx, a)
@@ -95,10 +95,10 @@ func (b *Backend) store(ctx context.Context, first time.Duration, key string, si
 	return o, lost, err
 }
 
-// uploadsAtOnce bounds the parts of one Put under way.
+// uploadsAtOnce limits the concurrent part uploads of one Put.
 const uploadsAtOnce = 4
 
-// putParts stores the body part by part and then, if the condition holds, makes them the object.
+// putParts uploads the body in parts and then, if the condition holds, completes the object.
 func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
 	part := max(b.cfg.PartSize, (size+maxParts-1)/maxParts)
 	var id string
@@ -157,8 +157,8 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 	return minio.CompletePart{PartNumber: number, ETag: part.ETag}, nil
 }
 
-// abort frees what the parts of a failed Put occupy, also when ctx has ended. It is
-// no part of the result: what remains is removed by the bucket's lifecycle rules.
+// abort frees the storage of a failed Put's parts, even after ctx has ended. Errors do not affect
+// the result: remaining parts are removed by the bucket's lifecycle rules.
 func (b *Backend) abort(ctx context.Context, key, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.policy.header)
 	defer cancel()
@@ -168,15 +168,15 @@ func (b *Backend) abort(ctx context.Context, key, id string) {
 	}
 }
 
-// uploadBody is the section of the caller's body that one request sends. The transport may still read after
-// the request has ended: detach keeps it away from the caller's body then.
+// uploadBody is the section of the caller's body that one request sends. The transport may still
+// read after the request has ended: after detach it cannot read the caller's body.
 type uploadBody struct {
 	mu       sync.Mutex
 	section  *io.SectionReader
 	size     int64
 	watchdog *watchdog
 	policy   retryPolicy
-	err      error // what the body said
+	err      error // the body's error
 	detached bool
 }
 
@@ -223,7 +223,7 @@ func (s *uploadBody) detach(err error) error {
 	return err
 }
 
-// bodyFailure is the caller's own error: no attempt mends it.
+// bodyFailure returns the error of the caller's body, which is never retried.
 func bodyFailure(err error) error {
 	f := &failure{detail: "read the body: " + err.Error(), cause: err}
 	if known, ok := errors.AsType[*failure](err); ok {

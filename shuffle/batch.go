@@ -1,12 +1,12 @@
 package shuffle
 
-// Tail says what becomes of the samples that do not fill the last batch.
+// Tail is the policy for samples that do not fill the last batch.
 type Tail string
 
 // The tail policies.
 const (
-	Short Tail = "short" // the last batch holds the rest
-	Drop  Tail = "drop"  // the rest is left out
+	Short Tail = "short" // the last batch holds the remaining samples
+	Drop  Tail = "drop"  // the remaining samples are omitted
 	Pad   Tail = "pad"   // the last batch is filled: position S+i is position i mod S of the same epoch
 )
 
@@ -15,11 +15,12 @@ type Sharing string
 
 // The ways to share.
 const (
-	Contiguous Sharing = ""         // a stretch of the batch for each rank (Batching.Share)
-	Locality   Sharing = "locality" // to each group of ranks what its home holds, as far as shares stay equal (Epoch.DealHomes)
+	Contiguous Sharing = ""         // each rank gets a contiguous range of the batch (Batching.Share)
+	Locality   Sharing = "locality" // each group of ranks gets the samples of its home, as far as shares stay equal (Epoch.DealHomes)
 )
 
-// Batching cuts an epoch of Samples samples into global batches, and those into the shares of ranks.
+// Batching divides an epoch of Samples samples into global batches, and these into the ranks'
+// shares.
 type Batching struct {
 	Samples   uint64
 	BatchSize uint64 // samples of a global batch, at least 1
@@ -38,16 +39,16 @@ func (b Batching) Batches() uint64 {
 	return n
 }
 
-// Share is what one rank consumes of one global batch: the positions First to First+Count-1, of
-// which those at or beyond S wrap (position S+i is position i mod S).
+// Share is one rank's part of one global batch: the positions First to First+Count-1. Positions at
+// or beyond S wrap: position S+i is position i mod S.
 type Share struct {
 	First, Count uint64
 	Padded       uint64 // how many of Count repeat samples that the epoch has delivered already
 }
 
 // Share returns the share of a rank of worldSize in batch m < Batches(): the samples from
-// floor(rank*n/worldSize) to floor((rank+1)*n/worldSize) of the batch's n. What does not exist, a
-// batch or a rank beyond the last, has the zero share.
+// floor(rank*n/worldSize) to floor((rank+1)*n/worldSize) of the batch's n. A batch or rank that
+// does not exist has the zero share.
 func (b Batching) Share(m, rank, worldSize uint64) Share {
 	if m >= b.Batches() || rank >= worldSize {
 		return Share{}
@@ -64,27 +65,27 @@ func (b Batching) Share(m, rank, worldSize uint64) Share {
 	return s
 }
 
-// Cursor tells a data path where a reader stands, so that it can fetch ahead of it. It
-// changes speed, never bytes. The zero Cursor belongs to no plan.
+// Cursor is the position of a reader, which a data path uses to prefetch. It affects speed, never
+// bytes. The zero Cursor belongs to no plan.
 type Cursor struct {
 	Plan      *Plan  `json:"-"`
 	Epoch     *Epoch `json:"-"`
 	First     uint64 // first position of the batch being read
 	End       uint64 // position after the last one of the global batch
 	BatchSize uint64
-	Rank      uint64 // who reads, of WorldSize; WorldSize 0 counts as 1
+	Rank      uint64 // the reader's rank, of WorldSize; WorldSize 0 counts as 1
 	WorldSize uint64
 	Sharing   Sharing
-	Homes     uint64 // of Locality: groups of ranks; 0 counts as WorldSize
-	Dealt     bool   // shares are dealt by the lengths of samples (Deal), which no plan knows
+	Homes     uint64 // for Locality: number of groups of ranks; 0 counts as WorldSize
+	Dealt     bool   // shares depend on the lengths of samples (Deal), which the plan does not have
 	Tail      Tail
 
-	Parts []Cursor `json:"-"` // of a mixture, which has no plan of its own: where the reader stands in each source
+	Parts []Cursor `json:"-"` // for a mixture, which has no plan of its own: the reader's position in each source
 }
 
-// Later appends the samples that this reader takes n global batches after the one being read, in the same epoch, to dst.
-// False: the epoch ends before, or the plan alone cannot tell: shares that are dealt by length, samples that are drawn by
-// importance, a batch that is padded, a subset's members.
+// Later appends the samples that this reader takes n global batches after the current one, in the
+// same epoch, to dst. ok is false if the epoch ends before, or if the samples do not follow from
+// the plan: shares dealt by length, importance, a padded batch, a subset.
 func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil || c.Plan.members != nil {
 		return dst, false
@@ -96,7 +97,7 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 	first := c.First + n*c.BatchSize
 	batch := Share{First: first, Count: min(c.BatchSize, s-first)}
 	if batch.Count < c.BatchSize && c.Tail != Short && c.Tail != "" {
-		return dst, false // left out, or padded
+		return dst, false // omitted or padded
 	}
 	if c.Sharing != Locality {
 		lo, hi := mulDiv(c.Rank, batch.Count, ranks), mulDiv(c.Rank+1, batch.Count, ranks)
@@ -108,7 +109,7 @@ func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 	return dst, true
 }
 
-// homes returns how many groups the ranks are in, where shares follow homes.
+// homes returns the number of groups of ranks for shares that follow homes.
 func (c Cursor) homes() uint64 {
 	if c.Homes == 0 {
 		return max(1, c.WorldSize)
@@ -116,7 +117,8 @@ func (c Cursor) homes() uint64 {
 	return c.Homes
 }
 
-// Group returns the group of ranks that this reader is of, and how many groups there are: 1 where shares do not follow homes.
+// Group returns the group of this reader's rank and the number of groups, which is 1 unless shares
+// follow homes.
 func (c Cursor) Group() (group, of uint64) {
 	ranks := max(1, c.WorldSize)
 	if c.Sharing != Locality || c.Rank >= ranks {

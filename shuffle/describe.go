@@ -10,8 +10,9 @@ import (
 // inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
 const inFlight = 16
 
-// OrderDigest names the order of every epoch of the plan: equal digests, equal orders. It covers the
-// version of the algorithms, the shuffle, and what that shuffle depends on; O(chunks), never O(samples).
+// OrderDigest identifies the order of all epochs of the plan: equal digests mean equal orders. It
+// includes the version of the algorithms, the shuffle, and all inputs of that shuffle. It costs
+// O(chunks), never O(samples).
 func (p *Plan) OrderDigest() string {
 	h := sha256.New()
 	words := make([]byte, 0, 1<<12)
@@ -59,9 +60,9 @@ func (p *Plan) OrderDigest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Reads returns how many ranged reads of the store an epoch costs when each byte is read once and
-// what a span needs is kept as long as the span lasts: one for each span. A full order has none: it reads each sample by itself.
-// For Slot and with importance epochs differ, and Reads is what none of them exceeds.
+// Reads returns the number of ranged store reads per epoch if each byte is read once and stays in
+// memory for the length of its span: one for each span. A full order has no spans, so it reads each
+// sample by itself. For Slot and with importance epochs differ, and Reads is an upper bound.
 func (p *Plan) Reads() uint64 {
 	switch {
 	case p.params.Shuffle == Full:
@@ -85,10 +86,10 @@ func (p *Plan) Reads() uint64 {
 	return n
 }
 
-// Memory returns the bytes that hold what an epoch needs at one time, whatever the seed, so that
-// no chunk is fetched twice: two chunks in stored order; two windows; all lanes and the chunks
-// in flight; or everything. lengths are the chunks' lengths in bytes. With importance it is the
-// same: chunks without a draw may need less, never more.
+// Memory returns the memory with which an epoch fetches no chunk twice, for any seed: two chunks in
+// stored order; two windows; all lanes and the chunks in flight; or all chunks. lengths are the
+// chunks' lengths in bytes. It ignores importance: chunks without a draw may need less memory,
+// never more.
 func Memory(params Params, lengths []uint64) uint64 {
 	n := uint64(len(lengths))
 	chunks := n

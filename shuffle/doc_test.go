@@ -67,7 +67,7 @@ func slotExample(t *testing.T, first []uint64) []string {
 		var pieces, begins []string
 		for place := e.slot.firstPiece[j]; place < e.slot.firstPiece[j+1]; place++ {
 			var in piece
-			e.slot.stand(&in, j, int(place))
+			e.slot.setPiece(&in, j, int(place))
 			pieces = append(pieces, fmt.Sprintf("(%d, %d, %d)", in.chunk, in.offset, in.perm.n))
 			begins = append(begins, fmt.Sprint(e.slot.start[place]-e.slot.cut[j]))
 		}

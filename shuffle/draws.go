@@ -5,18 +5,19 @@ import (
 	"math/bits"
 )
 
-// NewWeightedPlan builds a plan whose epochs draw samples by their weights: S draws, as many as
-// there are samples, and each sample within one of its expectation S*w/W, W being the sum of all
-// weights (systematic resampling: one random number an epoch, no independent draws). The draws
-// of an epoch, laid out in stored order, are its virtual samples; the shuffle orders those.
+// NewWeightedPlan returns a plan whose epochs draw samples by their weights. An epoch has S draws,
+// as many as there are samples. Each sample is drawn within one of its expectation S*w/W, where W
+// is the sum of all weights (systematic resampling: one random number per epoch, no independent
+// draws). The draws of an epoch, in stored order, are its virtual samples; the shuffle orders
+// those.
 //
-// first is that of NewPlan. totals[i] is the sum of the weights of chunk i's samples (that of a hot
-// sample times its repetition); it is not kept. params.Importance names the weights. Besides what
-// NewPlan refuses, it is an error if that is empty, if there is not one total for each chunk, if a chunk
-// without samples has a weight, or if W is 0 or not below 2^64.
+// first is as for NewPlan. totals[i] is the sum of the weights of chunk i's samples (the weight of
+// a hot sample times its repetition); totals is not kept. params.Importance identifies the weights.
+// In addition to the errors of NewPlan it returns an error if Importance is empty, if there is not
+// one total per chunk, if a chunk without samples has a weight, or if W is 0 or not below 2^64.
 func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	if params.Importance == "" {
-		return nil, fmt.Errorf("weighted plan %s: no importance names the weights", params.Shuffle)
+		return nil, fmt.Errorf("weighted plan %s: params.Importance is empty", params.Shuffle)
 	}
 	if params.Subset != "" {
 		return nil, fmt.Errorf("importance %s: subset %s: %w", params.Importance, params.Subset, errBoth)
@@ -26,7 +27,7 @@ func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 		return nil, fmt.Errorf("importance %s: %w", params.Importance, err)
 	}
 	if len(totals) != p.chunks.len() {
-		return nil, fmt.Errorf("importance %s: weights of %d chunks, want %d", params.Importance, len(totals), p.chunks.len())
+		return nil, fmt.Errorf("importance %s: weights of %d chunks instead of %d", params.Importance, len(totals), p.chunks.len())
 	}
 	p.weights = make([]uint64, len(totals)+1)
 	for i, w := range totals {
@@ -45,7 +46,7 @@ func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	return p, nil
 }
 
-// drawn returns the plan of one epoch: over its draws, as over samples.
+// drawn returns the plan of one epoch, with its draws as samples.
 func (p *Plan) drawn(d *Draws) *Plan {
 	v := &Plan{params: p.params, chunks: d.first, samples: p.samples, strata: p.strata}
 	if p.params.Shuffle == Slot {
@@ -54,10 +55,10 @@ func (p *Plan) drawn(d *Draws) *Plan {
 	return v
 }
 
-// Draws says which sample each virtual sample of one epoch is. A virtual sample is one draw; they are
-// numbered 0 to S-1 in stored order of their samples, so that those of a chunk follow each other. What
-// lies within a chunk follows from the weights of its samples, which the caller brings: Draws holds O(chunks).
-// It is immutable and safe for concurrent use.
+// Draws maps the virtual samples of one epoch to samples. A virtual sample is one draw; they are
+// numbered 0 to S-1 in stored order of their samples, so those of a chunk are consecutive. Within a
+// chunk the mapping follows from the weights of its samples, which the caller passes: Draws itself
+// takes O(chunks) memory. It is immutable and safe for concurrent use.
 type Draws struct {
 	chunks  chunkTable // of the dataset
 	weights []uint64   // before each chunk
@@ -83,14 +84,15 @@ func newDraws(p *Plan, epoch uint64) *Draws {
 	return d
 }
 
-// Draws returns what the epoch draws; nil for a plan without weights.
+// Draws returns the draws of the epoch; nil for a plan without weights.
 func (e *Epoch) Draws() *Draws { return e.draws }
 
 // First returns prefix sums of the draws: chunk i has the virtual samples First()[i] to
-// First()[i+1]-1, perhaps none. The result is shared and must not be changed.
+// First()[i+1]-1, possibly none. The result is shared and must not be changed.
 func (d *Draws) First() []uint64 { return d.first }
 
-// before returns F, the number of draws that fall to the samples of weight p in sum: floor((p*S + phi) / W).
+// before returns F, the number of draws from samples with a total weight of p: floor((p*S + phi) /
+// W).
 func (d *Draws) before(p uint64) uint64 {
 	hi, lo := bits.Mul64(p, d.samples)
 	lo, carry := bits.Add64(lo, d.phase, 0)
@@ -98,7 +100,7 @@ func (d *Draws) before(p uint64) uint64 {
 	return q
 }
 
-// reach returns the least sum of weights whose samples draw v+1 times: ceil(((v+1)*W - phi) / S).
+// reach returns the smallest total weight with v+1 draws: ceil(((v+1)*W - phi) / S).
 func (d *Draws) reach(v uint64) uint64 {
 	hi, lo := bits.Mul64(v+1, d.total)
 	lo, borrow := bits.Sub64(lo, d.phase, 0)
@@ -109,14 +111,15 @@ func (d *Draws) reach(v uint64) uint64 {
 	return q
 }
 
-// Sample returns which sample virtual sample v of the epoch is: its place within the chunk, from 0.
-// v is one of the chunk's virtual samples; weights are those of all its samples, in stored order.
+// Sample returns the sample of virtual sample v of the epoch, as its place within the chunk, from
+// 0. v is one of the chunk's virtual samples; weights are those of all its samples, in stored
+// order.
 func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
 	d.check(chunk, weights)
 	if v < d.first[chunk] || v >= d.first[chunk+1] {
 		panic(fmt.Sprintf("shuffle: chunk %d has no virtual sample %d", chunk, v))
 	}
-	left, place := d.reach(v)-d.weights[chunk], 0 // left: of the weight to be reached, at least 1
+	left, place := d.reach(v)-d.weights[chunk], 0 // left: remaining weight to reach, at least 1
 	for ; len(weights)-place >= stride; place += stride {
 		sum := sumOf((*[stride]uint32)(weights[place:]))
 		if sum >= left {
@@ -134,7 +137,7 @@ func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
 	panic(fmt.Sprintf("shuffle: weights of chunk %d sum to less than its total", chunk))
 }
 
-// stride is how many weights Sample passes over at a time: sums that do not wait for each other.
+// stride is how many weights Sample skips at a time, with sums that are independent of each other.
 const stride = 16
 
 func sumOf(w *[stride]uint32) uint64 {
@@ -148,8 +151,9 @@ func sumOf(w *[stride]uint32) uint64 {
 	return a + b + c + d
 }
 
-// Of returns the virtual samples of one sample, lo to hi-1, perhaps none: the inverse of Sample.
-// place is the sample's within the chunk; weights are those of all its samples, in stored order.
+// Of returns the virtual samples of one sample, lo to hi-1, possibly none: the inverse of Sample.
+// place is the sample's place within the chunk; weights are those of all its samples, in stored
+// order.
 func (d *Draws) Of(chunk int, weights []uint32, place uint64) (lo, hi uint64) {
 	d.check(chunk, weights)
 	sum := d.weights[chunk]
@@ -163,7 +167,7 @@ func (d *Draws) Of(chunk int, weights []uint32, place uint64) (lo, hi uint64) {
 	return d.before(sum), d.before(end)
 }
 
-// check stops a caller that brings the weights of another chunk: a mistake in the program, never input.
+// check panics if the weights are of another chunk, which is a programming error.
 func (d *Draws) check(chunk int, weights []uint32) {
 	if got, want := uint64(len(weights)), d.chunks.size(uint32(chunk)); got != want {
 		panic(fmt.Sprintf("shuffle: %d weights for chunk %d of %d samples", got, chunk, want))

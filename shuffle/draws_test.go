@@ -255,12 +255,12 @@ func TestBadWeightedPlansAreRefused(t *testing.T) {
 		totals []uint64
 		want   string
 	}{
-		{Params{Shuffle: Full}, []uint64{0, 2}, []uint64{1}, "no importance"},
+		{Params{Shuffle: Full}, []uint64{0, 2}, []uint64{1}, "params.Importance is empty"},
 		{Params{Shuffle: "Full", Importance: snapshot}, []uint64{0, 2}, []uint64{1}, "unknown shuffle"},
 		{Params{Shuffle: Slot, Importance: snapshot}, []uint64{0, 2}, []uint64{1}, "window is 0"},
 		{good, []uint64{1, 2}, []uint64{1}, "begin with 0"},
-		{good, []uint64{0, 2}, nil, "weights of 0 chunks, want 1"},
-		{good, []uint64{0, 2}, []uint64{1, 1}, "weights of 2 chunks, want 1"},
+		{good, []uint64{0, 2}, nil, "weights of 0 chunks instead of 1"},
+		{good, []uint64{0, 2}, []uint64{1, 1}, "weights of 2 chunks instead of 1"},
 		{good, []uint64{0, 2, 2}, []uint64{1, 1}, "chunk 1 has weight 1 and no samples"},
 		{good, []uint64{0, 2, 3}, []uint64{0, 0}, "sum to 0"},
 		{good, []uint64{0}, nil, "sum to 0"},

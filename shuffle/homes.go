@@ -8,29 +8,31 @@ import (
 	"sync"
 )
 
-// CheckSharing reports why the shares of worldSize ranks cannot follow a number of homes (share=locality), or nil if they can.
+// CheckSharing returns an error if the shares of worldSize ranks cannot follow the given number of
+// homes (share=locality).
 func (p *Plan) CheckSharing(worldSize, homes uint64) error {
 	name := p.params.Shuffle
 	switch most := p.mostHomes(); {
 	case worldSize == 0:
-		return fmt.Errorf("share %s: world size is 0, want at least 1", Locality)
+		return fmt.Errorf("share %s: world size is 0: must be at least 1", Locality)
 	case homes == 0:
-		return fmt.Errorf("share %s: homes is 0, want at least 1", Locality)
+		return fmt.Errorf("share %s: homes is 0: must be at least 1", Locality)
 	case homes > worldSize:
-		return fmt.Errorf("share %s: %d homes for %d ranks, want at most one home for each rank", Locality, homes, worldSize)
+		return fmt.Errorf("share %s: %d homes for %d ranks: at most one home per rank is possible", Locality, homes, worldSize)
 	case name == Slot && homes > most:
-		return fmt.Errorf("share %s: %d homes share %d lanes, want homes of at most %[3]d", Locality, homes, most)
+		return fmt.Errorf("share %s: %d homes for %d lanes: homes must be at most %[3]d", Locality, homes, most)
 	case p.strata != nil && homes > most:
-		return fmt.Errorf("share %s: %d homes share %d strata, want homes of at most %[3]d", Locality, homes, most)
+		return fmt.Errorf("share %s: %d homes for %d strata: homes must be at most %[3]d", Locality, homes, most)
 	case name == Window && p.strata == nil:
-		return fmt.Errorf("share %s: shuffle %s without strata has no homes, want strata of at least %d", Locality, name, homes)
+		return fmt.Errorf("share %s: shuffle %s without strata has no homes: strata must be at least %d", Locality, name, homes)
 	case name != Slot && name != Window:
-		return fmt.Errorf("share %s: shuffle %s has no homes, want %s, or %s with strata", Locality, name, Slot, Window)
+		return fmt.Errorf("share %s: shuffle %s has no homes: use %s, or %s with strata", Locality, name, Slot, Window)
 	}
 	return nil
 }
 
-// mostHomes returns how many lanes or strata there are, which is the most homes that shares can follow; 0 if samples have none.
+// mostHomes returns the number of lanes or strata, which is the maximum number of homes; 0 if
+// samples have no homes.
 func (p *Plan) mostHomes() uint64 {
 	switch {
 	case p.strata != nil:
@@ -41,8 +43,8 @@ func (p *Plan) mostHomes() uint64 {
 	return 0
 }
 
-// homeLayout returns the lanes of a slot plan: with importance those of the draws of phase 0, from which the borders of
-// chunks in an epoch's lanes are at most a sample away.
+// homeLayout returns the lanes of a slot plan. With importance it returns those of the draws of
+// phase 0; the borders of chunks in an epoch's lanes differ from these by at most a sample.
 func (p *Plan) homeLayout() *lanes {
 	if p.lanes != nil {
 		return p.lanes
@@ -57,9 +59,10 @@ func (p *Plan) homeLayout() *lanes {
 	return p.homeLanes
 }
 
-// Home says where a chunk is at home, in every epoch alike: the number place of the lane that holds most of its samples
-// (of equal ones the lowest), among all lanes; or that of its stratum, among all strata. Of 0 says that it has no home: the
-// order has none, or no lane a sample of the chunk.
+// Home returns a chunk's home, which is the same in every epoch: the number place of the lane with
+// most of its samples (of equal ones the lowest), and the number of lanes; or the number of its
+// stratum, and the number of strata. of is 0 if the chunk has no home: the order has none, or no
+// lane has a sample of the chunk.
 func (p *Plan) Home(chunk uint64) (place, of uint64) {
 	switch {
 	case chunk >= uint64(p.chunks.len()):
@@ -72,7 +75,7 @@ func (p *Plan) Home(chunk uint64) (place, of uint64) {
 	return 0, 0
 }
 
-// home returns the lane that holds most of a chunk.
+// home returns the lane with most samples of a chunk.
 func (l *lanes) home(chunk uint32) (lane, of uint64) {
 	if len(l.pieceChunk) == 0 {
 		return 0, 0
@@ -94,8 +97,9 @@ func (l *lanes) home(chunk uint32) (lane, of uint64) {
 	return lane, l.width
 }
 
-// HomeGroups returns the groups, first to last, where samples of a chunk are at home when shares follow so many homes. A chunk
-// that the border between two homes cuts has more than one. False: the order has no homes, or the chunk no samples.
+// HomeGroups returns the groups, first to last, that are home to samples of a chunk if shares
+// follow the given number of homes. A chunk at the border between two homes has more than one. ok
+// is false if the order has no homes or the chunk no samples.
 func (p *Plan) HomeGroups(chunk, homes uint64) (first, last uint64, ok bool) {
 	of := p.mostHomes()
 	if of == 0 || chunk >= uint64(p.chunks.len()) || p.chunks.size(uint32(chunk)) == 0 {
@@ -109,7 +113,7 @@ func (p *Plan) HomeGroups(chunk, homes uint64) (first, last uint64, ok bool) {
 	return mulDiv(from, homes, of), mulDiv(to, homes, of), ok
 }
 
-// lanesOf returns the lanes, first to last, that hold samples of a chunk. False: none does.
+// lanesOf returns the lanes, first to last, with samples of a chunk. ok is false if there are none.
 func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
 	if len(l.pieceChunk) == 0 {
 		return 0, 0, false
@@ -130,15 +134,18 @@ func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
 	return first, first + uint64(to-from) - 1, true
 }
 
-// DealHomes returns the share of one rank where shares follow homes (share=locality): the places within a whole global batch,
-// padded ones included, ascending, of its samples. Ranks are in groups, one for each of so many homes: rank r is of group
-// floor(r*homes/worldSize). A group takes the samples of the lanes or strata that are its own: lane or stratum s of k is at home with
-// group floor(s*homes/k). What a group has beyond its quota, the sizes of its ranks' contiguous shares, goes to groups that lack some,
-// the largest surplus to the largest deficit (of equal ones the lowest group), the last samples first; at most homes-1
-// transfers are made. The places of a group, ascending, are then cut by its ranks' quotas. So shares tile the batch. A plan without
-// homes has contiguous shares; a rank that does not exist has none. A batch has less than 2^32 samples.
+// DealHomes returns the share of one rank if shares follow homes (share=locality): the ascending
+// places of its samples within a whole global batch, padded samples included. Ranks are divided
+// into one group per home: rank r is in group floor(r*homes/worldSize). A group takes the samples
+// of its own lanes or strata: lane or stratum s of k is at home with group floor(s*homes/k). The
+// quota of a group is the total size of its ranks' contiguous shares. Samples beyond a group's
+// quota go to groups below theirs: from the largest surplus to the largest deficit (of equal ones
+// the lowest group), the last samples first, in at most homes-1 transfers. The ascending places of
+// a group are then divided by its ranks' quotas, so shares tile the batch. A plan without homes has
+// contiguous shares; a rank that does not exist has none. A batch has fewer than 2^32 samples.
 //
-// After the locality-aware loading of Yang and Cong (HiPC 2019), without their directory: homes are arithmetic.
+// The method follows the locality-aware loading of Yang and Cong (HiPC 2019), without their
+// directory: homes are computed.
 func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	if rank >= worldSize {
 		return nil
@@ -158,21 +165,21 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	return share
 }
 
-// KeptDeals is how many batches an epoch remembers how it dealt them, 4 bytes a sample: those from the one being read to
-// the last that a reader looks ahead to, which the ranks have in common.
+// KeptDeals is how many batches' deals an epoch caches, at 4 bytes per sample: those from the
+// current batch to the last one that a reader looks ahead to, which all ranks share.
 const KeptDeals = 24
 
-// keptSamples is how many samples a batch has at the most whose deal is remembered.
+// keptSamples is the maximum number of samples of a batch whose deal is cached.
 const keptSamples = 1 << 20
 
-// cachedDeal is a deal that an epoch remembers. Its lock is held while it is made: all ranks of a
-// training step come at once, and one of them makes it for all.
+// cachedDeal is a cached deal. Its lock is held while the deal is computed: all ranks of a training
+// step request it at once, and one of them computes it for all.
 type cachedDeal struct {
 	mu   sync.Mutex
 	deal *homeDeal
 }
 
-// deal returns a global batch dealt to all ranks, from memory if it was one of the last.
+// deal returns the deal of a global batch to all ranks, from the cache if possible.
 func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 	if batch.Count > keptSamples {
 		return e.dealHomes(batch, worldSize, homes)
@@ -189,10 +196,11 @@ func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {
 	first, count, worldSize, homes uint64
-	places                         []uint32 // group by group, each ascending, and so share by share
+	places                         []uint32 // by group, ascending in each, and so by share
 }
 
-// quota returns which of all places, group by group, are those of a group: as many as its ranks have without homes.
+// quota returns the range of places, by group, that belongs to a group: as many as its ranks have
+// without homes.
 func (d *homeDeal) quota(group uint64) (lo, hi uint64) {
 	before := func(group uint64) uint64 { // the samples of the ranks of groups before this one
 		first := d.worldSize - mulDiv(d.homes-group, d.worldSize, d.homes) // ceil(group*worldSize/homes)
@@ -204,7 +212,7 @@ func (d *homeDeal) quota(group uint64) (lo, hi uint64) {
 func (e *Epoch) dealHomes(batch Share, worldSize, homes uint64) *homeDeal {
 	d := &homeDeal{first: batch.First, count: batch.Count, worldSize: worldSize, homes: homes, places: make([]uint32, batch.Count)}
 	own, at := byHome(e.appendHomes(make([]uint32, 0, batch.Count), batch, homes), homes)
-	next := make([]uint32, homes) // where the places of a group go on
+	next := make([]uint32, homes) // the next place of each group
 	var more, less unevenGroups
 	for g := range homes {
 		lo, hi := d.quota(g)
@@ -230,7 +238,8 @@ func (e *Epoch) dealHomes(batch Share, worldSize, homes uint64) *homeDeal {
 	return d
 }
 
-// byHome sorts the places of a batch by the groups where they are at home: those of group g are at[g] to at[g+1]-1 of them, ascending.
+// byHome groups the places of a batch by their home groups: those of group g are at[g] to at[g+1]-1
+// of places, ascending.
 func byHome(home []uint32, homes uint64) (places, at []uint32) {
 	at = make([]uint32, homes+1)
 	for _, h := range home {
@@ -247,8 +256,8 @@ func byHome(home []uint32, homes uint64) (places, at []uint32) {
 	return places, at
 }
 
-// repair gives what some groups have more to those that have less, and uses both up. move gives samples lo to hi-1 of those that
-// group from has beyond its quota to group to.
+// repair transfers the surplus of some groups to groups with a deficit, and consumes both lists.
+// move moves the samples lo to hi-1 of those beyond the quota of group from to group to.
 func repair(more, less unevenGroups, move func(from, to, lo, hi uint64)) {
 	heap.Init(&more)
 	heap.Init(&less)
@@ -261,13 +270,14 @@ func repair(more, less unevenGroups, move func(from, to, lo, hi uint64)) {
 	}
 }
 
-// unevenGroup is a group whose samples and quota differ.
+// unevenGroup is a group with a different number of samples than its quota.
 type unevenGroup struct{ group, by uint64 }
 
-// unevenGroups is a heap of them, on top the one that differs most, of equal ones the lowest.
+// unevenGroups is a heap of groups, the one with the largest difference on top, of equal ones the
+// lowest.
 type unevenGroups []unevenGroup
 
-// settle takes samples off the difference of the first.
+// settle subtracts samples from the difference of the first group.
 func (u *unevenGroups) settle(by uint64) {
 	if (*u)[0].by -= by; (*u)[0].by == 0 {
 		heap.Pop(u)
@@ -293,7 +303,7 @@ func (u *unevenGroups) Pop() any {
 	return last
 }
 
-// appendHomes appends the group where each sample of a batch is at home.
+// appendHomes appends the home group of each sample of a batch.
 func (e *Epoch) appendHomes(dst []uint32, batch Share, homes uint64) []uint32 {
 	s, from := e.plan.samples, len(dst)
 	for at, left := batch.First, batch.Count; left > 0; {
@@ -310,10 +320,10 @@ func (e *Epoch) appendHomes(dst []uint32, batch Share, homes uint64) []uint32 {
 	return dst
 }
 
-// toGroups makes of lanes or strata, of k, the groups where they are at home.
+// toGroups replaces lanes or strata, of k, by their home groups.
 func toGroups(places []uint32, homes, k uint64) {
 	groupOf := func(j uint64) uint32 { return uint32(mulDiv(j, homes, k)) }
-	if k > uint64(len(places)) { // a table would be longer than what it is for
+	if k > uint64(len(places)) { // a table would be longer than places
 		for i, j := range places {
 			places[i] = groupOf(uint64(j))
 		}
@@ -328,7 +338,7 @@ func toGroups(places []uint32, homes, k uint64) {
 	}
 }
 
-// appendLanes appends the lanes that positions lo to hi-1 take from.
+// appendLanes appends the lanes of the samples at positions lo to hi-1.
 func (o *slotOrder) appendLanes(dst []uint32, lo, hi uint64) []uint32 {
 	var some []uint64
 	for lo < hi {
@@ -355,15 +365,16 @@ func (w *windowOrder) appendStrata(dst []uint32, lo, hi uint64) []uint32 {
 	return dst
 }
 
-// Bounds of what Moved looks at.
+// Limits of the work of Moved.
 const (
 	movedBatches = 64
 	movedSamples = 1 << 18
 )
 
-// Moved returns the share, from 0 to 1, of an epoch's samples that groups of ranks take from homes other than their own, so that shares
-// are equal (DealHomes): measured on batches of epoch 0 that lie evenly over it, at most 64 of them and 2^18 samples. Of a larger
-// batch it looks at the first 2^18 samples. 0 where samples have no homes.
+// Moved returns the share, from 0 to 1, of an epoch's samples that groups of ranks take from other
+// homes than their own to keep shares equal (DealHomes). It is measured on batches spread evenly
+// over epoch 0, at most 64 of them and 2^18 samples. Of a larger batch only the first 2^18 samples
+// are used. The result is 0 if samples have no homes.
 func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	batches := batching.Batches()
 	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples == 0 {
@@ -384,7 +395,8 @@ func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	return float64(moved) / float64(max(1, all))
 }
 
-// surplus returns how many samples of a batch, of which it is given where they are at home, are beyond the quotas of their groups.
+// surplus returns how many samples of a batch are beyond the quotas of their groups. own has the
+// home group of each sample.
 func (d *homeDeal) surplus(own []uint32) uint64 {
 	count := make([]uint64, d.homes)
 	for _, h := range own {

@@ -23,7 +23,7 @@ func homeOf(e *Epoch, t, homes uint64) int {
 	for place, n := range o.pieces {
 		lane := slices.IndexFunc(o.firstPiece[1:], func(end uint32) bool { return end > uint32(place) })
 		var p piece
-		o.stand(&p, lane, place)
+		o.setPiece(&p, lane, place)
 		first := o.chunks[o.pieceChunk[n]] + p.offset
 		if x >= first && x < first+p.perm.n {
 			return lane * int(homes) / len(o.offset)
@@ -317,16 +317,16 @@ func TestCheckSharing(t *testing.T) {
 	}{
 		{Params{Shuffle: Slot, Window: 4}, 4, 4, ""},
 		{Params{Shuffle: Slot, Window: 4}, 400, 4, ""},
-		{Params{Shuffle: Slot, Window: 4}, 5, 5, "share locality: 5 homes share 4 lanes, want homes of at most 4"},
+		{Params{Shuffle: Slot, Window: 4}, 5, 5, "share locality: 5 homes for 4 lanes: homes must be at most 4"},
 		{Params{Shuffle: Slot, Window: 40}, 21, 21, ""},
-		{Params{Shuffle: Slot, Window: 40}, 22, 22, "share locality: 22 homes share 21 lanes, want homes of at most 21"},
+		{Params{Shuffle: Slot, Window: 40}, 22, 22, "share locality: 22 homes for 21 lanes: homes must be at most 21"},
 		{Params{Shuffle: Slot, Window: 40}, 0, 0, "share locality: world size is 0"},
 		{Params{Shuffle: Slot, Window: 40}, 2, 0, "share locality: homes is 0"},
-		{Params{Shuffle: Slot, Window: 40}, 2, 3, "share locality: 3 homes for 2 ranks, want at most one home for each rank"},
+		{Params{Shuffle: Slot, Window: 40}, 2, 3, "share locality: 3 homes for 2 ranks: at most one home per rank is possible"},
 		{Params{Shuffle: Window, Window: 8, Strata: 4}, 4, 4, ""},
 		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 4, ""},
-		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 5, "share locality: 5 homes share 4 strata, want homes of at most 4"},
-		{Params{Shuffle: Window, Window: 8}, 1, 1, "share locality: shuffle window without strata has no homes, want strata of at least 1"},
+		{Params{Shuffle: Window, Window: 8, Strata: 4}, 5, 5, "share locality: 5 homes for 4 strata: homes must be at most 4"},
+		{Params{Shuffle: Window, Window: 8}, 1, 1, "share locality: shuffle window without strata has no homes: strata must be at least 1"},
 		{Params{Shuffle: Full}, 1, 1, "share locality: shuffle full has no homes"},
 		{Params{Shuffle: None}, 1, 1, "share locality: shuffle none has no homes"},
 	} {

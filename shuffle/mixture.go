@@ -8,19 +8,20 @@ import (
 	"math/bits"
 )
 
-// maxSources bounds the sources of a mixture: each costs two divisions a position.
+// maxSources limits the number of sources of a mixture: each costs two divisions per position.
 const maxSources = 1024
 
 // Ingredient is one source of a mixture.
 type Ingredient struct {
 	Samples  uint64 // of an epoch of its own, at least 1
-	Weight   uint64 // its share of the positions, among all weights; at least 1, but for fixed counts, which have none
-	PerBatch uint64 // its samples in each batch: of all sources, or 0 of all
+	Weight   uint64 // its share of the positions, relative to the sum of weights; at least 1, or 0 with fixed counts
+	PerBatch uint64 // its fixed count of samples in each batch; 0 for all sources or for none
 }
 
-// Mixture says of which source each position of a stream is, and which of that source's own positions. Sources have epochs of
-// their own: one that is used up begins its next, whatever the others do. The stream goes on from epoch to epoch of the
-// mixture. Everything is integers. It is immutable and safe for concurrent use.
+// Mixture maps each position of a stream to a source and a position in that source. Each source has
+// its own epochs: at its end it begins the next one, independently of the others. The stream
+// continues from epoch to epoch of the mixture. All arithmetic is on integers. It is immutable and
+// safe for concurrent use.
 type Mixture struct {
 	seed    uint64
 	samples uint64 // T
@@ -32,16 +33,17 @@ type source struct {
 	Ingredient
 	phase uint64 // phi_i
 	rest  uint64 // R_i
-	first uint64 // with fixed counts: of its places in a batch's list
+	first uint64 // with fixed counts: its first place in a batch's list
 }
 
-// NewMixture mixes sources by weight, or in fixed counts for each batch if they have such. samples is T, the positions of an
-// epoch of the mixture; 0 is the sum of the sources' samples. With fixed counts an epoch has whole batches: T is rounded up. It is an error if there is no
-// source or more than 1024, if a source has no samples or no share, if only some have counts, or if a sum is not below 2^63.
+// NewMixture mixes sources by weight, or by fixed counts per batch if they have any. samples is T,
+// the positions of an epoch of the mixture; 0 means the sum of the sources' samples. With fixed
+// counts T is rounded up to whole batches. It is an error if there is no source or more than 1024,
+// if a source has no samples or no share, if only some have counts, or if a sum is not below 2^63.
 func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 	m := &Mixture{seed: seed, samples: samples, sources: make([]source, len(from))}
 	if len(from) == 0 || len(from) > maxSources {
-		return nil, fmt.Errorf("mixture of %d sources, want 1 to %d", len(from), maxSources)
+		return nil, fmt.Errorf("mixture of %d sources: must be 1 to %d", len(from), maxSources)
 	}
 	var sum, weights uint64
 	for i, s := range from {
@@ -49,9 +51,9 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 		case s.Samples == 0:
 			return nil, fmt.Errorf("mixture: source %d has no samples", i)
 		case (s.PerBatch > 0) != (from[0].PerBatch > 0):
-			return nil, fmt.Errorf("mixture: source %d has %d samples in a batch, source 0 has %d: want counts of all or of none", i, s.PerBatch, from[0].PerBatch)
+			return nil, fmt.Errorf("mixture: source %d has %d samples in a batch, source 0 has %d: either all sources have counts or none has", i, s.PerBatch, from[0].PerBatch)
 		case s.PerBatch == 0 && s.Weight == 0:
-			return nil, fmt.Errorf("mixture: source %d has weight 0, want at least 1", i)
+			return nil, fmt.Errorf("mixture: source %d has weight 0: must be at least 1", i)
 		}
 		m.sources[i] = source{Ingredient: s, first: m.batch}
 		for _, add := range []struct{ to, n *uint64 }{{&sum, &s.Samples}, {&weights, &s.Weight}, {&m.batch, &s.PerBatch}} {
@@ -68,7 +70,7 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 		m.samples = ceilDiv(m.samples, m.batch) * m.batch // below 2^64, as both are below 2^63
 	}
 	if m.samples > maxSamples {
-		return nil, fmt.Errorf("mixture of %d positions an epoch, want at most %d", m.samples, uint64(maxSamples))
+		return nil, fmt.Errorf("mixture of %d positions per epoch: must be at most %d", m.samples, uint64(maxSamples))
 	}
 	for i := range m.sources {
 		s := &m.sources[i]
@@ -83,13 +85,14 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 // Samples returns T, the positions of an epoch of the mixture.
 func (m *Mixture) Samples() uint64 { return m.samples }
 
-// Sources returns how many sources there are.
+// Sources returns the number of sources.
 func (m *Mixture) Sources() int { return len(m.sources) }
 
-// BatchSize returns the size that a batch must have: the sum of fixed counts; 0 for any.
+// BatchSize returns the required batch size, which is the sum of fixed counts; 0: any size.
 func (m *Mixture) BatchSize() uint64 { return m.batch }
 
-// Epochs returns how many epochs the mixture has: those whose positions, counted from epoch 0 on, are below 2^63.
+// Epochs returns the number of epochs of the mixture: those whose positions, counted from epoch 0
+// on, are below 2^63.
 func (m *Mixture) Epochs() uint64 { return maxSamples / m.samples }
 
 // SourceSeed returns the seed of a source's own order.
@@ -97,14 +100,14 @@ func (m *Mixture) SourceSeed(i int) uint64 {
 	return newKey("source", m.seed, uint64(i)).word(0)
 }
 
-// Turn is where a position of a mixture comes from.
+// Turn is the source and source position of a position of a mixture.
 type Turn struct {
 	Source   int
 	Epoch    uint64 // of the source
 	Position uint64 // in that epoch
 }
 
-// At returns the source of a position, both from 0: epoch < Epochs(), position < Samples().
+// At returns the turn of a position, both from 0: epoch < Epochs(), position < Samples().
 func (m *Mixture) At(epoch, position uint64) Turn {
 	m.check(epoch, position, position+1)
 	if m.batch > 0 {
@@ -114,7 +117,7 @@ func (m *Mixture) At(epoch, position uint64) Turn {
 	return m.turn(i, n)
 }
 
-// Append appends the sources of the positions lo to hi-1 to dst.
+// Append appends the turns of the positions lo to hi-1 to dst.
 func (m *Mixture) Append(dst []Turn, epoch, lo, hi uint64) []Turn {
 	if lo >= hi {
 		return dst
@@ -126,13 +129,13 @@ func (m *Mixture) Append(dst []Turn, epoch, lo, hi uint64) []Turn {
 	return dst
 }
 
-// turn makes sample n of a source, counted over all its epochs, one of an epoch.
+// turn converts sample n of a source, counted over all its epochs, to an epoch and a position.
 func (m *Mixture) turn(i int, n uint64) Turn {
 	s := m.sources[i].Samples
 	return Turn{Source: i, Epoch: n / s, Position: n % s}
 }
 
-// drawn returns the source of position t of the stream, and how many of its samples came before.
+// drawn returns the source of position t of the stream, and the number of its samples before t.
 func (m *Mixture) drawn(t uint64) (source int, n uint64) {
 	left, next := t, t+1
 	for i := range m.sources {
@@ -146,15 +149,16 @@ func (m *Mixture) drawn(t uint64) (source int, n uint64) {
 	panic("shuffle: a mixture's counts do not sum to its positions")
 }
 
-// of returns n_i: how many of so many positions are the source's, of those that the sources before it have left.
+// of returns n_i: how many of the first t positions left by the previous sources belong to this
+// source.
 func (s *source) of(t uint64) uint64 {
 	hi, lo := bits.Mul64(t, s.Weight)
 	lo, carry := bits.Add64(lo, s.phase, 0)
-	n, _ := bits.Div64(hi+carry, lo, s.rest) // at most t, since the weight is at most rest and the phase below it
+	n, _ := bits.Div64(hi+carry, lo, s.rest) // at most t, since the weight is at most rest and the phase is below rest
 	return n
 }
 
-// listed returns the source of a position by fixed counts.
+// listed returns the turn of a position with fixed counts.
 func (m *Mixture) listed(epoch, position uint64) Turn {
 	batch, place := position/m.batch, position%m.batch
 	p := m.mix(epoch, batch)
@@ -164,15 +168,15 @@ func (m *Mixture) listed(epoch, position uint64) Turn {
 	return m.turn(i, m.before(epoch, batch)*s.PerBatch+rank-s.first)
 }
 
-// mix is the order of a batch's list.
+// mix returns the permutation of a batch's list.
 func (m *Mixture) mix(epoch, batch uint64) perm {
 	return newPerm(newKey("mix", m.seed, epoch, batch), m.batch)
 }
 
-// before returns how many batches came before one, from epoch 0 on.
+// before returns the number of batches before a batch, from epoch 0 on.
 func (m *Mixture) before(epoch, batch uint64) uint64 { return epoch*(m.samples/m.batch) + batch }
 
-// holder returns the source that a place in a batch's list belongs to.
+// holder returns the source of a place in a batch's list.
 func (m *Mixture) holder(rank uint64) int {
 	i := 0
 	for i+1 < len(m.sources) && m.sources[i+1].first <= rank {
@@ -181,8 +185,8 @@ func (m *Mixture) holder(rank uint64) int {
 	return i
 }
 
-// Counts returns how many of the stream's first positions are of each source: of all before a position of an epoch, which
-// may be Samples(), the epoch's end.
+// Counts returns how many positions before the given one, from epoch 0 on, belong to each source.
+// position may be Samples(), the epoch's end.
 func (m *Mixture) Counts(epoch, position uint64) []uint64 {
 	m.check(epoch, max(position, 1)-1, max(position, 1))
 	out := make([]uint64, len(m.sources))
@@ -208,15 +212,15 @@ func (m *Mixture) countInto(out []uint64, t uint64) {
 	}
 }
 
-// check stops a caller that asks for what no epoch has: a mistake in the program, never input.
+// check panics if the positions do not exist, which is a programming error.
 func (m *Mixture) check(epoch, lo, hi uint64) {
 	if epoch >= m.Epochs() || hi > m.samples || lo >= hi {
 		panic(fmt.Sprintf("shuffle: range [%d, %d) of epoch %d of a mixture of %d positions and %d epochs", lo, hi, epoch, m.samples, m.Epochs()))
 	}
 }
 
-// OrderDigest names the order of all epochs of the mixture, given the order digests of its sources' plans: one for each, made
-// with the seed that SourceSeed says.
+// OrderDigest identifies the order of all epochs of the mixture, given the order digests of its
+// sources' plans: one for each, with the seed of SourceSeed.
 func (m *Mixture) OrderDigest(plans []string) string {
 	h := sha256.New()
 	put := func(words ...uint64) {

@@ -208,12 +208,12 @@ func TestMixtureRefuses(t *testing.T) {
 		"too many":       {0, make([]Ingredient, maxSources+1), "1025 sources"},
 		"empty source":   {0, []Ingredient{{Samples: 1, Weight: 1}, {Weight: 1}}, "source 1 has no samples"},
 		"no weight":      {0, []Ingredient{{Samples: 1, Weight: 1}, {Samples: 1}}, "source 1 has weight 0"},
-		"some counts":    {0, []Ingredient{{Samples: 1, Weight: 1}, {Samples: 1, PerBatch: 2}}, "of all or of none"},
+		"some counts":    {0, []Ingredient{{Samples: 1, Weight: 1}, {Samples: 1, PerBatch: 2}}, "all sources have counts or none has"},
 		"weights":        {0, []Ingredient{{Samples: 1, Weight: maxSamples}, {Samples: 1, Weight: 1}}, "sum to 2^63"},
 		"samples":        {0, []Ingredient{{Samples: maxSamples, Weight: 1}, {Samples: 1, Weight: 1}}, "sum to 2^63"},
-		"an epoch":       {maxSamples + 1, []Ingredient{{Samples: 1, Weight: 1}}, "want at most"},
-		"whole batches":  {maxSamples, []Ingredient{{Samples: 1, PerBatch: maxSamples - 1}}, "want at most"},
-		"an epoch of 64": {1<<64 - 1, []Ingredient{{Samples: 1, PerBatch: 5}}, "want at most"},
+		"an epoch":       {maxSamples + 1, []Ingredient{{Samples: 1, Weight: 1}}, "must be at most"},
+		"whole batches":  {maxSamples, []Ingredient{{Samples: 1, PerBatch: maxSamples - 1}}, "must be at most"},
+		"an epoch of 64": {1<<64 - 1, []Ingredient{{Samples: 1, PerBatch: 5}}, "must be at most"},
 	} {
 		if _, err := NewMixture(0, c.samples, c.from); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

@@ -260,7 +260,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 		{Params{}, []uint64{0}, `unknown shuffle ""`},
 		{Params{Shuffle: Slot}, []uint64{0}, "window is 0"},
 		{Params{Shuffle: Window}, []uint64{0}, "window is 0"},
-		{Params{Shuffle: Slot, Window: 1<<20 + 1}, []uint64{0}, "window is 1048577 lanes, want at most 1048576: to mix all chunks at once, use shuffle window"},
+		{Params{Shuffle: Slot, Window: 1<<20 + 1}, []uint64{0}, "window is 1048577 lanes: must be at most 1048576; to mix all chunks at once, use shuffle window"},
 		{Params{Shuffle: None}, nil, "begin with 0"},
 		{Params{Shuffle: None}, []uint64{1, 2}, "begin with 0"},
 		{Params{Shuffle: Full}, []uint64{0, 5, 4}, "descend at chunk 1"},

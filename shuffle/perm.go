@@ -6,15 +6,17 @@ import (
 )
 
 const (
-	// exact is the largest permutation that is an exact Fisher-Yates shuffle. Larger ones are
-	// Feistel networks, but for the sequence of chunks of Window, which is shuffled whole at any size.
+	// exact is the size of the largest permutation that is an exact Fisher-Yates shuffle. Larger
+	// ones are Feistel networks, except the sequence of chunks of Window, which is a Fisher-Yates
+	// shuffle of any size.
 	exact = 128
-	// rounds is how often a Feistel network adds one half, hashed, to the other.
+	// rounds is the number of rounds of a Feistel network. Each adds one half, hashed, to the
+	// other, twice.
 	rounds = 8
 )
 
-// shuffleAll shuffles a sequence by Fisher-Yates, from the last place down: place i holds
-// what stood at perm(i).
+// shuffleAll shuffles a sequence by Fisher-Yates, from the last place down: place i gets the
+// element that was at perm(i).
 func shuffleAll(k key, s []uint32) {
 	for i := len(s) - 1; i > 0; i-- {
 		j := k.draw(uint64(i), uint64(i)+1)
@@ -22,7 +24,7 @@ func shuffleAll(k key, s []uint32) {
 	}
 }
 
-// perm is the permutation perm(key; n): stateless, so that one element costs the same anywhere.
+// perm is the permutation perm(key; n). It is stateless, so each element costs the same.
 type perm struct {
 	k    key
 	n    uint64
@@ -35,7 +37,7 @@ func newPerm(k key, n uint64) perm {
 	return p
 }
 
-// reset makes p the permutation perm(k; n): cheaper than newPerm where n stays.
+// reset makes p the permutation perm(k; n). It is cheaper than newPerm if n is unchanged.
 func (p *perm) reset(k key, n uint64) {
 	p.k = k
 	if p.n == n {
@@ -48,7 +50,7 @@ func (p *perm) reset(k key, n uint64) {
 	}
 }
 
-// at returns what place i < n holds.
+// at returns the element at place i < n.
 func (p *perm) at(i uint64) uint64 {
 	if p.n <= exact {
 		return p.trace(i)
@@ -69,7 +71,7 @@ func (p *perm) at(i uint64) uint64 {
 	}
 }
 
-// appendRange appends what the places lo to hi-1 hold: the same as at in a loop, but cheaper.
+// appendRange appends the elements at places lo to hi-1. It is cheaper than at in a loop.
 func (p *perm) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 	if p.n <= exact {
 		var table [exact]uint8
@@ -101,7 +103,7 @@ func (p *perm) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 	return dst
 }
 
-// all yields what the places hold, in order.
+// all yields the elements in order of their places.
 func (p *perm) all(yield func(v uint64) bool) {
 	for some := range p.blocks {
 		for _, v := range some {
@@ -112,7 +114,7 @@ func (p *perm) all(yield func(v uint64) bool) {
 	}
 }
 
-// blocks yields the same, at most exact values at a time. A slice is valid until the next one.
+// blocks yields the elements in slices of at most exact. A slice is valid until the next one.
 func (p *perm) blocks(yield func(some []uint64) bool) {
 	var some [exact]uint64
 	for lo := uint64(0); lo < p.n; lo += exact {
@@ -122,7 +124,7 @@ func (p *perm) blocks(yield func(some []uint64) bool) {
 	}
 }
 
-// place returns the place that holds v < n: the inverse of at.
+// place returns the place of element v < n: the inverse of at.
 func (p *perm) place(v uint64) uint64 {
 	if p.n <= exact {
 		return p.traceBack(v)
@@ -153,9 +155,9 @@ func (p *perm) round(c, half, n uint64) uint64 {
 	return hi
 }
 
-// trace returns one element of the Fisher-Yates shuffle without shuffling: place i is filled for
-// good at step i, with what stands at the place drawn then; earlier steps (those of higher places)
-// may have moved that there, and the latest of them is the lowest.
+// trace returns one element of the Fisher-Yates shuffle without shuffling. Step i fills place i
+// with the element at the place drawn then. Earlier steps, for higher places, may have moved that
+// element; the latest of them is the lowest.
 func (p *perm) trace(i uint64) uint64 {
 	v := p.k.draw(i, i+1)
 	for s := i + 1; s < p.n; s++ {
@@ -166,7 +168,8 @@ func (p *perm) trace(i uint64) uint64 {
 	return v
 }
 
-// traceBack follows the element v through the same steps, from the first to the one that fixes it.
+// traceBack follows the element v through the same steps, from the first to the one that determines
+// its place.
 func (p *perm) traceBack(v uint64) uint64 {
 	for s := p.n - 1; s > 0; s-- {
 		switch d := p.k.draw(s, s+1); {

@@ -17,10 +17,10 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// key names one stream of words. Two keys made from different purposes or numbers are unrelated.
+// key identifies one stream of words. Keys of different purposes or numbers are unrelated.
 type key uint64
 
-// newKey makes the key of a purpose and its numbers.
+// newKey returns the key of a purpose and its numbers.
 func newKey(purpose string, numbers ...uint64) key {
 	k := key(0).with(uint64(len(purpose)))
 	for word := range packed(purpose) {
@@ -54,13 +54,13 @@ func (k key) with(x uint64) key {
 	return key(mix((uint64(k) ^ x) + gamma))
 }
 
-// word returns word c of the key's stream: that of SplitMix64 seeded with the key.
+// word returns word c of the key's stream, which is SplitMix64 seeded with the key.
 func (k key) word(c uint64) uint64 {
 	return mix(uint64(k) + (c+1)*gamma)
 }
 
-// draw returns draw number i of the key's stream, uniform below n, without bias: a word that
-// would favour small results is replaced by the word 2^32 further on. i is below 2^32, n above 0.
+// draw returns draw number i of the key's stream, uniform below n, without bias: a word that would
+// favor small results is replaced by the word 2^32 further on. i is below 2^32, n above 0.
 func (k key) draw(i, n uint64) uint64 {
 	hi, lo := bits.Mul64(k.word(i), n)
 	if lo < n {

@@ -9,26 +9,28 @@ import (
 	"sort"
 )
 
-// Quarantine replaces bad samples by healthy ones, in every epoch by others, and moves no other sample. Its numbers
-// are those that a plan orders: of the dataset's samples, or of a subset's. It holds a few words for each bad sample, beside
-// the plan's chunk table. It is immutable and safe for concurrent use.
+// Quarantine replaces bad samples by healthy ones, by different ones in each epoch, and changes no
+// other position. Its sample numbers are those of the plan: of the dataset, or of a subset. It
+// takes a few words per bad sample, in addition to the plan's chunk table. It is immutable and safe
+// for concurrent use.
 type Quarantine struct {
 	seed   uint64
 	chunks chunkTable
 	bad    []uint64       // ascending
-	broken []damagedChunk // the chunks that hold them, ascending
+	broken []damagedChunk // chunks with bad samples, ascending
 }
 
 // damagedChunk is a chunk with bad samples.
 type damagedChunk struct {
 	chunk   uint32
-	healthy uint32 // the chunk whose healthy samples stand in: this one, or the next that has any
-	first   int    // of its bad samples in the list
+	healthy uint32 // the chunk that provides the substitutes: this one, or the next with healthy samples
+	first   int    // index of its first bad sample in Quarantine.bad
 }
 
-// NewQuarantine builds the quarantine of a plan with this seed over chunks of these prefix sums (those that the plan was
-// built from; shared and not copied). bad are the numbers of the bad samples, ascending, each once. It is an error
-// if they are not, if one of them is no sample, or if no healthy sample is left.
+// NewQuarantine returns the quarantine of a plan with this seed and these prefix sums of chunks
+// (those of the plan; shared and not copied). bad lists the numbers of the bad samples, ascending,
+// each once. It is an error if it does not, if a number is no sample, or if no healthy sample is
+// left.
 func NewQuarantine(seed uint64, first, bad []uint64) (*Quarantine, error) {
 	p, err := newPlan(Params{Shuffle: None}, first)
 	if err != nil {
@@ -55,13 +57,13 @@ func NewQuarantine(seed uint64, first, bad []uint64) (*Quarantine, error) {
 	return q, nil
 }
 
-// Bytes returns the memory that the quarantine holds, the chunk table that it shares included.
+// Bytes returns the memory of the quarantine, including the shared chunk table.
 func (q *Quarantine) Bytes() int64 {
 	return 256 + 8*int64(cap(q.bad)) + 16*int64(cap(q.broken)) + 8*int64(cap(q.chunks))
 }
 
-// findHealthy looks for the chunk that replaces the samples of each broken one, from the last chunk down: the last of
-// them that none follows goes on with the first.
+// findHealthy sets the chunk that provides the substitutes for each chunk with bad samples, from
+// the last chunk down. After the last chunk the search wraps around to the first.
 func (q *Quarantine) findHealthy() {
 	if !slices.ContainsFunc(q.broken, func(b damagedChunk) bool { return q.left(b.chunk) == 0 }) {
 		for i := range q.broken {
@@ -99,7 +101,7 @@ func (q *Quarantine) find(chunk uint32) (int, bool) {
 	return slices.BinarySearchFunc(q.broken, chunk, func(b damagedChunk, c uint32) int { return int(int64(b.chunk) - int64(c)) })
 }
 
-// end returns the place after the last bad sample of a broken chunk.
+// end returns the index in bad after the last bad sample of a damaged chunk.
 func (q *Quarantine) end(i int) int {
 	if i+1 < len(q.broken) {
 		return q.broken[i+1].first
@@ -107,19 +109,19 @@ func (q *Quarantine) end(i int) int {
 	return len(q.bad)
 }
 
-// left returns how many healthy samples a chunk has.
+// left returns the number of healthy samples of a chunk.
 func (q *Quarantine) left(chunk uint32) uint64 {
 	return q.chunks.size(chunk) - uint64(len(q.badOf(chunk)))
 }
 
-// healthy returns healthy sample k of a chunk, in stored order.
+// healthy returns the k-th healthy sample of a chunk, in stored order.
 func (q *Quarantine) healthy(chunk uint32, k uint64) uint64 {
 	first, bad := q.chunks[chunk], q.badOf(chunk)
 	before := sort.Search(len(bad), func(i int) bool { return bad[i]-first-uint64(i) > k })
 	return first + k + uint64(before)
 }
 
-// Len returns how many samples are bad.
+// Len returns the number of bad samples.
 func (q *Quarantine) Len() int { return len(q.bad) }
 
 // Bad returns the bad samples, ascending. The result is shared and must not be changed.
@@ -131,7 +133,8 @@ func (q *Quarantine) Has(sample uint64) bool {
 	return found
 }
 
-// Substitute returns the sample that an epoch delivers in place of one: itself, if it is not bad.
+// Substitute returns the sample that an epoch delivers in place of the given one, which is itself
+// unless it is bad.
 func (q *Quarantine) Substitute(epoch, sample uint64) uint64 {
 	at, found := slices.BinarySearch(q.bad, sample)
 	if !found {
@@ -146,20 +149,21 @@ func (q *Quarantine) Substitute(epoch, sample uint64) uint64 {
 	return q.healthy(b.healthy, q.turn(epoch, b.chunk, uint64(at-b.first), n))
 }
 
-// turn returns which of n healthy samples stands in for bad sample j of a chunk.
+// turn returns which of n healthy samples replaces bad sample j of a chunk.
 func (q *Quarantine) turn(epoch uint64, chunk uint32, j, n uint64) uint64 {
 	return (j%n + newKey("quarantine", q.seed, epoch, uint64(chunk)).word(0)%n) % n
 }
 
-// Replace puts substitutes in the place of the bad among samples.
+// Replace replaces the bad samples in a slice.
 func (q *Quarantine) Replace(epoch uint64, samples []uint64) {
 	for i, x := range samples {
 		samples[i] = q.Substitute(epoch, x)
 	}
 }
 
-// Replaced returns the bad samples in whose place an epoch delivers a sample, ascending: the inverse of Substitute, but for
-// the sample itself. So an epoch that delivers each position once delivers a healthy sample 1 + len(Replaced) times, and a bad one never.
+// Replaced returns the bad samples that an epoch replaces by the given sample, ascending: the
+// inverse of Substitute, without the sample itself. So an epoch that delivers each position once
+// delivers a healthy sample 1 + len(Replaced) times, and a bad one never.
 func (q *Quarantine) Replaced(epoch, sample uint64) []uint64 {
 	if sample >= q.chunks[q.chunks.len()] || q.Has(sample) {
 		return nil
@@ -180,7 +184,8 @@ func (q *Quarantine) Replaced(epoch, sample uint64) []uint64 {
 	return out
 }
 
-// OrderDigest names the order that a plan has with the quarantine, as Plan.OrderDigest does without one.
+// OrderDigest identifies the order of a plan with the quarantine, as Plan.OrderDigest does without
+// one.
 func (q *Quarantine) OrderDigest(plan *Plan) string {
 	h := sha256.New()
 	h.Write([]byte(plan.OrderDigest()))
@@ -198,7 +203,8 @@ func (q *Quarantine) OrderDigest(plan *Plan) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Most bounds how often an epoch delivers a sample that each position of its order has once.
+// Most returns the maximum number of times that an epoch delivers a sample whose order has each
+// position once.
 func (q *Quarantine) Most(sample uint64) uint64 {
 	if sample >= q.chunks[q.chunks.len()] || q.Has(sample) {
 		return 0

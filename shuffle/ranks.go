@@ -5,20 +5,21 @@ import (
 	"sort"
 )
 
-// RankOf returns the rank of worldSize in whose share (Share) a position of an epoch lies.
+// RankOf returns the rank of worldSize whose share (Share) contains a position of an epoch.
 func (b Batching) RankOf(position, worldSize uint64) uint64 {
 	batch := b.Share(position/b.BatchSize, 0, 1)
 	return rankOf(position-batch.First, batch.Count, worldSize)
 }
 
-// rankOf returns the rank of worldSize that has one of n places, where each rank has a stretch of them.
+// rankOf returns the rank of worldSize that has one of n places, if each rank has a contiguous
+// range.
 func rankOf(place, n, worldSize uint64) uint64 {
 	return uint64(sort.Search(int(worldSize), func(rank int) bool { return mulDiv(uint64(rank)+1, n, worldSize) > place }))
 }
 
-// DealtTo returns the rank of worldSize in whose share (Deal) a place of a global batch lies.
+// DealtTo returns the rank of worldSize whose share (Deal) contains a place of a global batch.
 func DealtTo(lengths []uint32, place int, worldSize uint64) uint64 {
-	before := uint64(0) // samples that are dealt ahead of it
+	before := uint64(0) // samples that are dealt before it
 	for i, l := range lengths {
 		if l > lengths[place] || l == lengths[place] && i < place {
 			before++
@@ -31,7 +32,8 @@ func DealtTo(lengths []uint32, place int, worldSize uint64) uint64 {
 	return rank
 }
 
-// HomeRank returns the rank of worldSize in whose share (DealHomes) a place of a global batch lies.
+// HomeRank returns the rank of worldSize whose share (DealHomes) contains a place of a global
+// batch.
 func (e *Epoch) HomeRank(batch Share, place int, worldSize, homes uint64) uint64 {
 	at := place
 	if e.plan.mostHomes() != 0 && homes > 1 {

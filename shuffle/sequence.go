@@ -1,15 +1,16 @@
 package shuffle
 
-// Sequence is all chunks in the order in which an epoch takes them. Window takes them as its sequence has them. Slot
-// has as many sequences as lanes: they stand one after another, each from the chunk on that the lane's turn begins with.
-// A chunk that several lanes share stands in the first of them. Chunks without samples stand last in Slot.
+// Sequence is all chunks in the order in which an epoch needs them. For Window it is the sequence
+// of chunks. Slot has one sequence per lane: they are concatenated, each from the chunk at which
+// the lane's turn begins. A chunk that several lanes share is listed in the first of them. Chunks
+// without samples are last in Slot.
 type Sequence struct {
 	Chunks []uint32 // place -> chunk; shared, not to be changed
-	Lanes  []uint32 // of Slot: the first place of each lane, and the place after the last lane
+	Lanes  []uint32 // for Slot: the first place of each lane, and the place after the last lane
 }
 
-// Sequence returns the sequence of the epoch's chunks. False: the epoch has none, since it follows the stored order
-// (None) or takes samples from all chunks at once (Full).
+// Sequence returns the sequence of the epoch's chunks. ok is false if the epoch has none, since it
+// follows the stored order (None) or takes samples from all chunks at once (Full).
 func (e *Epoch) Sequence() (s Sequence, ok bool) {
 	switch {
 	case e.window != nil:
@@ -56,7 +57,8 @@ type WindowRange struct {
 	Place    uint64 // its first place in the sequence of chunks
 }
 
-// WindowAt returns the window that position t lies in. False: the epoch has no windows, or no such position.
+// WindowAt returns the window of position t. ok is false if the epoch has no windows, or no such
+// position.
 func (e *Epoch) WindowAt(t uint64) (w WindowRange, ok bool) {
 	o := e.window
 	if o == nil || t >= e.plan.samples {

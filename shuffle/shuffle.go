@@ -1,9 +1,9 @@
-// Package shuffle computes the order in which an epoch delivers its samples: a public,
-// frozen format, stated as mathematics in docs/spec/order.md. It is pure: no I/O, no clock, no
-// context, no logger, no randomness but its own published generator.
+// Package shuffle computes the order in which an epoch delivers its samples: a public, frozen
+// format, defined mathematically in docs/spec/order.md. It is pure: no I/O, no clock, no context,
+// no logger, no randomness except its own published generator.
 //
-// A sample is known here by its number in stored order; a chunk by its number; a
-// dataset by the cumulative sample counts of its chunks.
+// A sample is identified by its number in stored order, a chunk by its number, and a dataset by the
+// cumulative sample counts of its chunks.
 package shuffle
 
 import (
@@ -26,13 +26,13 @@ const (
 // UsesWindow reports whether a shuffle has a window: none and full have none.
 func UsesWindow(name string) bool { return name == Window || name == Slot }
 
-// OrderVersion names the generator and the definition of all shuffles together. It is part of every
-// plan's identity (the ETag), so two releases never disagree silently.
+// OrderVersion identifies the generator and the definition of all shuffles together. It is part of
+// every plan's identity (the ETag), so two releases cannot silently disagree.
 const OrderVersion = 1
 
-// Limits of what a plan covers.
+// Limits of plans.
 const (
-	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are kept in 32 bits
+	maxChunks  = math.MaxUint32 - 1<<20 // chunk and piece numbers are stored in 32 bits
 	maxSamples = math.MaxInt64
 )
 
@@ -44,26 +44,26 @@ type Plan struct {
 	samples uint64
 	lanes   *lanes   // of Slot
 	strata  []uint32 // of Window with strata: chunk -> stratum
-	weights []uint64 // with Importance: of the samples before each chunk, and of all; else nil
+	weights []uint64 // with Importance: the total weight before each chunk, then of all; otherwise nil
 	members *Members // with Subset
 
 	homeOnce  sync.Once
-	homeLanes *lanes // of Slot with Importance: those of phase 0, made when first asked for
+	homeLanes *lanes // of Slot with Importance: those of phase 0, computed at the first use
 
-	variance atomic.Pointer[variance] // what was asked for last: every reader of an epoch asks for the same
+	variance atomic.Pointer[variance] // the last result of BatchVariance: all readers of an epoch request the same one
 }
 
-// NewPlan builds a plan over chunks whose sample counts are given as prefix sums:
-// chunk i holds the samples first[i] to first[i+1]-1, and first[len(first)-1] is the number
-// of samples S. first begins with 0, never descends, is shared and not copied, and must not change.
-// An unknown shuffle, a window of 0 where one is used, or strata that do not divide it, is an error; so is an importance, which
-// takes weights (NewWeightedPlan), or a subset, which takes members (NewSubsetPlan).
+// NewPlan returns a plan over chunks whose sample counts are given as prefix sums: chunk i has the
+// samples first[i] to first[i+1]-1, and first[len(first)-1] is the number of samples S. first
+// begins with 0 and never decreases. It is shared, not copied, and must not change. It is an error
+// if the shuffle is unknown, if its window is 0, or if the strata do not divide it. For importance
+// use NewWeightedPlan, for a subset NewSubsetPlan.
 func NewPlan(params Params, first []uint64) (*Plan, error) {
 	if params.Importance != "" {
-		return nil, fmt.Errorf("plan %s: importance %s without its weights, want NewWeightedPlan", params.Shuffle, params.Importance)
+		return nil, fmt.Errorf("plan %s: importance %s without its weights: use NewWeightedPlan", params.Shuffle, params.Importance)
 	}
 	if params.Subset != "" {
-		return nil, fmt.Errorf("plan %s: subset %s without its members, want NewSubsetPlan", params.Shuffle, params.Subset)
+		return nil, fmt.Errorf("plan %s: subset %s without its members: use NewSubsetPlan", params.Shuffle, params.Subset)
 	}
 	p, err := newPlan(params, first)
 	if err != nil {
@@ -75,7 +75,7 @@ func NewPlan(params Params, first []uint64) (*Plan, error) {
 	return p, nil
 }
 
-// newPlan checks what a plan is built from.
+// newPlan checks the arguments of a plan.
 func newPlan(params Params, first []uint64) (*Plan, error) {
 	if err := params.Check(); err != nil {
 		return nil, err
@@ -101,15 +101,15 @@ func newPlan(params Params, first []uint64) (*Plan, error) {
 	return p, nil
 }
 
-// Params returns what the plan was built from.
+// Params returns the parameters of the plan.
 func (p *Plan) Params() Params { return p.params }
 
-// Samples returns S, the number of samples of an epoch: of those in the dataset or the subset, and with
-// importance of those that are drawn, which are as many as the dataset has.
+// Samples returns S, the number of samples of an epoch: those of the dataset or the subset, or with
+// importance the draws, which are as many as the dataset has samples.
 func (p *Plan) Samples() uint64 { return p.samples }
 
-// Epoch prepares one epoch: O(chunks) time and memory at most, never O(samples).
-// The result may be kept and shared by any number of goroutines.
+// Epoch prepares one epoch in O(chunks) time and memory at most, never O(samples). The result may
+// be kept and shared by any number of goroutines.
 func (p *Plan) Epoch(epoch uint64) *Epoch {
 	e := &Epoch{plan: p, number: epoch}
 	if p.weights != nil {
@@ -129,16 +129,16 @@ func (p *Plan) Epoch(epoch uint64) *Epoch {
 }
 
 // Epoch is the order of one epoch: a bijection between positions and samples. With importance its
-// samples are virtual ones, the draws: Draws tells which sample of the dataset each of them is.
+// samples are virtual ones, the draws. Draws maps them to samples of the dataset.
 type Epoch struct {
-	plan   *Plan // with importance: of the virtual samples of this epoch
+	plan   *Plan // with importance: the plan of this epoch's virtual samples
 	number uint64
 	window *windowOrder // of Window
 	slot   *slotOrder   // of Slot
 	full   perm         // of Full
 	draws  *Draws       // with importance
 
-	deals [KeptDeals]cachedDeal // of DealHomes: what one rank asks for, the others do too
+	deals [KeptDeals]cachedDeal // for DealHomes: all ranks need the same deals
 }
 
 // Number returns the epoch's number, from 0.
@@ -158,8 +158,8 @@ func (e *Epoch) At(t uint64) uint64 {
 	return t
 }
 
-// Append appends the samples at positions lo to hi-1 to dst: the same as At in
-// a loop, but cheaper, since what neighbours share is computed once.
+// Append appends the samples at positions lo to hi-1 to dst. It is cheaper than At in a loop, since
+// it computes shared values of adjacent positions once.
 func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 {
 	if lo >= hi {
 		return dst
@@ -180,8 +180,7 @@ func (e *Epoch) Append(dst []uint64, lo, hi uint64) []uint64 {
 	return dst
 }
 
-// AppendShare appends the samples of a share, those that pad its batch included: position S+i
-// is position i mod S.
+// AppendShare appends the samples of a share, including padding: position S+i is position i mod S.
 func (e *Epoch) AppendShare(dst []uint64, share Share) []uint64 {
 	s := e.plan.samples
 	if s == 0 {
@@ -210,7 +209,7 @@ func (e *Epoch) Position(sample uint64) uint64 {
 	return sample
 }
 
-// checkRange stops a caller that asks for what no epoch has: a mistake in the program, never input.
+// checkRange panics if the positions do not exist, which is a programming error.
 func (e *Epoch) checkRange(lo, hi uint64) {
 	if hi > e.plan.samples || lo >= hi {
 		panic(fmt.Sprintf("shuffle: range [%d, %d) of an epoch of %d samples", lo, hi, e.plan.samples))

@@ -2,24 +2,25 @@ package shuffle
 
 import "sync"
 
-// MaxLanes bounds the window of a slot order, its lanes, for each of which a plan and an epoch hold some numbers. A row of more lanes
-// than a batch has samples mixes no better.
+// MaxLanes limits the window of a slot order: its lanes, for each of which plans and epochs store
+// some numbers. A row of more lanes than a batch has samples mixes no better.
 const MaxLanes = 1 << 20
 
-// lanes is what all epochs of a slot plan share, and all plans of the same chunks and window: the samples, laid out chunk by
-// chunk in an order that takes neither seed nor epoch, and cut into m lanes. Where a lane meets a chunk is a piece.
+// lanes is the layout that all epochs of a slot plan share, and all plans of the same chunks and
+// window. The samples are laid out chunk by chunk in an order independent of seed and epoch, and
+// cut into m lanes. A piece is the intersection of a lane and a chunk.
 type lanes struct {
 	rows
 	cut        []uint64  // first layout position of each lane; len is m+1
 	firstPiece []uint32  // first piece of each lane; len is m+1
 	offset     []uint64  // per lane: where its first piece begins within that piece's chunk
-	pace       []float64 // per lane: pieces per sample, to guess where an offset lies
+	pace       []float64 // per lane: pieces per sample, to guess the place of an offset
 	pieceChunk []uint32  // piece -> chunk
 	pieceAt    []uint64  // piece -> first layout position; len is pieces+1
-	holdsAll   bool      // the lanes are as many as the chunks that are not empty, or more
+	holdsAll   bool      // there are at least as many lanes as non-empty chunks
 
 	once       sync.Once
-	chunkPiece []uint32 // chunk -> its first piece, made when first asked for
+	chunkPiece []uint32 // chunk -> its first piece, computed at the first use
 }
 
 func newLanes(params Params, chunks chunkTable) *lanes {
@@ -39,14 +40,14 @@ func newLanes(params Params, chunks chunkTable) *lanes {
 	return l
 }
 
-// cutPieces finds the pieces: the intersections of the lanes and of the chunks that are not empty, in the order that all epochs of
-// all seeds lay them out.
+// cutPieces computes the pieces: the intersections of the lanes and the non-empty chunks, in the
+// order of the layout, which is the same for all epochs and seeds.
 func (l *lanes) cutPieces(chunks chunkTable) {
 	n, m := chunks.len(), int(l.width)
 	l.pieceChunk = make([]uint32, 0, n+m)
 	l.pieceAt = make([]uint64, 0, n+m+1)
-	var sizes [exact]uint64           // looked up before they are used: the processor then waits for many of them at a time
-	full, lane, at := 0, 0, uint64(0) // chunks that are not empty, the lane that begins next, the layout position reached
+	var sizes [exact]uint64           // looked up before they are used, so that the processor waits for many of them at a time
+	full, lane, at := 0, 0, uint64(0) // non-empty chunks, the next lane, the current layout position
 	order := newPerm(newKey("chunks"), uint64(n))
 	for some := range order.blocks {
 		for i, c := range some {
@@ -76,7 +77,7 @@ func (l *lanes) cutPieces(chunks chunkTable) {
 // length returns the number of samples of a lane.
 func (l *lanes) length(lane int) uint64 { return l.cut[lane+1] - l.cut[lane] }
 
-// of returns the lane of a layout position: the last j for which j*S div m is not beyond it.
+// of returns the lane of a layout position: the last j for which j*S div m is at most the position.
 func (l *lanes) of(x uint64) int {
 	return int(holding(x, l.width, l.cut[l.width]))
 }
@@ -86,12 +87,12 @@ type slotOrder struct {
 	*lanes
 	chunks           chunkTable
 	pieces           []uint32 // place -> piece
-	start            []uint64 // place -> first position in the layout as this epoch orders it; len is places+1
-	turn             []uint64 // lane -> the offset that the epoch begins to read it from
+	start            []uint64 // place -> first position in this epoch's order of the layout; len is places+1
+	turn             []uint64 // lane -> the offset at which the epoch begins to read it
 	rowKey, pieceKey key
 
 	placeOnce sync.Once
-	places    []uint32 // piece -> place, made when first asked for
+	places    []uint32 // piece -> place, computed at the first use
 }
 
 func newSlotOrder(p *Plan, epoch uint64) *slotOrder {
@@ -124,15 +125,15 @@ func newSlotOrder(p *Plan, epoch uint64) *slotOrder {
 	return o
 }
 
-// piece is one piece in the place that an epoch gives it.
+// piece is one piece with its permutation in an epoch.
 type piece struct {
 	chunk  uint32
-	offset uint64 // first sample of the chunk that belongs to it
+	offset uint64 // its first sample in the chunk
 	perm   perm
 }
 
-// stand makes p what stands at a place of a lane.
-func (o *slotOrder) stand(p *piece, lane, place int) {
+// setPiece sets p to the piece at a place of a lane.
+func (o *slotOrder) setPiece(p *piece, lane, place int) {
 	n := o.pieces[place]
 	p.chunk, p.offset = o.pieceChunk[n], 0
 	if n == o.firstPiece[lane] {
@@ -142,8 +143,9 @@ func (o *slotOrder) stand(p *piece, lane, place int) {
 	p.perm.reset(k, o.start[place+1]-o.start[place])
 }
 
-// read returns which position of the layout, as this epoch orders it, row k takes from a lane, and the place that holds it.
-// Chunks are alike, so the search begins at the place that it would have if they were equal, and widens from there.
+// read returns the position that row k takes from a lane, in this epoch's order of the layout, and
+// the place that contains it. Chunks are of similar size, so the search begins at the place for
+// equal chunks, and widens from there.
 func (o *slotOrder) read(lane int, k uint64) (x uint64, place int) {
 	k += o.turn[lane]
 	if l := o.length(lane); k >= l {
@@ -155,11 +157,11 @@ func (o *slotOrder) read(lane int, k uint64) (x uint64, place int) {
 	return x, placeNear(o.start, lo, hi, guess, x)
 }
 
-// find makes p the piece that row k takes a sample of a lane from, and returns the piece's first sample and the
-// place of the row's sample in the piece's permutation. p is scratch, kept between calls.
+// find sets p to the piece from which row k takes a sample of a lane. It returns the piece's first
+// sample and the place of the row's sample in the piece's permutation. p is reused between calls.
 func (o *slotOrder) find(p *piece, lane int, k uint64) (first, i uint64) {
 	x, place := o.read(lane, k)
-	o.stand(p, lane, place)
+	o.setPiece(p, lane, place)
 	return o.chunks[p.chunk] + p.offset, x - o.start[place]
 }
 
@@ -188,7 +190,8 @@ func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 	return dst
 }
 
-// appendRow appends the lanes that the positions from lo on take a sample from, up to hi or to the end of their row k.
+// appendRow appends the lanes from which the positions from lo on take a sample, up to hi or to the
+// end of their row k.
 func (o *slotOrder) appendRow(dst []uint64, lo, hi uint64) (_ []uint64, k, end uint64) {
 	k = lo / o.width
 	begin, n, from := o.before(k), o.lanesIn(k), len(dst)
@@ -212,7 +215,7 @@ func (o *slotOrder) position(sample uint64) uint64 {
 	lane := o.lanes.of(x)
 	place := int(o.places[n])
 	var p piece
-	o.stand(&p, lane, place)
+	o.setPiece(&p, lane, place)
 	k := o.start[place] + p.perm.place(x-o.pieceAt[n]) - o.cut[lane]
 	if k < o.turn[lane] {
 		k += o.length(lane)

@@ -7,19 +7,20 @@ import (
 	"slices"
 )
 
-// Span says that a chunk's samples (or some of them) are delivered between two positions. With
+// Span is a range of positions in which a chunk's samples, or some of them, are delivered. With
 // importance and with a subset it counts virtual samples.
 type Span struct {
 	Chunk    uint64 // number of the chunk
-	From, To uint64 // needed at positions From (inclusive) to To (exclusive), perhaps not at each of them
+	From, To uint64 // needed from position From (inclusive) to To (exclusive), not necessarily at each of them
 	Samples  uint64 // how many of the chunk's samples this span delivers in [From, To)
 }
 
-// Spans yields every span that ends after position t, in the order in which readers
-// need them (by From, then by chunk, then by To). It is what prefetching and eviction know of the future. For Window, spans are
-// as wide as their window; for None there is one for each chunk. For Slot there is one for each piece, and two for
-// a piece that its lane's turn cuts: one at the beginning of the epoch, one at its end. Where the window of Slot holds all chunks,
-// every chunk has one span, the whole epoch. A Full order has no locality: it yields nothing and Local reports false.
+// Spans yields every span that ends after position t, in the order in which readers need them (by
+// From, then by chunk, then by To). Prefetching and eviction use the spans to predict accesses. For
+// Window spans are as wide as their window; for None there is one for each chunk. For Slot there is
+// one for each piece, and two for a piece that its lane's turn cuts: one at the beginning of the
+// epoch, one at its end. If the window of Slot holds all chunks, every chunk has one span, the
+// whole epoch. A Full order has no locality: Spans yields nothing and Local returns false.
 func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
 	switch {
 	case t >= e.plan.samples || e.plan.params.Shuffle == Full:
@@ -32,12 +33,13 @@ func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
 	return func(yield func(Span) bool) { e.plan.chunks.spans(t, yield) }
 }
 
-// Local reports whether chunks are needed in spans that are short against the epoch.
+// Local reports whether chunks are needed in spans that are short compared with the epoch.
 func (e *Epoch) Local() bool { return e.plan.params.Shuffle != Full }
 
-// Next returns the first span, as Spans orders them, of one chunk that ends after position t: when
-// what lies in memory of it is needed again. It costs a binary search for each piece of the chunk, of which
-// there are nearly always one or two. False: the chunk is not needed again in this epoch, there is no such chunk, or the order has no locality.
+// Next returns the first span of one chunk, in the order of Spans, that ends after position t: the
+// next use of the chunk if it is in memory. It costs a binary search for each piece of the chunk,
+// of which there are nearly always one or two. ok is false if the chunk does not exist or is not
+// needed again in this epoch, or if the order has no locality.
 func (e *Epoch) Next(chunk, t uint64) (Span, bool) {
 	c := e.plan.chunks
 	if chunk >= uint64(c.len()) || c.size(uint32(chunk)) == 0 || !e.Local() {
@@ -121,12 +123,12 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 	}
 }
 
-// throughout returns the one span of a chunk where the window holds all chunks: the whole epoch.
+// throughout returns the one span of a chunk if the window holds all chunks: the whole epoch.
 func (o *slotOrder) throughout(chunk uint32) Span {
 	return Span{Chunk: uint64(chunk), From: 0, To: o.cut[o.width], Samples: o.chunks.size(chunk)}
 }
 
-// next looks at every piece of a chunk that is not empty.
+// next searches the spans of all pieces of a non-empty chunk.
 func (o *slotOrder) next(chunk uint32, t uint64) (first Span, found bool) {
 	if o.holdsAll {
 		s := o.throughout(chunk)
@@ -144,9 +146,10 @@ func (o *slotOrder) next(chunk uint32, t uint64) (first Span, found bool) {
 	return first, found
 }
 
-// pieceSpan returns the span of the piece at a place of a lane; of two, the one that ends after position t, or both do, the first.
+// pieceSpan returns the span of the piece at a place of a lane. A piece that the turn cuts has two
+// spans: pieceSpan returns the first of them that ends after position t.
 func (o *slotOrder) pieceSpan(lane, place int, t uint64) Span {
-	row := o.start[place] - o.cut[lane] // that begins with the piece's first offset, but for the turn
+	row := o.start[place] - o.cut[lane] // the row of the piece's first offset, before the turn is applied
 	if row < o.turn[lane] {
 		row += o.length(lane)
 	}
@@ -159,8 +162,8 @@ func (o *slotOrder) pieceSpan(lane, place int, t uint64) Span {
 	return o.laneSpan(lane, row).Span
 }
 
-// laneSpan returns the span of a lane that row k lies in. A lane begins and ends with the same piece where its turn cuts one;
-// if it has no other, that is one span.
+// laneSpan returns the span of a lane that contains row k. If the turn cuts a piece, the lane
+// begins and ends with that piece; if it has no other, that is one span.
 func (o *slotOrder) laneSpan(lane int, k uint64) laneSpan {
 	x, place := o.read(lane, k)
 	from, end := uint64(0), o.length(lane)
@@ -183,7 +186,7 @@ type laneSpan struct {
 	end  uint64 // the row after it
 }
 
-// laneSpans is a heap of them, the one needed first on top.
+// laneSpans is a heap of spans, the one needed first on top.
 type laneSpans []laneSpan
 
 func (s laneSpans) Len() int           { return len(s) }

@@ -2,8 +2,8 @@ package shuffle
 
 import "slices"
 
-// newStrata returns which of k strata each of n chunks belongs to: perm(key("strata"); n)(c) mod k. Neither seed nor epoch
-// is in it, and strata differ by at most one chunk.
+// newStrata returns the stratum, of k, of each of n chunks: perm(key("strata"); n)(c) mod k. It is
+// independent of seed and epoch, and strata differ by at most one chunk.
 func newStrata(n, k uint64) []uint32 {
 	strata := make([]uint32, 0, n)
 	p := newPerm(newKey("strata"), n)
@@ -13,9 +13,9 @@ func newStrata(n, k uint64) []uint32 {
 	return strata
 }
 
-// stratify returns the sequence that takes, row by row, the next chunk of every one of k strata that still has one, in the
-// order of the given sequence; row is the key of a row, before its number. All rows but the last hold a chunk of every stratum, the last
-// one those of the first strata.
+// stratify returns a sequence that takes, row by row, the next chunk of each of k strata, in the
+// order of the given sequence. row is the key of a row, without its number. Every row has a chunk
+// of every stratum, except the last, which has those of the first strata.
 func stratify(row key, sequence, strata []uint32, k uint64) []uint32 {
 	n := uint64(len(sequence))
 	grid := make([]uint32, n) // row*k + stratum -> chunk

@@ -148,13 +148,13 @@ func TestBadStrataAreRefused(t *testing.T) {
 		params Params
 		want   string
 	}{
-		{Params{Shuffle: Slot, Window: 8, Strata: 4}, "shuffle slot: strata is 4, want 0: only window has strata"},
-		{Params{Shuffle: Full, Strata: 4}, "shuffle full: strata is 4, want 0"},
-		{Params{Shuffle: None, Strata: 1}, "shuffle none: strata is 1, want 0"},
-		{Params{Shuffle: Window, Window: 8, Strata: 16}, "strata is 16, want a number that divides the window, 8"},
-		{Params{Shuffle: Window, Window: 8, Strata: 3}, "strata is 3, want a number that divides the window, 8"},
-		{Params{Shuffle: Window, Window: 1 << 20, Strata: 1 << 17}, "strata is 131072, want at most 65536"},
-		{Params{Shuffle: Window, Window: 0, Strata: 3}, "window is 0, want at least 1"},
+		{Params{Shuffle: Slot, Window: 8, Strata: 4}, "shuffle slot: strata is 4: must be 0, since only window has strata"},
+		{Params{Shuffle: Full, Strata: 4}, "shuffle full: strata is 4: must be 0"},
+		{Params{Shuffle: None, Strata: 1}, "shuffle none: strata is 1: must be 0"},
+		{Params{Shuffle: Window, Window: 8, Strata: 16}, "strata is 16: must divide the window, 8"},
+		{Params{Shuffle: Window, Window: 8, Strata: 3}, "strata is 3: must divide the window, 8"},
+		{Params{Shuffle: Window, Window: 1 << 20, Strata: 1 << 17}, "strata is 131072: must be at most 65536"},
+		{Params{Shuffle: Window, Window: 0, Strata: 3}, "window is 0: must be at least 1"},
 	} {
 		if _, err := NewPlan(c.params, equal(4, 2)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("NewPlan(%+v): got %v, want an error with %q", c.params, err, c.want)

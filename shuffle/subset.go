@@ -7,16 +7,18 @@ import (
 	"math/bits"
 )
 
-// NewSubsetPlan builds a plan whose epochs deliver the samples of a subset of the dataset, each once. Chunks keep their
-// numbers; those that hold none of it stay, as empty ones. The samples of the subset, in stored order, are the plan's
-// virtual samples: Members tells which sample of the dataset each of them is.
+// NewSubsetPlan returns a plan whose epochs deliver the samples of a subset of the dataset, each
+// once. Chunks keep their numbers; those without any of these samples stay as empty ones. The
+// samples of the subset, in stored order, are the plan's virtual samples. Members maps them to
+// samples of the dataset.
 //
-// first is that of NewPlan; members are the prefix sums of how many samples of each chunk belong to the subset, shared and not
-// copied. params.Subset names it. Besides what NewPlan refuses, it is an error if that is empty, if there is not one sum
-// for each chunk, or if a chunk has more members than samples.
+// first is as for NewPlan. members are the prefix sums of the number of each chunk's samples in the
+// subset, shared and not copied. params.Subset identifies it. In addition to the errors of NewPlan
+// it returns an error if Subset is empty, if there is not one sum per chunk, or if a chunk has more
+// members than samples.
 func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 	if params.Subset == "" {
-		return nil, fmt.Errorf("plan %s: no name of the subset", params.Shuffle)
+		return nil, fmt.Errorf("plan %s: params.Subset is empty", params.Shuffle)
 	}
 	if params.Importance != "" {
 		return nil, fmt.Errorf("subset %s: %w", params.Subset, errBoth)
@@ -26,7 +28,7 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 		return nil, fmt.Errorf("subset %s: %w", params.Subset, err)
 	}
 	if len(members) != len(first) {
-		return nil, fmt.Errorf("subset %s: members of %d chunks, want %d", params.Subset, len(members)-1, all.chunks.len())
+		return nil, fmt.Errorf("subset %s: members of %d chunks instead of %d", params.Subset, len(members)-1, all.chunks.len())
 	}
 	p, err := newPlan(params, members)
 	if err != nil {
@@ -44,24 +46,26 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 	return p, nil
 }
 
-var errBoth = errors.New("importance and a subset exclude each other: weights are of all samples")
+var errBoth = errors.New("importance and subset cannot be combined: weights are of all samples")
 
-// Members says which sample of the dataset each virtual sample of a plan over a subset is. What lies within a chunk
-// follows from its bitmap, which the caller brings: a bit for each sample of the chunk, the lowest of a byte first, set for
-// the members. It is immutable and safe for concurrent use.
+// Members maps the virtual samples of a plan over a subset to samples of the dataset. Within a
+// chunk the mapping follows from its bitmap, which the caller passes: a bit for each sample of the
+// chunk, the lowest of a byte first, set for the members. It is immutable and safe for concurrent
+// use.
 type Members struct {
 	chunks chunkTable // of the dataset
 	first  chunkTable // first virtual sample of each chunk
 }
 
-// Members returns what the plan's samples are; nil for a plan over all samples.
+// Members returns the members of the plan's subset; nil for a plan over all samples.
 func (p *Plan) Members() *Members { return p.members }
 
-// First returns prefix sums of the members: chunk i has the virtual samples First()[i] to First()[i+1]-1, perhaps none. The
-// result is shared and must not be changed.
+// First returns prefix sums of the members: chunk i has the virtual samples First()[i] to
+// First()[i+1]-1, possibly none. The result is shared and must not be changed.
 func (m *Members) First() []uint64 { return m.first }
 
-// Sample returns which sample virtual sample v is: its place within the chunk, from 0. v is one of the chunk's.
+// Sample returns the sample of virtual sample v, as its place within the chunk, from 0. v is one of
+// the chunk's.
 func (m *Members) Sample(chunk int, bitmap []byte, v uint64) uint64 {
 	m.check(chunk, bitmap)
 	if v < m.first[chunk] || v >= m.first[chunk+1] {
@@ -90,8 +94,8 @@ func (m *Members) Sample(chunk int, bitmap []byte, v uint64) uint64 {
 	panic(fmt.Sprintf("shuffle: the bitmap of chunk %d has fewer members than its count", chunk))
 }
 
-// Of returns the virtual sample of one sample, which is given by its place within the chunk: the inverse of Sample. False:
-// it is not of the subset.
+// Of returns the virtual sample of a sample, given by its place within the chunk: the inverse of
+// Sample. ok is false if it is not in the subset.
 func (m *Members) Of(chunk int, bitmap []byte, place uint64) (v uint64, ok bool) {
 	m.check(chunk, bitmap)
 	if bitmap[place/8]>>(place%8)&1 == 0 {
@@ -104,9 +108,9 @@ func (m *Members) Of(chunk int, bitmap []byte, place uint64) (v uint64, ok bool)
 	return v, true
 }
 
-// check stops a caller that brings the bitmap of another chunk: a mistake in the program, never input.
+// check panics if the bitmap is of another chunk, which is a programming error.
 func (m *Members) check(chunk int, bitmap []byte) {
 	if got, want := uint64(len(bitmap)), (m.chunks.size(uint32(chunk))+7)/8; got != want {
-		panic(fmt.Sprintf("shuffle: a bitmap of %d bytes for chunk %d, want %d", got, chunk, want))
+		panic(fmt.Sprintf("shuffle: a bitmap of %d bytes for chunk %d instead of %d", got, chunk, want))
 	}
 }

@@ -106,9 +106,9 @@ func TestSubsetPlanRefuses(t *testing.T) {
 		members []uint64
 		want    string
 	}{
-		"no name":          {Params{Shuffle: None}, first, []uint64{0, 1, 2}, "no name"},
-		"importance":       {Params{Shuffle: None, Subset: "a", Importance: "b"}, first, []uint64{0, 1, 2}, "exclude each other"},
-		"too few sums":     {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 1}, "members of 1 chunks, want 2"},
+		"no name":          {Params{Shuffle: None}, first, []uint64{0, 1, 2}, "params.Subset is empty"},
+		"importance":       {Params{Shuffle: None, Subset: "a", Importance: "b"}, first, []uint64{0, 1, 2}, "cannot be combined"},
+		"too few sums":     {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 1}, "members of 1 chunks instead of 2"},
 		"too many members": {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 3, 4}, "chunk 0 has 3 members"},
 		"descending":       {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 2, 1}, "descend"},
 		"bad chunks":       {Params{Shuffle: None, Subset: "a"}, []uint64{1}, []uint64{0}, "begin with 0"},

@@ -1,35 +1,37 @@
 package shuffle
 
-// BatchVariance says how much the number of a class's samples in a batch varies where data is stored sorted by class,
-// relative to samples drawn independently (1): the sum over all classes of the squared distance from the class's share of the batch,
-// divided by what it is for independent draws. Classes of three sizes are looked at, since no order is worst for all.
+// BatchVariance measures how much the number of a class's samples per batch varies if data is
+// stored sorted by class, relative to independent draws (1). It is the sum over all classes of the
+// squared distance from the class's share of the batch, divided by its value for independent draws.
+// It uses classes of three sizes, since no single order is worst for all.
 type BatchVariance struct {
-	Chunk   float64 // each chunk is a class of its own; of a single chunk, each half
+	Chunk   float64 // each chunk is a class; of a single chunk, each half
 	Ten     float64 // 10 classes of equally many consecutive samples
-	Hundred float64 // 100 of them
+	Hundred float64 // 100 such classes
 }
 
-// Worst returns the largest of the three.
+// Worst returns the largest of the three values.
 func (v BatchVariance) Worst() float64 { return max(v.Chunk, v.Ten, v.Hundred) }
 
-// Bounds of what BatchVariance looks at where no formula holds: beyond them the figures hardly move.
+// Limits of the work of BatchVariance where there is no formula: more work hardly changes the
+// result.
 const (
 	lookEpochs = 256     // of a window order
 	lookChunks = 1 << 16 // visits of chunks of a window order
 	lookStored = 1 << 12 // batches in stored order
 )
 
-// variance is the answer to one question of BatchVariance.
+// variance is the cached result of BatchVariance.
 type variance struct {
 	BatchVariance
 	batchSize uint64
 	known     bool
 }
 
-// BatchVariance returns the variance that batches of batchSize samples have on average over all seeds and epochs.
-// With importance it counts draws in place of samples, with a subset the members. It costs O(chunks), whatever the number
-// of samples, and nothing if batchSize is that of the call before. False: no batch has two samples to compare, so there is no such
-// figure.
+// BatchVariance returns the average variance of batches of batchSize samples over all seeds and
+// epochs. With importance it counts draws instead of samples, with a subset the members. It costs
+// O(chunks), independent of the number of samples, and nothing if batchSize is that of the previous
+// call. ok is false if there is no result, since no batch has two samples to compare.
 func (p *Plan) BatchVariance(batchSize uint64) (BatchVariance, bool) {
 	v := p.variance.Load()
 	if v == nil || v.batchSize != batchSize {
@@ -68,13 +70,13 @@ func (p *Plan) batchVariance(batchSize uint64) (BatchVariance, bool) {
 	return BatchVariance{Chunk: v[0], Ten: v[1], Hundred: v[2]}, true
 }
 
-// sorting is one way in which stored samples are sorted by class.
+// sorting is one partition of the stored samples into classes.
 type sorting struct {
-	ends  []uint64  // class c is the samples ends[c] to ends[c+1]-1
+	ends  []uint64  // class c has the samples ends[c] to ends[c+1]-1
 	pace  float64   // classes per sample, to guess the class of one
 	alike float64   // probability that two samples drawn independently are of one class
-	count []float64 // of each class: scratch, zero between uses
-	seen  []int     // the classes whose count is not zero
+	count []float64 // of each class: scratch space, zero between uses
+	seen  []int     // the classes with a non-zero count
 }
 
 // sortings returns the three sortings of BatchVariance.
@@ -102,7 +104,7 @@ func (p *Plan) sortings() [3]sorting {
 	return sets
 }
 
-// classes returns where n classes begin among s samples, at most one for each sample.
+// classes returns the boundaries of n classes among s samples; there are at most s classes.
 func classes(s, n uint64) []uint64 {
 	n = min(n, s)
 	ends := make([]uint64, n+1)
@@ -112,12 +114,13 @@ func classes(s, n uint64) []uint64 {
 	return ends
 }
 
-// share returns the part of all samples that are of a class.
+// share returns the share of a class in all samples.
 func (s *sorting) share(class int) float64 {
 	return float64(s.ends[class+1]-s.ends[class]) / float64(s.ends[len(s.ends)-1])
 }
 
-// each calls f with every class of the stored samples lo to hi-1, and how many of them are of it.
+// each calls f with every class of the stored samples lo to hi-1, and the number of those samples
+// in it.
 func (s *sorting) each(lo, hi uint64, f func(class int, n float64)) {
 	for c := placeNear(s.ends, 0, len(s.ends)-1, int(float64(lo)*s.pace), lo); lo < hi; c++ {
 		if end := min(hi, s.ends[c+1]); end > lo {
@@ -127,7 +130,7 @@ func (s *sorting) each(lo, hi uint64, f func(class int, n float64)) {
 	}
 }
 
-// add counts samples of a class.
+// add adds samples of a class to the counts.
 func (s *sorting) add(class int, n float64) {
 	if s.count[class] == 0 {
 		s.seen = append(s.seen, class)
@@ -135,7 +138,7 @@ func (s *sorting) add(class int, n float64) {
 	s.count[class] += n
 }
 
-// take calls f with every class that was counted and its count, and forgets them.
+// take calls f with every counted class and its count, and resets the counts.
 func (s *sorting) take(f func(class int, n float64)) {
 	for _, c := range s.seen {
 		f(c, s.count[c])
@@ -144,15 +147,15 @@ func (s *sorting) take(f func(class int, n float64)) {
 	s.seen = s.seen[:0]
 }
 
-// distance returns the sum over all classes of the squared distance of what was counted from the class's share of a batch, and
-// forgets the counts.
+// distance returns the sum over all classes of the squared distance between the count and the
+// class's share of a batch, and resets the counts.
 func (s *sorting) distance(batch float64) float64 {
 	sum := batch * batch * s.alike
 	s.take(func(c int, n float64) { sum += n * (n - 2*batch*s.share(c)) })
 	return sum
 }
 
-// storedVariance looks at batches of the stored order, at all of them if they are not too many.
+// storedVariance measures batches of the stored order, all of them unless there are too many.
 func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
 	batches, b := p.samples/batchSize, float64(batchSize)
 	looks := min(batches, lookStored)
@@ -167,11 +170,12 @@ func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64)
 	return v
 }
 
-// windowVariance lays out real windows and reckons what a batch takes from them: samples of a window are drawn uniformly, without
-// replacement, so only the order of the chunks is left to chance. It looks at about one batch for each window.
+// windowVariance computes real windows and the expected content of a batch from them. Samples of a
+// window are drawn uniformly without replacement, so only the order of the chunks is random. It
+// uses about one batch for each window.
 func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
 	q := Plan{params: p.params, chunks: p.chunks, samples: p.samples, strata: p.strata}
-	q.params.Seed = 0 // the figure is that of any seed
+	q.params.Seed = 0 // the result does not depend on the seed
 	batches, b := p.samples/batchSize, float64(batchSize)
 	looks, visited, choice := uint64(0), 0, newKey("looks")
 	for epoch := uint64(0); epoch < lookEpochs && (epoch == 0 || visited < lookChunks); epoch++ {
@@ -196,10 +200,11 @@ func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64)
 	return v
 }
 
-// distance returns the expected squared distance, summed over all classes, between what positions lo to hi-1 hold of a class and its
-// share of them, over all ways to order the samples within windows.
+// distance returns the expected squared distance, summed over all classes, between a class's
+// samples at positions lo to hi-1 and its share of them, over all orders of the samples within
+// windows.
 func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
-	var random float64 // what the draws within windows add
+	var random float64 // the part that the draws within windows add
 	batch := float64(hi - lo)
 	means := make(map[int]float64)
 	for lo < hi {
@@ -224,12 +229,13 @@ func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
 	return random + s.distance(batch)
 }
 
-// MixingWindow returns the smallest window, of those that are 2, 4, 8.. times the plan's, with which no figure of BatchVariance
-// exceeds most; 0 if there is none, or the plan's shuffle has no window. It plans the whole dataset, each sample once.
+// MixingWindow returns the smallest window, among 2, 4, 8, ... times the plan's, with which no
+// value of BatchVariance exceeds most. It returns 0 if there is none, or if the plan's shuffle has
+// no window. It uses the whole dataset, each sample once.
 func (p *Plan) MixingWindow(batchSize uint64, most float64) uint64 {
 	params := p.params
 	params.Importance, params.Subset = "", ""
-	enough := uint64(p.chunks.len()) // to hold all chunks
+	enough := uint64(p.chunks.len()) // holds all chunks
 	switch params.Shuffle {
 	case Window:
 	case Slot:

@@ -1,11 +1,13 @@
 package shuffle
 
-// RankVariance returns what BatchVariance is of the share that one rank has of a batch where shares follow homes (share=locality):
-// on average over the ranks, relative to as many samples drawn independently from the whole dataset. What a rank alone sees, such as
-// batch normalisation does, is less mixed than the batch, since the rank's homes hold a part of the chunks only. It deals real batches
-// of several epochs, at most 64 of them and 2^18 samples. False: shares cannot follow these homes, or have no two samples to compare.
+// RankVariance returns the BatchVariance of the share of one rank if shares follow homes
+// (share=locality): on average over the ranks, relative to as many samples drawn independently from
+// the whole dataset. A single rank's samples, which batch normalization uses, are less mixed than
+// the batch, since the rank's homes contain only a part of the chunks. It deals real batches of
+// several epochs, at most 64 of them and 2^18 samples. ok is false if shares cannot follow these
+// homes, or have no two samples to compare.
 func (p *Plan) RankVariance(batching Batching, worldSize, homes uint64) (BatchVariance, bool) {
-	batches := batching.Samples / max(1, batching.BatchSize) // whole ones
+	batches := batching.Samples / max(1, batching.BatchSize) // full batches
 	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples < 2 {
 		return BatchVariance{}, false
 	}
@@ -17,7 +19,7 @@ func (p *Plan) RankVariance(batching Batching, worldSize, homes uint64) (BatchVa
 	choice := newKey("looks")
 	for i, epochs := uint64(0), min(looks, rankEpochs); i < epochs; i++ {
 		e := p.Epoch(i)
-		sets := e.plan.sortings() // of an epoch's draws, with importance
+		sets := e.plan.sortings() // with importance, those of an epoch's draws
 		for k := mulDiv(i, looks, epochs); k < mulDiv(i+1, looks, epochs); k++ {
 			batch := Share{First: batching.BatchSize * choice.draw(k, batches), Count: size}
 			samples = e.Append(samples[:0], batch.First, batch.First+size)
@@ -36,10 +38,11 @@ func (p *Plan) RankVariance(batching Batching, worldSize, homes uint64) (BatchVa
 	return BatchVariance{Chunk: sum[0] / all, Ten: sum[1] / all, Hundred: sum[2] / all}, true
 }
 
-// rankEpochs is how many epochs the batches of RankVariance are of.
+// rankEpochs is the number of epochs from which RankVariance takes batches.
 const rankEpochs = 8
 
-// spread returns distance of the samples of a share, relative to one sample drawn independently.
+// spread returns the distance of the samples of a share, relative to one sample drawn
+// independently.
 func (s *sorting) spread(samples []uint64, share []int) float64 {
 	for _, place := range share {
 		x := samples[place]

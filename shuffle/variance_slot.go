@@ -1,19 +1,21 @@
 package shuffle
 
-// Bounds of what variance looks at of a slot order. Lanes are alike, so those looked at stand for all.
+// Limits of the work of variance for a slot order. Lanes are alike, so some lanes represent all.
 const (
-	lookPieces = 1 << 16 // pieces of all lanes looked at
+	lookPieces = 1 << 16 // pieces in all lanes that are used
 	lookPairs  = 1 << 18 // pieces x distances
 	lookStarts = 64      // places in a row at which batches begin
-	lookRows   = 1 << 16 // rows of a batch; a longer batch counts as one of so many
+	lookRows   = 1 << 16 // rows of a batch; a longer batch counts as one with this many
 )
 
-// variance returns the variance of a class's share of a batch, over all seeds. Over them, the lanes of a row are a random arrangement,
-// the sample that a lane gives is any of its samples alike, and lanes are independent. What two rows take from one lane is not: it comes
-// from one piece while the rows lie closer together than the piece is long.
+// variance returns the variance of a class's share of a batch, over all seeds. Over them the lanes
+// of a row are in random order, each sample of a lane is equally likely, and lanes are independent.
+// Two rows' samples of one lane are not independent: they come from one piece if the rows are
+// closer than the piece is long.
 //
-// So of two samples of a batch, those of different lanes are of one class as often as the lanes' shares say (apart), those of one
-// lane as often as the distance of their rows says (along).
+// So two samples of different lanes are of one class with the probability given by the lanes'
+// shares (apart), and two samples of one lane with the probability given by the distance of their
+// rows (along).
 func (l *lanes) variance(s *sorting, chunks chunkTable, batchSize uint64) float64 {
 	width := uint64(len(l.offset))
 	batch := min(batchSize, lookRows*width)
@@ -31,13 +33,15 @@ func (l *lanes) variance(s *sorting, chunks chunkTable, batchSize uint64) float6
 	return max(0, sum/(b*(1-s.alike)))
 }
 
-// rowDistance is a distance between rows of a batch, and how many pairs of its samples are so far apart.
+// rowDistance is a distance between rows of a batch, and the number of pairs of its samples at that
+// distance.
 type rowDistance struct {
 	rows, pairs float64
 }
 
-// rowPairs returns how many ordered pairs of a batch's samples are of one row of m, and how many unordered ones are so many rows
-// apart, on average over the places in a row at which batches begin. Far distances come in groups, of which each stands for its mean.
+// rowPairs returns the number of ordered pairs of a batch's samples in one row of m, and the
+// numbers of unordered pairs for each distance of rows, on average over the places in a row at
+// which batches begin. Large distances are grouped; each group is represented by its mean.
 func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowDistance) {
 	pairs := make([]float64, batch/m+2)
 	for _, start := range starts {
@@ -64,8 +68,8 @@ func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowD
 	return same / n, far
 }
 
-// rowStarts returns the places in a row of m at which batches begin: those of all batches if they are few, else some of the cycle
-// in which they come.
+// rowStarts returns the places in a row of m at which batches begin: those of all batches if there
+// are few, otherwise some of the cycle in which they repeat.
 func rowStarts(batchSize, batches, m uint64) []uint64 {
 	step, rest := m, batchSize%m
 	for rest > 0 {
@@ -86,13 +90,14 @@ func rowStarts(batchSize, batches, m uint64) []uint64 {
 	return starts
 }
 
-// alike returns the probability that two samples drawn independently from one lane are of one class, and that two that the lane
-// gives to rows of each distance are. The latter costs more, so it looks at fewer lanes, and of a very long lane at a part of its pieces.
+// alike returns the probability that two samples drawn independently from one lane are of one
+// class, and the same for samples from rows at each distance. The latter costs more, so it uses
+// fewer lanes, and only a part of the pieces of a very long lane.
 func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn float64, along []float64) {
 	along = make([]float64, len(far))
 	step := 1 + len(l.pieceChunk)/lookPieces
-	most := 1 + lookPairs/(1+len(far))                   // pieces to look at along lanes
-	rarely := step * (1 + len(l.pieceChunk)/(step*most)) // every so many-th lane
+	most := 1 + lookPairs/(1+len(far))                   // maximum pieces along lanes
+	rarely := step * (1 + len(l.pieceChunk)/(step*most)) // only every so many-th lane
 	each := func(step int) float64 { return float64((len(l.offset) + step - 1) / step) }
 	var pieces []lanePiece
 	for lane := 0; lane < len(l.offset); lane += step {
@@ -116,14 +121,15 @@ func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn f
 	return drawn, along
 }
 
-// lanePiece is what one piece of a lane holds of one class. A piece of several classes is several of them.
+// lanePiece is the samples of one class in one piece of a lane. A piece of several classes has
+// several of them.
 type lanePiece struct {
 	class  int
 	n      float64
-	length float64 // of the piece, all its classes
+	length float64 // of the piece, with all its classes
 }
 
-// appendPieces appends what the pieces of a lane hold.
+// appendPieces appends the lane pieces of a lane.
 func (l *lanes) appendPieces(dst []lanePiece, s *sorting, chunks chunkTable, lane int) []lanePiece {
 	for i := l.firstPiece[lane]; i < l.firstPiece[lane+1]; i++ {
 		lo, length := chunks[l.pieceChunk[i]], l.pieceAt[i+1]-l.pieceAt[i]
@@ -137,8 +143,9 @@ func (l *lanes) appendPieces(dst []lanePiece, s *sorting, chunks chunkTable, lan
 	return dst
 }
 
-// alikeAlong returns the probability that the two samples that a lane of so many samples gives to rows so far apart are of one class.
-// The lane is a ring of pieces in random order; a pair of its places either stays within a piece or joins two.
+// alikeAlong returns the probability that the two samples of a lane of the given size in rows at
+// the given distance are of one class. The lane is a ring of pieces in random order; a pair of its
+// places is either within one piece or in two.
 func alikeAlong(s *sorting, pieces []lanePiece, size, rows float64) float64 {
 	var all, within, between, leave, squares float64
 	for _, p := range pieces {
@@ -154,7 +161,7 @@ func alikeAlong(s *sorting, pieces []lanePiece, size, rows float64) float64 {
 		squares += out * (p.length - stay)
 	}
 	s.take(func(_ int, n float64) { between += n * n })
-	if ordered := leave*leave - squares; ordered > 1e-9*leave*leave { // else all is one piece
+	if ordered := leave*leave - squares; ordered > 1e-9*leave*leave { // otherwise there is only one piece
 		within += between * leave / ordered
 	}
 	return within / all

@@ -1,16 +1,18 @@
 package shuffle
 
-// abreast is how many elements pass through Feistel networks side by side. More are no faster.
+// abreast is how many elements pass through Feistel networks together. A larger number is not
+// faster.
 const abreast = 16
 
-// walk is an element on its way through a Feistel network.
+// walk is an element passing through a Feistel network.
 type walk struct {
 	perm
-	l, r uint64 // the pair that it has become
+	l, r uint64 // its current pair
 }
 
-// pass takes elements through their networks once: as in at, but side by side. A step of an element has to
-// wait for its last one, but not for other elements, so that the processor works on several at a time.
+// pass passes elements through their networks once, as at does, but several together. A step of an
+// element depends on its previous step, but not on other elements, so the processor works on
+// several at a time.
 func pass(some []walk) {
 	for c := uint64(0); c < rounds<<32; c += 2 << 32 {
 		for i := range some {
@@ -32,10 +34,10 @@ func pass(some []walk) {
 	}
 }
 
-// halves are the pairs of elements that pass through one network side by side.
+// halves are the pairs of elements that pass through one network together.
 type halves struct{ l, r [abreast]uint64 }
 
-// pass is the same for n elements of one network.
+// pass passes n elements through one network together.
 func (p *perm) pass(some *halves, n int) {
 	l := some.l[:n]
 	r := some.r[:len(l)]
@@ -45,7 +47,7 @@ func (p *perm) pass(some *halves, n int) {
 	}
 }
 
-// step adds, modulo n, one half of each element, hashed, to the other.
+// step adds, modulo n, one half of each element, hashed, to the other half.
 func (p *perm) step(c, n uint64, to, from []uint64) {
 	from = from[:len(to)]
 	for i, half := range from {
@@ -57,7 +59,8 @@ func (p *perm) step(c, n uint64, to, from []uint64) {
 	}
 }
 
-// end returns what an element has become after one pass, or after as many more as lead it below n.
+// end returns the value of an element after one pass, or after as many more passes as bring it
+// below n.
 func (w *walk) end() uint64 {
 	v := w.l*w.b + w.r
 	if v >= w.n {
@@ -66,14 +69,14 @@ func (w *walk) end() uint64 {
 	return v
 }
 
-// walks collects elements of any permutations, to take them through side by side.
+// walks collects elements of any permutations, to pass them through together.
 type walks struct {
 	n    int
 	walk [abreast]walk
-	to   [abreast]int // where the end of each is added
+	to   [abreast]int // the index in dst for each element
 }
 
-// add adds what place i of p holds to dst[to]: now, or when finish is called at the latest.
+// add adds the element at place i of p to dst[to], now or at the latest when finish is called.
 func (w *walks) add(dst []uint64, to int, p *perm, i uint64) {
 	if p.n <= exact {
 		dst[to] += p.trace(i)
@@ -88,7 +91,7 @@ func (w *walks) add(dst []uint64, to int, p *perm, i uint64) {
 	w.n++
 }
 
-// finish completes dst.
+// finish passes the collected elements through and completes dst.
 func (w *walks) finish(dst []uint64) {
 	some := w.walk[:w.n]
 	pass(some)

@@ -2,24 +2,25 @@ package shuffle
 
 import "math/bits"
 
-// WeightStats adds up what the weights of a dataset mean for an epoch that draws by them. It counts in
-// integers, so that the order in which chunks come does not matter. Make one with NewWeightStats.
+// WeightStats summarizes the weights of a dataset for epochs that draw by them. It counts in
+// integers, so the order of chunks does not matter. Use NewWeightStats to create one.
 type WeightStats struct {
 	draws, total uint64
-	always       uint64 // samples whose expectation is a draw or more
-	rest         uint64 // weight of the others
+	always       uint64 // samples with an expectation of at least one draw
+	rest         uint64 // total weight of the others
 	samples      uint64
 	sum          uint64
 	squareHi     uint64 // sum of the squares, 128 bits
 	squareLo     uint64
 }
 
-// NewWeightStats begins with no sample, of an epoch of that many draws by weights that sum to total (below 2^64).
+// NewWeightStats returns statistics without samples, for an epoch of that many draws by weights
+// that sum to total (below 2^64).
 func NewWeightStats(draws, total uint64) *WeightStats {
 	return &WeightStats{draws: draws, total: total}
 }
 
-// Add adds samples, by their weights.
+// Add adds samples, given by their weights.
 func (s *WeightStats) Add(weights []uint32) {
 	for _, w := range weights {
 		if hi, lo := bits.Mul64(uint64(w), s.draws); hi > 0 || lo >= s.total {
@@ -35,8 +36,9 @@ func (s *WeightStats) Add(weights []uint32) {
 	s.samples += uint64(len(weights))
 }
 
-// Coverage returns the expected share, from 0 to 1, of the samples added that an epoch delivers at
-// least once: a sample of weight w with certainty if w*draws/total is 1 or more, else with that probability.
+// Coverage returns the expected share, from 0 to 1, of the added samples that an epoch delivers at
+// least once. A sample of weight w is delivered with certainty if w*draws/total is at least 1,
+// otherwise with that probability.
 func (s *WeightStats) Coverage() float64 {
 	if s.samples == 0 || s.total == 0 {
 		return 0
@@ -44,8 +46,9 @@ func (s *WeightStats) Coverage() float64 {
 	return (float64(s.always) + float64(s.rest)*float64(s.draws)/float64(s.total)) / float64(s.samples)
 }
 
-// EffectiveSamples returns Kish's effective sample size of the weights added, (sum w)^2 / sum w^2:
-// how many samples of one weight would vary a mean as much (L. Kish, Survey Sampling, 1965).
+// EffectiveSamples returns Kish's effective sample size of the added weights, (sum w)^2 / sum w^2:
+// the number of equally weighted samples with the same variance of the mean (L. Kish, Survey
+// Sampling, 1965).
 func (s *WeightStats) EffectiveSamples() float64 {
 	square := float64(s.squareHi)*(1<<64) + float64(s.squareLo)
 	if square == 0 {

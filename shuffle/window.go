@@ -9,15 +9,15 @@ import (
 type windowOrder struct {
 	chunks  chunkTable
 	windows uint64   // n
-	rows    uint64   // of the sequence, of which a window holds whole ones: R with strata, else a row is a place
-	width   uint64   // places of a row: the strata, or 1
-	strata  []uint32 // chunk -> stratum; nil without
+	rows    uint64   // of the sequence; a window holds whole rows: R with strata, otherwise a row is one place
+	width   uint64   // places in a row: the number of strata, or 1
+	strata  []uint32 // chunk -> stratum; nil: no strata
 	order   []uint32 // place -> chunk
-	start   []uint64 // place -> first position of its window's region that the chunk adds to; len is places+1
-	key     key      // of a window, before its number
+	start   []uint64 // place -> first position of the chunk's samples in its window's region; len is places+1
+	key     key      // of a window, without its number
 
 	once   sync.Once
-	places []uint32 // chunk -> place, made when first asked for
+	places []uint32 // chunk -> place, computed at the first use
 }
 
 func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
@@ -52,7 +52,7 @@ func newWindowOrder(p *Plan, epoch uint64) *windowOrder {
 	return w
 }
 
-// windows returns how many windows a window order has.
+// windows returns the number of windows of a window order.
 func (p *Plan) windows() uint64 {
 	width := max(1, p.params.Strata)
 	return ceilDiv(ceilDiv(uint64(p.chunks.len()), width), p.params.Window/width)
@@ -83,7 +83,8 @@ func placeNear(start []uint64, lo, hi, guess int, x uint64) int {
 	return placeIn(start, lo, hi, x)
 }
 
-// placeIn returns the place, from lo to hi-1, whose chunk covers position x of the unshuffled sequence.
+// placeIn returns the place, from lo to hi-1, whose chunk contains position x of the unshuffled
+// sequence.
 func placeIn(start []uint64, lo, hi int, x uint64) int {
 	for hi-lo > 1 {
 		mid := int(uint(lo+hi) >> 1)
@@ -96,7 +97,7 @@ func placeIn(start []uint64, lo, hi int, x uint64) int {
 	return lo
 }
 
-// oneWindow is the part of an order that its window i decides.
+// oneWindow is one window of an order.
 type oneWindow struct {
 	lo, hi int     // places
 	base   uint64  // first position
@@ -109,7 +110,7 @@ func (w *windowOrder) bound(i uint64) int {
 	return int(min(uint64(len(w.order)), mulDiv(i, w.rows, w.windows)*w.width))
 }
 
-// holding returns the number of the window that holds a place.
+// holding returns the number of the window that contains a place.
 func (w *windowOrder) holding(place int) uint64 {
 	return holding(uint64(place)/w.width, w.windows, w.rows)
 }
@@ -120,18 +121,18 @@ func (w *windowOrder) window(i uint64) oneWindow {
 	return oneWindow{lo: lo, hi: hi, base: w.start[lo], pace: float64(hi-lo) / float64(max(1, n)), perm: newPerm(w.key.with(i), n)}
 }
 
-// find returns the window that position t lies in.
+// find returns the window of position t.
 func (w *windowOrder) find(t uint64) oneWindow {
 	return w.window(w.holding(placeIn(w.start, 0, len(w.order), t)))
 }
 
-// sample returns element v of the window's samples in the sequence of its chunks.
+// sample returns the v-th of the window's samples in the sequence of its chunks.
 func (w *windowOrder) sample(in *oneWindow, v uint64) uint64 {
 	place := w.placeOf(in, v)
 	return w.chunks[w.order[place]] + (in.base + v - w.start[place])
 }
 
-// placeOf returns the place whose chunk holds element v.
+// placeOf returns the place whose chunk contains element v.
 func (w *windowOrder) placeOf(in *oneWindow, v uint64) int {
 	return placeNear(w.start, in.lo, in.hi, in.lo+int(float64(v)*in.pace), in.base+v)
 }
@@ -180,7 +181,8 @@ func ceilDiv(a, b uint64) uint64 {
 	return (a-1)/b + 1
 }
 
-// holding returns the last i for which i*n div parts is not beyond x < n: which of so many parts of n things x lies in.
+// holding returns the last i for which i*n div parts is at most x < n: which of the parts of n
+// things contains x.
 func holding(x, parts, n uint64) uint64 {
 	hi, lo := bits.Mul64(x+1, parts)
 	lo, borrow := bits.Sub64(lo, 1, 0)

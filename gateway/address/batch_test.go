@@ -248,8 +248,8 @@ func TestCheckSharing_RefusesMoreHomesThanLanes(t *testing.T) {
 		{"world_size=8&shuffle=full", "accepted"},
 		{"world_size=8", "accepted"},
 		{"world_size=2&share=locality", "accepted"},
-		{"world_size=8&share=locality", "share: 8 homes share 4 lanes, want homes of at most 4"},
-		{"world_size=8&share=locality&homes=6", "homes: 6 homes share 4 lanes, want homes of at most 4"},
+		{"world_size=8&share=locality", "share: 8 homes for 4 lanes: homes must be at most 4"},
+		{"world_size=8&share=locality&homes=6", "homes: 6 homes for 4 lanes: homes must be at most 4"},
 	} {
 		b, err := decode(photos(), c.raw, "0", "0")
 		if err != nil {
