@@ -21,14 +21,14 @@ import (
 
 const chart = "../deploy/helm/millrace"
 
-// examples returns the files of values beside the chart.
+// examples returns the example values of the chart.
 func examples(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../deploy/helm/examples/*.yaml")
 	if err != nil || len(files) != 11 {
 		t.Fatalf("got %d files and %v, want eleven files of values", len(files), err)
 	}
-	return files
+	return append(files, "../examples/helm-cluster-disk.yaml")
 }
 
 // tried runs an installed program, and returns what it wrote.

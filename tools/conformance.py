@@ -19,16 +19,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KIT = os.path.join(ROOT, "integration", "conformance")
 BUILT = os.path.join(ROOT, "bin", "conformance")
 CHECK = os.path.join(KIT, "check.py")
+READERS = os.path.join(ROOT, "examples", "readers")
 
 # Name, programs it takes, how it is compiled, how it is run; those that start slowest come first.
 CLIENTS = (
-    ("java", ["javac", "java"], ["javac", "-Xlint:all", "-Werror", "-d", BUILT, "clients/Reader.java"], ["java", "-cp", BUILT, "Reader"]),
-    ("rust", ["rustc"], ["rustc", "--edition", "2021", "-D", "warnings", "-O", "-o", f"{BUILT}/reader-rust", "clients/reader.rs"],
+    ("java", ["javac", "java"], ["javac", "-Xlint:all", "-Werror", "-d", BUILT, f"{READERS}/Reader.java"], ["java", "-cp", BUILT, "Reader"]),
+    ("rust", ["rustc"], ["rustc", "--edition", "2021", "-D", "warnings", "-O", "-o", f"{BUILT}/reader-rust", f"{READERS}/reader.rs"],
      [f"{BUILT}/reader-rust"]),
-    ("curl", ["curl", "bash", "od"], [], ["bash", "clients/reader.sh"]),
-    ("node", ["node"], [], ["node", "clients/reader.mjs"]),
+    ("curl", ["curl", "bash", "od"], [], ["bash", f"{READERS}/reader.sh"]),
+    ("node", ["node"], [], ["node", f"{READERS}/reader.mjs"]),
     ("go", ["go"], ["go", "build", "-o", f"{BUILT}/reader-go", "./clients/go"], [f"{BUILT}/reader-go"]),
-    ("python", [], [], [sys.executable, "clients/stdlib.py"]),
+    ("python", [], [], [sys.executable, f"{READERS}/reader.py"]),
     ("python with millrace", [], [], [sys.executable, "clients/with_millrace.py"]),
 )  # fmt: skip
 OPTIONAL = ("java", "rust")
@@ -65,7 +66,7 @@ def types():
     if found.returncode != 0:
         return None
     python = found.stdout.strip()
-    ruff = [python, "-m", "ruff", "check", "-q", "--no-cache", "."]
+    ruff = [python, "-m", "ruff", "check", "-q", "--no-cache", ".", os.path.join(ROOT, "examples")]
     mypy = [python, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "check.py", "kit"]
     tables = [python, os.path.join(KIT, "tables", "write.py"), "--check"]
     codes, outputs = zip(*(run(command) for command in (mypy, ruff, tables)))

@@ -7,7 +7,7 @@ examples:
   check.py gateway http://10.0.0.7:8080            a gateway that serves those datasets
   check.py gateway unix:/run/millrace/socket       the same at a Unix socket, with batches in shared memory
   check.py client ./my-reader --fast               a client: faults, retries, resumes (README.md says how it is run)
-  check.py client --verbose python3 clients/stdlib.py
+  check.py client --verbose python3 clients/with_millrace.py
 
 Exit code: 0 all is as it should be, 1 something is not, 2 the kit could not begin.
 """

@@ -56,6 +56,19 @@ def dataset(files: dict[str, tuple[bytes, bytes]], tmp_path_factory: pytest.Temp
 
 
 @pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A packed dataset of 300 images of ten classes, each class of its own colour."""
+    from PIL import Image
+
+    source, packed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("packed") / "images"
+    for i in range(300):
+        Image.new("RGB", (64, 64), (25 * (i % 10), i % 256, 0)).save(source / f"{i:03d}.jpg")
+        (source / f"{i:03d}.cls").write_text(str(i % 10))
+    harness.run("pack", str(source), str(packed))
+    return packed
+
+
+@pytest.fixture(scope="session")
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
     """A gateway that all tests share: whoever kills or cuts has one of his own."""
     hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for

@@ -89,6 +89,24 @@ def run(*args: str) -> str:
     return done.stdout
 
 
+def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
+    """Runs the ranks of a script of examples/, with the environment of torchrun if there are several, and returns what the first one prints."""
+    command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / name), *args]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "client" / "python"), *sys.path]), "OMP_NUM_THREADS": "1"}
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks)}
+    processes = [
+        subprocess.Popen(command, env={**env, "RANK": str(r)}, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for r in range(ranks)
+    ]
+    try:
+        ends = [p.communicate(timeout=300) for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    assert [p.returncode for p in processes] == [0] * ranks, "\n".join(stderr for _, stderr in ends)
+    return ends[0][0]
+
+
 def pip_install(environment: Path, *what: str) -> None:
     """Installs into an environment whose programs are there, without an index to pull anything from."""
     base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"  # Debian's pip is not of a venv

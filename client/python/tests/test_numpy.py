@@ -141,3 +141,9 @@ def test_images_of_hugging_face(tmp_path: Path) -> None:
                 assert label % 3 == 2 or np.array_equal(image.convert("RGB"), picture(label))
                 assert blob == b"%d" % label
         assert millrace.numpy.epoch(client, 0, fields="image.bytes").batch(0)["image.bytes"].shape == (4, 6, 8, 3)
+
+
+def test_example_trains(images: Path, tmp_path: Path, runtime: Path) -> None:  # noqa: ARG001
+    losses = [float(line.split()[-1]) for line in harness.run_example("numpy_local.py", str(images), cwd=tmp_path).splitlines()]
+    assert len(losses) == 3
+    assert losses == sorted(losses, reverse=True)

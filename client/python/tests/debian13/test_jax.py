@@ -275,3 +275,11 @@ def test_training_goes_on_to_the_bit(gateway: harness.Gateway, tmp_path: Path, p
     assert rest[0]["state"] == whole[0]["state"]
     positions = [[p for job in whole for p in job["seen"][n]] for n in range(steps)]
     assert positions == [list(range(n % 12 * 40, n % 12 * 40 + 40)) for n in range(steps)]
+
+
+def test_example_trains_and_resumes(images: Path, tmp_path: Path, runtime: Path) -> None:  # noqa: ARG001
+    options = str(images), "--batch-size", "60", "--checkpoint", str(tmp_path / "checkpoint")
+    lines = [line for epochs in ("2", "3") for line in harness.run_example("jax_train.py", *options, "--epochs", epochs, cwd=tmp_path).splitlines()]
+    assert [line.split(",")[0] for line in lines] == ["epoch 0", "epoch 1", "epoch 2"]
+    losses = [float(line.split()[-1]) for line in lines]
+    assert losses == sorted(losses, reverse=True)

@@ -27,7 +27,7 @@ async function get(path, deadline = 120_000) {
       const headers = { "Accept-Encoding": "identity" };
       if (have > 0) Object.assign(headers, { Range: `bytes=${have}-`, "If-Range": etag });
       const answer = await fetch(gateways[0] + path, { headers, redirect: "error", signal: AbortSignal.timeout(60_000) });
-      if (answer.status === 200) { // the whole of it, whatever was asked for
+      if (answer.status === 200) { // the whole of it, even for a range
         (chunks = []), (have = 0), (size = Number(answer.headers.get("Content-Length"))), (etag = answer.headers.get("ETag"));
       } else if ([408, 429, 500, 503, 504].includes(answer.status) || answer.headers.has("Retry-After")) {
         pause = Number(answer.headers.get("Retry-After")) * 1000 || pause;
@@ -39,7 +39,7 @@ async function get(path, deadline = 120_000) {
       if (have < size) throw new Error(`${have} of ${size} bytes`);
       const body = Buffer.concat(chunks);
       if (crc32c(body) === answer.headers.get("Millrace-Crc32c")) return { headers: answer.headers, body };
-      (chunks = []), (have = 0); // nobody knows where it is wrong
+      (chunks = []), (have = 0); // the damage could be anywhere
       throw new Error("wrong CRC-32C");
     } catch (e) {
       if (Date.now() > end) fail(`${gateways[0]}${path}: ${e.message}, given up after ${deadline / 1000} s`);

@@ -24,7 +24,7 @@ def crc32c(data):
 
 
 class Again(Exception):
-    """What asking again may mend."""
+    """A failure that a retry may fix."""
 
 
 def get(gateways, path, deadline=120):
@@ -39,7 +39,7 @@ def get(gateways, path, deadline=120):
             resume = {"Range": f"bytes={len(body)}-", "If-Range": etag} if body else {}
             connection.request("GET", path, headers={"Accept-Encoding": "identity", **resume})
             answer = connection.getresponse()
-            if answer.status == 200:  # the whole of it, whatever was asked for
+            if answer.status == 200:  # the whole of it, even for a range
                 body, size, etag = bytearray(), int(answer.headers["Content-Length"]), answer.headers["ETag"]
             elif answer.status in (408, 429, 500, 503, 504) or "Retry-After" in answer.headers:
                 pause = float(answer.headers.get("Retry-After", pause))
@@ -52,7 +52,7 @@ def get(gateways, path, deadline=120):
                 raise Again(f"{len(body)} of {size} bytes")
             if crc32c(body) == int(answer.headers["Millrace-Crc32c"], 16):
                 return answer.headers, memoryview(body)
-            body = bytearray()  # nobody knows where it is wrong
+            body = bytearray()  # the damage could be anywhere
             raise Again("wrong CRC-32C")
         except (OSError, http.client.HTTPException, Again) as e:
             if time.monotonic() > end:

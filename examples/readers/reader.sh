@@ -31,7 +31,7 @@ get() { # PATH: the body in $dir/body and its headers in $dir/head: retried, res
     status=$(curl -s --max-time 60 -D "$dir/head" -o "$dir/part" -w '%{http_code}' ${resume[@]+"${resume[@]}"} "${gateways[0]}$1") || true
     pause=$(header retry-after)
     case $status in
-      200) # the whole of it, whatever was asked for
+      200) # the whole of it, even for a range
         mv "$dir/part" "$dir/body" && size=$(header content-length) && etag=$(header etag)
         ;;
       206)
@@ -45,7 +45,7 @@ get() { # PATH: the body in $dir/body and its headers in $dir/head: retried, res
     if [[ $status == 20? ]] && [ "$have" -eq "$size" ]; then
       crc32c "$dir/body" 0 "$size"
       [ "$sum" != "$(header millrace-crc32c)" ] || return 0
-      : >"$dir/body" # nobody knows where it is wrong
+      : >"$dir/body" # the damage could be anywhere
     fi
     attempt=$((attempt + 1))
     gateways=(${gateways[@]+"${gateways[@]:1}"} "${gateways[0]}")

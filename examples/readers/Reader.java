@@ -62,7 +62,7 @@ public final class Reader {
                 int status = answer.statusCode();
                 headers = answer.headers();
                 try (InputStream in = answer.body()) {
-                    if (status == 200) { // the whole of it, whatever was asked for
+                    if (status == 200) { // the whole of it, even for a range
                         body.reset();
                         size = headers.firstValueAsLong("Content-Length").orElse(-1);
                         etag = header("ETag");
@@ -80,7 +80,7 @@ public final class Reader {
                 if (crc32c(body.toByteArray(), 0, body.size()).equals(header("Millrace-Crc32c"))) {
                     return body.toByteArray();
                 }
-                body.reset(); // nobody knows where it is wrong
+                body.reset(); // the damage could be anywhere
                 throw new IOException("wrong CRC-32C");
             } catch (IOException e) {
                 if (System.nanoTime() > end) {

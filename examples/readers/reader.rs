@@ -67,14 +67,14 @@ struct Batch {
 }
 
 impl Batch {
-    /// Asks for what is not there yet. An error says what may be mended by asking again, and when.
+    /// Requests the missing rest. An error is retryable, and has the pause.
     fn fetch(&mut self, gateway: &str, path: &str) -> Result<(), (Error, Option<Duration>)> {
         let have = self.body.len();
         let resume = format!("Range: bytes={have}-\r\nIf-Range: {}\r\n", self.etag);
         let answer = ask(gateway, path, if have > 0 { &resume } else { "" }).map_err(|e| (e, None))?;
         let status = answer.status;
         if status == 200 {
-            // the whole of it, whatever was asked for
+            // the whole of it, even for a range
             self.body.clear();
             self.size = answer.header("content-length").parse().unwrap_or(usize::MAX);
             self.etag = answer.header("etag").to_string();
@@ -92,7 +92,7 @@ impl Batch {
             return Err((Error::other(format!("{} of {} bytes", self.body.len(), self.size)), None));
         }
         if format!("{:08x}", crc32c(&self.body)) != self.headers["millrace-crc32c"] {
-            self.body.clear(); // nobody knows where it is wrong
+            self.body.clear(); // the damage could be anywhere
             return Err((Error::other("wrong CRC-32C"), None));
         }
         Ok(())
