@@ -143,7 +143,7 @@ from typing import Optional
 	fmt.Fprintf(&b, "TEXTS = (%s)\n", strings.Join(texts, ", "))
 	pythonClass(&b, "Order", "Which samples an epoch has and in which order, in addition to `seed` and `shuffle`. None is the dataset's default.\n    All values: "+
 		"https://github.com/millrace-data/millrace/blob/main/docs/api.md", Order|Choice)
-	pythonClass(&b, "Share", "Which share of every global batch this process reads, and what becomes of the last batch.", Batching|Sharing|Rank)
+	pythonClass(&b, "Share", "This process's share of every global batch, and the handling of the last batch.", Batching|Sharing|Rank)
 	return []byte(b.String())
 }
 

@@ -6,8 +6,8 @@
         for batch in client.epoch(0, global_batch_size=256, decode={"cls": int}):
             images, labels = batch["jpg"], batch["cls"]
 
-A batch is an address: its bytes depend on the generation of the index, the plan, the epoch and the batch's number, and on
-nothing that a gateway remembers. So any gateway may be asked, asked again after a fault, and a job goes on from two integers.
+The bytes of a batch depend only on the index generation, the plan, the epoch and the batch number. Gateways keep no
+state per reader: a request may go to any gateway and be retried at another, and a job resumes from two integers.
 """
 
 from ._http import TLS, Routing
@@ -23,7 +23,7 @@ from .proof import Ledger
 from .source import View, mix
 from .values import decoders, load_json
 
-__all__ = [  # without open: `import *` is not to shadow the built-in
+__all__ = [  # without open, so that `import *` does not shadow the built-in
     "TLS",
     "Batch",
     "Client",

@@ -1,4 +1,6 @@
-"""The dataset that is opened without a server: its one address, its index, and what has changed since it was indexed."""
+"""Datasets that are opened without a server: their canonical address, their index, and changed
+files.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +25,38 @@ log = logging.getLogger("millrace")
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")  # of `millrace index` that open takes too
-_NAMES = {  # of flags of `millrace index` and `serve`, in open
+# options of `millrace index` that open accepts
+OPTIONS = ("match", "format", "split", "sequence_length", "dtype", "fields")
+_NAMES = {  # flags of `millrace index` and `serve`, by their names in open
     **{f"--{name.replace('_', '-')}": name for name in OPTIONS},
     "--cache-size": "cache", "--disk-cache-size": "disk_cache", "--disk-cache": "disk_cache",
 }  # fmt: skip
-_PATTERN = re.compile(r"[*?[{]")  # in a path: it names several files
-_RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")  # of numbers, as WebDataset writes it: {000000..000004}
+_PATTERN = re.compile(r"[*?[{]")  # in a path: it matches several files
+# number ranges in WebDataset's notation: {000000..000004}
+_RANGE = re.compile(r"\{[^{},/]*\.\.[^{},/]*\}")
 _ONE_SLASH = re.compile(r"((?:s3|https?):)/(?!/)", re.IGNORECASE)
-_AT_ONCE = 1.0  # seconds in which the program refuses what it does not index
-_DIGITS = 8  # of a digest, in the name of an index
+_AT_ONCE = 1.0  # seconds within which the program rejects data that it cannot index
+_DIGITS = 8  # length of a digest in the name of an index
 WHERE = "give a directory, s3://bucket/prefix, or a gateway's http:// address"
 SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(B): 1})"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A dataset, and which index of it is wanted: the one of these options of `millrace index`, in this place."""
+    """A dataset and the requested index: the one with these options of `millrace index`, in this
+    place.
+    """
 
     where: str
     options: Mapping[str, str] = field(default_factory=dict)
-    place: str = ""  # of the index; empty: beside the data, or in the user's cache directory
-    again: bool = False  # an index that is there is brought up to date
+    place: str = ""  # place of the index; empty: with the data, or in the user's cache directory
+    again: bool = False  # update an existing index
 
     @property
     def address(self) -> str:
-        """The one spelling of the dataset's address. Each set of options has an index of its own, whose name is made of them."""
+        """The canonical address of the dataset. Each set of options has an index of its own, named
+        after the options.
+        """
         where, _, place = self.where.partition(",index=")
         where, place = _absolute(where), self.place or place
         if self.options:
@@ -65,7 +73,8 @@ class Wanted:
         """Describes the dataset by its index. None: it has no index yet."""
         address = self.address
         said, failure = run(program, "info", address)
-        if failure and failure.code == "not_found" and self._in_bucket and self._spare.exists():  # the bucket took no writes when it was indexed
+        # the bucket was read-only when it was indexed
+        if failure and failure.code == "not_found" and self._in_bucket and self._spare.exists():
             address = f"{address},index={self._spare}"
             said, failure = run(program, "info", address)
         if not failure:
@@ -75,11 +84,12 @@ class Wanted:
         return None
 
     def indexed(self, program: str) -> Found:
-        """Indexes the dataset if it has no index, or if its index is to be brought up to date, and describes it."""
+        """Indexes the dataset if it has no index or if an update was requested, and describes it."""
         found, address = self.found(program), self.address
         if found and not self.again:
             return found
-        if not found and "#" in self.where:  # a slip would read all of the data, which have no such part
+        # a typing error would otherwise read all data, which have no such part
+        if not found and "#" in self.where:
             where, _, name = self.where.partition("#")
             raise NotFound(
                 f"open {self.where}: the dataset has no index #{name}", cure=f"`millrace index {shlex.quote(self.where)}` with options makes it; "
@@ -87,7 +97,7 @@ class Wanted:
             )  # fmt: skip
         if found and self._in_bucket:
             address = found.address
-        note = "" if found else f"millrace: {address} has no index yet: it is read once, and indexed"
+        note = "" if found else f"millrace: {address} has no index yet: reading it once to index it"
         _, failure = run(program, "index", address, *_flags(self.options), shown=True, note=note)
         if failure and failure.code == "read_only" and self._in_bucket:
             address = f"{self.address},index={self._spare}"
@@ -105,33 +115,37 @@ class Wanted:
 
     @property
     def _spare(self) -> Path:
-        """The place of the index of a bucket that takes no writes."""
+        """The place for the index of a read-only bucket."""
         return cache() / "indexes" / digest(self.address)[:32]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A dataset that has an index."""
+    """A dataset with an index."""
 
-    address: str  # with the place of the index, if that does not lie beside the dataset
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of its files since it was indexed, as `millrace info --json` says
+    address: str  # with the place of the index, unless it is stored with the dataset
+    # changed files since the dataset was indexed, from `millrace info --json`
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, address: str, said: Mapping[str, Any]) -> Found:
-        """Takes what `millrace info --json` said of an address."""
+        """Creates one from the output of `millrace info --json`."""
         where, place = address.partition(",index=")[0], said["address"].partition(",index=")[2]
         return cls(f"{where},index={_path(place) or place}" if place else where, said.get("changes", {}))
 
     @classmethod
     def of_served(cls, program: str, address: str) -> Found:
-        """Looks once more at the files of a dataset that is served already. What is in a bucket is not compared."""
+        """Compares the files of a dataset that is already served with its index. Buckets are not
+        compared.
+        """
         said = {} if "://" in address.partition(",index=")[0] else run(program, "info", address)[0]
         return cls(address, said.get("changes", {}))
 
     def tell_changes(self) -> None:
-        """Warns if files of a directory have come, gone or changed since it was indexed.
+        """Warns if files of a directory were added, removed or changed since it was indexed.
 
-        The index is not made again by itself: a run that is resumed wants the files that it began with.
+        The index is not updated automatically, because a resumed run needs the files that it
+        started with.
         """
         where, kinds = self.address.partition(",index=")[0], {"new": "new", "gone": "gone", "rewritten": "rewritten or copied"}
         said = [f"{one['files']} {kinds[kind]} (such as {one['example']})" for kind, one in self.changes.items() if kind in kinds]
@@ -145,19 +159,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why `millrace index` or `info` failed: the member `error` of what it prints with --json."""
+    """The reason why `millrace index` or `info` failed: the member `error` of its JSON output."""
 
     code: str
     message: str
     exit: int = 1
     cure: str = ""
-    choices: Sequence[Mapping[str, Any]] = ()  # sets of options of `millrace index`, of which each would work
+    # alternative sets of options of `millrace index` that would work
+    choices: Sequence[Mapping[str, Any]] = ()
     commands: Sequence[str] = ()  # other commands that would help
-    indexes: Sequence[str] = ()  # of the dataset, as #NAME
+    indexes: Sequence[str] = ()  # indexes of the dataset, as #NAME
     fields: Sequence[str] = ()  # columns of the dataset
 
     def error(self, address: str, fields: str = "") -> MillraceError:
-        """Returns the exception, whose cure is in Python where open can do it. fields are those that open was given."""
+        """Returns the exception, with a Python remedy if open supports it. fields are those passed
+        to open.
+        """
         missing = [name for name in fields.split(",") if name not in self.fields]
         where = address.partition(",index=")[0].partition("#")[0]
         own = [one for one in self.choices if set(one) <= set(OPTIONS)]
@@ -177,7 +194,9 @@ class Failure:
 
 
 def said_here(text: str) -> str:
-    """Calls flags of the program as open calls them, but for those in a command between backticks."""
+    """Replaces flags of the program by the parameter names of open, except in commands between
+    backticks.
+    """
     return re.sub("`[^`]*`|--[a-z-]+", lambda m: _NAMES.get(m[0], m[0]), text)
 
 
@@ -190,13 +209,15 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def _of_options(name: str) -> bool:
-    """Whether an index has its name from Wanted.address: open made it, so that the default one may be made too."""
+    """Whether an index was named by Wanted.address: open created it, so the default index may be
+    created too.
+    """
     option, _, digits = name[1:].partition("-")
     return option in OPTIONS and len(digits.rpartition("-")[2]) == _DIGITS
 
 
 def text_of(where: object) -> str:
-    """Returns what open was given as a text."""
+    """Returns the argument of open as a string."""
     try:
         return os.fspath(where)  # type: ignore[call-overload, no-any-return]
     except TypeError:
@@ -204,7 +225,9 @@ def text_of(where: object) -> str:
 
 
 def _absolute(text: str) -> str:
-    """Returns a URL without slashes at its end, or the absolute path of a directory that is there; `#NAME` stays behind it."""
+    """Returns a URL without trailing slashes, or the absolute path of an existing directory,
+    keeping `#NAME`.
+    """
     if not text:
         raise InvalidArgument("open '': no place is given", cure=WHERE)
     where, _, name = text.partition("#")
@@ -231,7 +254,7 @@ def _refuse_one_slash(text: str) -> None:
 
 
 def _path(text: str) -> Optional[Path]:
-    """Returns the absolute path of a directory; None: the text is another address."""
+    """Returns the absolute path of a directory; None: the text is another kind of address."""
     scheme, found, rest = text.partition("://")
     if found and scheme.lower() != "file":
         return None
@@ -239,7 +262,7 @@ def _path(text: str) -> Optional[Path]:
 
 
 def _url(text: str) -> str:
-    """Returns a URL with its scheme in small letters and without slashes at the end of its path."""
+    """Returns a URL with a lower-case scheme and without trailing slashes in its path."""
     scheme, _, rest = text.partition("://")
     at, question, more = rest.partition("?")
     if found := _PATTERN.search(at):
@@ -250,10 +273,10 @@ def _url(text: str) -> str:
 
 
 def run(*command: str, shown: bool = False, note: str = "") -> tuple[dict[str, Any], Optional[Failure]]:
-    """Runs the program with --json, and returns what it printed, or why it failed.
+    """Runs the program with --json, and returns its output or its failure.
 
-    shown  its progress is shown on a terminal
-    note   is printed unless the program refuses its arguments or the data, which it does at once
+      shown  show its progress on a terminal
+      note   print this text, unless the program rejects its arguments or the data at once
     """
     shown = shown and sys.stderr is sys.__stderr__ and sys.stderr is not None and sys.stderr.isatty()
     pipe, own = subprocess.PIPE, environment()
@@ -273,7 +296,7 @@ def run(*command: str, shown: bool = False, note: str = "") -> tuple[dict[str, A
         said = json.loads(out)
         if process.returncode != 0:
             return {}, Failure(**said["error"])
-    except (ValueError, KeyError, TypeError):  # it was killed, or is of another version
+    except (ValueError, KeyError, TypeError):  # the process was killed, or has another version
         text = f"{shlex.join(command[1:3])}: exit code {process.returncode}: {(err or '').strip()[-1000:]}"
         return {}, Failure("failed", text, process.returncode)
     _print(note)
@@ -286,21 +309,23 @@ def _print(note: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment without the settings of other gateways."""
+    """Returns the environment without settings for other gateways."""
     return {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")}
 
 
 def cache() -> Path:
-    """The directory that this user's indexes, and where nothing else can be written also gateways, have theirs in."""
+    """Returns the directory for this user's indexes, and for gateways if no other directory is
+    writable.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace")
 
 
 def digest(text: str) -> str:
-    """Names a text by its SHA-256."""
+    """Returns the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cannot(path: str, e: OSError) -> MillraceError:
-    """Returns the error for a file of this package's that cannot be written."""
+    """Returns the error for a file of this package that cannot be written."""
     cure = "set XDG_RUNTIME_DIR and XDG_CACHE_HOME to directories that you may write to, with space left"
     return InvalidArgument(f"{path}: {e.strerror or e}", cure=cure)

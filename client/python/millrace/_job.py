@@ -1,6 +1,7 @@
-"""What the processes of a job have in common: ranks, one generation of the data, and the place where it resumes, as a checkpoint has it.
+"""State shared by the processes of a job: ranks, one generation of the data, and the position to
+resume from.
 
-And their workers: what cannot be sent to one that is spawned is named before it starts.
+Also checks that objects can be sent to spawned workers, before the workers start.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ log = logging.getLogger("millrace")
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, Lightning, Accelerate
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # mpirun
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun; a batch script by itself has no step, and is one process
+    # srun; a batch script alone has no step and is one process
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 
 ASK = "give all ranks the same order=millrace.Order(generation=...): rank 0 asks client.describe()['generation'] and tells the others"
 AGREE = f"call torch.distributed.init_process_group before the dataset is made, or {ASK}"
 
-_FORM = 2  # of what State.to_dict returns
+_FORM = 2  # version of State.to_dict
 _NAMES = "state", "epoch", "batch", "dataset", "order"
 _NO_STATE = "load what state_dict of a dataset or loader returned, or do not load a state to begin at the beginning"
 _CURES = {
@@ -44,7 +46,9 @@ _BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
 
 
 def find_ranks() -> tuple[int, int]:
-    """Returns rank and world size: those of torch.distributed if it is initialized, else the environment's, else 0 and 1."""
+    """Returns rank and world size, from torch.distributed if it is initialized, else from the
+    environment, else 0 and 1.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -55,14 +59,16 @@ def find_ranks() -> tuple[int, int]:
                 raise InvalidArgument(f"find the rank: {rank}={r} and {world_size}={w} are not a rank and a world size")
             return int(r), int(w)
     rank, world_size = VARIABLES[0]
-    # One without the other is a mistake: read as a single process, every rank would read everything.
+    # One without the other is a mistake: as a single process, every rank would read everything.
     if rank in os.environ or os.environ.get(world_size, "1") != "1":
         raise InvalidArgument(f"find the rank: of {rank} and {world_size} one is in the environment and the other is not")
     return 0, 1
 
 
 def warn_of_uneven_shares(plan: Plan) -> None:
-    """Warns where a full batch has more samples for one rank than for another, and where the last batch has none for some."""
+    """Warns if ranks get different numbers of samples of a full batch, or if some get none of the
+    last batch.
+    """
     size, ranks = plan.batch_size, plan.world_size
     if size % ranks:
         shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a global_batch_size that the ranks divide"
@@ -74,9 +80,10 @@ def warn_of_uneven_shares(plan: Plan) -> None:
 
 
 def advise_homes(core: Gateways, plan: Plan) -> None:
-    """Tells a job whose ranks read through a list of gateways, or a pattern, what homes would save: rank 0 once, if its order has homes.
+    """Logs once, on rank 0, that homes would reduce store reads, if ranks read through a list or
+    pattern of gateways and the order has homes.
 
-    A client cannot see whether the gateways are one cluster.
+    The client cannot detect whether the gateways are a cluster.
     """
     given = plan.parameters
     several = 1 < core.listed <= plan.world_size
@@ -92,9 +99,10 @@ def advise_homes(core: Gateways, plan: Plan) -> None:
 
 
 def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK) -> None:
-    """Refuses to read for one of several ranks that names no generation, where ranks could get different ones.
+    """Rejects a read without a generation by one of several ranks, if ranks could get different
+    generations.
 
-    about is what a gateway says of the dataset.
+    about is the gateway's description of the dataset.
     """
     if world_size > 1 and about.get("follows") is True:
         raise InvalidArgument(
@@ -105,28 +113,34 @@ def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK
 
 
 def agree(dataset: str, generation: str) -> Optional[str]:
-    """Has all processes of torch.distributed take one generation of a dataset: the one that the first of them asks with.
+    """Makes all processes of torch.distributed use one generation of a dataset: that of the first
+    process that asks.
 
-    Returns None if torch.distributed is not initialized, or has no store to agree by. The store is asked rather than the group: a
-    broadcast would hang where not every process makes the dataset, and wants a GPU of its own for each.
+    Returns None if torch.distributed is not initialized, or has no store. The store is used rather
+    than the group: a broadcast would hang if some processes do not create the dataset, and requires
+    a GPU per process.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     store = distributed.distributed_c10d._get_default_store()
-    if store is None or type(store) is distributed.Store:  # MPI has none, or an empty one in torch 2
+    # MPI has none, or an empty one in torch 2
+    if store is None or type(store) is distributed.Store:
         return None
     agreed: bytes = store.compare_set(f"millrace/generation/{dataset}", "", generation)
     return agreed.decode()
 
 
 def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
-    """Returns the generation to read, and what the gateway said of the dataset if other ranks may have another one."""
+    """Returns the generation to read, and the dataset's description if other ranks may have another
+    generation.
+    """
     if given is not None:
         return given, None
     present = str(about["generation"])
     data = sys.modules.get("torch.utils.data")
-    in_worker = data is not None and data.get_worker_info() is not None  # a forked one would share the store's connection with its parent
+    # a forked worker would share the store's connection with its parent
+    in_worker = data is not None and data.get_worker_info() is not None
     agreed = None if in_worker else agree(str(about["name"]), present)
     if agreed is not None:
         return agreed, None
@@ -134,7 +148,9 @@ def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optiona
 
 
 class Place(NamedTuple):
-    """What comes next: a batch of an epoch, or, where samples are yielded one by one, a sample of this rank's share of that batch."""
+    """The next position: a batch of an epoch, or a sample in this rank's share of the batch if
+    samples are yielded individually.
+    """
 
     epoch: int
     batch: int = 0
@@ -142,11 +158,13 @@ class Place(NamedTuple):
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What of a plan must not change: also the world size where the samples of a rank's share are counted."""
+        """Names the properties of a plan that must not change. The world size is included if
+        samples of a rank's share are counted.
+        """
         return "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
 
     def refuse_samples(self) -> None:
-        """Raises StateError for a place within a batch, where no reader of batches can begin."""
+        """Raises StateError for a position within a batch, which readers of batches do not support."""
         if self.sample:
             raise StateError(
                 f"begin at batch {self.batch} of epoch {self.epoch}: the state was saved after {self.sample} of its samples",
@@ -156,26 +174,28 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """A place, and what must not have changed when a reader goes on there.
+    """A position, and the properties that must be unchanged when a reader resumes there.
 
-    The name of the dataset may change: a copy of the same data, in another directory or at another gateway, has the same generation.
+    The name of the dataset may change: a copy of the same data, in another directory or at another
+    gateway, has the same generation.
     """
 
     place: Place
     fixed: Mapping[str, Any]
-    dataset: str = ""  # what it was called, for messages
-    order: Mapping[str, str] = field(default_factory=dict)  # the parameters behind order_digest, for messages
+    dataset: str = ""  # its name at that time, for messages
+    # the parameters that determine order_digest, for messages
+    order: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, place: Place, plan: Plan) -> State:
-        """Returns the state of a reader of this plan."""
+        """Returns the state of a reader with this plan."""
         return cls(place, {name: getattr(plan, name) for name in place.fixes}, plan.dataset, plan.order)
 
     @classmethod
     def parse(cls, state: Optional[Mapping[str, Any]]) -> State:
-        """Reads what to_dict has returned."""
+        """Parses the output of to_dict."""
         if not state or not isinstance(state, Mapping):
-            raise StateError(f"load state: {short(state)} is no state", cure=_NO_STATE)
+            raise StateError(f"load state: {short(state)} is not a state", cure=_NO_STATE)
         if lacks := [name for name in _NAMES if name not in state]:
             raise StateError(f"load state: it holds {short(list(state))} and lacks {', '.join(lacks)}", cure=_NO_STATE)
         if state["state"] != _FORM:
@@ -195,10 +215,12 @@ class State:
         return str(self.fixed["generation"])
 
     def hold(self, dataset: str, opened: Callable[[], Plan]) -> None:
-        """Holds what is read now to the state: the dataset, and the plan of the epoch, which opened gives.
+        """Compares the state with the current dataset and the plan of the epoch, which opened
+        returns.
 
-        Raises StateError as check does, and for a place beyond the end of the epoch. That of one of several workers, which is checked alone,
-        may be beyond it by less than their number. GenerationGone says what it means to who resumes.
+        Raises StateError like check, and for a position beyond the end of the epoch. The state of
+        one of several workers is only checked, since it may exceed the end by less than their
+        number. GenerationGone explains the consequence for the resumed run.
         """
         try:
             plan = opened()
@@ -213,7 +235,9 @@ class State:
             raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
 
     def tell_age(self, present: str) -> None:
-        """Warns if the generation is not the present one: what has come or gone since is not in what is read."""
+        """Warns if the generation is not the current one, since files added or removed later are
+        not read.
+        """
         if self.generation != present:
             log.warning(
                 "load state: the state is of generation %s; the data were indexed again since (generation %s): reading goes on with the files as "
@@ -221,7 +245,9 @@ class State:
             )
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if other data or another order are read now, or, where the epoch has begun, batches of another size."""
+        """Raises StateError if the data or the order have changed or, within an epoch, the batch
+        size.
+        """
         begun = self.place != Place(self.place.epoch)
         for name, value in self.fixed.items():
             if name == "batch_size" and not begun:
@@ -231,7 +257,9 @@ class State:
                 raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name, self._cure(plan)))
 
     def _cure(self, plan: Plan) -> Optional[str]:
-        """What to do about another subset, if exclude may have made it; None: the parameters are to be those of before."""
+        """Returns a remedy for another subset, if exclude may have caused it; None: the earlier
+        parameters are required.
+        """
         subset = plan.order.get("subset", "")
         if "samples:" not in subset or subset == self.order.get("subset", ""):
             return None
@@ -239,13 +267,15 @@ class State:
         return f"exclude(...) is for a new run: to go on from this checkpoint, use {instead}"
 
     def _replaces(self, plan: Plan) -> bool:
-        """Reports whether the order is the same one, but for bad samples in whose places others come."""
+        """Reports whether the order is the same except for replaced bad samples."""
         bad, rest = _apart(plan.dataset, plan.order)
         bad_before, rest_before = _apart(self.dataset, self.order)
         return bad != bad_before and rest == rest_before
 
     def _changed(self, plan: Plan) -> str:
-        """Names what makes the order another one. That of a mixture follows from its definition, which is the dataset's name."""
+        """Describes the changed parameters of the order. For a mixture they are in its definition,
+        which is the dataset's name.
+        """
         now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
         names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
         names = [name for name in names if name != "dataset"] or names
@@ -253,23 +283,24 @@ class State:
         return said or "the order is another one than"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns integers and texts, and the parameters of the order by their names."""
+        """Returns integers, texts, and the parameters of the order by name."""
         sample = {"sample": self.place.sample} if self.place.sample else {}
         place = {"epoch": self.place.epoch, "batch": self.place.batch, **sample}
         return {"state": _FORM, **place, "dataset": self.dataset, **self.fixed, "order": dict(self.order)}
 
 
 def _apart(dataset: str, order: Mapping[str, str]) -> tuple[list[str], list[Any]]:
-    """Returns which bad samples others replace, and what else fixes the order."""
+    """Returns the replaced bad samples, and the other parameters that determine the order."""
     mixture = dataset if dataset.startswith("mix:") else ""
     bad = [order.get("quarantine", ""), *_BAD.findall(mixture)]
     return bad, [_BAD.sub("", mixture).replace("()", ""), {name: value for name, value in order.items() if name != "quarantine"}]
 
 
 def send_checked(kind: type, options: str) -> None:
-    """Has the objects of a class refuse to be sent to another process with a function that cannot be sent.
+    """Makes objects of a class raise InvalidArgument when they are sent to another process with a
+    function that cannot be pickled.
 
-    options names the attribute that holds their parameters by name, functions among them.
+    options names the attribute with their parameters by name, including functions.
     """
 
     def reduce(one: Any) -> Any:

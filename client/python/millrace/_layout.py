@@ -1,4 +1,6 @@
-"""Answers as docs/spec/framed.md has them byte by byte: a batch's header, its framed and .npy bodies, its manifest, and the index's chunks."""
+"""The binary format of answers, as in docs/spec/framed.md: header, framed and .npy bodies, manifest,
+and the index's chunks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ KEYS, PARTS = 1, 2
 
 
 class Head(NamedTuple):
-    """What the header of an answer says about a batch."""
+    """The parsed header of an answer with a batch."""
 
     epoch: int
     number: int
@@ -35,25 +37,26 @@ class Head(NamedTuple):
 
 
 Part = tuple[str, int, int]
-"""Name, begin and end of one part, in the bytes of the batch."""
+"""Name, start and end of one part, in the bytes of the batch."""
 
 _Layout = tuple[list[str], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[int]]
-"""Names; of all parts the numbers of their names, offsets and lengths; and where those of each sample begin."""
+"""Names; the name numbers, offsets and lengths of all parts; and the first part of each sample."""
 
 _FRAME = struct.Struct("<4sHHIIIIIIQ")  # magic, version, flags, samples, names, parts, bytes of keys and names, table, data
 
 
 def samples_after(head: Head, table: memoryview) -> int:
-    """Returns how many bytes of samples belong to a table that stands alone."""
+    """Returns the number of sample bytes for a table without samples."""
     if len(table) < _FRAME.size:
         raise ProtocolError(f"batch {head.number}: a framed table of {len(table)} bytes")
     return int(_FRAME.unpack_from(table)[-1])
 
 
 def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None) -> tuple[memoryview, Table]:
-    """Returns the bytes of the samples of a framed batch and its table. Keys and parts are unpacked when somebody asks.
+    """Returns the sample bytes of a framed batch and its table. Keys and parts are unpacked on
+    demand.
 
-    The samples follow the table, or lie apart.
+    The samples follow the table, or are passed as apart.
     """
     if len(body) < _FRAME.size:
         raise ProtocolError(f"batch {head.number}: a framed body of {len(body)} bytes")
@@ -73,26 +76,29 @@ def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None
 
 
 class Table:
-    """Where the samples of a batch and their parts lie in its bytes. The table stays packed until somebody asks."""
+    """The positions of a batch's samples and parts in its bytes. The table is unpacked on demand."""
 
     def __init__(self, raw: memoryview, samples: int, names: int, parts: int, key_text: int, name_text: int) -> None:
-        """key_text and name_text say where the texts of keys and names begin; key_text is 0 where no keys came along."""
+        """key_text and name_text are the offsets of the texts of keys and names; key_text is 0
+        without keys.
+        """
         self._raw, self._samples, self._names, self._parts = raw, samples, names, parts
         self._key_text, self._name_text = key_text, name_text
         self.bounds: Sequence[int] = [0, *accumulate(self._numbers(0, samples))]
         """One more than samples: sample i is [bounds[i], bounds[i+1])."""
         self.name_of: Callable[[str], str] = str
-        """What a stored name is called: set before the table is unpacked."""
-        # Not cached_property, which locks until Python 3.12: a fork would leave the lock closed in the child.
+        """Maps stored names to public names; set before the table is unpacked."""
+        # Not cached_property, which locks until Python 3.12: after a fork the lock could stay
+        # locked in the child.
         self._unpacked_keys: Optional[list[str]] = None
         self._layout: Optional[_Layout] = None
 
     def _numbers(self, at: int, n: int) -> tuple[int, ...]:
-        """n numbers of the table after the first `at`."""
+        """Returns n numbers of the table after the first `at`."""
         return struct.unpack_from(f"<{n}I", self._raw, _FRAME.size + 4 * at)
 
     def _texts(self, begin: int, end: int, lengths: Sequence[int]) -> list[str]:
-        """The texts of these lengths that lie there one after another."""
+        """Returns consecutive texts of the given lengths."""
         raw, bounds = bytes(self._raw[begin:end]), [0, *accumulate(lengths)]
         if bounds[-1] > len(raw):
             raise ProtocolError("a framed table whose names are longer than their text")
@@ -100,7 +106,7 @@ class Table:
 
     @property
     def keys(self) -> Optional[Sequence[str]]:
-        """The samples' names, if they came along."""
+        """The names of the samples, if the table has them."""
         if self._unpacked_keys is None and self._key_text:
             self._unpacked_keys = self._texts(self._key_text, self._name_text, self._numbers(self._samples, self._samples))
         return self._unpacked_keys
@@ -118,17 +124,18 @@ class Table:
             if called != names:
                 number = {name: i for i, name in reversed(list(enumerate(called)))}
                 merged = tuple(number[called[n]] for n in which)
-                if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):  # else a sample has two parts of one name
+                # otherwise a sample has two parts of one name
+                if all(len(set(merged[a:b])) == b - a for a, b in pairwise(first)):
                     names, which = called, merged
             self._layout = names, which, offsets, lengths, first
         return self._layout
 
     def names(self) -> list[str]:
-        """The names of all parts that samples have."""
+        """Returns the names of all parts."""
         return list(dict.fromkeys(self._laid()[0]))
 
     def parts(self, i: int) -> list[Part]:
-        """The parts of sample i."""
+        """Returns the parts of sample i."""
         names, which, offsets, lengths, first = self._laid()
         begin, end = self.bounds[i], self.bounds[i + 1]
         out = []
@@ -140,7 +147,9 @@ class Table:
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        """Where one part of all samples lies, if all have the same parts in the same order, as they mostly do; else see `parts`."""
+        """Returns the position of one part in all samples, if all have the same parts in the same
+        order, which is the usual case; else None.
+        """
         names, which, offsets, lengths, first = self._laid()
         each = first[1] if self._samples else 0
         if not each or which != which[:each] * self._samples or name not in (parts := [names[w] for w in which[:each]]):
@@ -153,14 +162,14 @@ class Table:
 
 
 class ArrayHeader(NamedTuple):
-    """Type and shape of a batch that is an array, as NumPy's header spells them. The rows are the samples."""
+    """Type and shape of a batch that is an array, as in NumPy's header. The rows are the samples."""
 
     dtype: object
     shape: tuple[int, ...]
 
 
 def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayHeader]:
-    """Returns the bytes of a batch that is an array, and what its header says about it."""
+    """Returns the bytes of a batch that is an array, and its parsed header."""
     try:
         if bytes(body[:6]) != b"\x93NUMPY":
             raise ValueError("no .npy header")
@@ -179,22 +188,22 @@ def open_npy(head: Head, body: memoryview) -> tuple[memoryview, ArrayHeader]:
 
 
 Layout = Union[Table, ArrayHeader]
-"""What a body says of where its samples lie."""
+"""The positions of samples in a body."""
 
 OPEN: dict[str, Callable[[Head, memoryview], tuple[memoryview, Layout]]] = {FRAMED: open_framed, NPY: open_npy}
-"""By media type: what returns the bytes of the samples and their layout."""
+"""By media type: functions that return the sample bytes and their layout."""
 
 
 class Manifest(NamedTuple):
-    """What the gateway says of the samples of a batch."""
+    """The parsed manifest of a batch."""
 
     keys: list[str]
     positions: list[int]
-    sources: Sequence[str] = ()  # of a mixture: the dataset that each sample is of
+    sources: Sequence[str] = ()  # the dataset of each sample, for a mixture
 
 
 def read_manifest(answer: Any, head: Head) -> Manifest:
-    """Checks the manifest of a batch."""
+    """Parses and checks the manifest of a batch."""
     of = Manifest([], [])
     try:
         for s in answer["samples"]:
@@ -214,12 +223,14 @@ _INDEX = struct.Struct("<8sII8xQ8xQ16x")  # magic, version, sections, chunks, sa
 _OURS = b"MILLRACE", 2, 11
 _SECTION = struct.Struct("<IIQQ")  # number, CRC-32C or 0, offset, length
 _CHUNKS = 3  # the section with the chunks
-_ENTRY = struct.Struct("<36xI16x")  # of a chunk: its samples
+_ENTRY = struct.Struct("<36xI16x")  # entry of a chunk: its number of samples
 MAX_CHUNKS = 1 << 25
 
 
 def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
-    """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start, length) gives bytes of the index, and few are read."""
+    """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start,
+    length) returns bytes of the index; only a few are read.
+    """
     head = read(0, _INDEX.size + _CHUNKS * _SECTION.size)
     *ours, chunks, samples = _INDEX.unpack_from(head)
     if tuple(ours) != _OURS:

@@ -1,20 +1,20 @@
-"""Gateways of this user's own on this machine: begun by the first process that needs one, shared by all, gone a minute after the last.
+"""Gateways of this user on this machine: the first process starts one, all share it, and it ends a minute after the last.
 
-A gateway has a directory that only its user can enter:
+Each gateway has a directory that only its user can enter:
 
-    socket          where it listens (mode 0600). Where no Unix socket can be, for want of a short path or of a file system that has them,
-                    it listens on a port of this machine's loopback, and there are in place of it:
+    socket          where it listens (mode 0600). If the path is too long, or the file system has no Unix sockets,
+                    it listens on a loopback port instead, with these files:
     port            its address, 127.0.0.1:PORT, which it writes once it listens (serve --port-file)
-    token           what clients show (mode 0600): others who use this machine reach the port too, and are refused. Each start has its own
-    access.yaml     the token's digest, and that nobody else may do anything
-    users           every process that uses the gateway holds a shared lock on it; the kernel takes the lock back however a process ends, and a
-                    forked child holds its parent's. The gateway ends when it has been alone for a minute (serve --while-locked)
-    change          locked by who starts the gateway or adds a dataset: one process at a time
-    datasets.yaml   what it serves
-    log             of the gateway that was started last
+    token           the clients' token (mode 0600), new for each start: other users of this machine can reach the port, but are refused
+    access.yaml     the token's digest and rights; no other caller has rights
+    users           every process that uses the gateway holds a shared lock on it; the kernel releases it when the process ends, and a
+                    forked child shares its parent's. The gateway ends after a minute without locks (serve --while-locked)
+    change          locked by the process that starts the gateway or adds a dataset
+    datasets.yaml   the served datasets
+    log             log of the latest gateway
 
-The directory's name is a digest of everything that makes gateways differ: the program, credentials and other settings in the
-environment, sizes of caches. So two versions, or two accounts of a store, have gateways of their own.
+The directory's name is a digest of the properties that distinguish gateways: the program, credentials and other settings in the
+environment, and cache sizes. Two versions, or two accounts of a store, therefore have separate gateways.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from .errors import GatewayUnavailable, IntegrityError, InternalError, InvalidAr
 log = logging.getLogger("millrace")
 
 PROGRAM = "MILLRACE_PROGRAM"
-LINGER = "1m"  # that a gateway stays when nobody uses it
-SHARED = "/tmp"  # where a gateway's directory may lie if the environment names no place
+LINGER = "1m"  # how long a gateway stays without users
+SHARED = "/tmp"  # base of the directory if the environment sets none
 START_TIME = 120.0  # indexes of many datasets may have to be fetched
-_RIGHTS = ["read", "report", "warm"]  # of the user of the gateway
+_RIGHTS = ["read", "report", "warm"]  # rights of the gateway's user
 _ATTEMPTS = 5
-_LONGEST_SOCKET = 90  # bytes of a path, so that a process number fits behind it
+_LONGEST_SOCKET = 90  # bytes of a path, which leaves room for a process number
 _SETTINGS = re.compile(r"(AWS_|SSL_CERT_|OTEL_)|(https?|all|no)_proxy$", re.IGNORECASE)
 
 Size = Union[int, str]
@@ -67,7 +67,7 @@ def is_gateway(where: str) -> bool:
 
 
 def is_path(where: object) -> bool:
-    """Reports whether something is a directory or file, or the address of a bucket, rather than of a gateway."""
+    """Reports whether an object is a path or the address of a bucket, rather than of a gateway."""
     if not isinstance(where, str):
         return isinstance(where, os.PathLike)
     if is_gateway(where) or where.startswith("port:/"):
@@ -77,7 +77,9 @@ def is_path(where: object) -> bool:
 
 
 def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
-    """Divides GATEWAY/NAME, as the program does. Where a dataset is given, the path in the address is that of a proxy."""
+    """Splits GATEWAY/NAME, like the program. If dataset is given, the path in the address belongs
+    to a proxy.
+    """
     if dataset or where.startswith(("dns:", "srv:", "unix:")):
         return where, dataset
     first = expand(where)[0]
@@ -90,37 +92,41 @@ def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
 
 @dataclass(frozen=True)
 class Local:
-    """One dataset at a gateway of this user's. It can be pickled: another process finds the same gateway, or starts it again."""
+    """One dataset at a gateway of this user. It can be pickled: another process finds the same
+    gateway, or starts it again.
+    """
 
     directory: str
-    command: tuple[str, ...]  # the program, and what serve is told beside places and datasets
-    name: str  # of the dataset
+    command: tuple[str, ...]  # the program and the arguments of serve, except places and datasets
+    name: str  # name of the dataset
     address: str
-    loopback: bool = False  # it listens on a port, since the directory cannot have a socket
-    others: tuple[Local, ...] = ()  # datasets of a mixture, at the same gateway
+    loopback: bool = False  # it listens on a port, because the directory supports no socket
+    others: tuple[Local, ...] = ()  # datasets of a mixture at the same gateway
 
     @property
     def opened(self) -> dict[str, str]:
-        """What was opened, by the names that the gateway has for it."""
+        """The addresses of the opened datasets, by their names at the gateway."""
         return {one.name: one.address for one in (*self.others, self)}
 
     @property
     def gateway(self) -> str:
-        """The address that a client is given."""
+        """The address for clients."""
         return f"port:{self.directory}/port" if self.loopback else f"unix:{self.directory}/socket"
 
     @property
     def token_file(self) -> Optional[str]:
-        """The file with what the gateway wants to be shown; None: who reaches its socket may use it."""
+        """The file with the gateway's token; None: access to its socket suffices."""
         return f"{self.directory}/token" if self.loopback else None
 
     def hold(self) -> Hold:
-        """Takes this process's share of the gateway. While one ends, it waits for that."""
+        """Acquires this process's share of the gateway. It waits while a gateway ends."""
         self._own_directory()
         return Hold(Path(self.directory, "users"))
 
     def revive(self) -> bool:
-        """Starts the gateway if it has gone, and adds the datasets that are not served. Returns whether there was anything to do."""
+        """Starts the gateway if it has ended, and adds missing datasets. Returns whether anything
+        was necessary.
+        """
         with self._changing():
             if not self._answers():
                 self._start(self.opened)
@@ -131,18 +137,20 @@ class Local:
         return bool(missing)
 
     def refresh(self) -> None:
-        """Has the newest index of the dataset served."""
+        """Makes the gateway serve the newest index of the dataset."""
         for attempt in range(_ATTEMPTS):
             try:
                 if not self.revive():
                     self._reload()
                 return
-            except GatewayUnavailable as e:  # it was killed meanwhile
+            except GatewayUnavailable as e:  # the gateway was killed meanwhile
                 if not e.retryable or attempt == _ATTEMPTS - 1:
                     raise
 
     def explain(self, e: MillraceError) -> None:
-        """Has an error of this gateway say where to look: its user knows neither its address nor its log."""
+        """Adds a remedy to an error of this gateway, whose user knows neither its address nor its
+        log.
+        """
         if isinstance(e, (GatewayUnavailable, InternalError, IntegrityError, StoreError)):
             e.cure = f"the gateway's log is {self.directory}/log"
             if isinstance(e, (IntegrityError, StoreError)):
@@ -151,17 +159,17 @@ class Local:
                 e.cure = f"client.exclude(KEYS) leaves out samples of a file that is gone, client.quarantine(KEYS) replaces them; {e.cure}"
 
     def _own_directory(self) -> None:
-        """Makes the directory, and refuses one into which others can put things."""
+        """Creates the directory, and rejects one that other users can write to."""
         try:
             Path(self.directory).mkdir(0o700, exist_ok=True)
         except FileExistsError:
-            pass  # looked at below
+            pass  # checked below
         except OSError as e:
             raise cannot(self.directory, e) from None
         is_ = os.lstat(self.directory)
         if not stat.S_ISDIR(is_.st_mode) or is_.st_uid != os.getuid() or is_.st_mode & 0o077:
             raise InvalidArgument(
-                f"{self.directory}: not a directory of this user's alone", cure="remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+                f"{self.directory}: not a directory of this user only", cure="remove it, or set XDG_RUNTIME_DIR to a directory of your own"
             )
 
     def _changing(self) -> Hold:
@@ -171,7 +179,8 @@ class Local:
     def _answers(self) -> bool:
         if self.loopback:
             try:
-                # The port may have become that of another program, or of another user's gateway: this one wants the token, and takes it.
+                # Another program, or another user's gateway, may have taken the port: this gateway
+                # requires and accepts the token.
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
             except (OSError, ValueError, http.client.HTTPException):
                 return False
@@ -191,7 +200,7 @@ class Local:
             return sock
 
     def _ask(self, method: str, target: str, *, shown: bool = True) -> tuple[int, bytes]:
-        """Sends a request, with the token if it is to be shown, and returns status and body."""
+        """Sends a request, with the token if shown is set, and returns status and body."""
         headers = {"Authorization": f"Bearer {Path(self.token_file).read_text()}"} if shown and self.token_file else {}
         with contextlib.closing(http.client.HTTPConnection("localhost")) as c:
             c.sock = self._connected(START_TIME)
@@ -200,7 +209,7 @@ class Local:
             return r.status, r.read()
 
     def _listen(self) -> list[str]:
-        """Returns what serve is told of where it listens and whom it answers."""
+        """Returns the arguments of serve for its address and its callers."""
         if not self.loopback:
             return ["--listen", f"unix:{self.directory}/socket", "--allow", ",".join(_RIGHTS)]
         token = f"mr_{secrets.token_urlsafe(32)}"
@@ -210,7 +219,7 @@ class Local:
             "grants": [{"who": me, "datasets": ["*"], "rights": _RIGHTS}, {"who": me, "rights": ["admin"]}],
         }
         with contextlib.suppress(FileNotFoundError):
-            Path(self.directory, "port").unlink()  # of the gateway before
+            Path(self.directory, "port").unlink()  # port file of the previous gateway
         _put(Path(self.directory, "token"), token)
         _put(Path(self.directory, "access.yaml"), json.dumps(access, indent=1))
         return ["--listen", "127.0.0.1:0", "--port-file", f"{self.directory}/port", "--access", f"{self.directory}/access.yaml"]
@@ -223,10 +232,13 @@ class Local:
         return served
 
     def _write(self, served: Mapping[str, str]) -> None:
-        _put(Path(self.directory, "datasets.yaml"), json.dumps({"datasets": served}, indent=1))  # YAML too
+        # JSON is valid YAML
+        _put(Path(self.directory, "datasets.yaml"), json.dumps({"datasets": served}, indent=1))
 
     def _start(self, served: Mapping[str, str]) -> None:
-        """Starts a gateway in a session of its own: neither Ctrl-C nor the end of this process is its matter."""
+        """Starts a gateway in a session of its own, so that Ctrl-C and the end of this process do
+        not affect it.
+        """
         self._write(served)
         d = self.directory
         args = [
@@ -236,7 +248,8 @@ class Local:
         ends, alive = os.pipe()
         try:
             with Path(d, "log").open("wb") as out:
-                # The shell ends at once, so that the gateway is nobody's child, and leaves nobody a dead one.
+                # The shell ends at once, so that init adopts the gateway and no zombie process is
+                # left.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
                     start_new_session=True, check=True, cwd="/", env=environment(),
@@ -251,7 +264,9 @@ class Local:
         log.info("started a gateway for this user: %s serves %s", self.gateway, self.address)
 
     def _await(self, ends: int) -> None:
-        """Waits until the gateway listens: then all its datasets are open. ends is at its end when the gateway is."""
+        """Waits until the gateway listens, with all datasets open. The pipe ends reaches its end
+        when the gateway exits.
+        """
         os.set_blocking(ends, False)
         begun = time.monotonic()
         while not self._answers():
@@ -268,7 +283,9 @@ class Local:
             time.sleep(0.02)
 
     def _refusal(self) -> Optional[MillraceError]:
-        """Asks the program whether it refuses the settings or the datasets of this gateway. None: it does not."""
+        """Asks the program whether it rejects the settings or datasets of this gateway. None: it
+        does not.
+        """
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
@@ -286,11 +303,11 @@ class Local:
         try:
             self._reload()
         except BaseException:
-            self._write(served)  # else nobody could add another one
+            self._write(served)  # otherwise no process could add another dataset
             raise
 
     def _reload(self) -> None:
-        """Has the gateway read the file and the newest index of the dataset."""
+        """Makes the gateway read the file and the newest index of the dataset."""
         try:
             status, body = self._ask("POST", f"/v1/reload?dataset={self.name}")
         except (OSError, ValueError, http.client.HTTPException) as e:
@@ -299,12 +316,13 @@ class Local:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 body = json.loads(body)["detail"].encode()
             said = body[:4096].decode(errors="replace")
-            why = said.partition(f": dataset {self.name}: ")[2] or said  # what is before it names a file that no user has written
+            # the text before it names a file that the user did not write
+            why = said.partition(f": dataset {self.name}: ")[2] or said
             raise ReloadRefused(f"open {self.address}: {why}", cure=f"the gateway's log is {self.directory}/log")
 
 
 class Hold(Closing):
-    """A lock on a file, for as long as this object, or the same in a forked child, lives."""
+    """A lock on a file, held while this object, or its copy in a forked child, exists."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
         import fcntl
@@ -323,7 +341,9 @@ class Hold(Closing):
 def find(
     wanted: Wanted, memory: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
 ) -> tuple[Local, Hold]:
-    """Has a dataset served by this user's gateway, started and indexed where need be, and returns both with a share of the gateway."""
+    """Makes this user's gateway serve a dataset, starting the gateway and indexing if necessary.
+    Returns the dataset and a share of the gateway.
+    """
     if sys.platform == "win32":
         raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
     program = _program()
@@ -340,7 +360,7 @@ def find(
     try:
         known = local._served().get(local.name)
         if known and not wanted.again and local._answers():
-            with contextlib.suppress(ReloadRefused):  # its index may have gone
+            with contextlib.suppress(ReloadRefused):  # its index may be missing
                 local = replace(local, address=known)
                 local.refresh()
                 Found.of_served(program, known).tell_changes()
@@ -359,7 +379,7 @@ def find(
 
 
 def _program() -> str:
-    """Finds the program: that of the environment, of the wheel, or of the PATH."""
+    """Returns the path of the program: from the environment, the wheel, or the PATH."""
     named = os.environ.get(PROGRAM)
     inside = Path(__file__).with_name("bin") / "millrace"
     found = shutil.which(named or "millrace") if named or not inside.exists() else str(inside)
@@ -372,10 +392,12 @@ def _program() -> str:
 
 
 def _directory(serve: list[str]) -> tuple[str, bool]:
-    """Names the directory of the gateway that would run so, and says whether it has to listen on a port."""
+    """Returns the directory of the gateway with these arguments, and whether it must listen on a
+    port.
+    """
     is_ = Path(serve[0]).stat()
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
-    # The machine, since a directory in a home may be seen from several.
+    # Includes the machine, since several may share a home directory.
     key = digest(json.dumps([serve, is_.st_size, is_.st_mtime_ns, settings, os.environ.get("HOME"), platform.node()]))[:16]
     name = f"millrace-{os.getuid()}-{key}"
     bases = [b for b in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), SHARED) if b and os.access(b, os.W_OK | os.X_OK)]
@@ -393,7 +415,7 @@ def _directory(serve: list[str]) -> tuple[str, bool]:
 
 
 def _takes_sockets(base: str) -> bool:
-    """Tries whether a file system has Unix sockets: some of networks and of FUSE have none."""
+    """Tests whether a file system supports Unix sockets; some network and FUSE file systems do not."""
     try:
         with tempfile.TemporaryDirectory(dir=base) as made, contextlib.closing(socket.socket(socket.AF_UNIX)) as s:
             s.bind(f"{made}/s")
@@ -403,7 +425,7 @@ def _takes_sockets(base: str) -> bool:
 
 
 def _put(path: Path, text: str) -> None:
-    """Writes a file that only this user can read, at once as a whole."""
+    """Writes a file atomically that only this user can read."""
     fresh = path.with_name(path.name + ".new")
     try:
         with contextlib.suppress(FileNotFoundError):

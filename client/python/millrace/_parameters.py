@@ -1,6 +1,8 @@
-"""Parameters: those of a Client, and those of an epoch for Client.epoch, numpy.epoch, torch.Dataset, MapDataset and jax.DataLoader.
+"""Parameters of a Client, and of an epoch for Client.epoch, numpy.epoch, torch.Dataset, MapDataset
+and jax.DataLoader.
 
-Each of them names the set that it takes, so that type checkers and help() know the names. A slip is refused where it is written.
+Each function declares its parameters, so that type checkers and help() know the names. Wrong names
+are rejected where they are written.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ class _Check(NamedTuple):
     words: tuple[str, ...] = ()
     cure: str = ""
     plain: Callable[[Any], Any] = lambda v: v
-    """Makes a value that fits one of Python's own."""
+    """Converts a valid value to a built-in type."""
 
 
 def _whole(least: int) -> _Check:
     def fits(value: Any) -> bool:
         try:
             return not isinstance(value, bool) and operator.index(value) >= least
-        except TypeError:  # so do arrays and tensors of no whole number, which have __index__ too
+        # also raised by arrays and tensors that are not a whole number, which have __index__ too
+        except TypeError:
             return False
 
     return _Check(f"a whole number, {least} or more", fits, plain=operator.index)
@@ -115,11 +118,11 @@ _CHECKS = {
 NOT_FOR_LOADERS = {
     "start": "say epoch=; within an epoch load_state_dict goes on",
 }
-"""Parameters of Client.epoch that loaders do not take, and what to write instead."""
+"""Parameters of Client.epoch that loaders do not support, with the alternative."""
 TORCH_ONLY = {"copy": "leave it out: millrace.torch.Dataset has it"}
-"""Parameters that only millrace.torch takes, and what to write elsewhere."""
+"""Parameters that only millrace.torch supports, with the alternative elsewhere."""
 
-_FOREIGN = {  # what to write here, and the words of other libraries for it
+_FOREIGN = {  # alternatives here, by the parameter names of other libraries
     "give it to the loader: millrace.torch.DataLoader(dataset, NAME=...)":
         "num_workers prefetch_factor persistent_workers pin_memory timeout multiprocessing_context worker_init_fn",
     "give it to the loader: millrace.torch.DataLoader(dataset, num_workers=...)": "workers",
@@ -158,14 +161,14 @@ _FOREIGN = {  # what to write here, and the words of other libraries for it
     "give them as values of the mapping: mix({a: .7, b: .3})": "weights",
 }  # fmt: skip
 INSTEAD = {word: cure for cure, words in _FOREIGN.items() for word in words.split()}
-"""What to write in place of the words of other libraries."""
+"""Alternatives by the parameter names of other libraries."""
 
 HERE = {"timeout": "deadline"}
-"""Words that stand for a parameter of the function itself, if it has that."""
+"""Synonyms for a parameter of the function itself, if it has that parameter."""
 
 
 def _cure(function: str, name: str, own: Sequence[str]) -> str:
-    """Says what to write instead of a name that is none of a function's own."""
+    """Returns the alternative to a name that is not a parameter of a function."""
     for group, kind in GROUPS.items():
         if group in own and name in {f.name for f in fields(kind)}:
             return f"write {group}=millrace.{kind.__name__}({name}=...)"
@@ -179,10 +182,10 @@ def _cure(function: str, name: str, own: Sequence[str]) -> str:
 def refuse_slips(
     function: str, own: Sequence[str], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({}), needed: Collection[str] = ()
 ) -> None:
-    """Refuses a name that is none of a function's own, and a value that a parameter of this name cannot have.
+    """Rejects names that are not parameters of a function, and invalid values.
 
-    unfit   names that the function cannot take, in its dataclasses either, and what to write instead
-    needed  names that have no default which None could stand for
+      unfit   names that the function does not support, also in its dataclasses, with the alternative
+      needed  names without a default that None could mean
     """
     for name, value in given.items():
         if name in unfit or name not in own:
@@ -204,13 +207,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
-    """Has a function refuse values that a parameter cannot have, and names that are none of its own or of the set that it takes.
+    """Makes a function reject invalid values, and names that are not in its own parameters or its
+    set of options.
 
-    None stands for a parameter's default where it has no meaning of its own, and whole numbers of other types, such as a tensor with one, become int.
+    None means a parameter's default unless it is a value of its own. Whole numbers of other types,
+    such as a tensor with one element, become int.
 
-    options  the set of parameters that the function takes by **options
-    passed   names that the function passes on to another library's
-    unfit    names that the function cannot take, in the dataclasses of the set either, and what to write instead
+      options  the set of parameters that the function accepts as **options
+      passed   names that the function passes on to another library
+      unfit    names that the function does not support, also in dataclasses of the set, with the alternative
     """
 
     def wrap(function: F) -> F:
@@ -218,7 +223,8 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
         own = {name: p for name, p in bare.parameters.items() if p.kind is not p.VAR_KEYWORD}
         places = [name for name, p in own.items() if p.kind is not p.KEYWORD_ONLY]
         needed = [name for name, p in own.items() if p.default is p.empty]
-        plain = {name for name, rule in _CHECKS.items() if rule.fits(None)}  # of which None is a value as others are
+        # parameters for which None is a value of its own
+        plain = {name for name, rule in _CHECKS.items() if rule.fits(None)}
         usual = {name for name, p in own.items() if p.default not in (p.empty, None) and name not in plain}
         for name, kind in options.__annotations__.items() if options else ():
             said = getattr(kind, "__forward_arg__", kind)
@@ -228,7 +234,7 @@ def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit
         def checking(*args: Any, **given: Any) -> Any:
             called = function.__qualname__.replace(".__init__", "").replace("Source.", f"{type(args[0]).__name__}." if args else "")
             if "token" in given:
-                given["token"] = secret(given["token"])  # no traceback shows it
+                given["token"] = secret(given["token"])  # hidden in tracebacks
             if len(args) > len(places):
                 at = len(places) - (places[:1] == ["self"]) + 1  # its value may be a token
                 raise InvalidArgument(f"{called}: argument {at} stands without a name", cure=f"write NAME=VALUE; help({called}) lists the parameters")
@@ -254,27 +260,27 @@ class Share(_plan.Share):
         if (self.rank is None) != (self.world_size is None):
             raise InvalidArgument("rank and world_size belong together", cure="give both or none")
         if self.rank is not None and self.world_size is not None and self.rank >= self.world_size:
-            raise InvalidArgument(f"rank {self.rank}: want less than the world size, {self.world_size}")
+            raise InvalidArgument(f"rank {self.rank}: must be less than the world size {self.world_size}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How an epoch is read: functions called by the reader's threads, failures, forms and memory.
+    """Options for reading an epoch: functions that the reader's threads call, failures, forms and memory.
 
-    filter          function of a Sample; samples for which it returns False are left out. A batch that loses all its samples is skipped
+    filter          function of a Sample; samples for which it returns False are omitted. A batch without remaining samples is skipped
     collate         function of the list of a batch's samples: results of transform, else dicts of decoded parts. `batch.value` is its result
     batch_transform function of the Batch, the last step; `batch.value` is its result
-    on_error        what to do about a sample at which a decoder, filter or transform fails: "raise"; "skip" leaves it out and logs the
+    on_error        action if a decoder, filter or transform fails for a sample: "raise"; "skip" omits the sample and logs the
                     SampleError; a function of the SampleError returns a value to use instead, or None to leave the sample out
-    keys            send the samples' names with every batch
+    keys            include the samples' names in every batch
     form            form of the bodies (page Forms of an answer), for `batch.data`: such a batch has no samples to decode. None: framed
-    allow_pickle    decode=True reads pickles too: they run whatever code their writer put into them
+    allow_pickle    let decode=True read pickles, which can execute arbitrary code of their writer
     threads         threads that fetch and decode. None: 4; in a torch worker the cores divided by the workers, 2 at most; MapDataset: 1
     prefetch_bytes  stored bytes to read ahead: a JPEG counts with the length of its file; 0: one batch at a time
-    decoded_bytes   bytes of decoded batches to hold ready: an image counts with its pixels. The next batch is always decoded
-    copy            for torch: your functions may write into the bytes they are given. False: they are given memory of a gateway on this
-                    machine, for reading only: writing into a tensor over it ends the process
-    start           batch that iterating begins with
+    decoded_bytes   bytes of decoded batches to keep ready: an image counts with its pixels. The next batch is always decoded
+    copy            for torch: functions may write into the bytes that they receive. False: they receive memory of a gateway on this
+                    machine, which is read-only: writing into a tensor over it kills the process
+    start           first batch of an iteration
     """
 
     filter: Optional[Callable[[Sample], Any]] = None
@@ -292,7 +298,7 @@ class Reading:
 
 
 class SampleOptions(TypedDict, total=False):
-    """The parameters of an epoch that MapDataset takes."""
+    """Parameters of an epoch that MapDataset accepts."""
     seed: Optional[int]
     fields: Union[str, Sequence[str], None]
     transform: Optional[Callable[[Sample], Any]]
@@ -301,19 +307,21 @@ class SampleOptions(TypedDict, total=False):
 
 
 class BatchOptions(SampleOptions, total=False):
-    """The parameters of an epoch that jax.DataLoader takes."""
+    """Parameters of an epoch that jax.DataLoader accepts."""
     global_batch_size: Optional[int]
     shuffle: Shuffle
     share: Optional[Share]
 
 
 class EpochOptions(BatchOptions, total=False):
-    """The parameters of an epoch that Client.epoch, numpy.epoch and torch.Dataset take."""
+    """Parameters of an epoch that Client.epoch, numpy.epoch and torch.Dataset accept."""
     batch_size_per_rank: Optional[int]
 
 
 GROUPS: Mapping[str, type] = {"order": Order, "share": Share, "reading": Reading, "routing": Routing, "tls": TLS}
-"""The dataclasses that hold parameters, by the name of the parameter that takes one. None stands for a default in them too."""
+"""The dataclasses of parameters, by the name of the parameter that accepts one. None means a
+default in them too.
+"""
 for _kind in GROUPS.values():
     setattr(_kind, "__init__", checked()(vars(_kind)["__init__"]))  # noqa: B010  wrong names and values are refused where they are written
 
@@ -321,7 +329,7 @@ DEFAULTS: Mapping[str, Any] = {
     "allow_pickle": False, "on_error": "raise", "keys": False, "rank": 0, "world_size": 1, "start": 0,
     "threads": THREADS, "prefetch_bytes": PREFETCH_BYTES, "decoded_bytes": DECODED_BYTES,
 }  # fmt: skip
-"""The defaults that are not None; None stands for the default everywhere."""
+"""Defaults other than None; None means the default everywhere."""
 
 
 def _chosen(group: Any) -> dict[str, Any]:
@@ -331,7 +339,7 @@ def _chosen(group: Any) -> dict[str, Any]:
 
 
 def flat(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters of an epoch, those of the dataclasses among them. Defaults are left out."""
+    """Returns the parameters of an epoch without defaults, including those in dataclasses."""
     out = {name: value for name, value in options.items() if value is not None and name not in GROUPS}
     for name in GROUPS:
         out |= _chosen(options.get(name))

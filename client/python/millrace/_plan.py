@@ -37,7 +37,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Which share of every global batch this process reads, and what becomes of the last batch.
+    """This process's share of every global batch, and the handling of the last batch.
 
     tail        Samples that fill no batch at the end: "short" is a smaller last batch, "drop" leaves them out, "pad" repeats others.
     world_size  ranks that share each batch (default 1)

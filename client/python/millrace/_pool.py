@@ -1,11 +1,14 @@
-"""Threads that read ahead: one pool that moves between fetching and decoding, to whichever is behind.
+"""Threads that read ahead: one pool whose threads switch between fetching and decoding, depending
+on which is behind.
 
-The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of a
-performance model: see Pool._choose. All threads fetch while the network is slow, and all but one decode while decoding is.
+The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et
+al., ICPP 2022), with queues instead of a performance model: see Pool._choose. If the network is
+slow all threads fetch; if decoding is slow all but one decode.
 
-Two limits hold memory. Fetching has room while the stored bytes of the batches that were asked for, and are not yet handed out, stay
-within `room`. Decoding has room while the batches that are decoded, or being decoded, are at most `decoded_most`, and what decoders
-returned for them at most `decoded_room` bytes. The batch that the consumer waits for is always fetched and decoded.
+Two limits bound the memory. Fetching may continue while the stored bytes of requested batches that
+are not handed out yet are within `room`. Decoding may continue while at most `decoded_most` batches
+are decoded or being decoded, with at most `decoded_room` bytes of decoder results. The batch that
+the consumer waits for is always fetched and decoded.
 """
 
 from __future__ import annotations
@@ -29,17 +32,17 @@ from .errors import Closed, InvalidArgument
 
 Fetch = Callable[[int, threading.Event, Callable[[int], None]], Batch]
 
-_LOOK = 0.25  # seconds: how late a Ctrl-C is noticed at most
+_LOOK = 0.25  # seconds: maximum delay of a Ctrl-C
 
 _FETCHING, _FETCHED, _DECODING, _READY = range(4)
 
 
 @dataclass
 class Stats:
-    """What a reader's threads have done, and what they do now.
+    """Counters and current state of a reader's threads.
 
-    seconds are sums over all threads; waiting_seconds is how long the consumer waited for a batch. ahead_bytes are stored bytes,
-    decoded_bytes those that decoders returned for the batches that wait.
+    Seconds are sums over all threads; waiting_seconds is the consumer's total wait for batches.
+    ahead_bytes are stored bytes, decoded_bytes are decoder results of the waiting batches.
     """
 
     threads: int = 0
@@ -60,11 +63,11 @@ class Stats:
 
 @dataclass
 class _Slot:
-    """A batch that was begun and is not yet taken."""
+    """A batch in progress that has not been taken yet."""
 
-    reserved: int  # stored bytes, or a guess
+    reserved: int  # stored bytes, or an estimate
     state: int = _FETCHING
-    decoded: int = 0  # bytes that decoders returned
+    decoded: int = 0  # bytes of decoder results
     batch: Optional[Batch] = None
     error: Optional[BaseException] = None
 
@@ -79,17 +82,21 @@ class _Average:
 
     @property
     def value(self) -> float:
-        """What was given at the beginning, before anything is known."""
+        """The average, or the initial value before the first one is added."""
         return self.sum / max(self.n, 1)
 
 
-_working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have threads, or had some
-_LAST = 30.0  # seconds that threads have to end before the interpreter does: decoders on a busy machine may take most of them
+_working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have or had threads
+# seconds for threads to end before the interpreter does; decoders on a busy machine may need most
+# of them
+_LAST = 30.0
 
 
 @atexit.register
 def _end() -> None:
-    """Ends the threads of all pools before the interpreter ends: it would abort the process if one came back from C++ then."""
+    """Ends the threads of all pools before the interpreter ends: it would abort if a thread
+    returned from C++ afterwards.
+    """
     end = time.monotonic() + _LAST
     for p in (pools := list(_working)):
         p.stop()
@@ -98,7 +105,7 @@ def _end() -> None:
 
 
 class Pool:
-    """Fetches and decodes a sequence of batches ahead of whoever takes them, in order."""
+    """Fetches and decodes a sequence of batches ahead of the consumer, in order."""
 
     def __init__(
         self,
@@ -113,28 +120,33 @@ class Pool:
         decoded_most: int = sys.maxsize,
         decoded_room: float = math.inf,
     ) -> None:
-        """Makes a pool; room are the bytes ahead, most the batches ahead, guess the bytes of a batch that is not known yet."""
+        """Creates a pool. room limits the bytes ahead, most the batches ahead; guess is the initial
+        estimate of a batch's bytes.
+        """
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
         self._room, self._most, self._decoded_most, self._decoded_room = room, most, decoded_most, decoded_room
         self.elsewhere: Callable[[int], int] = lambda _: 0
-        """Says how many of the batches that were taken still wait for the trainer, in the queues of a DataLoader."""
+        """Returns how many taken batches still wait for the trainer in the queues of a DataLoader."""
         self._task = threading.Event()
         self._pid = os.getpid()
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes a consumer: its batch may be ready
-        self._lock = threading.Lock()  # guards what follows
-        self._consumers = 0  # that wait for the next batch
-        self._work = threading.Condition(self._lock)  # a thread that has nothing to do may find something
+        # wakes a consumer whose batch may be ready
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards the fields below
+        self._consumers = 0  # number of consumers waiting for the next batch
+        self._work = threading.Condition(self._lock)  # notifies an idle thread of possible work
         self._slots: dict[int, _Slot] = {}
         self._next = 0
-        self._stored = _Average(max(guess, 1))  # bytes of a batch, as gateways have announced them
-        self._decoded = _Average(max(decoded_room, 1))  # bytes that decoders returned for a batch
+        self._stored = _Average(max(guess, 1))  # bytes of a batch, as announced by gateways
+        self._decoded = _Average(max(decoded_room, 1))  # bytes of decoder results per batch
         self._now = Stats()
         self._threads: list[threading.Thread] = []
         self._wanted = min(threads, len(numbers))
         self._stopped = False
 
     def take(self) -> Optional[Batch]:
-        """Returns the next batch, None at the end. What failed is raised when its turn has come, and ends the pool."""
+        """Returns the next batch, or None at the end. An error is raised at the position of its
+        batch, and ends the pool.
+        """
         self._must_be_ours()
         self._start()
         begun = time.monotonic()
@@ -154,7 +166,7 @@ class Pool:
         if slot.error is not None:
             self.stop()
             if isinstance(slot.error, StopIteration):
-                # It would end the caller's loop as if the epoch were over.
+                # It would end the caller's loop like the end of the epoch.
                 raise RuntimeError("on_error raised StopIteration") from slot.error
             raise slot.error
         return slot.batch
@@ -181,9 +193,10 @@ class Pool:
     def _wait(self) -> None:
         """Waits until the next batch may be ready. The caller does not hold the lock.
 
-        A Condition will not do: where Ctrl-C comes just after its wait has released the lock, the lock stays released, and the end of
-        the with statement around it fails. And a Ctrl-C that comes just before a wait begins does not end it: Python looks for one
-        only once the wait is over.
+        A Condition is not suitable. If Ctrl-C arrives just after its wait has released the lock,
+        the lock stays released, and the end of the enclosing with statement fails. A Ctrl-C that
+        arrives just before a wait does not end it either: Python checks for one only after the
+        wait.
         """
         try:
             with contextlib.suppress(queue.Empty):
@@ -193,7 +206,7 @@ class Pool:
                 self._consumers -= 1
 
     def _wake_consumers(self) -> None:
-        """Has the consumers look again. The caller holds the lock."""
+        """Makes the consumers check again. The caller holds the lock."""
         for _ in range(self._consumers):
             self._bell.put(None)
 
@@ -224,13 +237,15 @@ class Pool:
                 slot.error = e
             with self._lock:
                 self._done(slot, fetch, time.monotonic() - begun, size)
-            del slot  # whoever waits holds no batch
+            del slot  # a waiting thread must not keep the batch in memory
 
     def _choose(self) -> Optional[tuple[int, bool]]:
-        """Says which batch a free thread works on, and whether it fetches it. The caller holds the lock.
+        """Returns the next batch for an idle thread, and whether to fetch it. The caller holds the
+        lock.
 
-        The batch that the consumer waits for goes first: if it has come, it is decoded. Else a thread fetches if nobody does and there
-        is room, decodes the oldest batch that waits for that, or fetches too.
+        The batch that the consumer waits for has priority: if it is fetched, it is decoded.
+        Otherwise the thread fetches if no other thread does and the limits allow it, or decodes the
+        oldest fetched batch, or else fetches too.
         """
         first = self._now.batches
         waited = self._slots.get(first)
@@ -248,14 +263,16 @@ class Pool:
         return (self._next, True) if can_fetch else None
 
     def _may_decode(self, at: int) -> bool:
-        """Reports whether there is room for one more decoded batch. Its size is taken to be the average; before any is known, all room."""
+        """Reports whether one more batch may be decoded. Its size is estimated by the average, and
+        initially by the whole room.
+        """
         first = self._now.batches
         elsewhere = self.elsewhere(first)
         if at - first + elsewhere >= self._decoded_most:
             return False
-        others = self._now.decoding + elsewhere  # they have a size, but it is not known
+        others = self._now.decoding + elsewhere  # batches whose size is not known yet
         if at != first:
-            others += self._slots[first].state < _DECODING  # it is decoded in any case
+            others += self._slots[first].state < _DECODING  # it will be decoded in any case
         elif others == 0 and not any(slot.state == _READY for slot in self._slots.values()):
             return True
         return self._now.decoded_bytes + (others + 1) * self._decoded.value <= self._decoded_room
@@ -280,14 +297,18 @@ class Pool:
         slot.reserved = size
 
     def _announced(self, slot: _Slot, size: int) -> None:
-        """Puts the length that a gateway has announced in the place of the guess, and learns from it."""
+        """Replaces the estimate by the length that a gateway has announced, and updates the
+        average.
+        """
         with self._lock:
             self._stored.add(size)
             self._reserve(slot, size)
             self._wake_another()
 
     def _wake_another(self) -> None:
-        """Wakes one thread if there is something to do; it wakes the next: all at once would only stand in each other's way."""
+        """Wakes one thread if there is work; that thread wakes the next. Waking all at once would
+        only cause contention.
+        """
         if self._choose() is not None:
             self._work.notify()
 
@@ -306,7 +327,7 @@ class Pool:
             self._wake_consumers()
 
     def stats(self) -> Stats:
-        """Returns what the threads have done."""
+        """Returns the current counters."""
         self._must_be_ours()
         with self._lock:
             states = [slot.state for slot in self._slots.values()]
@@ -314,7 +335,9 @@ class Pool:
             return replace(self._now, threads=threads, undecoded=states.count(_FETCHED), ready=states.count(_READY))
 
     def ours(self) -> bool:
-        """Reports whether this process made the pool. In a forked child it is the parent's, sockets and locks included."""
+        """Reports whether this process created the pool. In a forked child it belongs to the
+        parent, including sockets and locks.
+        """
         return self._pid == os.getpid()
 
     def _must_be_ours(self) -> None:
@@ -322,7 +345,7 @@ class Pool:
             raise InvalidArgument("use a reader: it belongs to the process that made it", cure="iterate over the epoch again in the forked process")
 
     def stop(self) -> None:
-        """Ends what is under way, without waiting for it."""
+        """Stops the work in progress, without waiting for it."""
         if not self.ours():
             return
         with self._lock:
@@ -333,7 +356,9 @@ class Pool:
         self._task.set()
 
     def close(self) -> None:
-        """Ends what is under way and waits for the threads: only a function of the caller's, a decoder or one for tokens, can keep one."""
+        """Stops the work in progress and waits for the threads. Only a function of the caller, such
+        as a decoder or token function, can delay one.
+        """
         self.stop()
         self.join(math.inf)
 

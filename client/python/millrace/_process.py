@@ -1,12 +1,13 @@
-"""What belongs to one process: locks that a fork waits for, memory that is used again, and what is closed at the end.
+"""Resources of one process: locks that a fork waits for, reusable memory, and cleanup at the end.
 
-A fork copies the locks that other threads of the parent hold, but not these threads: in the child such a lock stays
-closed for ever. The client's connections, buffers and readers belong to one process, and a child makes its own. Here is
-what both share.
+A fork copies locks that other threads of the parent hold, but not these threads: in the child such
+a lock would stay locked forever. Connections, buffers and readers therefore belong to one process,
+and a child creates its own. This module has the parts that both share.
 
-A new buffer costs a pass over its memory (zeros, page faults): a quarter of the processor time that it takes to receive a body from the
-same machine. So buffers are used again when nothing looks at them any more. A bytearray refuses to be resized while a memoryview, or an
-array over one, is left, and so does a mapping: that is asked here.
+A new buffer costs a pass over its memory (zeros, page faults): a quarter of the processor time of
+receiving a body on the same machine. Buffers are therefore reused when no view of them is left. A
+bytearray, or a mapping, cannot be resized while a memoryview or an array over it exists, which is
+how views are detected.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, Union
 
 no_fork = threading.RLock()
-"""A fork waits for this lock. Hold it for short work alone, never while you wait for the network or for a caller's function."""
+"""A fork waits for this lock. Hold it only for short operations, never during network access or a
+caller's function.
+"""
 
 before_fork: list[Callable[[], None]] = []
-"""What is done before a fork, with no_fork held."""
+"""Functions to call before a fork, with no_fork held."""
 
 
 def _begin_fork() -> None:
@@ -35,7 +38,9 @@ def _begin_fork() -> None:
 
 
 def import_whole(module: str) -> Any:
-    """Imports a library for a reader's thread. A fork waits: a child would wait for ever for a module that its parent has half imported."""
+    """Imports a library for a reader's thread. A fork waits for it, since a child could never
+    complete an import that its parent has started.
+    """
     with no_fork:
         found = importlib.import_module(module)
         finish_imports()
@@ -43,11 +48,13 @@ def import_whole(module: str) -> Any:
 
 
 def finish_imports() -> None:
-    """Has Pillow, if it was imported, import its formats before readers' threads begin: else it does so with the first image that one opens."""
+    """Makes Pillow, if imported, load its formats before readers' threads start; otherwise it would
+    do so when a thread opens the first image.
+    """
     pillow: Any = sys.modules.get("PIL.Image")
     if hasattr(pillow, "init"):
         with no_fork:
-            pillow.preinit()  # the usual ones first: formats are tried in the order in which they came
+            pillow.preinit()  # the usual ones first: formats are tried in this order
             pillow.init()
 
 
@@ -55,57 +62,64 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_begin_fork, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
 
 parsing: AbstractContextManager[Any] = no_fork if sys.version_info[:2] == (3, 11) else nullcontext()
-"""Hold it where a literal is parsed. CPython 3.11 counts the depth of trees for all threads together, and raises SystemError when two parse."""
+"""Hold it while parsing a literal. CPython 3.11 counts the depth of trees globally, and raises
+SystemError if two threads parse.
+"""
 
 
 def literal(text: str) -> Any:
-    """Returns the value of one of Python's literals, as messages and the headers of NumPy's files have them."""
+    """Returns the value of a Python literal, as in messages and NumPy headers."""
     with parsing:
         return ast.literal_eval(text)
 
 
-LARGE = 1 << 20  # bytes of a column from which on its memory is worth using again. The C library mixes up large and small ones, and keeps them
-SPARE = 32  # a new buffer is larger than asked for by one part in so many, since the next batch may be a little longer
+# minimum bytes of a column whose memory is reused. The C library mixes large and small blocks and
+# keeps them
+LARGE = 1 << 20
+# a new buffer is larger than requested by 1/SPARE, since the next batch may be slightly longer
+SPARE = 32
 
 Take = Callable[[int], memoryview]
-"""Gives so many bytes of memory."""
+"""Returns the requested number of bytes of memory."""
 
 
 def new(size: int) -> memoryview:
-    """A buffer that no reader lends again."""
+    """Returns a buffer that readers do not reuse."""
     return memoryview(bytearray(size))
 
 
 class Buffers:
-    """The latest buffers of one reader, which the next reader takes over."""
+    """The latest buffers of one reader, which the next reader reuses."""
 
     def __init__(self) -> None:
         self.most = 1
-        """Knows as many buffers as the reader may have in use at once. Those beyond belong to the caller, who keeps batches."""
-        self._lock = threading.Lock()  # guards what follows
+        """Maximum buffers to reuse: as many as the reader uses at once. Others belong to the
+        caller, who keeps batches.
+        """
+        self._lock = threading.Lock()  # guards the fields below
         self._known: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """Returns `size` bytes with anything in them, lent for as long as there is a view of them."""
+        """Returns `size` bytes with arbitrary content, in use while a view of them exists."""
         with self._lock:
             free = [b for b in self._known if is_free(b)]
             b = min((b for b in free if size <= len(b) <= size + size // 4 + 4096), key=len, default=None)
             if b is None:
-                # Those of other lengths go: they would be held in vain.
+                # Free buffers of other lengths are dropped.
                 self._known = [other for other in self._known if not any(other is f for f in free)][1 - self.most :]
-                free.clear()  # before there is a new one
+                free.clear()  # before a new one is allocated
                 b = bytearray(size + size // SPARE)
                 self._known.append(b)
             return memoryview(b)[:size]
 
     @property
     def held(self) -> int:
-        """Bytes."""
+        """Total bytes of the buffers."""
         return sum(map(len, self._known))
 
 
 def is_free(memory: Union[bytearray, mmap.mmap]) -> bool:
-    """Reports whether nothing looks at a buffer, or at memory that is mapped for reading."""
+    """Reports whether no view of a buffer, or of a read-only mapping, is left."""
     try:
         if isinstance(memory, bytearray):
             memory.append(memory.pop())
@@ -113,18 +127,21 @@ def is_free(memory: Union[bytearray, mmap.mmap]) -> bool:
             memory.resize(len(memory))
     except (BufferError, IndexError):
         return False
-    except (TypeError, ValueError):  # it is only for reading, or has no descriptor: what is asked after the views
+    # a read-only mapping, or one without descriptor: views are checked first
+    except (TypeError, ValueError):
         return True
     return isinstance(memory, bytearray)
 
 
 def own(value: Any) -> Any:
-    """Returns a value that does not keep the bytes of a batch in memory: of a view its bytes."""
+    """Returns a value that does not keep the bytes of a batch in memory: a view becomes bytes."""
     return bytes(value) if isinstance(value, memoryview) else value
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes a value takes: of tensors, arrays and bytes exactly, with all that a list, tuple or dict holds."""
+    """Estimates the bytes of a value: exact for tensors, arrays and bytes, including all elements
+    of a list, tuple or dict.
+    """
     n = getattr(value, "nbytes", None)
     if isinstance(n, int):
         return n
@@ -134,13 +151,15 @@ def size_of(value: Any) -> int:
         return sum(map(size_of, value))
     if hasattr(value, "element_size"):  # a tensor, before torch 2
         return int(value.element_size() * value.nelement())
-    if hasattr(value, "getbands"):  # an image of Pillow's
+    if hasattr(value, "getbands"):  # an image of Pillow
         return int(value.width * value.height * len(value.getbands()))
     return sys.getsizeof(value, 0)
 
 
 def filled(out: Any, first: Any, values: Iterator[Any], alike: Callable[[Any], bool]) -> Any:
-    """Writes the first value and those that follow into the rows of out, as they come. A list of all where one is not like the first."""
+    """Writes the first value and the following ones into the rows of out. Returns a list of all
+    values if one differs from the first.
+    """
     out[0] = first
     for i, value in enumerate(values, 1):
         if not alike(value):
@@ -150,10 +169,10 @@ def filled(out: Any, first: Any, values: Iterator[Any], alike: Callable[[Any], b
 
 
 class Closing:
-    """A context manager whose end calls close."""
+    """A context manager that calls close at its end."""
 
     def close(self) -> None:
-        """Ends what runs and lets go of what is held."""
+        """Stops running work and releases resources."""
         raise NotImplementedError
 
     def __enter__(self: S) -> S:

@@ -1,4 +1,4 @@
-"""Random numbers of a sample's own, from torch's random functions. Importing this module imports torch."""
+"""Random numbers per sample for torch's random functions. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _OF_TORCH = (
     "_sample_dirichlet", "_standard_gamma", "bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", "randint", "randn", "randperm",
 )  # fmt: skip
 _DRAWING = {*(getattr(torch, name) for name in _OF_TORCH), *(getattr(torch.Tensor, name) for name in _OF_TENSORS)}
-"""Functions that take a generator."""
+"""Functions that accept a generator."""
 
 _LAYERS = ("alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax", "rrelu")
 _DRAWING_INSIDE = {
     *(getattr(functional, name) for name in _LAYERS if hasattr(functional, name)),
     *(getattr(torch, name) for name in ("alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout", "rrelu")),
 }
-"""Functions that take none, and draw by operators that do."""
+"""Functions without a generator, which use operators with one."""
 
-_LIKE = {torch.rand_like: torch.Tensor.uniform_, torch.randn_like: torch.Tensor.normal_}  # they take no generator
+# they accept no generator
+_LIKE = {torch.rand_like: torch.Tensor.uniform_, torch.randn_like: torch.Tensor.normal_}
 
 
 def _randint_like(like: Any, low: int, high: Optional[int] = None, *, generator: torch.Generator, **options: Any) -> Any:
@@ -34,16 +35,17 @@ def _randint_like(like: Any, low: int, high: Optional[int] = None, *, generator:
 
 
 class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
-    """Has torch's random functions draw from a generator of the sample's own, in the thread that enters this.
+    """Makes torch's random functions use a generator of the sample, in the thread that enters this.
 
-    torch's own generator is one for all threads, the training loop's among them: what a transform drew from it would be different in each
-    run. A generator that is given, and devices other than the CPU, stay.
+    All threads share torch's own generator, including the training loop, so a transform's draws
+    from it would differ in each run. Explicit generators, and devices other than the CPU, are not
+    affected.
     """
 
     _generator: Optional[torch.Generator] = None
 
     def begin(self, sample: Sample, more: str = "") -> None:
-        """Has what follows draw for a sample."""
+        """Selects the sample for the following draws."""
         self._sample, self._more, self._generator = sample, more, None
 
     def _own(self) -> Any:
@@ -67,16 +69,20 @@ class Draws(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
 
 
 class Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
-    """Sees the operators that draw from torch's own generator, in the thread that enters this."""
+    """Intercepts operators that draw from torch's own generator, in the thread that enters this."""
 
     def __init__(self, found: Callable[[], Optional[torch.Generator]]) -> None:
-        """Makes one that calls found for each of them. An operator of the CPU draws from the generator that it returns, if it returns one."""
+        """found is called for each such operator. If it returns a generator, operators on the CPU
+        use it.
+        """
         super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
         self._found = found
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Whether torch.compile is kept away: to do so torch imports its compiler, which takes seconds and 150 MB."""
+        """Whether to bypass torch.compile: for that, torch imports its compiler, which takes
+        seconds and 150 MB.
+        """
         return False
 
 
@@ -89,7 +95,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
 
 def _draws_without(operator: Any, args: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Whether an operator draws, and no generator is given to it."""
+    """Whether an operator draws without an explicit generator."""
     if torch.Tag.nondeterministic_seeded not in operator.tags:  # type: ignore[attr-defined,unused-ignore]
         return False
     return not any(isinstance(a, torch.Generator) for a in (*args, *kwargs.values()))

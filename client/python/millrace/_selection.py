@@ -1,7 +1,7 @@
-"""What is read of a dataset: which samples, of a part of it or a mixture, and which parts these have.
+"""The selection of samples and parts to read: of a dataset, a part of it, or a mixture.
 
-A part is written into every address that is asked for. A list of samples, or a part that an address has no room for, is stored by the
-gateway, and addresses have its digest.
+A selection is part of every requested address. A list of samples, or a selection that is too long
+for an address, is stored by the gateway, and addresses contain its digest.
 """
 
 from __future__ import annotations
@@ -25,44 +25,47 @@ Keys = Union[Key, "os.PathLike[str]", Iterable[Key]]
 
 NAMES = "batch.keys has the samples' names; a file of them is given as a pathlib.Path"
 
-_FINEST = 10**6  # the greatest denominator that a float is taken for
-_LIMIT = 1 << 32  # of what the shares of a split, as whole numbers, sum to
-MOST = 8 << 10  # bytes of a subset, and of a list of bad samples, that gateways take
+_FINEST = 10**6  # maximum denominator when a float is converted
+_LIMIT = 1 << 32  # upper bound of the sum of a split's shares, as whole numbers
+MOST = 8 << 10  # maximum bytes of a subset, and of a list of bad samples
 DIGEST = re.compile(r"[0-9a-f]{64}")
 NUMBERED = "samples:"
-_LAST = re.compile(rf"{NUMBERED}(?:.*[,-])?(\d{{1,20}})")  # of the numbers of a subset
+_LAST = re.compile(rf"{NUMBERED}(?:.*[,-])?(\d{{1,20}})")  # last number in a subset
 
-_BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are called by the suffixes of files
+_BY_SUFFIX = ("files", "tar", "zip")  # formats whose parts are named by file suffixes
 PICTURES = ("jpg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm")
 
 Samples = tuple[tuple[str, str, str], ...]
-"""Samples that a user has named: keys, shards where several have the key, reasons."""
+"""Samples named by the user: keys, shards if several have the key, and reasons."""
 
 
 @dataclass(frozen=True)
 class Listed:
     """Samples that the gateway stores as a subset."""
 
-    keys: tuple[str, ...] = field(repr=False)  # with a tab and the shard where several have the key
+    keys: tuple[str, ...] = field(repr=False)  # with a tab and the shard if several have the key
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is read of a dataset; by default all of it. What addresses have follows from what was chosen, and from the generation
-    where samples are named: they have other numbers in each."""
+    """The selection of a dataset; by default all of it. Addresses depend on the selection and, if
+    samples are named, on the generation, because sample numbers differ between generations.
+    """
 
-    steps: tuple[Union[str, Listed, Samples], ...] = ()  # of the subset, one after the other: as `subset=` has them, or samples that are left out
-    replaced: Union[str, Samples] = ()  # samples in whose place others come; or the digest of a list of them
-    sources: tuple[tuple[str, Selection, int], ...] = ()  # of a mixture: datasets, what is read of them, and shares
-    tail: str = ""  # of the definition of a mixture
-    dataset: str = ""  # empty: the client's
-    subset: str = ""  # these three as addresses have them
+    # steps of the subset, in order: values for `subset=`, or excluded samples
+    steps: tuple[Union[str, Listed, Samples], ...] = ()
+    replaced: Union[str, Samples] = ()  # replaced samples, or the digest of a list of them
+    # sources of a mixture: datasets, selections, and shares
+    sources: tuple[tuple[str, Selection, int], ...] = ()
+    tail: str = ""  # end of a mixture's definition
+    dataset: str = ""  # empty: the client's dataset
+    subset: str = ""  # the next three as in addresses
     quarantine: str = ""
     generation: str = ""  # empty: no sample is named
 
     @property
     def bad(self) -> dict[str, str]:
-        """Reasons, by the keys of the samples that are replaced or left out, but for those of a stored list."""
+        """Reasons by the keys of replaced or excluded samples, without those of a stored list."""
         own = {key: why for some in (*self.steps, self.replaced) if isinstance(some, tuple) for key, _, why in some}
         return {key: why for _, chosen, _ in self.sources for key, why in chosen.bad.items()} or own
 
@@ -72,11 +75,13 @@ class Selection:
         return bool(self.bad) or any(isinstance(step, Listed) for step in self.steps)
 
     def told(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Returns the description of a dataset as it is for this selection."""
+        """Returns the description of a dataset adapted to this selection."""
         return {**about, "generation": self.generation, "follows": False} if self.generation else about
 
     def over(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parameters of an epoch with those of the selection. What both name is refused, unless it is the same."""
+        """Returns the parameters of an epoch combined with those of the selection. Conflicting
+        values are rejected.
+        """
         own = {"subset": self.subset, "quarantine": self.quarantine, "generation": self.generation}
         for name, value in own.items():
             if value and asked[name] not in (None, value):
@@ -98,7 +103,7 @@ def _fraction(share: Union[Weight, str]) -> Fraction:
 
 
 def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> list[int]:
-    """Returns shares as whole numbers: with relative, the smallest that are to each other as the shares are."""
+    """Returns shares as whole numbers; with relative, the smallest ones with the same ratios."""
     exact = [_fraction(s) for s in shares.values()]
     for share, value in zip(shares.values(), exact):
         if value <= 0 or isinstance(share, bool):
@@ -117,7 +122,9 @@ def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> 
 
 
 def split_rule(parts: Mapping[str, Weight]) -> str:
-    """Writes the parts of a split as gateways have them. What fractions leave of the whole is a part that has no name in parts."""
+    """Returns the parts of a split in the gateway's notation. If fractions leave a remainder, it
+    becomes a part with an unused name.
+    """
     sizes = dict(zip(parts, whole("split", parts)))
     if not all(isinstance(v, int) for v in parts.values()):
         total = sum(map(_fraction, parts.values()))
@@ -130,7 +137,9 @@ def split_rule(parts: Mapping[str, Weight]) -> str:
 
 
 def named_samples(what: str, keys: Keys, reason: str = "") -> Samples:
-    """Returns the keys, the shards and the reasons of samples. A text is one key; a path is of a file of them, one a line."""
+    """Returns the keys, shards and reasons of samples. A string is one key; a path is a file with
+    one key per line.
+    """
     if isinstance(keys, str) and os.path.isfile(keys):  # noqa: PTH113 (a key may be too long for a path)
         cure = f"write pathlib.Path({keys!r}) for the names in the file, or [{keys!r}] for the sample"
         raise InvalidArgument(f"{what}: {keys!r} names a sample, and there is a file of this name", cure=cure)
@@ -148,12 +157,12 @@ def named_samples(what: str, keys: Keys, reason: str = "") -> Samples:
         elif isinstance(key, tuple) and len(key) == 2:
             named.append((*key, reason))
         else:
-            raise InvalidArgument(f"{what}: {key!r} is no key", cure=f"give names of samples, or the SampleErrors that on_error got; {NAMES}")
+            raise InvalidArgument(f"{what}: {key!r} is not a key", cure=f"give names of samples, or the SampleErrors that on_error got; {NAMES}")
     return tuple(named)
 
 
 def _read_keys(what: str, path: os.PathLike[str]) -> list[Key]:
-    """Reads a file of keys, one a line, with a tab before the shard."""
+    """Reads a file with one key per line, optionally followed by a tab and the shard."""
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as e:
@@ -163,7 +172,7 @@ def _read_keys(what: str, path: os.PathLike[str]) -> list[Key]:
 
 
 def listed(keys: Keys) -> tuple[str, ...]:
-    """Returns keys as gateways have them."""
+    """Returns keys in the gateway's notation."""
     found = tuple(f"{key}\t{shard}" if shard else key for key, shard, _ in named_samples("subset", keys))
     if not found:
         raise InvalidArgument("subset: keys: no sample is named")
@@ -171,14 +180,14 @@ def listed(keys: Keys) -> tuple[str, ...]:
 
 
 def refuse_beyond(step: str, count: int) -> None:
-    """Refuses numbers of samples beyond the count of those that they are chosen from."""
+    """Rejects sample numbers beyond the number of samples to choose from."""
     if (last := _LAST.fullmatch(step)) and int(last[1]) >= count:
         said = f"subset {step:.60}: this takes {int(last[1]) + 1} samples, and there are {count}"
         raise InvalidArgument(said, cure=f"take({count}) has all of them, numbered 0 to {count - 1}" if count else "there is none to choose")
 
 
 def numbered_but(numbers: Sequence[int], count: int) -> str:
-    """Writes all numbers below count but these, as gateways have them."""
+    """Returns all numbers below count except these, in the gateway's notation."""
     return _runs((a + 1, b - 1) for a, b in zip([-1, *numbers], [*numbers, count]) if a + 1 < b)
 
 
@@ -187,7 +196,7 @@ def _runs(runs: Iterable[Sequence[int]]) -> str:
 
 
 def numbered(what: str, numbers: object) -> str:
-    """Writes numbers as gateways have them, runs put together."""
+    """Returns numbers in the gateway's notation, merged into ranges."""
     if not isinstance(numbers, Iterable):
         raise InvalidArgument(f"{what}: {numbers!r} is no list of numbers", cure="write subset(range(1000)) or subset([3, 4, 9])")
     runs: list[list[int]] = []
@@ -209,17 +218,19 @@ def numbered(what: str, numbers: object) -> str:
 
 
 def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the fields of a dataset's description if they are all parts of its samples, else none."""
+    """Returns the fields of a dataset's description if they are all parts of its samples, else
+    none.
+    """
     return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
 
 
 def names_of(fields: Union[str, Sequence[str]]) -> Sequence[str]:
-    """Returns names of parts, which commas separate in a text."""
+    """Returns names of parts, which are separated by commas in a string."""
     return [name.strip() for name in fields.split(",")] if isinstance(fields, str) else fields
 
 
 def parts_are(names: Collection[str]) -> str:
-    """Says which parts there are."""
+    """Lists the available parts for a message."""
     return f"the {'part is' if len(names) == 1 else 'parts are'} {', '.join(map(repr, names))}"
 
 
@@ -240,13 +251,16 @@ class Contents:
     folders: bool = False
     known: Optional[Collection[str]] = None
     sources: Mapping[str, Contents] = field(default_factory=dict)
-    _markers: frozenset[str] = frozenset()  # parts that say only that all columns of a row or struct are null
+    # parts that only mark all columns of a row or struct as null
+    _markers: frozenset[str] = frozenset()
     missed: set[str] = field(default_factory=set, compare=False)
-    """Why no sample has the names that `in` and get were asked for; empty while all are names of parts."""
+    """Reasons why no sample has the names passed to `in` and get; empty while all are names of
+    parts.
+    """
 
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
-        """Returns what a dataset's description says of the parts that are read."""
+        """Returns the parts to read by a dataset's description."""
         described = about.get("described") or {}
         if any(map(columns_of, described.values())):
             return cls._mixed(described, fields, decode)
@@ -257,7 +271,7 @@ class Contents:
                 if name not in columns:
                     why = cls(columns, known=columns).unknown(name)
                     raise InvalidArgument(f"decode part {name!r}: {why}", cure=parts_are(columns))
-            if names is not None:  # the name of a struct stands for its columns
+            if names is not None:  # the name of a struct means its columns
                 names = [one for name in names for one in ([name] if name in columns else _inside(name, columns) or [name])]
                 columns = {name: columns.get(name, False) for name in names}
             structs = {"__null__", *(name[:at] for name in columns for at, letter in enumerate(name) if letter == ".")}
@@ -269,7 +283,7 @@ class Contents:
     @classmethod
     def _mixed(cls, described: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
         own = {name: columns_of(one) for name, one in described.items()}
-        told = all(own.values())  # else a source may have parts of any name
+        told = all(own.values())  # otherwise a source may have parts of any name
         whole = cls.of({"fields": [column for columns in own.values() for column in columns]}, fields, decode if told else ())
         whole = replace(whole, known=whole.columns if told else whole.fields)
         each = {name: cls.of({"fields": columns}, whole.fields, ()) for name, columns in own.items()}
@@ -277,32 +291,34 @@ class Contents:
         return replace(whole, sources=sources)
 
     def name_of(self, name: str) -> str:
-        """Returns the name of a stored part. Of suffixes capitals do not count, and jpeg is jpg."""
+        """Returns the public name of a stored part. Suffixes are case-insensitive, and jpeg becomes
+        jpg.
+        """
         if not self.by_suffix:
             return name
         head, dot, last = name.lower().rpartition(".")
         return f"{head}{dot}{'jpg' if last == 'jpeg' else last}"
 
     def find(self, name: str, present: Collection[str]) -> Optional[str]:
-        """Returns which of the parts that are present a name means; None: no part."""
+        """Returns the present part that a name means; None: no part."""
         if name in present:
             return name
         name = self.name_of(name)
         return name if name in present else None
 
     def names(self, found: Collection[str]) -> list[str]:
-        """Returns the names of all parts of samples that have these parts, those that are null among them."""
+        """Returns the names of all parts of samples with the found parts, including null ones."""
         named = [name for name, nullable in self.columns.items() if nullable or name in found]
         return named + [name for name in found if name not in self.columns and name not in self._markers]
 
     def fill(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parts of a sample with None for each column that is null."""
+        """Returns the parts of a sample with None for each null column."""
         if not self.columns or found.keys() == self.columns.keys():
             return found
         return {name: found.get(name) for name in self.names(found)}
 
     def unknown(self, name: str) -> str:
-        """Says why no sample has a part of this name; empty if one may have it."""
+        """Returns the reason why no sample has a part of this name; empty if one may have it."""
         if (known := self.known) is None or name in known or self.name_of(name) in map(self.name_of, known):
             return ""
         if near := _inside(name, known) or get_close_matches(name, known, 1):
@@ -310,12 +326,12 @@ class Contents:
         return "the dataset has no such part" if self.fields is None else "fields= leaves it out"
 
     def absent(self, name: str) -> str:
-        """Says what is to be done about a part that a sample does not have; empty if nothing is known."""
+        """Returns a remedy for a part that a sample does not have; empty if unknown."""
         if self.folders and self.fields is None and self.name_of(name) in PICTURES:
             return f"fields='{name},cls' gives this name to all pictures"
         return self.unknown(name)
 
 
 def _inside(struct: str, columns: Collection[str]) -> list[str]:
-    """Returns the columns in a struct."""
+    """Returns the columns of a struct."""
     return [name for name in columns if name.startswith(f"{struct}.")]

@@ -1,7 +1,9 @@
-"""What becomes of a batch in the reader's threads: decode, filter, transform, collate, batch_transform, in this order.
+"""The processing of a batch in the reader's threads: decode, filter, transform, collate,
+batch_transform, in this order.
 
-_rng.Draws gives torch's random functions a generator of the sample's own. Draws from Python's random and numpy.random cannot be
-redirected in one thread alone, so they are reported, and so is whatever torch draws past Draws.
+_rng.Draws gives torch's random functions a generator per sample. Draws from Python's random and
+numpy.random cannot be redirected in a single thread, so they are reported, as are draws of torch
+that bypass Draws.
 """
 
 from __future__ import annotations
@@ -27,32 +29,39 @@ from .errors import InvalidArgument, MillraceError, SampleError, TransformError
 from .values import Automatic
 
 OnError = Union[str, Callable[[SampleError], Any]]
-"""What is done about a sample at which a decoder, the filter or the transform fails.
+"""The action if a decoder, the filter or the transform fails for a sample.
 
-"raise", "skip", or a function of the SampleError: what it returns stands in place of the part's value, the filter's answer or the transformed
-sample, and None leaves the sample out.
+"raise", "skip", or a function of the SampleError. Its result replaces the part's value, the
+filter's result or the transformed sample; None omits the sample.
 """
 
 _LOG = logging.getLogger("millrace")
-_LINES = 10  # samples that are left out and logged each; after that one at 100, 1,000 and so on
-_ALIKE = 8  # samples: so many that all fail by one error, before any sample has come through, are no matter of samples
-_SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)  # what a function raises that is wrong for every sample
-_WATCHED = 32  # samples: what draws from a shared generator mostly does so for each
-_SURE = 3  # so many draws at one line are the function's own, and not another thread's
+_LINES = 10  # omitted samples that are logged individually; after that at 100, 1,000 and so on
+# if this many samples fail with the same error before any succeeds, the error is not one of single
+# samples
+_ALIKE = 8
+# errors that usually affect every sample
+_SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)
+_WATCHED = 32  # samples: a function that draws from a shared generator usually does so for each
+_SURE = 3  # this many draws at one line belong to the function, and not to another thread
 _INSTEAD = {"random": "sample.rng", "numpy.random": "sample.numpy_rng", "torch": "sample.rng"}
 
 
 class Failures:
-    """What is done about the samples of one reader that fail."""
+    """The handling of failed samples of one reader."""
 
     def __init__(self, function: Optional[Callable[[SampleError], Any]], *, silent: bool = False) -> None:
-        """function gives a value in place of one that failed; None: samples are left out. silent logs none of them."""
+        """function returns a replacement for a failed value; None: samples are omitted. silent
+        disables logging.
+        """
         self._function, self._silent, self._left_out, self._through = function, silent, 0, False
         self._alike: dict[tuple[Any, ...], int] = {}
 
     @property
     def collects(self) -> bool:
-        """Whether errors are put into a list or set of the user's, which another process has a copy of."""
+        """Whether errors are added to a list or set of the user, which another process has a copy
+        of.
+        """
         return isinstance(getattr(self._function, "__self__", None), (list, set, deque))
 
     def __call__(self, error: SampleError) -> Any:
@@ -66,7 +75,9 @@ class Failures:
         return value
 
     def check(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
-        """Raises the error by which the first samples of a pass all fail, if fail_too says that samples all over the epoch do."""
+        """Raises the error if all first samples of a pass fail with it, and fail_too reports that
+        samples throughout the epoch do.
+        """
         self._through = self._through or self._silent or len(batch) > 0 or bool(batch._refused)
         if self._through or (self._function is not None and not self.collects):
             return
@@ -81,12 +92,14 @@ class Failures:
 
 
 def on_error_of(said: OnError) -> Optional[Failures]:
-    """Returns what is asked about a SampleError; None: it is raised."""
+    """Returns the handler of a SampleError; None: it is raised."""
     return None if said == "raise" else Failures(said if callable(said) else None)
 
 
 class Watch:
-    """Warns once for each shared generator that the functions of one epoch draw from, and names the line that draws."""
+    """Warns once for each shared generator that the functions of one epoch draw from, with the line
+    that draws.
+    """
 
     def __init__(self) -> None:
         self._left = _WATCHED
@@ -96,12 +109,15 @@ class Watch:
 
     @contextmanager
     def of(self, step: str) -> Iterator[None]:
-        """Watches a call in this thread: the first calls of an epoch. Once a generator has moved, calls are traced to find the line."""
+        """Watches a call in this thread, for the first calls of an epoch. After a generator has
+        changed, calls are traced to find the line.
+        """
         self._left -= 1
         if self._left < 0 or _in_later_worker():
             yield
             return
-        lines, traced = _Lines(), self._suspects and sys.gettrace() is None  # a debugger traces by itself
+        # a debugger uses the trace function itself
+        lines, traced = _Lines(), self._suspects and sys.gettrace() is None
         if traced:
             sys.settrace(lines.trace)
         try:
@@ -128,26 +144,26 @@ class Watch:
 
 
 class _Lines:
-    """The lines of one call, and which of them has moved a shared generator."""
+    """The lines of one call, and those that changed a shared generator."""
 
     def __init__(self) -> None:
         self.moved: set[tuple[str, str]] = set()
-        """Names of generators, and the lines that moved them; empty: not known."""
+        """Names of generators, and the lines that changed them; empty: unknown."""
         self._libraries = _libraries()
         self._before = _states()
         self._line = ""
 
     def note_torch(self) -> None:
-        """Notes that torch's generator is drawn from, in this thread, now."""
+        """Records a draw from torch's generator in this thread."""
         self.moved.add(("torch", self._line_of(sys._getframe(1))))
 
     def look(self) -> None:
-        """Notes the generators that have moved since the last look."""
+        """Records the generators that have changed since the last call."""
         before, self._before = self._before, _states()
         self.moved |= {(name, self._line) for name, state in self._before.items() if state != before.get(name, state)}
 
     def trace(self, frame: FrameType, event: str, _: object) -> Optional[Callable[..., Any]]:
-        """Is called for each line of the traced thread."""
+        """Called for each line of the traced thread."""
         if frame.f_code.co_filename.startswith(self._libraries):
             return None
         self.look()
@@ -168,7 +184,9 @@ def _in_later_worker() -> bool:
 
 
 def _states() -> dict[str, Any]:
-    """Returns the states of Python's and NumPy's shared generators. Those of torch show what they are asked: see _rng."""
+    """Returns the states of Python's and NumPy's shared generators. torch's operators are
+    intercepted instead: see _rng.
+    """
     states: dict[str, Any] = {"random": random.getstate()}
     if numpy := sys.modules.get("numpy.random"):
         state = numpy.get_state(legacy=False)
@@ -177,24 +195,29 @@ def _states() -> dict[str, Any]:
 
 
 def _rng() -> Any:
-    """Returns the module of this package that gives torch generators; without torch there is nothing to give: None."""
+    """Returns the module of this package for torch's generators; None without torch."""
     return import_whole(f"{__package__}._rng") if "torch" in sys.modules else None
 
 
 def _libraries() -> tuple[str, ...]:
-    """Returns the files and folders whose lines are not the caller's: those of the generators, and this package's."""
+    """Returns the files and folders that do not belong to the caller: those of the generators and
+    of this package.
+    """
     modules = (sys.modules.get(name) for name in ("numpy", "torch"))
     folders = [Path(m.__file__).parent for m in modules if m is not None and m.__file__]
     return random.__file__, *(f"{folder}/" for folder in (*folders, Path(__file__).parent))
 
 
 def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Watch) -> Any:
-    """Calls the reader's filter or transform, and says which sample failed. A TransformError that it raises was shown to on_error."""
+    """Calls the reader's filter or transform, and adds the sample to an error. A raised
+    TransformError was passed to on_error.
+    """
     try:
         with watch.of(step):
             return function(sample)
     except Exception as e:
-        if isinstance(e, MillraceError) and type(e) is not InvalidArgument:  # a DecodeError, or no fault of the sample's
+        # a DecodeError, or an error that is not the sample's
+        if isinstance(e, MillraceError) and type(e) is not InvalidArgument:
             raise
         cure = _hint(step, sample, e) if isinstance(e, _SLIPS) else None
         error = TransformError(f"{step} {sample.batch.which(sample.index)}: {type(e).__name__}: {e}", cure=cure)
@@ -203,7 +226,7 @@ def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Wa
 
 
 def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Batch, cure: str = "") -> Any:
-    """Calls the reader's collate or batch_transform, and says which batch failed."""
+    """Calls the reader's collate or batch_transform, and adds the batch to an error."""
     try:
         return function(given)
     except MillraceError:
@@ -213,7 +236,9 @@ def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Bat
 
 
 def _hint(step: str, sample: Sample, e: Exception) -> str:
-    """Says what a filter or transform has likely taken for something else. torchvision's names the type that it was given."""
+    """Returns the likely mistake of a filter or transform. torchvision's errors name the type of
+    the argument.
+    """
     part = next((name for name in sample if name.rpartition(".")[2] in (*PICTURES, "bytes")), next(iter(sample), "NAME"))
     if "pic should be PIL Image" in str(e) and "Tensor" in str(e):
         return f"decoded pictures are uint8 tensors already: write s[{part!r}] / 255 in place of ToTensor"
@@ -224,7 +249,7 @@ def _hint(step: str, sample: Sample, e: Exception) -> str:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one reader. Decoding is the batch's own: see Batch.decoder."""
+    """The steps of one reader. The batch itself decodes: see Batch.decoder."""
 
     decode: Mapping[str, Decoder] = field(default_factory=dict)
     automatic: Optional[Automatic] = None
@@ -234,7 +259,7 @@ class Steps:
     transform: Optional[Callable[[Sample], Any]] = None
     collate: Optional[Callable[[list[Any]], Any]] = None
     batch_transform: Optional[Callable[[Batch], Any]] = None
-    keys: bool = False  # a sample that becomes a dict has its name in it
+    keys: bool = False  # a sample that becomes a dict includes its name
     watch: Watch = field(default_factory=Watch, compare=False)
 
     def __bool__(self) -> bool:
@@ -242,11 +267,11 @@ class Steps:
 
     @property
     def collects(self) -> bool:
-        """Whether on_error puts errors into a list of the user's."""
+        """Whether on_error adds errors to a list of the user."""
         return self.on_error is not None and self.on_error.collects
 
     def warn_of_copies(self) -> None:
-        """Warns where errors go to a list, and this process is a worker that has a copy of the list."""
+        """Warns if errors go to a list, and this process is a worker with a copy of the list."""
         if self.collects:
             warnings.warn(
                 "on_error= fills a copy of your list here, in a worker of this loader: the list itself stays empty; read with "
@@ -255,7 +280,7 @@ class Steps:
             )
 
     def run(self, batch: Batch) -> None:
-        """Takes all steps. Of a batch that has lost all its samples nothing is collated."""
+        """Runs all steps. A batch without remaining samples is not collated."""
         one_by_one = self.transform is not None or self.collate is not None
         if one_by_one or self.filter is not None:
             with rng.Draws() if (rng := _rng()) else nullcontext() as draws:
@@ -264,7 +289,7 @@ class Steps:
                     return
                 if one_by_one:
                     batch.value = self._together(batch, values, draws)
-        # A batch_transform has parts decoded as it asks for them, unless all have to be tried.
+        # A batch_transform decodes parts on demand, unless all must be tried.
         if not one_by_one and (self.automatic is None or self.batch_transform is None or self.on_error is not None):
             batch.decode_all()
             if batch.emptied:
@@ -273,10 +298,12 @@ class Steps:
             batch.value = _run_whole("batch_transform", self.batch_transform, batch, batch)
 
     def _samples(self, batch: Batch, draws: Any) -> list[Any]:
-        """Filters and transforms the samples of a batch, one after another, and leaves out those that are refused or fail."""
+        """Filters and transforms the samples of a batch in order, and omits those that are rejected
+        or fail.
+        """
         batch.check_decoders()
         lost, refused, values, judged = set[int](), [], [], []
-        kept: list[ref[Sample]] = []  # not the samples, which have their decoded parts
+        kept: list[ref[Sample]] = []  # weak references, since samples hold their decoded parts
         for sample in batch:
             if draws is not None:
                 draws.begin(sample)
@@ -302,7 +329,9 @@ class Steps:
         return values
 
     def _together(self, batch: Batch, values: list[Any], draws: Any) -> Any:
-        """Collates the values of a batch. Those of an empty share stay a list: collate functions require a sample."""
+        """Collates the values of a batch. Those of an empty share stay a list: collate functions
+        require a sample.
+        """
         if self.collate is None or not values:
             return values
         if draws is not None:

@@ -1,3 +1,3 @@
-"""The version of a checkout. What `make wheels` builds has the program's version here instead."""
+"""The version of a checkout. In wheels from `make wheels`, this is the program's version."""
 
 __version__ = "0.0.0.dev0"

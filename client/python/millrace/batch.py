@@ -1,4 +1,4 @@
-"""A batch and its samples: views of the bytes that came, cut and decoded only when somebody asks."""
+"""A batch and its samples: views of the received bytes, split and decoded on demand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy
 
 Decoder = Callable[[memoryview], Any]
-"""Turns the bytes of one part of one sample into a value of any type, but not None."""
+"""Converts the bytes of one part of one sample into a value of any type except None."""
 
 _CLOSED = memoryview(b"")
 _CLOSED.release()  # so that a view of a closed batch raises ValueError
@@ -31,29 +31,42 @@ _CLOSED.release()  # so that a view of a closed batch raises ValueError
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a batch is decoded, and where its keys and positions are asked for when they did not come with it."""
+    """How to decode a batch, and where to get its keys and positions if it does not include them."""
 
     manifest: Callable[[Head], Manifest]
     decode: Mapping[str, Decoder] = field(default_factory=dict)
-    automatic: Optional[Callable[[str, str], Optional[Decoder]]] = None  # finds a decoder for a part that `decode` does not name, of a source
-    positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None  # where they are known without the manifest
-    gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)  # makes a column of the decoded values
-    on_error: Optional[Callable[[SampleError], Any]] = None  # returns a value in place of the one that failed, None to leave the sample out
-    mixed: Optional[Mapping[str, str]] = None  # samples are of several datasets, which the manifest names: what some were opened by
+    # returns a decoder for a part that `decode` does not name, by part and source
+    automatic: Optional[Callable[[str, str], Optional[Decoder]]] = None
+    # positions, if known without the manifest
+    positions: Callable[[Head], Optional[Sequence[int]]] = lambda _: None
+    # combines the decoded values into a column
+    gather: Callable[[int, Iterator[Any]], Any] = lambda _, values: list(values)
+    # returns a replacement for a failed value, or None to omit the sample
+    on_error: Optional[Callable[[SampleError], Any]] = None
+    # for several datasets, which the manifest names: the addresses that some were opened by
+    mixed: Optional[Mapping[str, str]] = None
     contents: Contents = field(default_factory=Contents)
-    seed: str = ""  # names the order of all epochs: what the samples' generators are seeded by, beside epoch and position
-    alone: bool = True  # one rank reads the epoch; several take equal numbers of steps, whatever filter and on_error leave out
+    # identifies the order of all epochs: seed of the samples' generators, together with epoch and
+    # position
+    seed: str = ""
+    # one rank reads the epoch; several ranks take equal numbers of steps regardless of filter and
+    # on_error
+    alone: bool = True
 
 
 class Batch(Sequence["Sample"]):
-    """One rank's share of one global batch.
+    """One rank's share of one global batch: a sequence of samples.
 
-    A sequence of samples. `batch["jpg"]` is a list of that part of all its samples: of what the reader's decoder returned, else of
-    memoryviews. In millrace.numpy it is an array of samples x shape where values stack. Nothing is parsed, and no object made, before it
-    is asked for. A view keeps the bytes of the whole batch in memory: copy what outlives the batch (`bytes(view)`). Views are read-only
-    where a gateway on this machine has lent the memory. `with batch:` closes it at the end.
+    `batch["jpg"]` is a list of that part of all samples: the results of the reader's decoder, or
+    else memoryviews. In millrace.numpy it is an array of samples x shape if the values can be
+    stacked. Parsing and object creation happen on demand.
 
-    A batch that was asked for in a `form` is not cut into samples: it has `data`, `keys`, `positions` and what its header says.
+    A view keeps the bytes of the whole batch in memory: copy data that outlives the batch
+    (`bytes(view)`). Views are read-only if a gateway on this machine shares the memory. `with
+    batch:` closes it at the end.
+
+    A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`,
+    `positions` and the values of its header.
     """
 
     def __init__(self, head: Head, data: memoryview, decoding: Decoding, layout: Optional[Layout] = None) -> None:
@@ -62,24 +75,26 @@ class Batch(Sequence["Sample"]):
             layout.name_of = decoding.contents.name_of
         self._manifest: Optional[Manifest] = None
         self._decoded: dict[str, list[Any]] = {}
-        self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}  # those found so far, by part and source
-        self._some: dict[str, dict[int, Any]] = {}  # decoded parts that not all samples have
-        self._kept: Sequence[int] = range(head.samples)  # the samples that are left, by their places in the table
-        self._refused: list[int] = []  # by the filter, by their places in the table
+        # decoders found so far, by part and source
+        self._decoders: dict[tuple[str, str], Optional[Decoder]] = {}
+        self._some: dict[str, dict[int, Any]] = {}  # decoded parts that only some samples have
+        # indexes in the table of the remaining samples
+        self._kept: Sequence[int] = range(head.samples)
+        self._refused: list[int] = []  # indexes in the table of samples that the filter rejected
         self.failures: list[SampleError] = []
-        """What failed where on_error left samples out."""
+        """The errors of samples that on_error omitted."""
         self.number: int = head.number
         """Number of the batch in its epoch, from 0."""
         self.epoch: int = head.epoch
         """Number of the epoch."""
         self.batches: int = head.batches
-        """How many batches the epoch has."""
+        """Number of batches in the epoch."""
         self.generation: str = head.generation
-        """The index that the batch comes from."""
+        """Generation of the index that the batch comes from."""
         self.dataset: str = head.dataset
         """Name of the dataset."""
         self.location: str = head.location
-        """Canonical path and query: what losses are reported under."""
+        """Canonical path and query, for reporting losses."""
         self.content_type: str = head.content_type
         """Media type of the answer."""
         self.etag: str = head.etag
@@ -87,25 +102,30 @@ class Batch(Sequence["Sample"]):
         self.crc32c: int = head.crc32c
         """CRC-32C of the answer's body, from the index."""
         self.data: memoryview = data
-        """All bytes of the samples, in the form that was asked for."""
+        """All bytes of the samples, in the requested form."""
         self.nbytes: int = len(data)
-        """How many bytes these are; it stays when the batch is closed."""
+        """Length of data; it stays when the batch is closed."""
         self.layout = layout
-        """Where the samples lie in data; with `Reading(form="npy")` the type and shape of the array; None in the other forms."""
+        """Positions of the samples in data; with `Reading(form="npy")` type and shape of the array;
+        None in other forms.
+        """
         self.value: Any = None
-        """What the reader's `batch_transform` or `collate` returned; without them a list of what `transform` returned for each sample."""
+        """Result of the reader's `batch_transform` or `collate`, or a list of the results of
+        `transform`.
+        """
 
     def close(self) -> None:
-        """Lets go of the bytes at once, not when the batch is collected. `len`, numbers and `value` stay.
+        """Releases the bytes at once, not when the batch is collected. `len`, numbers and `value`
+        stay.
 
-        Memory that a gateway has lent is asked after first: BufferError says that a view is left, or an array over one, which `value` may
-        hold too. The batch can be used on then.
+        Raises BufferError for memory lent by a gateway if a view of it is left, or an array over
+        one, possibly in `value`. The batch then remains usable.
         """
         if self.closed:
             return
         self.forget_decoded()
         memory, length = self.data.obj, len(self.data)
-        with no_fork:  # no thread lets go of the memory meanwhile
+        with no_fork:  # no thread releases the memory meanwhile
             self.data = _CLOSED
             if isinstance(memory, mmap.mmap) and not is_free(memory):
                 self.data = memoryview(memory)[:length]
@@ -114,7 +134,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` has let go of the bytes."""
+        """Whether `close` has released the bytes."""
         return self.data is _CLOSED
 
     def __enter__(self) -> Batch:
@@ -126,7 +146,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def padded(self) -> int:
-        """How many samples, the last ones, repeat samples of the epoch."""
+        """Number of samples at the end that repeat samples of the epoch."""
         return len(self._kept) - bisect_left(self._kept, self._head.samples - self._head.padded)
 
     def __len__(self) -> int:
@@ -134,16 +154,18 @@ class Batch(Sequence["Sample"]):
 
     @property
     def came(self) -> int:
-        """How many samples it had before filter or on_error left any out."""
+        """Number of samples before filter or on_error omitted any."""
         return self._head.samples
 
     @property
     def emptied(self) -> bool:
-        """Whether it is passed over: filter or on_error have left out all its samples, and there are no other ranks to keep in step with."""
+        """Whether the batch is skipped: filter or on_error have omitted all its samples, and no
+        other ranks must stay in step.
+        """
         return self._decoding.alone and len(self) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Of values for all samples of the table those of the samples that are left."""
+        """Returns the values of the remaining samples, given those of all samples in the table."""
         return values if len(self._kept) == self._head.samples else [values[at] for at in self._kept]
 
     @overload
@@ -167,7 +189,7 @@ class Batch(Sequence["Sample"]):
         return (Sample(self, i) for i in self._each())
 
     def _each(self) -> range:
-        _ = self.table  # raises for a batch that has none
+        _ = self.table  # raises for a batch without one
         return range(len(self))
 
     def __repr__(self) -> str:
@@ -179,7 +201,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def table(self) -> Table:
-        """Where the samples lie."""
+        """The positions of the samples."""
         if isinstance(self.layout, Table):
             return self.layout
         if self.closed:
@@ -193,7 +215,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def keys(self) -> Sequence[str]:
-        """The names of the samples. They are asked for apart, unless `Reading(keys=True)` had them sent along."""
+        """The names of the samples, fetched separately unless `Reading(keys=True)` included them."""
         return _Keys(self._pick(self._all_keys()))
 
     def _all_keys(self) -> Sequence[str]:
@@ -202,12 +224,14 @@ class Batch(Sequence["Sample"]):
 
     @property
     def positions(self) -> Sequence[int]:
-        """The positions of the samples in the order of the epoch; those of padding are beyond its end or repeat."""
+        """The positions of the samples in the order of the epoch; those of padding are beyond its
+        end or repeat.
+        """
         return self._pick(self._all_positions())
 
     @property
     def refused(self) -> list[int]:
-        """The positions of the samples that the reader's filter has refused, padding apart."""
+        """The positions of the samples that the reader's filter rejected, without padding."""
         positions = self._all_positions() if self._refused else ()
         return [positions[at] for at in self._refused if at < self._head.samples - self._head.padded]
 
@@ -216,22 +240,24 @@ class Batch(Sequence["Sample"]):
         return self._asked().positions if known is None else known
 
     def sample(self, i: int) -> memoryview:
-        """The bytes of sample i, as it is stored. In class folders its class follows."""
+        """Returns the stored bytes of sample i. In class folders its class follows."""
         bounds, at = self.table.bounds, self._kept[i]
         return self.data[bounds[at] : bounds[at + 1]]
 
     def views(self) -> list[memoryview]:
-        """The bytes of all samples."""
+        """Returns the bytes of all samples."""
         data, bounds = self.data, self.table.bounds
         each = itertools.pairwise(bounds)
         return [data[a:b] for a, b in (each if len(self._kept) == self._head.samples else self._pick(list(each)))]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The column of a part, or default where no sample of the batch has the part."""
+        """Returns the column of a part, or default if no sample of the batch has the part."""
         return self[name] if name in self.names() else default
 
     def column(self, name: str) -> list[Any]:
-        """One part of all samples, decoded if there is a decoder for it. A value that is null is None."""
+        """Returns one part of all samples, decoded if there is a decoder for it. A null value is
+        None.
+        """
         done = self._decoded.get(name)
         if done is not None:
             return done
@@ -242,7 +268,7 @@ class Batch(Sequence["Sample"]):
         return self._decoded.setdefault(name, self._decoding.gather(len(column), (one(i, v) for i, v in enumerate(column))))
 
     def raw(self, name: str) -> list[memoryview]:
-        """One part of all samples, as views; None where it is null."""
+        """Returns one part of all samples, as views; None for null values."""
         where = self.table.column(name)
         if where is None:  # some samples lack it
             return [self.parts(i)[name] for i in range(len(self))]
@@ -250,24 +276,26 @@ class Batch(Sequence["Sample"]):
         return [data[a:b] for a, b in self._pick(where)]
 
     def parts(self, i: int) -> Parts:
-        """The parts of sample i by their names, as views; None where a column is null."""
+        """Returns the parts of sample i by name, as views; None for null columns."""
         contents = self._decoding.contents
         contents = contents.sources.get(self._source_of(i), contents)
         return Parts(contents, contents.fill({name: self.data[a:b] for name, a, b in self.table.parts(self._kept[i])}))
 
     def names(self) -> list[str]:
-        """The names of all parts that samples have."""
+        """Returns the names of all parts of the samples."""
         contents = self._decoding.contents
         if contents.sources:
             return list(dict.fromkeys(name for i in range(len(self)) for name in self.parts(i)))
         return contents.names(self.table.names())
 
     def _source_of(self, i: int) -> str:
-        """The source of sample i, of a mixture whose sources differ in their columns."""
+        """Returns the source of sample i in a mixture whose sources have different columns."""
         return self._asked().sources[self._kept[i]] if self._decoding.contents.sources else ""
 
     def decoder(self, name: str, i: int = 0) -> Optional[Decoder]:
-        """The reader's decoder of a part of sample i, if there is one. It differs between samples in a mixture alone."""
+        """Returns the reader's decoder for a part of sample i, if any. It differs between samples
+        only in a mixture.
+        """
         given, automatic = self._decoding.decode.get(name), self._decoding.automatic
         if given is not None or automatic is None:
             return given
@@ -280,9 +308,10 @@ class Batch(Sequence["Sample"]):
         return any(self.decoder(name, i) is not None for i in range(len(self)))
 
     def decode_all(self) -> None:
-        """Decodes every part that has a decoder: what the reader's threads do ahead. A sample may lack some of them, not all.
+        """Decodes every part that has a decoder, as the reader's threads do ahead. A sample may
+        lack some of them, but not all.
 
-        A sample with a part that cannot be decoded is left out, if the reader's on_error says so.
+        A sample with a part that cannot be decoded is omitted if the reader's on_error says so.
         """
         self.check_decoders()
         given, lost = self._decoding.decode, set[int]()
@@ -290,12 +319,13 @@ class Batch(Sequence["Sample"]):
             self._decode_part(name, lost)
         for name in self.names() if self._decoding.automatic is not None else ():
             if name not in given:
-                with contextlib.suppress(CannotDecode):  # raised again for a loop that asks for the part
+                # raised again when the caller accesses the part
+                with contextlib.suppress(CannotDecode):
                     self._decode_part(name, lost)
         self.leave_out(lost)
 
     def check_decoders(self) -> None:
-        """Refuses decoders for parts that no sample has."""
+        """Rejects decoders for parts that no sample has."""
         given = self._decoding.decode
         if given and len(self) and given.keys().isdisjoint(self.names()):
             raise InvalidArgument(
@@ -304,7 +334,7 @@ class Batch(Sequence["Sample"]):
             )
 
     def _decode_part(self, name: str, lost: set[int]) -> None:
-        """Decodes a part of the samples that have it. Adds those to be left out to lost."""
+        """Decodes a part of the samples that have it. Adds samples to omit to lost."""
         if name in self._decoded or not self._decodes(name):
             return
         known = self._some.pop(name, {})
@@ -331,7 +361,9 @@ class Batch(Sequence["Sample"]):
             self._gather(name, column, one)
 
     def _decode(self, name: str, i: int, view: Optional[memoryview]) -> Any:
-        """Returns the value of a part, or what on_error gives in its place. A DecodeError that it raises was shown to on_error."""
+        """Returns the value of a part, or its replacement by on_error. A raised DecodeError was
+        passed to on_error.
+        """
         decoder = self.decoder(name, i)
         if view is None or decoder is None:
             return view
@@ -341,7 +373,8 @@ class Batch(Sequence["Sample"]):
             if decoder is int or decoder is float or decoder is bytes:
                 return decoder(bytes(view))
             value = decoder(view)
-            if value is None and name in self._decoding.decode and bytes(view[:8]).strip() != b"null":  # which is None in JSON
+            # null in JSON is None
+            if value is None and name in self._decoding.decode and bytes(view[:8]).strip() != b"null":
                 raise TypeError("the decoder returned None: have it return a value, or raise an exception")
             return value
         except CannotDecode as e:
@@ -352,7 +385,9 @@ class Batch(Sequence["Sample"]):
         return self.instead(error)
 
     def which(self, i: int) -> str:
-        """Names sample i, by position and key too if they are known. What did not come with the batch is asked for."""
+        """Describes sample i, with position and key if available. It fetches them if the batch does
+        not include them.
+        """
         text = f"sample {i} of batch {self.number} in epoch {self.epoch}"
         with contextlib.suppress(MillraceError):
             text += f" (position {self.positions[i]})"
@@ -364,7 +399,7 @@ class Batch(Sequence["Sample"]):
         return text
 
     def instead(self, error: SampleError) -> Any:
-        """Returns what on_error gives in place of a value, and raises the error if that is nothing."""
+        """Returns the replacement by on_error for a value, or raises the error if there is none."""
         if self._decoding.on_error is not None:
             value = self._decoding.on_error(error)
             if value is not None:
@@ -373,39 +408,43 @@ class Batch(Sequence["Sample"]):
         raise error
 
     def keep(self, sample: Sample) -> None:
-        """Keeps what was decoded for a sample of this batch, so that no part is decoded twice."""
+        """Keeps the decoded parts of a sample of this batch, so that no part is decoded twice."""
         for name in sample._own:
             self._some.setdefault(name, {})[sample.index] = sample[name]
 
     def leave_out(self, lost: set[int], refused: Sequence[int] = ()) -> None:
-        """Shortens the batch by samples that failed, and by those that the filter has refused."""
+        """Removes samples that failed, and those that the filter rejected."""
         self._refused += [self._kept[i] for i in refused]
         lost = lost.union(refused)
         if not lost:
             return
         keep = [i for i in range(len(self)) if i not in lost]
-        for name, column in self._decoded.items():  # a list, or what gather has made
+        for name, column in self._decoded.items():  # a list, or the result of gather
             self._decoded[name] = self._decoding.gather(len(keep), (column[i] for i in keep)) if isinstance(column, list) else column[keep]
         for name, some in self._some.items():
             self._some[name] = {at: some[i] for at, i in enumerate(keep) if i in some}
         self._kept = [self._kept[i] for i in keep]
 
     def let_go(self) -> None:
-        """Lets go of the bytes and the decoded parts. Unlike close it asks nothing: a view that is left keeps its memory."""
+        """Releases the bytes and the decoded parts. Unlike close it ignores views, which keep their
+        memory.
+        """
         self.forget_decoded()
         self.data, self.layout = _CLOSED, None
 
     def forget_decoded(self) -> None:
-        """Lets go of the decoded parts: what a loader made of them is `value`. Asked for again, a part is decoded again."""
+        """Releases the decoded parts, after a loader has put its result into `value`. A part is
+        decoded again on demand.
+        """
         self._decoded, self._some = {}, {}
 
     def decoded_size(self) -> int:
-        """About how many bytes decoders returned, and what was made of them takes."""
+        """Estimates the bytes of decoder results and of the value made from them."""
         return sum(map(size_of, (self.value, self._decoded, self._some)))
 
 
 class _Keys(list[str]):
-    """The names of samples. A Batch is no dict, which the words of a call say."""
+    """The names of samples. Calling it, as for a dict, raises an explanation."""
 
     def __call__(self) -> Any:
         raise InvalidArgument("batch.keys are the names of the samples, without (): the names of their parts are batch.names()")
@@ -428,10 +467,12 @@ class Parts(dict[str, Any]):
 
 
 class Sample(MutableMapping[str, Any]):
-    """One sample of a batch: a mapping from the names of its parts to their content, decoded where there is a decoder.
+    """One sample of a batch: a mapping from the names of its parts to their content, decoded if
+    there is a decoder.
 
-    A part is decoded when it is asked for, and stays; what has no decoder is a memoryview of the batch's bytes. A sample may be changed:
-    `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns stay as they are.
+    A part is decoded on first access and kept; a part without a decoder is a memoryview of the
+    batch's bytes. A sample may be changed: `sample["jpg"] = crop(sample["jpg"])`. The batch's own
+    columns do not change.
     """
 
     __slots__ = ("__weakref__", "_content", "_numpy_rng", "_own", "_rng", "batch", "index")
@@ -440,7 +481,7 @@ class Sample(MutableMapping[str, Any]):
         self.batch = batch
         self.index = index
         self._content: Optional[Parts] = None
-        self._own: set[str] = set()  # the parts that were decoded for this sample, or set
+        self._own: set[str] = set()  # parts that were decoded for this sample, or set
         self._rng: Optional[random.Random] = None
         self._numpy_rng: Optional[numpy.random.Generator] = None
 
@@ -457,7 +498,7 @@ class Sample(MutableMapping[str, Any]):
 
     @property
     def position(self) -> int:
-        """The sample's place in the order of the epoch, which is the same for any number of ranks."""
+        """The sample's position in the order of the epoch, independent of the number of ranks."""
         return self.batch.positions[self.index]
 
     @property
@@ -471,16 +512,19 @@ class Sample(MutableMapping[str, Any]):
         return self.batch.parts(self.index)
 
     def seed(self, more: str = "") -> int:
-        """A number of 128 bits of the sample's own: of the order of the epoch, the epoch's number and the sample's position alone."""
+        """Returns a 128-bit number that depends only on the order of the epoch, the epoch's number
+        and the sample's position.
+        """
         text = f"{self.batch._decoding.seed}/{self.epoch}/{self.position}{more}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
     @property
     def rng(self) -> random.Random:
-        """A generator of this sample's own.
+        """A random generator of this sample.
 
-        It is seeded by `seed`: so a random crop is the same with any number of ranks, workers and threads, and after a resume. What torch's
-        own functions draw in a filter, transform or collate is the same too.
+        Its seed is `seed`, so a random crop is reproducible with any number of ranks, workers and
+        threads, and after a resume. The same holds for torch's own random functions in a filter,
+        transform or collate.
         """
         if self._rng is None:
             self._rng = random.Random(self.seed())
@@ -488,7 +532,7 @@ class Sample(MutableMapping[str, Any]):
 
     @property
     def numpy_rng(self) -> numpy.random.Generator:
-        """The same as a generator of NumPy's."""
+        """The same as a NumPy generator."""
         if self._numpy_rng is None:
             try:
                 import numpy
@@ -546,7 +590,7 @@ class Sample(MutableMapping[str, Any]):
         return False
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a part, or default where the sample lacks the part."""
+        """Returns the value of a part, or default if the sample lacks the part."""
         return self[name] if self._named(name) in self._all() or self.__contains__(name) else default
 
     def __iter__(self) -> Iterator[str]:
@@ -556,7 +600,9 @@ class Sample(MutableMapping[str, Any]):
         return len(self._all())
 
     def plain(self, keys: bool = False) -> dict[str, Any]:
-        """Returns a dict that outlives the batch: all parts, decoded, and bytes where there is no decoder. keys adds the name as "__key__"."""
+        """Returns a dict that outlives the batch: all parts, decoded, or as bytes without a
+        decoder. keys adds the name as "__key__".
+        """
         out = {name: own(self[name]) for name in self}
         if keys:
             out["__key__"] = self.key

@@ -1,4 +1,4 @@
-"""The gateways of a job, as one that answers."""
+"""The client: the gateways of a job, used as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE = 120.0
 
 
 def _addresses(gateways: object) -> list[str]:
-    """Returns the addresses of gateways, and refuses whatever else was taken for the place of the data."""
+    """Returns the addresses of gateways, and rejects other ways to name data."""
     one = isinstance(gateways, (str, os.PathLike))
     listed: list[Any] = [gateways] if one else list(gateways) if isinstance(gateways, Iterable) else []
     if isinstance(gateways, Mapping) or any(isinstance(one, Source) for one in listed):
@@ -39,27 +39,27 @@ def _addresses(gateways: object) -> list[str]:
 class Client(Source, Closing):
     """Reads from one or more gateways that serve the same datasets.
 
-    gateways is a base URL (`http://gw:8080`), or several. A pattern such as `http://gateways-{0..7}.gateways:8080` stands for one gateway
-    for each number, whether its name can be looked up yet or not. `srv:_http._tcp.NAME` stands for the SRV records of a service, in the
-    order of the numbers at the end of the targets' first labels (`_https` for gateways that speak https; wants dnspython).
-    `dns:NAME:PORT` stands for all addresses of a name, and so does
-    `http://NAME:PORT` if it has several; with https a name stays a name. The near gateway is asked, another one where it fails,
-    and a body that broke is gone on with where it stopped. A client opens no connection before it is used, may be used from many
-    threads, be pickled, and be used in a forked child: connections and threads belong to one process.
+    gateways is one or more base URLs (`http://gw:8080`). A pattern such as `http://gateways-{0..7}.gateways:8080` means one gateway
+    per number, also for names without a DNS record yet. `srv:_http._tcp.NAME` means the SRV records of a service, in the
+    order of the numbers at the end of the targets' first labels (`_https` for gateways with TLS; requires dnspython).
+    `dns:NAME:PORT` means all addresses of a name, and so does
+    `http://NAME:PORT` if it has several; an https name is not split. The client prefers the nearest gateway, fails over to others,
+    and resumes truncated bodies. A client opens no connection before its first use, may be used from many
+    threads, pickled, and used in a forked child: connections and threads belong to one process.
 
     dataset         empty: the gateway's default dataset
     token           sent as `Authorization: Bearer ...`: a text, or a function that is called for the first request, and when a gateway
                     refuses the token (401). Without token and token_file the environment's MILLRACE_TOKEN or MILLRACE_TOKEN_FILE gives it
     token_file      a file that holds the token. It is read again when a gateway refuses the token, and the request is sent once more
                     if the file has another token by then
-    headers         sent with each request, for what stands in front of the gateways
+    headers         sent with each request, for proxies in front of the gateways
     deadline        seconds for one batch, all attempts and waits included
     routing         millrace.Routing: which gateway is asked, how long, and how bodies come
-    tls             millrace.TLS: certificates, and leave to send a token over plain http
+    tls             millrace.TLS: certificates, and permission to send a token over plain http
     """
 
     selection = Selection()
-    """What is read: all of the dataset."""
+    """The selection: the whole dataset."""
 
     @checked()
     def __init__(
@@ -83,11 +83,11 @@ class Client(Source, Closing):
     def _begin(self, dataset: str, settings: Settings) -> None:
         self.dataset = dataset
         self.core = Gateways(settings)
-        self.known: dict[Any, Any] = {}  # what gateways have said of selections
-        self.about: Mapping[str, Any] = {}  # what a gateway said of a dataset last
+        self.known: dict[Any, Any] = {}  # gateways' answers about selections
+        self.about: Mapping[str, Any] = {}  # latest description of a dataset
 
     def joined(self, settings: Settings) -> Client:
-        """Returns a client with other settings. For this package's own modules."""
+        """Returns a client with other settings, for this package's own modules."""
         made = type(self).__new__(type(self))
         made._begin("", settings)
         made.core.answered = self.core.answered
@@ -98,12 +98,13 @@ class Client(Source, Closing):
         return self
 
     def __repr__(self) -> str:
-        return super().__repr__() if "core" in vars(self) else "<Client of nothing>"  # of refused arguments, in a traceback with variables
+        # after rejected arguments, in a traceback with variables
+        return super().__repr__() if "core" in vars(self) else "<Client of nothing>"
 
     # Resources.
 
     def datasets(self) -> list[dict[str, Any]]:
-        """Returns what is served: name, generation, format, sizes, default plan."""
+        """Returns the served datasets: name, generation, format, sizes, default plan."""
         answer = self.core.json("GET", "/v1/datasets")
         listed = answer.get("datasets") if isinstance(answer, dict) else None
         if not isinstance(listed, list) or not all(isinstance(d, dict) and isinstance(d.get("name"), str) for d in listed):
@@ -118,13 +119,13 @@ class Client(Source, Closing):
         return str(answer.get("version", ""))
 
     def json(self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None) -> Any:
-        """Reads or sends another resource of the HTTP interface, with the same patience as a batch."""
+        """Reads or sends another resource of the HTTP API, with the same retries as a batch."""
         return self.core.json(method, path, query, body)
 
     # The end.
 
     def close(self) -> None:
-        """Closes the connections of this process and calls off what is under way."""
+        """Closes the connections of this process and cancels requests in progress."""
         self.core.close()
 
 
@@ -144,27 +145,27 @@ def open(
     dataset: Optional[str] = None,
     **options: Any,
 ) -> Client:
-    """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080/NAME`. Nothing has to be started before.
+    """Opens a dataset: a directory, `s3://bucket/prefix`, or `http://gateway:8080/NAME`. It starts a gateway if needed.
 
         data = millrace.open("s3://train/photos")
         for batch in data.epoch(0, global_batch_size=256):
             images = batch["jpg"]
 
     For a directory or a bucket the first process of a user starts a gateway on this machine; all processes that open datasets with the
-    same settings share it and its memory, and it ends a minute after the last of them. If it is killed it is started again, and reading
-    goes on. A dataset that has no index is read once and indexed: beside the data, or in the user's cache directory where it may not
-    write. Of a dataset that is open the newest index is served from now on; what reads already goes on with its own. Files that were
-    added to a directory later, and those that are gone, are told by a warning.
+    same settings share it and its memory, and it ends a minute after the last of them. If it is killed it is restarted, and reading
+    continues. A dataset without an index is read once and indexed: with the data, or in the user's cache directory if that is not
+    writable. Opening a dataset serves its newest index; existing readers keep theirs. Files that were
+    added to or removed from a directory later cause a warning.
 
-    where       `#NAME` behind a directory or bucket names one of several indexes. Credentials and endpoints of buckets are those of the
-                environment, as for every program that reads S3
+    where       `#NAME` after a directory or bucket selects one of several indexes. Credentials and endpoints of buckets come from the
+                environment, as for other S3 programs
     match, format, split, sequence_length, dtype, fields
-                options of `millrace index`, where a dataset cannot be indexed without, or is to be read in several ways: only files such as
-                "*.jpg"; the shards' format; a split; of a file of tokens how many a sample has and their type; columns of Parquet files.
+                options of `millrace index`, if a dataset requires them or is read in several ways: only files such as
+                "*.jpg"; the shards' format; a split; tokens per sample and their type for token files; columns of Parquet files.
                 Each set of options has an index of its own
-    index       a directory or prefix for the index, in place of the one beside the data
+    index       a directory or prefix for the index, instead of the one with the data
     reindex     bring an index that is there up to date with the files that are there now
-    cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of what a process may use
+    cache       memory that the gateway may use for data: bytes, or a text such as "4GiB"; None: a quarter of the process's limit
     disk_cache  a directory and a size, such as ("/nvme/millrace", "200GiB"): chunks that are kept there, also for later runs
     dataset     name of one of a gateway's datasets, where the address does not end in it
     options     of Client
@@ -194,18 +195,20 @@ def open(
 
 
 Origin = Union[Source, str, "os.PathLike[str]", Sequence[str]]
-"""What datasets and loaders are made of: a client, what `open` takes, or the addresses of several gateways."""
+"""Sources of datasets and loaders: a client, an argument of `open`, or the addresses of several
+gateways.
+"""
 
 
 def client_of(source: Origin, dataset: Optional[str] = None) -> Source:
-    """Returns a client or view of what a dataset is made of."""
+    """Returns the client or view for the source of a dataset."""
     if isinstance(source, Source):
         return source
     return open(source, dataset=dataset) if isinstance(source, (str, os.PathLike)) else Client(source, dataset)
 
 
 def source_of(act: str, given: object) -> Source:
-    """Returns the client or view that was given, or that a dataset or loader reads by."""
+    """Returns the given client or view, or that of a dataset or loader."""
     source = given.client if isinstance(given, ClientOwner) else given
     if not isinstance(source, Source):
         cure = f"write {act}(millrace.open({os.fspath(given)!r}), ...)" if isinstance(given, (str, os.PathLike)) else None
@@ -214,29 +217,31 @@ def source_of(act: str, given: object) -> Source:
 
 
 class ClientOwner(Closing):
-    """Lets go of the client that a dataset or loader has opened; one that it was given stays open."""
+    """Closes the client that a dataset or loader has opened; a client that it was given stays open."""
 
     client: Source
     _given: object
 
     def _read_from(self, source: Origin, dataset: Optional[str]) -> dict[str, Any]:
-        """Takes a client, or opens one, and returns what the gateway says of the dataset."""
+        """Uses or opens a client, and returns the gateway's description of the dataset."""
         self._given, self.client = source, client_of(source, dataset)
         return self.client.describe(dataset)
 
     def close(self) -> None:
-        """Ends what reads, closes connections, and lets go of the gateway that millrace.open has started; garbage collection does so too."""
+        """Stops readers, closes connections, and releases the gateway that millrace.open started;
+        garbage collection does so too.
+        """
         if self.client is not self._given and isinstance(self.client, Client):
             self.client.close()
 
 
 def class_names(of: Union[Source, ClientOwner, Mapping[str, Any]], part: str = "cls") -> list[str]:
-    """Returns the names of the classes 0, 1, 2... that the numbers of a part stand for: of class folders the names of the folders.
+    """Returns the names of the classes 0, 1, 2... of a part with class numbers: for class folders the folder names.
 
         names = millrace.class_names(client)
         labels = millrace.class_names(client, "label")
 
-    of is a Client or View of the dataset, a dataset that was made of one, or what Client.describe says. InvalidArgument: the values have no
+    of is a Client or View, a dataset that uses one, or the result of Client.describe. InvalidArgument: the values have no
     names, or the sources of a mixture number their classes differently.
     """
     description = of if isinstance(of, Mapping) else source_of("class_names", of).describe()

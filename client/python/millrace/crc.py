@@ -1,7 +1,8 @@
-"""CRC-32C (Castagnoli) of what arrived.
+"""CRC-32C (Castagnoli) of received data.
 
-The standard library has none (zlib.crc32 is of another polynomial), and in Python itself it is about a thousand times too slow:
-so it is computed where a package for it is installed (`pip install 'millrace-data[crc]'`), and by a table in Python only on request.
+The standard library has none (zlib.crc32 uses another polynomial), and pure Python is about a
+thousand times too slow. It is therefore computed if a package for it is installed (`pip install
+'millrace-data[crc]'`), and by a table in Python only on request.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Optional, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 Checksum = Callable[[Buffer, int], int]
-"""Takes bytes, and the checksum of what came before them."""
+"""Accepts bytes, and the checksum of the preceding bytes."""
 
 _installed: Optional[Checksum] = None
-try:  # once: a thread of a reader would import with a lock that a fork leaves closed in the child
+# at import: a reader's thread would import with a lock that a fork leaves locked in the child
+try:
     from crc32c import crc32c as _fast
 except ImportError:
     pass
@@ -26,10 +28,10 @@ CHECKS = ("auto", "always", "never")
 
 
 def checksum(check: str) -> Optional[Checksum]:
-    """Returns the function that bodies are checked with, None for none.
+    """Returns the function to check bodies with, or None.
 
-    check is "auto" (where the package crc32c is installed), "always" (else in Python, some megabytes
-    a second: for tests and doubts) or "never". Lengths are compared in any case.
+    check is "auto" (if the package crc32c is installed), "always" (else in Python, a few megabytes
+    per second: for tests and diagnosis) or "never". Lengths are always compared.
     """
     if check == "never":
         return None
@@ -47,7 +49,9 @@ def _table() -> tuple[int, ...]:
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """Returns the CRC-32C of data, byte by byte in Python; value is that of what came before."""
+    """Returns the CRC-32C of data, computed byte by byte in Python; value is that of the preceding
+    bytes.
+    """
     table, crc = _table(), value ^ 0xFFFFFFFF
     for byte in memoryview(data).cast("B"):
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

@@ -28,10 +28,12 @@ MiB = 1 << 20
 PREFETCH_BYTES = 64 * MiB
 DECODED_BYTES = 256 * MiB
 THREADS = 4
-_TRIED = 64  # samples that are tried where the first ones of a pass all fail
-MOST_NAMED = 256  # samples of a request that names each position in its URL: proxies take 8 KiB
+_TRIED = 64  # samples to try if the first ones of a pass all fail
+MOST_NAMED = 256  # samples per request that lists positions in its URL: proxies accept 8 KiB
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
-"""(memory, n, values) -> the column of n decoded values, whose memory, if it is large, memory(bytes) gives."""
+"""(memory, n, values) -> the column of n decoded values. memory(bytes) provides memory for large
+columns.
+"""
 
 _LOG = logging.getLogger("millrace")
 
@@ -39,18 +41,18 @@ _LOG = logging.getLogger("millrace")
 
 @dataclass(frozen=True)
 class Plan:
-    """What the gateway has resolved a request for an epoch to. It fixes every byte of every batch."""
+    """The gateway's resolved plan of an epoch. It determines every byte of every batch."""
 
     dataset: str
     epoch: int
-    format: str  # of the stored samples
+    format: str  # format of the stored samples
     batches: int
     samples: int  # positions of the epoch, all ranks together
-    bytes: int  # of the stored samples, or about so many
+    bytes: int  # total or estimated size of the stored samples
     generation: str
-    order_digest: str  # equal digests, equal orders
-    parameters: Mapping[str, str]  # canonical, generation included
-    description: Mapping[str, Any] = field(repr=False)  # all that the gateway says
+    order_digest: str  # equal digests mean equal orders
+    parameters: Mapping[str, str]  # canonical, including the generation
+    description: Mapping[str, Any] = field(repr=False)  # the gateway's full answer
     dataset_description: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -60,26 +62,32 @@ class Plan:
 
     @property
     def rank(self) -> int:
-        """Whose share of each global batch is read."""
+        """The rank whose share of each global batch is read."""
         return int(self.parameters.get("rank", "0"))
 
     @property
     def world_size(self) -> int:
-        """How many ranks share each global batch."""
+        """Number of ranks that share each global batch."""
         return int(self.parameters.get("world_size", "1"))
 
     @property
     def order(self) -> Mapping[str, str]:
-        """The parameters that fix in which order samples come. Those of batches, ranks and forms do not."""
+        """The parameters that determine the order of samples, without those of batches, ranks and
+        forms.
+        """
         return {name: value for name, value in self.parameters.items() if name not in (*SHARING, "fields", "format", "generation", "table")}
 
     @property
     def delivered(self) -> int:
-        """Positions that the batches hold, all ranks together: with tail=drop what is left over is not among them."""
+        """Number of positions in all batches, all ranks together; with tail=drop the remainder is
+        not included.
+        """
         return min(self.samples, self.batches * self.batch_size)
 
     def share(self, batch: int) -> Optional[range]:
-        """The positions of this rank's share of a batch; None where they depend on the samples' lengths or homes."""
+        """Returns the positions of this rank's share of a batch; None if they depend on the
+        samples' lengths or homes.
+        """
         p = self.parameters
         if p.get("balance", "samples") != "samples" or p.get("share", "contiguous") != "contiguous":
             return None
@@ -90,12 +98,13 @@ class Plan:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Epoch:
-    """One epoch of a dataset, for one rank, as Client.epoch opens it.
+    """One epoch of a dataset, for one rank, opened by Client.epoch.
 
-    `len(epoch)` is its number of batches, `epoch.batch(m)` reads one of them, and iterating reads them in order, ahead, from
-    `start` on: with the epoch's number and that of the next batch a job goes on where it stopped. The generation was pinned when the
-    epoch was opened: all its batches come from one version of the dataset. An Epoch may be iterated as often as one likes, pickled,
-    and used from threads and in forked children.
+    `len(epoch)` is its number of batches, and `epoch.batch(m)` reads one of them. Iterating reads
+    them in order and ahead, starting at `start`: a job resumes from the epoch's number and that of
+    the next batch. The generation was pinned when the epoch was opened, so all batches come from
+    one version of the dataset. An Epoch may be iterated several times, pickled, and used from
+    threads and in forked children.
     """
 
     core: Gateways
@@ -106,13 +115,17 @@ class Epoch:
     prefetch_bytes: int = PREFETCH_BYTES
     decoded_bytes: int = DECODED_BYTES
     prefetch_factor: Optional[int] = None
-    """How many batches a reader decodes ahead; None: as many as it reads ahead."""
+    """Number of batches that a reader decodes ahead; None: as many as it reads ahead."""
     gather: Optional[Gather] = None
-    """Makes a column of so many decoded values, as they come; None: a list."""
+    """Combines decoded values into a column as they arrive; None: a list."""
     cut: Optional[Callable[[Any], Any]] = None
-    """Of several ranks: makes the value of a share without samples of that of other samples; None: the steps are taken on none."""
+    """With several ranks: derives the value of an empty share from that of other samples; None: the
+    steps run on no samples.
+    """
     writable: bool = False
-    """Whether functions may write into what they are given: batches then come as bytes, and not in memory that a gateway lends."""
+    """Whether functions may write into their arguments: batches are then copied instead of mapped
+    from a gateway's shared memory.
+    """
 
     @property
     def number(self) -> int:
@@ -135,10 +148,11 @@ class Epoch:
         return self.read()
 
     def read(self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, ledger: Optional[Ledger] = None) -> Reader:
-        """Reads batches start, start + step, ... before stop, ahead of whoever takes them and in order.
+        """Reads batches start, start + step, ... before stop, ahead of the consumer and in order.
 
-        Several readers side by side take every step-th batch each. Use it as a context manager: at its end requests are called off and
-        all threads have ended. A start at or past the end of the epoch yields nothing.
+        Several concurrent readers each read every step-th batch. Use it as a context manager, which
+        at its end cancels requests and ends all threads. A start at or after the end of the epoch
+        yields nothing.
         """
         first = self.start if start is None else start
         last = len(self) if stop is None else min(stop, len(self))
@@ -147,7 +161,7 @@ class Epoch:
         return Reader(self, range(first, max(first, last), step), ledger)
 
     def batch(self, number: int) -> Batch:
-        """Reads one batch, whole and checked."""
+        """Reads and checks one batch."""
         if not isinstance(number, SupportsIndex):
             raise InvalidArgument(f"batch {number!r}: want a whole number, from 0 on")
         if number < 0 or number >= len(self):
@@ -159,9 +173,11 @@ class Epoch:
         return b
 
     def samples(self, positions: Sequence[int]) -> Batch:
-        """Reads the samples at some positions of the epoch's order, 1,024 at most, as one batch: in this order, of all ranks.
+        """Reads the samples at up to 1,024 positions of the epoch's order as one batch, in the
+        given order, regardless of ranks.
 
-        With shuffle=False positions are those of stored order. Nothing is read ahead: iterating is faster where the order is the epoch's.
+        With shuffle=False positions are those of stored order. Nothing is read ahead: for the
+        epoch's own order, iterating is faster.
         """
         if not isinstance(positions, Collection):
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
@@ -173,19 +189,23 @@ class Epoch:
         return b
 
     def ledger(self) -> Ledger:
-        """Returns an empty ledger of this epoch, all ranks together."""
+        """Returns an empty ledger of this epoch, for all ranks together."""
         return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
 
     def chunks(self) -> list[int]:
-        """Returns the sample counts of the dataset's chunks, from its index: what `millrace.proof` computes the order from."""
+        """Returns the sample counts of the dataset's chunks from its index, from which
+        `millrace.proof` computes the order.
+        """
         path = f"/v1/datasets/{quote(self.plan.dataset, safe='')}/index"
         query = {"generation": self.plan.generation}
         return chunk_counts(lambda start, length: self.core.json("GET", path, query, span=range(start, start + length)), path)
 
     def order(self) -> Order:
-        """Returns this epoch's order, computed here: which sample, as numbered in stored order, stands at which position.
+        """Computes this epoch's order locally: the sample, numbered in stored order, at each
+        position.
 
-        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
+        Not for subsets, quarantines and importance, which need more than the chunks' counts: see
+        millrace.proof.
         """
         p = self.plan.parameters
         for name in ("importance", "subset", "quarantine"):
@@ -197,11 +217,11 @@ class Epoch:
         return shuffle(p["shuffle"], self.chunks(), epoch=self.number, **order)
 
     def expected_bytes(self) -> int:
-        """About how long one batch of this rank is."""
+        """Estimates the size of one batch of this rank."""
         p = self.plan
         return max(1, p.bytes // max(p.samples, 1) * p.batch_size // p.world_size)
 
-    # What readers need.
+    # Methods for readers.
 
     def _path(self, what: str) -> str:
         return f"/v1/datasets/{quote(self.plan.dataset, safe='')}/epochs/{self.plan.epoch}/{what}"
@@ -219,18 +239,20 @@ class Epoch:
             self.steps.on_error.check(b, self._fails_everywhere)
 
     def _silently(self) -> Epoch:
-        """This epoch, read without telling on_error what fails."""
+        """Returns this epoch with on_error disabled."""
         on_error = None if self.steps.on_error is None else Failures(None, silent=True)
         return replace(self, steps=replace(self.steps, on_error=on_error))
 
     def _fails_everywhere(self) -> bool:
-        """Reports whether samples at places all over the epoch fail, each of them."""
+        """Reports whether samples at positions throughout the epoch all fail."""
         n = self.plan.samples
         spread = sorted({i * n // _TRIED for i in range(_TRIED)})
         return not len(self._silently().samples(spread))
 
     def _value_near(self, b: Batch) -> Any:
-        """Returns what the steps make of samples near a batch, of all ranks: of the first ones that filter and on_error leave."""
+        """Returns the value of samples near a batch, of any rank: of the first ones that filter and
+        on_error keep.
+        """
         near, n = self._silently(), self.plan.samples
         done, size = 0, self.plan.world_size
         while done < n:
@@ -258,7 +280,7 @@ class Epoch:
             raise
 
     def _all_parts(self) -> Sequence[str]:
-        """The names of parts: those that the description tells, else those of the first sample."""
+        """Returns the names of parts from the description, or else from the first sample."""
         columns = [f["name"] for f in columns_of(self.plan.dataset_description)]
         want = self._expected("samples", self._asked([0], (*SHARING, "fields")))
         if columns:
@@ -267,7 +289,7 @@ class Epoch:
         return layout.names() if isinstance(layout, Table) else ()
 
     def _decoding(self, columns: Callable[[int], memoryview] = new) -> Decoding:
-        """How batches are decoded. columns gives the memory for large ones."""
+        """Returns how to decode batches. columns provides memory for large columns."""
         gather = {} if self.gather is None else {"gather": partial(self.gather, columns)}
         seed = f"{self.plan.order_digest}/{self.plan.parameters.get('seed', '')}"
         steps, local = self.steps, self.core.settings.local
@@ -286,7 +308,8 @@ class Epoch:
 class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
-    Close it, or use it as a context manager, to have its threads ended; a reader that nobody holds any more ends them by itself.
+    Close it, or use it as a context manager, to end its threads; they also end when the reader is
+    garbage-collected.
     """
 
     def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
@@ -305,11 +328,11 @@ class Reader(Iterator[Batch], Closing):
             decoded_most=epoch.prefetch_factor or most, decoded_room=epoch.decoded_bytes,
         )  # fmt: skip
         self._numbers, self._taken, self._came, self._kept = numbers, 0, 0, 0
-        self._empty: Any = None  # the value of a share without samples
+        self._empty: Any = None  # the value of an empty share
         self._finalizer = weakref.finalize(self, _stop_elsewhere, self._pool)
 
     def __len__(self) -> int:
-        """How many batches are still to come."""
+        """Number of remaining batches."""
         return len(self._numbers) - self._taken
 
     def __next__(self) -> Batch:
@@ -318,12 +341,12 @@ class Reader(Iterator[Batch], Closing):
         return batch
 
     def advance(self) -> Batch:
-        """Returns the next batch, also one of which filter and on_error have left nothing, which iterating passes over."""
+        """Returns the next batch, including one without remaining samples, which iterating skips."""
         try:
             batch = self._pool.take()
             if batch is not None and not len(batch) and self.epoch.cut is not None:
                 self._fill(batch, self.epoch.cut)
-        except BaseException:  # Ctrl-C included: nothing is to go on behind the caller's back
+        except BaseException:  # Ctrl-C included: no thread may keep running after it
             self.close()
             raise
         if batch is None:
@@ -341,7 +364,7 @@ class Reader(Iterator[Batch], Closing):
         return batch
 
     def _fill(self, batch: Batch, cut: Callable[[Any], Any]) -> None:
-        """Gives a share without samples a value of the structure that the others have."""
+        """Sets the value of an empty share to one of the same structure as other shares."""
         if self._empty is None:
             if batch.came:
                 _LOG.warning(
@@ -349,31 +372,35 @@ class Reader(Iterator[Batch], Closing):
                     "the same number of steps", self.epoch.plan.dataset, self.epoch.plan.rank, batch.number,
                 )  # fmt: skip
             self._empty = cut(self.epoch._value_near(batch))
-        batch.value = cut(self._empty)  # its own, which the trainer may change
+        batch.value = cut(self._empty)  # a copy of its own, which the trainer may change
 
     @property
     def position(self) -> int:
-        """The number of the batch that comes next: what a checkpoint needs beside the epoch's number."""
+        """The number of the next batch: with the epoch's number, all that a checkpoint needs."""
         return self._numbers[self._taken] if self._taken < len(self._numbers) else self._numbers.stop
 
     def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
-        """Has batches count as ahead that were taken and still wait for the trainer: elsewhere(taken) says how many they are."""
+        """Includes batches that still wait for the trainer in the count of batches ahead:
+        elsewhere(taken) returns their number.
+        """
         self._pool.elsewhere = elsewhere
 
     @property
     def stats(self) -> Stats:
-        """What the threads have done, and what they do now."""
+        """Counters and current state of the threads."""
         return self._pool.stats()
 
     def close(self) -> None:
-        """Calls requests off and waits for the threads."""
+        """Cancels requests and waits for the threads."""
         self._pool.close()
         if self._finalizer.detach() and self._pool.ours():
             self.epoch.core.give_back(self._buffers)
 
 
 def _stop_elsewhere(pool: Pool) -> None:
-    """Ends the threads of a reader that nothing holds any more: the thread in which the garbage collector finds it may hold the pool's lock."""
+    """Ends the threads of an unreferenced reader. It uses another thread, since the garbage
+    collector may run in one that holds the pool's lock.
+    """
     if pool.ours():
-        with contextlib.suppress(RuntimeError):  # when the interpreter ends
+        with contextlib.suppress(RuntimeError):  # during interpreter shutdown
             _thread.start_new_thread(pool.stop, ())

@@ -1,7 +1,8 @@
-"""What can go wrong, by whose fault it is and what to do about it.
+"""Exceptions by cause, each with a remedy.
 
-Every exception of this package is a MillraceError. `millrace` itself has the five that most programs catch: MillraceError, InvalidArgument,
-NotFound, GatewayUnavailable and SampleError. Act on an exception's class, `code` and `retryable`, never on its words.
+Every exception of this package is a MillraceError. `millrace` itself exports the five that most
+programs catch: MillraceError, InvalidArgument, NotFound, GatewayUnavailable and SampleError. Base
+decisions on an exception's class, `code` and `retryable`, never on its text.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _PAGES = "https://github.com/millrace-data/millrace/blob/main/docs"  # of the do
 class MillraceError(Exception):
     """A request that failed, after all attempts.
 
-    code        what went wrong, in one word: a gateway's, or of what the client finds by itself one of this module's
+    code        code of the error, from the gateway or, for errors that the client detects, from this module
     status      HTTP status of the answer; 0 if there was none
-    request_id  names the request in the gateway's log; empty if there was no answer
-    retryable   the same request may work later, or elsewhere
-    retry_after seconds that the gateway asks to wait
-    gateway     base URL of who answered, without a password
-    cure        what to do, in words
-    faults      name and reason of every parameter that the gateway refuses
-    batches     how many batches the epoch has, where a batch past its end was asked for
-    shards      those that have a sample of an ambiguous key, at most 100
+    request_id  ID of the request in the gateway's log; empty without an answer
+    retryable   a later attempt, or another gateway, may succeed
+    retry_after minimum wait in seconds before a retry
+    gateway     base URL of the gateway, without a password
+    cure        remedy, as text
+    faults      name and reason of every rejected parameter
+    batches     number of batches in the epoch, for a batch past its end
+    shards      shards with a sample of an ambiguous key, at most 100
     """
 
     code = "error"
@@ -64,31 +65,32 @@ class MillraceError(Exception):
         out = self.message
         if self.request_id:
             out += f" (request {self.request_id})"
-        if self.cure and self.cure not in out and not out.startswith("Caught "):  # torch makes a worker's exception anew, of its whole text
+        # torch re-creates a worker's exception from its whole text
+        if self.cure and self.cure not in out and not out.startswith("Caught "):
             out += f"; {self.cure}"
         return out
 
 
 class GatewayUnavailable(MillraceError, code="gateway_unavailable", cure="check the address and that `millrace serve` runs there (curl URL/readyz)"):
-    """No gateway could be reached, or none was ready, until the deadline had passed."""
+    """No gateway was reachable and ready before the deadline."""
 
 
 class ProtocolError(
     MillraceError, code="protocol_error",
     cure="check that the address is that of `millrace serve`, of the same version as this client, without a proxy that changes answers",
 ):
-    """What answered is not a gateway, or not the one that was meant."""
+    """The answer is not from a gateway, or not from the intended one."""
 
 
 class IntegrityError(
     MillraceError, code="integrity_error",
     cure="something between store and client damages data: compare with another gateway, and run `millrace verify`",
 ):
-    """A body was shorter than announced, or did not match its CRC-32C, each time that it was asked for."""
+    """A body was shorter than announced, or did not match its CRC-32C, in all attempts."""
 
 
 class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
-    """A parameter that the gateway, or this client, refuses; `faults` has every name and reason."""
+    """A parameter that the gateway or this client rejects; `faults` has all names and reasons."""
 
     def __init__(self, message: str, **about: Any) -> None:
         super().__init__(message, **about)
@@ -96,8 +98,11 @@ class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
             self.cure = "help(millrace.Client.epoch) explains the parameters"
 
     def call(self, names: Mapping[str, str]) -> None:
-        """Calls parameters that the gateway refuses by the names that they have here. For this package's own modules."""
-        words = re.compile(rf"\b({'|'.join(name for name in names if '_' in name)})\b")  # others are words of the language too
+        """Renames parameters that the gateway rejects to their names in Python. For this package's
+        own modules.
+        """
+        # other names are common words
+        words = re.compile(rf"\b({'|'.join(name for name in names if '_' in name)})\b")
         said = "; ".join(f"{name}: {reason}" for name, reason in self.faults)
         self.faults = tuple((names.get(name, name), words.sub(lambda m: names[m[0]], reason)) for name, reason in self.faults)
         self.message = self.message.replace(said, "; ".join(f"{name}: {reason}" for name, reason in self.faults), 1)
@@ -105,7 +110,9 @@ class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
 
 
 class CannotDecode(InvalidArgument, code="cannot_decode"):
-    """A part that is not decoded by itself: it wants a library that is not installed, or is a pickle."""
+    """A part that is not decoded automatically: it requires a library that is not installed, or is
+    a pickle.
+    """
 
 
 class NotAcceptable(
@@ -126,15 +133,15 @@ class NotFound(
     MillraceError, LookupError, code="not_found",
     cure="Client.datasets() lists what is served; a pinned generation may have been removed",
 ):
-    """An unknown dataset, generation, sample or snapshot, or an address that no gateway knows."""
+    """An unknown dataset, generation, sample or snapshot, or an address unknown to the gateway."""
 
 
 class EndOfEpoch(NotFound, code="end_of_epoch", cure="batches are numbered from 0; len(epoch) says how many there are"):
-    """A batch past the end; `batches` is how many there are."""
+    """A batch past the end; `batches` is the number of batches."""
 
 
 class GenerationGone(NotFound, code="generation_gone", cure="begin a new job without generation=, or restore its index and shards"):
-    """A generation whose index or shards are not in the store any more."""
+    """A generation whose index or shards are no longer in the store."""
 
 
 class AmbiguousKey(MillraceError, LookupError, code="ambiguous_key", cure="name the shard too: the parameter `shard`, as a manifest gives it"):
@@ -145,7 +152,7 @@ class Conflict(
     MillraceError, code="conflict",
     cure="the first report of a batch stands: a resumed run may pass over this error, a new run takes another seed",
 ):
-    """Another loss is on record for the same position."""
+    """Another loss was already reported for the same position."""
 
 
 class TooManyEpochs(
@@ -155,45 +162,45 @@ class TooManyEpochs(
     """Too many epochs of this plan have losses that were never frozen."""
 
 
-class ReloadRefused(MillraceError, code="reload_refused", cure="mend the file of datasets at the line that the message names, and reload again"):
-    """What the gateway was to serve after a reload cannot be read or opened."""
+class ReloadRefused(MillraceError, code="reload_refused", cure="fix the file of datasets at the line that the message names, and reload again"):
+    """The datasets to serve after a reload cannot be read or opened."""
 
 
 class ReadOnly(MillraceError, code="read_only", cure="give the gateway a bucket that it may write to, or --loss-log"):
-    """The bucket takes no writes."""
+    """The bucket is read-only."""
 
 
 class StoreError(
     MillraceError, code="store_error",
     cure="the gateways are well, the store behind them is not: their logs say more under the request id",
 ):
-    """The store behind the gateways: down, slow, closed to them, or no longer what was indexed."""
+    """The gateways' store is down, slow, denies access, or no longer matches the index."""
 
 
 class Overloaded(MillraceError, code="overloaded", cure="raise --cache-size, or take smaller batches or less prefetch"):
-    """The gateways had no memory for the batch, all the time."""
+    """The gateways had no memory for the batch in all attempts."""
 
 
 class InternalError(MillraceError, code="internal", cure="the gateway's log says more under the request id; please report it"):
-    """A fault of the gateway's own."""
+    """An internal error of the gateway."""
 
 
 class DeadlineExceeded(
     GatewayUnavailable, code="deadline_exceeded",
     cure=f"the gateway or the store behind it is slow: raise `deadline`, or see Server-Timing and the page Tuning, {_PAGES}/tuning.md",
 ):
-    """The deadline has passed while a gateway still worked on its answer."""
+    """The deadline has passed while a gateway was still working on its answer."""
 
 
 class Closed(MillraceError, code="closed"):
-    """The client, the reader or the pass of a loader has ended, by close or by an exception before this one."""
+    """The client, reader or pass of a loader has ended, by close or by an earlier exception."""
 
 
 class StateError(
     MillraceError, code="state_mismatch",
     cure="make the dataset with the parameters that it had when the state was saved; rank, world size and workers may differ",
 ):
-    """A state that was saved elsewhere: loading it would repeat or leave out samples."""
+    """A state of another dataset or order: loading it would repeat or omit samples."""
 
 
 _QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
@@ -204,20 +211,20 @@ _WHERE = re.compile(
 
 
 class SampleError(MillraceError, code="sample_error"):
-    """A sample at which a decoder, the filter or the transform failed; their exception is the cause.
+    """A decoder, the filter or the transform failed for a sample; the original exception is the cause.
 
     step      "decode", "filter" or "transform"
     part      name of the part that was decoded, else None
-    key       the sample's name, None if it is not known: without `Reading(keys=True)` the gateway is asked for it
-    source    in a mixture the dataset that the sample is of, by its name or what it was opened by, else None
-    position  the sample's place in the order of the epoch, None if it is not known
+    key       the sample's name, None if unknown: without `Reading(keys=True)` it is requested from the gateway
+    source    in a mixture, the sample's dataset, by name or by the address that opened it, else None
+    position  the sample's position in the order of the epoch, None if unknown
     epoch, batch, sample
               numbers of the epoch, of its batch, and of the sample in this batch, from 0
     """
 
     def __init__(self, message: str, **more: Any) -> None:
         super().__init__(message, **more)
-        # Found in the text, since that is all that torch lets through of a worker's exception.
+        # Parsed from the text, which is all that torch preserves of a worker's exception.
         found = _WHERE.search(message)
         decode, part, other, sample, batch, epoch, position, key, source = found.groups() if found else [None] * 9
         self.step = decode or other
@@ -228,11 +235,13 @@ class SampleError(MillraceError, code="sample_error"):
 
     @property
     def reason(self) -> str:
-        """What failed, in the words of a list of bad samples."""
+        """The failure, in the wording of a list of bad samples."""
         return f"part {self.part} does not decode" if self.part else f"{self.step} fails"
 
     def report(self, dataset: str = "DATASET") -> str:
-        """Returns the command that has healthy samples delivered in place of this one. dataset is what was indexed, such as s3://train/photos."""
+        """Returns the command that replaces this sample by healthy ones. dataset is the address
+        that was indexed, such as s3://train/photos.
+        """
         if self.key is None:
             raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with reading=millrace.Reading(keys=True)")
         return f"millrace quarantine {shlex.quote(dataset)} --key {shlex.quote(self.key)} --reason {shlex.quote(self.reason)}"
@@ -255,7 +264,7 @@ class TransformError(
 
 
 class LedgerError(MillraceError, code="not_exactly_once"):
-    """The deliveries differ from exactly once: `missing`, `first_missing` and `duplicates` say how."""
+    """The deliveries differ from exactly once: see `missing`, `first_missing` and `duplicates`."""
 
     def __init__(self, message: str, *, missing: int = 0, first_missing: Optional[int] = None, duplicates: int = 0) -> None:
         super().__init__(message)
@@ -268,31 +277,35 @@ class Denied(
     MillraceError, code="forbidden",
     cure="the gateway's access file must grant the right: ask its operator; a proxy in front may want headers=...",
 ):
-    """The caller may not do this (403), on a dataset that it may read, or at a proxy in front of the gateways."""
+    """The caller lacks the right (403) on a dataset that it may read, or at a proxy in front of the
+    gateways.
+    """
 
 
 class Unauthenticated(
     Denied, code="unauthenticated",
     cure="give a token that the gateway knows: MILLRACE_TOKEN_FILE, MILLRACE_TOKEN, or Client(token_file=...)",
 ):
-    """The gateway, or a proxy in front of it, does not know the caller (401): no token, or one that is wrong or has expired."""
+    """The gateway, or a proxy in front of it, does not accept the caller's credentials (401): the
+    token is missing, wrong or expired.
+    """
 
 
 class Misdirected(ProtocolError, code="misdirected_request", cure="use an address that the gateway knows, or name this one to it with --host"):
-    """The gateway does not serve the name by which it was asked (421)."""
+    """The gateway does not serve the requested host name (421)."""
 
 
 class TooManyRequests(
     Overloaded, code="too_many_requests",
     cure="use fewer threads or workers, or have the operator raise the limit in the access file",
 ):
-    """The caller has passed its limit, all the time (429)."""
+    """The caller exceeded its rate limit in all attempts (429)."""
 
 
 _BY_CODE: dict[str, type[MillraceError]] = {
     "uri_too_long": InvalidArgument,
     "content_too_large": BatchTooLarge,
-    "corrupt": IntegrityError,  # by `millrace index`
+    "corrupt": IntegrityError,  # from `millrace index`
     **dict.fromkeys(("store_inconsistent", "store_denied", "store_unavailable", "store_timeout"), StoreError),
     **dict.fromkeys(("draining", "starting", "request_timeout"), GatewayUnavailable),
     **{
@@ -311,10 +324,12 @@ _BY_STATUS: dict[int, type[MillraceError]] = {
 
 
 def by_code(code: str, status: Optional[int] = None) -> type[MillraceError]:
-    """Returns the class for a code of a gateway's or of the program's, or for a bare status of something in between."""
+    """Returns the class for a code of a gateway or of the program, or for a status without a code,
+    as from a proxy.
+    """
     return _BY_CODE.get(code) or (MillraceError if status is None else _BY_STATUS.get(status, ProtocolError))
 
 
 def near(word: object, words: Sequence[str], mark: str = "") -> str:
-    """Returns the question for the word that was probably meant; empty: none of the words is like it."""
+    """Returns a question that suggests the most similar word; empty: none is similar."""
     return "".join(f"did you mean {mark}{one}{mark}?" for one in get_close_matches(str(word), words, 1, 0.7))

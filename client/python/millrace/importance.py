@@ -1,4 +1,4 @@
-"""Losses go to the gateway, and come back as weights by which later epochs are drawn.
+"""Importance sampling: losses are reported to the gateway, and weights from them select the samples of later epochs.
 
     for batch in client.epoch(3):
         losses = train(batch)
@@ -6,8 +6,8 @@
     snapshot = millrace.importance.freeze(client, batch)        # one rank, when all have reported
     epoch = client.epoch(4, order=millrace.Order(importance=snapshot))
 
-Losses are kept of a whole dataset only, not of a split, subset, quarantine or mixture. The page Importance shows the same for
-millrace.torch, and says how weights follow from losses:
+Losses are stored only for whole datasets, not for a split, subset, quarantine or mixture. The page Importance shows the same for
+millrace.torch, and explains how weights follow from losses:
 https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """
 
@@ -29,22 +29,22 @@ _BATCH = re.compile(r"(/v1/datasets/[^/?]+)/epochs/\d+/batches/\d+\?")
 
 
 def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses: Iterable[Any]) -> None:
-    """Tells the gateways the losses of a batch's samples.
+    """Reports the losses of a batch's samples to the gateways.
 
-    client  what read the batch: a client, a view, or a dataset that was made of one
-    batch   the Batch, or its `location`, which a batch_transform of millrace.torch passes on
+    client  the reader of the batch: a client, a view, or a dataset that uses one
+    batch   the Batch, or its `location`, which a batch_transform of millrace.torch can return
     losses  a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
             may be negative
 
-    The first report of a batch stands. The same losses may be reported again, by any process and to any gateway; another loss for the
-    same place of the same epoch is a Conflict, and nothing of that report is taken. A resumed run may pass over it, a new run takes
-    another seed. A bucket that takes no writes is ReadOnly.
+    The first report of a batch counts. Reports are idempotent, from any process to any gateway; another loss for the
+    same position of the same epoch is a Conflict, and that whole report is rejected. A resumed run may ignore it; a new run should use
+    another seed. A read-only bucket causes ReadOnly.
     """
     source, path, location = _target("report", client, batch)
     plain = _numbers(losses)
     if isinstance(batch, Batch) and len(plain) != len(batch):
         raise InvalidArgument(f"report: {len(plain)} losses for a batch of {len(batch)} samples")
-    if not plain:  # of an empty share
+    if not plain:  # for an empty share
         return
     try:
         source.core.json("POST", path, None, {"url": location, "losses": plain})
@@ -61,10 +61,10 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
 
 
 def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
-    """Makes a snapshot of the losses that were reported of the epoch that a batch belongs to, and returns its name.
+    """Creates a snapshot of the losses reported for the epoch of a batch, and returns its name.
 
-    hot_share is the share of the samples that are hot, repeat how often their weight counts: .1 and 3 if left out. The same
-    losses make the same snapshot, whichever gateway is asked. client and batch are as report has them.
+    hot_share is the share of hot samples, repeat the factor of their weight: by default .1 and 3.
+    The same losses make the same snapshot, on any gateway. client and batch are as for report.
     """
     source, path, location = _target("freeze", client, batch)
     body: dict[str, Any] = {"url": location}
@@ -83,7 +83,7 @@ def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_
 
 
 def _target(act: str, client: object, batch: object) -> tuple[Source, str, str]:
-    """Returns who sends losses of a batch, the path that they are sent to, and the batch's location."""
+    """Returns the source that sends losses, the path to send them to, and the batch's location."""
     source = source_of(act, client)
     location = batch.location if isinstance(batch, Batch) else batch
     found = _BATCH.match(location) if isinstance(location, str) else None

@@ -6,8 +6,8 @@
     for batch in loader:                    # {"jpg": uint8 (256, 224, 224, 3), "cls": int32 (256,)}
         state = train_step(state, batch)
 
-Every process reads the rows of the global batch that its devices hold, and no others. It needs no worker processes: threads fetch, decode
-and stack, and the next batch is on its way to the devices while a step runs.
+Every process reads only the rows of the global batch that its devices hold. It needs no worker processes: threads fetch, decode
+and stack, and the next batch is transferred to the devices while a step runs.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ _UNFIT = {
 
 
 def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
-    """Returns which rank this process is, of how many, where a sharding lays out so many rows.
+    """Returns this process's rank and the number of ranks, for a sharding of the given number of
+    rows.
 
-    Where each process holds rows of its own these are jax.process_index() and jax.process_count(); processes that hold the same rows, since
-    their devices share a model, are one rank.
+    If each process holds separate rows these are jax.process_index() and jax.process_count().
+    Processes that hold the same rows, because their devices share a model, are one rank.
     """
     spec = getattr(sharding, "spec", ())
     others = [sharding.mesh.size] * (len(spec) - 1) if spec else []
@@ -79,7 +80,7 @@ class DataLoader(ClientOwner):
                   samples of a batch, all processes together; the devices along the first axis divide it. Left out: as Client.epoch has it
     epoch         the first epoch; set_epoch changes it
     decode        True: as help(millrace.values) says, images uint8 arrays of height x width x bands. A mapping, such as {"cls": int}: these parts
-    transform     function of one sample, as Client.epoch has it; what it returns, any tree of arrays and numbers, is stacked
+    transform     function of one sample, as in Client.epoch; its results, any trees of arrays and numbers, are stacked
     ahead         how many batches are on the devices, or on their way to them: the one that is yielded and the next
     seed, shuffle, fields, order
                   as Client.epoch has them
@@ -87,9 +88,9 @@ class DataLoader(ClientOwner):
     reading       millrace.Reading: allow_pickle, on_error, form, threads, prefetch_bytes, decoded_bytes. on_error is "raise" or a function
                   that returns a value: samples cannot be left out. form="npy" yields one array of tokens or records, without a copy
 
-    What is yielded is a dict from part to jax.Array, the first axis global_batch_size long; types are NumPy's, less 64 bits unless jax_enable_x64
-    is set. All processes make the loader alike, after jax.distributed.initialize. The dataset's generation is fixed when it is made. A loader
-    that was made of a directory or a bucket holds its gateway until it is closed or collected as garbage: it is a context manager too.
+    Yields dicts from part to jax.Array, the first axis global_batch_size long; types are NumPy's, with 32 instead of 64 bits unless jax_enable_x64
+    is set. All processes create the loader with the same arguments, after jax.distributed.initialize. This fixes the dataset's generation. A loader
+    of a directory or bucket keeps its gateway until it is closed or garbage-collected; it is also a context manager.
     """
 
     @checked(BatchOptions, unfit=_UNFIT)
@@ -123,11 +124,13 @@ class DataLoader(ClientOwner):
             "batch_transform": array if whole else None,
         }  # fmt: skip
         self._options.pop("generation", None)
-        self._present = self.generation  # what a run begins with; a state may be of another one
-        self._next = self._after = Place(epoch)  # where the next pass begins, and what follows the last batch that was yielded
+        # initial generation of a run; a state may have another one
+        self._present = self.generation
+        # the start of the next pass, and the position after the last yielded batch
+        self._next = self._after = Place(epoch)
         self._pass = 0
         self._opened: Optional[tuple[tuple[int, str], Epoch]] = None
-        self._epoch(epoch)  # what is wrong with the order is said here
+        self._epoch(epoch)  # reports faults of the order here
 
     def __repr__(self) -> str:
         return f"<DataLoader of {self.client!r}, batch_size={self.batch_size}, rank {self.rank} of {self.world_size}>"
@@ -139,7 +142,7 @@ class DataLoader(ClientOwner):
         return self._opened[1]
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Number of batches in an epoch."""
         return len(self._epoch(self._next.epoch))
 
     def __iter__(self) -> Iterator[Any]:
@@ -156,7 +159,7 @@ class DataLoader(ClientOwner):
                 yield self._hand_out(this, len(opened), epoch, *waiting.popleft())
 
     def _put(self, batch: Batch) -> Any:
-        """Has the rows of this process begin their way to its devices."""
+        """Starts the transfer of this process's rows to its devices."""
         rows = self.batch_size // self.world_size
 
         def put(sharding: Any, local: Any) -> Any:
@@ -171,14 +174,16 @@ class DataLoader(ClientOwner):
         return {name: jax.tree.map(partial(put, self._sharding[name]), value) for name, value in batch.value.items()}
 
     def _hand_out(self, this: int, batches: int, epoch: int, number: int, value: Any) -> Any:
-        if this == self._pass:  # else another pass has begun meanwhile, or a state was loaded
+        if this == self._pass:  # otherwise another pass has started, or a state was loaded
             self._next = Place(epoch + 1)
             self._after = Place(epoch, number + 1) if number + 1 < batches else self._next
         return value
 
     @checked()
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
+        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A
+        position in it from a loaded state is kept.
+        """
         self._begin_at(self._next if self._next.epoch == epoch else Place(epoch))
 
     def _begin_at(self, place: Place) -> None:
@@ -186,14 +191,18 @@ class DataLoader(ClientOwner):
         self._pass += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to go on after the last batch that was yielded: integers and texts, the same in all processes."""
+        """Returns the state for a checkpoint after the last yielded batch: integers and texts, the
+        same in all processes.
+        """
         return State.of(self._after, self._epoch(self._after.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where state was saved, on any number of processes and devices. Its generation is taken on.
+        """Resumes where state was saved, on any number of processes and devices, in the state's
+        generation.
 
-        Raises StateError if the state is not one of this batch size and order, and GenerationGone if it is one of other data: at once, the
-        gateway is asked. The data may have another name, or lie at another gateway.
+        Raises StateError immediately if the state has another batch size or order, and
+        GenerationGone if it is of other data. The data may have another name, or be at another
+        gateway.
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()
@@ -205,7 +214,7 @@ class DataLoader(ClientOwner):
 
 
 def _stack(samples: list[Any]) -> Any:
-    """Makes one tree of arrays of the trees of a batch's samples."""
+    """Combines the trees of a batch's samples into one tree of arrays."""
 
     def column(path: Any, *values: Any) -> Any:
         name = jax.tree_util.keystr(path, simple=True, separator=".")

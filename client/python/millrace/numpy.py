@@ -37,7 +37,9 @@ __all__ = ["array", "as_array", "epoch"]
 
 
 def as_array(value: Any) -> Any:
-    """Returns an image of Pillow's as an array of height x width x bands, uint8 where a band has 8 bits; an array as it is."""
+    """Returns a Pillow image as an array of height x width x bands, uint8 for 8-bit bands; an array
+    is returned unchanged.
+    """
     if isinstance(value, np.ndarray):
         return value
     image = np.asarray(value)
@@ -45,7 +47,9 @@ def as_array(value: Any) -> Any:
 
 
 def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Makes an array of so many arrays or numbers, and a list of anything else, or of arrays that differ in shape or type."""
+    """Combines arrays or numbers into one array; other values, or arrays of different shape or
+    type, into a list.
+    """
     first = next(values, None)
     if isinstance(first, np.ndarray):
         shape, size = (n, *first.shape), n * first.nbytes
@@ -58,11 +62,13 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
 
 @checked(EpochOptions, unfit=TORCH_ONLY)
 def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
-    """Opens an epoch whose batches have columns of arrays, for what millrace.open takes, or a Client. Options are those of Client.epoch.
+    """Opens an epoch whose batches have columns of arrays, for a Client or an argument of
+    millrace.open. Options are those of Client.epoch.
 
-    `batch["jpg"]` is an array whose first axis is the batch: of images samples x height x width x bands, uint8 where a band has 8 bits; of
-    arrays of one shape samples x shape, in their own type; of numbers samples. What has no equal shapes, text and bytes are lists.
-    Parts are decoded by themselves, unless decode names their decoders; `decode=False` leaves all of them bytes.
+    `batch["jpg"]` is an array whose first axis is the batch: for images samples x height x width x
+    bands, uint8 for 8-bit bands; for arrays of one shape samples x shape, in their own type; for
+    numbers samples. Values of different shapes, text and bytes are lists. Parts are decoded
+    automatically, unless decode names their decoders; `decode=False` returns bytes.
     """
     automatic = Automatic(finish=as_array) if decode is True else decode
     return replace(client_of(source)._epoch(number, decode=automatic, **flat({**options, "dataset": dataset})), gather=_stack)
@@ -71,9 +77,9 @@ def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode:
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:
     """Returns a batch as one array, its first axis the samples.
 
-    A batch in the form `npy` says type and shape itself. Where `form` is left out, give the dtype of an element and, if samples have
-    more than one axis, their shape; all samples, or all contents of `part`, must be of one length. Parts do not follow
-    each other in a batch and are copied.
+    A batch in the form `npy` includes type and shape. Without `form`, give the dtype of an element
+    and, if samples have more than one axis, their shape; all samples, or all contents of `part`,
+    must have the same length. Parts are not contiguous in a batch and are copied.
     """
     layout = batch.layout
     if isinstance(layout, ArrayHeader):
@@ -98,5 +104,7 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
 
 
 def _descr(descr: Any) -> Any:
-    """The dtype of a header: fields of a record are tuples, which a header may spell as lists."""
+    """Returns the dtype of a header: fields of a record are tuples, which a header may contain as
+    lists.
+    """
     return [tuple(f) for f in descr] if isinstance(descr, list) else descr

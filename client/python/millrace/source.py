@@ -1,4 +1,6 @@
-"""What is read: a dataset, a part of one, or a mixture of several, through the connections of a client."""
+"""Sources to read: a dataset, a part of one, or a mixture of several, through the connections of a
+client.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,13 @@ from .values import Automatic
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}  # of parameters that addresses call otherwise
-_STORED = {  # what parameters name that may not be there, and who makes it
+# names in Python of parameters that addresses name differently
+_NAMES = {"batch_size": "global_batch_size", "share": "by", "format": "form"}
+_STORED = {  # stored objects that parameters refer to, and how to create them
     "importance": "millrace.importance.freeze makes a snapshot, and returns its name",
     "quarantine": "`millrace quarantine` stores a list, and says its digest",
 }
-_COUNTED = 1 << 62  # batches and samples that an epoch may have here: what range and len can count
+_COUNTED = 1 << 62  # maximum batches and samples of an epoch: the limit of range and len
 
 log = logging.getLogger("millrace")
 
@@ -69,7 +72,9 @@ class Connected(Protocol):
 
 
 class Source:
-    """The methods that Client and View share: Client reads a whole dataset, View a part of one or a mixture."""
+    """The common methods of Client, which reads a whole dataset, and View, which reads a part or a
+    mixture.
+    """
 
     if TYPE_CHECKING:
         dataset: str
@@ -78,7 +83,7 @@ class Source:
 
     @property
     def _client(self) -> Connected:
-        """Whose connections are used."""
+        """The client whose connections are used."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -96,7 +101,7 @@ class Source:
         return f"<{type(self).__name__} of {text}{f'; subset {chosen:.60}' if chosen else ''}>"
 
     def __len__(self) -> int:
-        """How many samples an epoch has: a gateway is asked."""
+        """Number of samples in an epoch, from the gateway."""
         return self._count(self.selection.subset, self.selection.generation)
 
     def __bool__(self) -> bool:
@@ -110,9 +115,11 @@ class Source:
         self.__iter__()
 
     def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
-        """Returns what is known of one dataset; of the default one without a name.
+        """Returns the description of one dataset, by default of the client's or the gateway's
+        default one.
 
-        `fields` says what the parts hold, where the format tells it: name, encoding, type, shape, as the page HTTP interface explains them.
+        `fields` describes the parts if the format declares them: name, encoding, type, shape, as
+        the page HTTP interface explains.
         """
         name = dataset or self.dataset
         if name:
@@ -128,7 +135,7 @@ class Source:
 
     @checked(EpochOptions, unfit=TORCH_ONLY)
     def epoch(self, number: int, *, dataset: Optional[str] = None, decode: Decode = None, **options: Unpack[EpochOptions]) -> Epoch:
-        """Opens an epoch: resolves its plan and pins the generation. No sample is read yet.
+        """Opens an epoch: resolves its plan and pins the generation. It reads no samples yet.
 
         global_batch_size    samples of a batch, all ranks together; None: the dataset's default, 256 unless its index says otherwise
         batch_size_per_rank  the same for each rank: times the world size it is the global size
@@ -140,22 +147,23 @@ class Source:
                         value of any type, but not None; `batch["jpg"]` is the list of them, one for each sample
         transform       function of a Sample, a mapping that may be changed, with `key`, `position`, `epoch`, and `rng` and `numpy_rng`, generators
                         of its own: they draw the same with any number of ranks, workers and threads, and after a resume. If it returns
-                        the sample itself, that becomes a dict. `batch.value` is a list of what it returned
-        order           millrace.Order: what else fixes the order, and which samples come. All ranks of a job give the same generation:
-                        where gateways move to new ones by themselves, one of several ranks without it is refused
+                        the sample itself, that becomes a dict. `batch.value` is a list of the results
+        order           millrace.Order: other parameters of the order and the selection of samples. All ranks of a job must use the same generation:
+                        if gateways load new ones by themselves, one of several ranks without a generation is rejected
         share           millrace.Share: rank, world_size, tail, balance, by, homes
         reading         millrace.Reading: filter, collate, batch_transform, on_error, keys, form, threads and memory
         dataset         another dataset of the gateway than the client's
 
-        InvalidArgument says which parameter is wrong, NotFound that there is no such dataset, generation or epoch.
+        Raises InvalidArgument for a wrong parameter, NotFound for an unknown dataset, generation or epoch.
         """
         return self._epoch(number, decode=decode, **flat({**options, "dataset": dataset}))
 
     def _epoch(self, number: int, *, decode: Union[bool, Mapping[str, Decoder], Automatic, None] = None, **options: Any) -> Epoch:
-        """Opens an epoch with options as `flat` returns them."""
+        """Opens an epoch with options from `flat`."""
         o: dict[str, Any] = {**DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
         size, each = o.get("global_batch_size"), o.get("batch_size_per_rank")
-        o |= {"batch_size": size if each is None else each * o["world_size"], "share": o.get("by")}  # as addresses have them
+        # names in addresses
+        o |= {"batch_size": size if each is None else each * o["world_size"], "share": o.get("by")}
         rank, world_size, dataset, form, keys = o["rank"], o["world_size"], o.get("dataset"), o.get("form", "framed"), o["keys"]
         if dataset not in (None, "", self.dataset) and self.selection != Selection():
             raise InvalidArgument(f"epoch of {dataset}: this reads a part of {self.dataset}")
@@ -186,7 +194,8 @@ class Source:
             self._refuse_empty(plan)
         if o["start"] > plan.batches:
             raise InvalidArgument(f"start={o['start']}: epoch {number} has {plan.batches} batches, numbered from 0")
-        if not multiprocessing.current_process().daemon:  # of a loader's workers one says it: see millrace.torch
+        # only one worker of a loader logs it: see millrace.torch
+        if not multiprocessing.current_process().daemon:
             advise_homes(self.core, plan)
         automatic = (Automatic() if decode is True else decode) if cut else None
         steps = Steps(
@@ -198,7 +207,7 @@ class Source:
         return Epoch(self.core, plan, steps=steps, **ahead)
 
     def _refuse_empty(self, plan: Plan) -> NoReturn:
-        """Refuses an epoch without batches: a loop over it would do nothing, without a word."""
+        """Rejects an epoch without batches, since a loop over it would silently do nothing."""
         why, cure = "there are no samples", "give the part a larger share, or choose it from more samples; len() says how many it has"
         if plan.samples:
             why = f"{plan.samples} samples fill no batch of {plan.batch_size}, and tail='drop' leaves them out"
@@ -206,11 +215,14 @@ class Source:
         raise InvalidArgument(f"epoch {plan.epoch} of {self!r}: {why}", cure=cure)
 
     def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the description of a mixture with `fields`, if those of all sources are alike, else with all sources `described`."""
+        """Returns the description of a mixture with `fields` if all sources have the same, else
+        with all sources `described`.
+        """
         described: dict[str, Any] = {}
         for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
             described[name] = {}
-            with contextlib.suppress(NotFound, Denied):  # who may read a mixture may be refused its sources
+            # a caller that may read a mixture may lack access to its sources
+            with contextlib.suppress(NotFound, Denied):
                 described[name] = self.core.json("GET", "/v1/datasets/" + quote(name, safe=""))
         fields = [columns_of(one) for one in described.values()]
         named = [{f["name"]: f for f in one} for one in fields]
@@ -245,16 +257,16 @@ class Source:
         return plan
 
     def split(self, parts: Optional[Mapping[str, Weight]] = None, *unnamed: NoReturn, salt: str = "", **named: Weight) -> dict[str, View]:
-        """Cuts the dataset by a hash of the samples' names, and returns a View of each part.
+        """Splits the dataset by a hash of the samples' names, and returns a View of each part.
 
             train, val = client.split(train=.9, val=.1).values()
 
-        The parts are fractions of all samples, on average; what they leave is in none of them. Whole numbers are parts relative to each
-        other: `train=9, val=1`. Every process gets the same parts, and data that is added moves no sample from one to another. The order
-        in which parts are named counts. The parts are those of `millrace subset --split`.
+        The parts are fractions of all samples, on average; a remainder belongs to none of them. Whole numbers are parts relative to each
+        other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order
+        of the parts matters. The parts are those of `millrace subset --split`.
 
-        parts   the same as a mapping, for names that are no Python names
-        salt    another salt makes another split, independent of the first. A split of a split has one of its own
+        parts   the same as a mapping, for names that are not Python identifiers
+        salt    another salt makes an independent split. A split of a split uses another salt by default
         """
         if unnamed or not isinstance(parts, (Mapping, type(None))) or not (given := {**(parts or {}), **named}):
             raise InvalidArgument(
@@ -268,9 +280,9 @@ class Source:
         return _Parts((name, self.subset(f"{rule}:{name}" + (f":{salt}" if salt else ""))) for name in given)
 
     def take(self, n: int) -> View:
-        """Returns a View of the first n samples in stored order. More than there are is InvalidArgument.
+        """Returns a View of the first n samples in stored order. Raises InvalidArgument if there are fewer.
 
-        Of data that is sorted by class these are of the first classes alone: `split(some=.1)["some"]` is a tenth of everything.
+        For data sorted by class these are only the first classes: `split(some=.1)["some"]` is a tenth of everything.
         """
         if isinstance(n, bool) or not isinstance(n, SupportsIndex) or operator.index(n) < 1:
             raise InvalidArgument(f"take: {n!r} is no number of samples", cure="give a whole number, 1 or more")
@@ -280,7 +292,7 @@ class Source:
         self, which: Union[str, range, Sequence[int], None] = None, *, keys: Optional[Keys] = None,
         generation: Optional[str] = None,
     ) -> View:
-        """Returns a View of some samples, in stored order where nothing shuffles.
+        """Returns a View of some samples, in stored order unless shuffled.
 
             train = client.subset(keys=pathlib.Path("train.txt"))
             folds = [client.subset(keys=table.loc[table.fold == k, "key"]) for k in range(5)]
@@ -291,8 +303,8 @@ class Source:
                     of them, one a line, with a tab before the shard. A text is one name. A name that is given twice counts once
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
 
-        Keys, and numbers that an address has no room for (8 KiB), are stored beside the index, as `millrace subset --keys` does: the
-        gateway needs the right `report`, and the bucket takes writes, else it is Denied or ReadOnly. A name that no sample has is InvalidArgument.
+        Keys, and numbers that exceed an address (8 KiB), are stored with the index, like `millrace subset --keys`: the
+        caller needs the right `report` and the bucket must be writable, else Denied or ReadOnly is raised. An unknown name raises InvalidArgument.
         """
         if (which is None) == (keys is None) or (isinstance(which, str) and not which):
             raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
@@ -308,9 +320,11 @@ class Source:
         return self._with(replace(self.selection, steps=(*self.selection.steps, step)), generation)
 
     def exclude(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
-        """Returns a View of all samples but these: an epoch is shorter by them. About five hundred fit into an address.
+        """Returns a View of all samples except these, which shortens an epoch. About five hundred
+        keys fit into an address.
 
-        The order is another one, so a run that stopped in mid-epoch goes on by `quarantine` instead. Parameters are those of `quarantine`.
+        This changes the order, so a run that stopped in mid-epoch should resume with `quarantine`
+        instead. The parameters are those of `quarantine`.
         """
         steps, named = self.selection.steps, named_samples("exclude", keys, reason)
         if steps and not isinstance(before := steps[-1], (str, Listed)):
@@ -318,25 +332,25 @@ class Source:
         return self._with(replace(self.selection, steps=(*steps, named)), generation)
 
     def quarantine(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
-        """Returns a View that gets a healthy sample in place of each bad one, so that some come twice. All other positions stay as they
-        are: a job goes on with the batches that it had.
+        """Returns a View with a healthy sample in place of each bad one, so that some samples repeat. All other positions are
+        unchanged: a job can resume with the same batches.
 
             bad = []                                    # collected by on_error=bad.append
             client = client.quarantine(bad)
 
         keys        names of samples, SampleErrors, or pairs of a name and the shard where several shards have it; or a pathlib.Path of a
                     file of names, as subset has it; or the digest of a list that `millrace quarantine` stored. Any other text is one name.
-                    Each name is looked up by a request. About a thousand fit, more where they lie side by side
-        reason      kept in `selection.bad`; a SampleError brings its own
+                    Each name is looked up by a request. About a thousand fit, more if they are adjacent
+        reason      stored in `selection.bad`; a SampleError has its own
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on. Where another one
-                    is asked for, as by a checkpoint, names are looked up there, and those that it does not have are passed over
+                    is requested, as by a checkpoint, names are looked up there, and unknown ones are skipped
         """
         before, stored = self.selection.replaced, isinstance(keys, str) and bool(DIGEST.fullmatch(keys))
         if (stored or isinstance(before, str)) and before not in ((), keys):
-            raise InvalidArgument("quarantine: a stored list, and other bad samples beside it", cure="store one list that has all of them")
+            raise InvalidArgument("quarantine: a stored list cannot be combined with other bad samples", cure="store one list that has all of them")
         replaced: Any = keys if stored else (*before, *named_samples("quarantine", keys, reason))
         made = self._with(replace(self.selection, replaced=replaced), generation)
-        if stored:  # one that is not there is reported now
+        if stored:  # a missing list is reported now
             made._get({"quarantine": replaced}, "epochs/0", "parameters")
         return made
 
@@ -350,13 +364,15 @@ class Source:
         if self.selection.sources:
             raise InvalidArgument("a mixture has no samples of its own", cure="choose from its sources, and mix then")
         refuse_slips("View", ["generation"], {"generation": generation})
-        dataset = self.dataset or str(self.describe()["name"])  # a part is of one dataset, whichever is the default later
+        # pins the dataset, in case the default changes later
+        dataset = self.dataset or str(self.describe()["name"])
         return self._reading(dataset, selection, generation or self.selection.generation)
 
     def _reading(self, dataset: str, chosen: Selection, generation: Optional[str], again: bool = False) -> View:
-        """Returns a View that reads what was chosen.
+        """Returns a View of a selection.
 
-        again   samples were named in another generation: those that this one does not have are passed over
+        again: samples were named in another generation; those that this one does not have are
+        skipped
         """
         made = View(self._client, Selection(dataset=dataset))
         if chosen.names_samples and not chosen.sources:
@@ -399,7 +415,8 @@ class Source:
             pinned = pinned or bool(own.generation)
             read.append(one or str(source.describe()["generation"]))
             query = [f"quarantine={own.quarantine}"] if own.quarantine else []
-            if own.subset:  # the gateway says its one form, and the digest of a stored split
+            # the gateway returns the canonical form with the digest of a stored split
+            if own.subset:
                 asked = {"subset": own.subset, "generation": own.generation or one}
                 query.append(f"subset={source._get(asked, 'epochs/0', 'parameters', 'subset')}")
             texts.append((f"{name}({'&'.join(query)})" if query else name) + f":{share}")
@@ -407,7 +424,9 @@ class Source:
         return View(self._client, replace(chosen, dataset=dataset, generation=",".join(read) if pinned else ""))
 
     def _numbers_of(self, named: Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
-        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending. What is not in the subset has none."""
+        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending.
+        Samples outside the subset are omitted.
+        """
         found = set[int]()
         for key, shard, _ in named:
             asked = {"key": key, "shard": shard, "epochs": "0", "shuffle": "none", "tail": "short", "generation": generation, "subset": subset}
@@ -421,7 +440,7 @@ class Source:
         return sorted(found)
 
     def _stored(self, chosen: Union[str, Listed], generation: Optional[str]) -> tuple[str, str]:
-        """Has a subset stored, and returns its name and its generation."""
+        """Stores a subset, and returns its name and generation."""
         path = f"/v1/datasets/{quote(self.dataset, safe='')}/subsets"
         known, of = self._client.known, (path, chosen, generation)
         if of not in known:
@@ -442,7 +461,7 @@ class Source:
         return cast("tuple[str, str]", known[of])
 
     def _count(self, subset: str, generation: Optional[str]) -> int:
-        """Returns how many samples a subset has; of the whole dataset without one."""
+        """Returns the number of samples in a subset, or in the whole dataset."""
         return int(self._get({"subset": subset, "generation": generation}, "epochs/0", "samples"))
 
     def _answer(self, path: str, query: Mapping[str, str]) -> Any:
@@ -454,7 +473,7 @@ class Source:
             raise
 
     def _get(self, query: Mapping[str, Optional[str]], what: str, *within: str) -> Any:
-        """Asks for something of the dataset: once, if it is of one generation."""
+        """Requests data about the dataset, and caches it if the generation is fixed."""
         name, asked = self.dataset or str(self.describe()["name"]), {k: v for k, v in query.items() if v}
         path = f"/v1/datasets/{quote(name, safe='')}/{what}"
         known, of = self._client.known, (path, *asked.items(), *within)
@@ -468,11 +487,12 @@ class Source:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class View(Source):
-    """A part of a dataset, or a mixture, as `split`, `take`, `subset`, `exclude`, `quarantine` and `mix` return it.
+    """A part of a dataset, or a mixture, returned by `split`, `take`, `subset`, `exclude`,
+    `quarantine` and `mix`.
 
-    It is read as a Client is, by `epoch`, and taken wherever a Client is: by millrace.torch, by `mix`, by `split`. It has no connections of its
-    own: those are its client's, until `view.client.close()`. A mixture has a client to itself. It may be pickled,
-    and used from many threads and in forked children.
+    It is read like a Client, by `epoch`, and accepted wherever a Client is: by millrace.torch,
+    `mix` and `split`. It uses its client's connections, until `view.client.close()`. A mixture has
+    its own client. A View may be pickled, and used from many threads and in forked children.
     """
 
     client: Connected
@@ -504,14 +524,14 @@ class _Parts(dict[str, View]):
 def mix(
     sources: Union[Mapping[Source, Weight], Iterable[tuple[Source, Weight]]], *, samples: Optional[int] = None, per_batch: bool = False
 ) -> View:
-    """Mixes datasets, or parts of them, in one stream of batches, and returns a View of it.
+    """Mixes datasets, or parts of them, into one stream of batches, and returns a View of it.
 
         photos, scans = millrace.open("s3://train/photos"), millrace.open("s3://train/scans")
         both = millrace.mix({photos.split(train=.9)["train"]: .7, scans: .3})
 
     sources    clients and their weights: fractions or whole numbers, relative to each other; 0: none of a source. All are served by one
                gateway: those that `millrace.open` opened with the same settings are, and so are those of one address
-    samples    positions of an epoch; None: as many as the sources have samples. Each source begins again when it is used up
+    samples    positions of an epoch; None: the total samples of the sources. An exhausted source starts again
     per_batch  the weights are samples of each batch, whole numbers
     """
     pairs: list[Any] = list(sources.items() if isinstance(sources, Mapping) else sources)
@@ -541,7 +561,7 @@ def mix(
 
 
 def _parts(client: Any) -> tuple[str, tuple[str, ...]]:
-    """Returns the name of a dataset, and those of its parts."""
+    """Returns the name of a dataset and the names of its parts."""
     epoch, names = client.epoch(0, shuffle=False, share=Share(tail="short")), ()
     with contextlib.suppress(MillraceError):
         names = tuple(map(epoch.steps.contents.name_of, epoch._all_parts()))

@@ -1,4 +1,4 @@
-"""Python values of parts: by what a dataset's description says of a part (`fields`), else by the part's suffix.
+"""Python values of parts: by the dataset's description of a part (`fields`), else by the part's suffix.
 
     for batch in client.epoch(0, decode=True):
         images, labels = batch["jpg"], batch["cls"]
@@ -7,11 +7,11 @@ jpg, png, webp     PIL.Image.Image, in the file's own mode and size. millrace.nu
                    millrace.torch: uint8 tensor, bands x height x width
 npy, arrays        numpy.ndarray of the stored type and shape. millrace.torch: tensor
 wav, flac          float32 array in [-1, 1], channels x frames, and the frames a second (int)
-cls, txt, json     int, str, what the JSON says
-pt, pkl            refused unless allow_pickle=True
+cls, txt, json     int, str, parsed JSON
+pt, pkl            rejected unless allow_pickle=True
 
 The page Python: values and decoding has the whole table: https://github.com/millrace-data/millrace/blob/main/docs/python-decoding.md. A library,
-such as Pillow, is imported when the first part wants it. Numbers and texts alone need none:
+such as Pillow, is imported when the first part requires it. Numbers and texts require none:
 
     decode = millrace.decoders(client.describe("pairs"))
     for batch in client.epoch(0, decode=decode):
@@ -37,9 +37,11 @@ from .batch import Decoder
 from .errors import CannotDecode, InvalidArgument, ProtocolError
 
 Field = Mapping[str, Any]
-"""What a description says of a part, or of what lies in one: name, encoding, type, logical, nullable, classes, children."""
+"""The description of a part, or of an element in one: name, encoding, type, logical, nullable,
+classes, children.
+"""
 
-_NUMBERS = {  # as the module struct has them
+_NUMBERS = {  # format characters of the module struct
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
     "float16": "e", "float": "f", "double": "d",
     "date32": "i", "date64": "q", "time32": "i", "time64": "q", "timestamp": "q", "duration": "q",
@@ -49,11 +51,12 @@ _INTERVALS = {"year_month": 4, "day_time": 8, "month_day_nano": 16}
 
 
 def value(field: Field, data: Union[bytes, memoryview]) -> Any:
-    """Returns the value that the bytes of a part stand for.
+    """Returns the value of a part's bytes.
 
-    Numbers are int, float and bool, decimals Decimal, text is str, all else bytes. A list is a list, a struct a dict, a map a list of
-    pairs, and a null in one of these None. Dates, times and durations are the integers that are stored, in the unit that the type
-    names. Decimal digits are int, and JSON is parsed. Of any other encoding, and of arrays with a shape, nothing is decoded: InvalidArgument.
+    Numbers are int, float and bool, decimals are Decimal, text is str, all else bytes. A list is a
+    list, a struct a dict, a map a list of pairs, and a null in one of these None. Dates, times and
+    durations are the stored integers, in the unit of the type. Decimal digits are int, and JSON is
+    parsed. Other encodings, and arrays with a shape, raise InvalidArgument.
     """
     view, encoding = memoryview(data), field.get("encoding")
     if encoding == "json":
@@ -74,7 +77,9 @@ def value(field: Field, data: Union[bytes, memoryview]) -> Any:
 
 
 def decoders(description: Mapping[str, Any]) -> dict[str, Decoder]:
-    """Returns a decoder for each part that value decodes, by what Client.describe says of a dataset. They can be pickled."""
+    """Returns a decoder for each part that value supports, from a dataset's description
+    (Client.describe). They can be pickled.
+    """
     return {f["name"]: partial(value, f) for f in description.get("fields", ()) if f.get("name") and _known(f)}
 
 
@@ -97,11 +102,12 @@ def _malformed(what: str) -> ProtocolError:
 
 @lru_cache(maxsize=1024)
 def _type(text: str, logical: str = "") -> tuple[int, Callable[[memoryview], Any]]:
-    """Returns how many bytes each value of a type has, 0 if that differs, and what makes a value of them."""
+    """Returns the size of a type's values, 0 if variable, and the function that decodes one."""
     found = re.fullmatch(r"(\w+)(?:\[(.*)\]|\((.*)\)|<(.*)>)?", text, re.DOTALL)
     kind, bracket, of, element = found.groups("") if found else ("", "", "", "")
     decimal = re.fullmatch(r"decimal\d+\([0-9]{1,3}, (-?[0-9]{1,3})\)", logical)
-    make_bytes = partial(_decimal, int(decimal[1]), "big") if decimal else bytes  # as Parquet has decimals that are no integers
+    # Parquet's form of decimals that are not integers
+    make_bytes = partial(_decimal, int(decimal[1]), "big") if decimal else bytes
     if kind == "utf8":
         return 0, _text
     if kind in ("binary", "null"):
@@ -146,14 +152,14 @@ def _decimal(scale: int, order: Literal["little", "big"], view: memoryview) -> D
 
 
 def _flat(size: int, make: Callable[[memoryview], Any], view: memoryview) -> list[Any]:
-    """A list whose values follow each other."""
+    """Decodes a list of contiguous values."""
     if not size or len(view) % size:
         raise _malformed(f"a list of {len(view)} bytes, with values of {size} each")
     return [make(view[i : i + size]) for i in range(0, len(view), size)]
 
 
 class _Nested:
-    """Reads the nested form of docs/spec/rows.md."""
+    """Parses the nested form of docs/spec/rows.md."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
@@ -172,7 +178,7 @@ class _Nested:
             raise _malformed(f"{len(self._data) - self._at} bytes follow a list")
 
     def list(self, field: Field) -> list[Any]:
-        """A list or a map."""
+        """Parses a list or a map."""
         element = field["children"][0]
         count = self.number()
         nulls = self.take((count + 7) // 8)
@@ -187,7 +193,9 @@ class _Nested:
         return value(field, self.take(self.number()))
 
     def row(self, fields: Sequence[Field]) -> dict[str, Any]:
-        """A struct in a list: which of its fields are null, the lengths of those without a size, and their values."""
+        """Parses a struct in a list: a bitmap of null fields, the lengths of values without a fixed
+        size, and the values.
+        """
         nullable = _nullable(fields)
         bitmap = self.take(max(1, (nullable + 7) // 8))
         nulls = (bool(bitmap[i >> 3] >> (i & 7) & 1) for i in range(8 * len(bitmap)))
@@ -202,12 +210,14 @@ class _Nested:
 
 
 def _nullable(fields: Sequence[Field]) -> int:
-    """How many bits say which of the fields, and of those in structs, are null."""
+    """Returns the number of bits for nulls of the fields, including those in structs."""
     return sum(bool(f.get("nullable")) + (_nullable(f["children"]) if f["type"] == "struct" else 0) for f in fields)
 
 
 def _shape(fields: Sequence[Field], nulls: Iterator[bool], gone: bool, present: list[tuple[dict[str, Any], Field]]) -> dict[str, Any]:
-    """Returns a row whose values are still missing, and lists those that are present. gone says that a struct around it is null."""
+    """Returns a row without values yet, and lists the present fields. gone means that an enclosing
+    struct is null.
+    """
     row: dict[str, Any] = {}
     for field in fields:
         null = (next(nulls) if field.get("nullable") else False) or gone
@@ -220,17 +230,17 @@ def _shape(fields: Sequence[Field], nulls: Iterator[bool], gone: bool, present: 
     return row
 
 
-# Decoders that nobody has to write.
+# Automatic decoders.
 
 _YOURS = 'give this part a decoder of your own (decode={"name": function}), or leave it out with fields='
 
 
 @dataclass(frozen=True)
 class Automatic:
-    """Finds the decoder of any part. It can be pickled.
+    """Returns the decoder of any part. It can be pickled.
 
-    allow_pickle  read pickles: they run whatever code their writer put into them
-    finish        turns an image (PIL.Image.Image) or array (numpy.ndarray) into what a framework takes. With it lists of numbers are
+    allow_pickle  read pickles, which can execute arbitrary code of their writer
+    finish        converts an image (PIL.Image.Image) or array (numpy.ndarray) for a framework. With it lists of numbers are
                   arrays too; without it they are Python's lists
     known         the decoders of the parts that the dataset's description names; None for parts that stay bytes
     sources       of a mixture whose sources differ in their columns: the same for each source, by its name
@@ -242,20 +252,23 @@ class Automatic:
     sources: Mapping[str, Automatic] = dataclasses.field(default_factory=dict)
 
     def of(self, description: Mapping[str, Any], allow_pickle: bool) -> Automatic:
-        """Returns the same for a dataset, by what Client.describe says of it."""
+        """Returns the same for a dataset, from its description (Client.describe)."""
         bare = replace(self, allow_pickle=allow_pickle, known={}, sources={})
         if described := description.get("described"):
             return replace(bare, sources={name: bare.of(one, allow_pickle) for name, one in described.items()})
         fields: dict[str, Field] = {f["name"]: f for f in description.get("fields", ()) if f.get("name")}
         known = {name: _by_field(bare, f) for name, f in fields.items()}
-        for name, f in fields.items():  # Hugging Face's Image and Audio are structs of bytes and path
+        # Hugging Face's Image and Audio are structs of bytes and path
+        for name, f in fields.items():
             column, dot, last = name.rpartition(".")
             if dot and last == "bytes" and f.get("type") == "binary" and f"{column}.path" in fields:
                 known[name] = partial(_by_content, bare)
         return replace(bare, known=known)
 
     def __call__(self, name: str, source: str = "") -> Optional[Decoder]:
-        """Returns the decoder of a part, None for a part that stays bytes. source is the dataset of the sample, of a mixture."""
+        """Returns the decoder of a part, or None if it stays bytes. source is the sample's dataset
+        in a mixture.
+        """
         if source in self.sources:
             return self.sources[source](name)
         if name in self.known:
@@ -265,20 +278,20 @@ class Automatic:
         return _PLAIN.get(suffix) if how is None else partial(how, replace(self, known={}) if self.known else self)
 
     def finished(self, value: Any) -> Any:
-        """Returns what a framework takes in place of an image or array."""
+        """Returns the framework's value for an image or array."""
         return value if self.finish is None else self.finish(value)
 
 
 @cache
 def library(module: str, install: str) -> Any:
-    """Returns a module that is not of the standard library; CannotDecode says how to install it."""
+    """Imports a module outside the standard library; CannotDecode explains how to install it."""
     try:
         return import_whole(module)
     except ImportError as e:
         raise CannotDecode(f"{install} is not installed", cure=f"pip install {install}, or {_YOURS}") from e
 
 
-# Images, sounds, and what is read by other libraries.
+# Images, audio, and other values that libraries decode.
 
 
 def _image(how: Automatic, view: memoryview) -> Any:
@@ -288,17 +301,20 @@ def _image(how: Automatic, view: memoryview) -> Any:
 
 
 def _bare_image(how: Automatic, view: memoryview) -> Any:
-    """Pixels after their width, height and mode, as MosaicML Streaming and LitData write an image of Pillow's."""
+    """Decodes pixels preceded by width, height and mode, as MosaicML Streaming and LitData store a
+    Pillow image.
+    """
     width, height, letters = struct.unpack_from("<3I", view)
     pixels = view[12 + letters :]
-    if width * height > 8 * len(pixels):  # Pillow takes memory for all of them first; a byte holds at most 8
+    # Pillow allocates memory for all pixels first; a byte holds at most 8
+    if width * height > 8 * len(pixels):
         raise ValueError(f"{len(pixels)} bytes for an image of {width} x {height}")
     mode = str(view[12 : 12 + letters], "ascii")
     return how.finished(library("PIL.Image", "pillow").frombytes(mode, (width, height), bytes(pixels)))
 
 
 def _images(start: int, one: Callable[[Automatic, memoryview], Any], how: Automatic, view: memoryview) -> list[Any]:
-    """A list: its length, at `start`, the sizes of its elements, and the elements."""
+    """Decodes a list: its length, at `start`, the sizes of its elements, and the elements."""
     (count,) = struct.unpack_from("<I", view, start)
     if 4 * count > len(view):
         raise ValueError(f"{len(view)} bytes for a list of {count}")
@@ -323,7 +339,7 @@ _SOUND = re.compile(rb"RIFF....WAVE|fLaC|OggS|ID3|\xff[\xe2-\xfb]", re.DOTALL)
 
 
 def _by_content(how: Automatic, view: memoryview) -> Any:
-    """An image or a sound, by its first bytes; other bytes stay what they are."""
+    """Decodes an image or audio by its first bytes; other bytes are returned unchanged."""
     begin = bytes(view[:12])
     decoder = _image if _IMAGE.match(begin) else _sound if _SOUND.match(begin) else None
     return bytes(view) if decoder is None else decoder(how, view)
@@ -360,12 +376,13 @@ def _npy(how: Automatic, view: memoryview) -> Any:
     return how.finished(array)
 
 
-_DTYPES = {  # of Arrow's words, and of NumPy's
+_DTYPES = {  # by Arrow's and NumPy's names
     "bool": "?", "float16": "<f2", "float": "<f4", "float32": "<f4", "double": "<f8", "float64": "<f8",
     **{f"{sign}int{8 * n}": f"<{sign or 'i'}{n}" for sign in ("", "u") for n in (1, 2, 4, 8)},
 }  # fmt: skip
 _MDS = {8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2", 32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8"}
-_LITDATA = {  # its numbers for types; LitData counts some twice, and bfloat16 and Python's objects are none here
+# LitData's type numbers; some types have two, and bfloat16 and Python objects are not supported
+_LITDATA = {
     "numpy": dict(enumerate(("i1", "<i2", "<i4", "<i8", "u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16", "?"))),
     "tensor": {
         0: "<f4", 1: "<f4", 2: "<f8", 3: "<f8", 4: "<c8", 5: "<c8", 6: "<c16", 7: "<c16", 8: "<f2", 9: "<f2",
@@ -375,7 +392,9 @@ _LITDATA = {  # its numbers for types; LitData counts some twice, and bfloat16 a
 
 
 def _mds_array(dtype: Optional[str], shape: Optional[Sequence[int]], how: Automatic, view: memoryview) -> Any:
-    """An array of MosaicML Streaming's. What its column does not fix comes before the elements: the type, and the shape."""
+    """Decodes an array of MosaicML Streaming. Type and shape precede the elements if the column
+    does not fix them.
+    """
     if dtype is None:
         dtype, view = _numbered(_MDS, view[0]), view[1:]
     if shape is None:
@@ -385,7 +404,7 @@ def _mds_array(dtype: Optional[str], shape: Optional[Sequence[int]], how: Automa
 
 
 def _litdata_array(dtypes: Mapping[int, str], how: Automatic, view: memoryview) -> Any:
-    """An array or tensor of LitData's, after its type and shape."""
+    """Decodes an array or tensor of LitData, which follows its type and shape."""
     number, axes = struct.unpack_from("<2I", view)
     dtype = _numbered(dtypes, number)
     end = 8 + 4 * axes
@@ -404,7 +423,7 @@ def _numbered(dtypes: Mapping[int, str], number: int) -> str:
 
 
 def load_json(view: memoryview) -> Any:
-    """A decoder for JSON: `decode={"json": millrace.load_json}`."""
+    """Decoder for JSON: `decode={"json": millrace.load_json}`."""
     return json.loads(bytes(view))
 
 
@@ -428,7 +447,7 @@ _WHOLE = {"jpeg": _image, "png": _image, "pickle": _pickle}
 
 
 def _by_field(how: Automatic, of: Field) -> Optional[Decoder]:
-    """Returns the decoder of a part that the description names; None for what stays bytes."""
+    """Returns the decoder of a part in the description, or None if it stays bytes."""
     encoding = str(of.get("encoding"))
     kind, _, detail = encoding.partition(":")
     shape: Optional[Sequence[int]] = of.get("shape")

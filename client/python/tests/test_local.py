@@ -333,7 +333,7 @@ def test_a_directory_of_others_is_refused(texts: Path, runtime: Path, tmp_path: 
     else:
         at.mkdir()
         at.chmod(0o755)
-    with pytest.raises(millrace.InvalidArgument, match="of this user's alone"):
+    with pytest.raises(millrace.InvalidArgument, match="of this user only"):
         millrace.open(texts)
     assert not harness.gateways_at(runtime)
 

@@ -53,7 +53,7 @@ WRONG_GROUPS: list[tuple[type, dict[str, Any], str]] = [
     (millrace.Share, {"balance": 3}, "balance=3: want 'samples', 'bytes'"),
     (millrace.Share, {"by": "localty"}, r"by='localty'.*did you mean 'locality'\?"),
     (millrace.Share, {"rank": 1}, "rank and world_size belong together; give both or none"),
-    (millrace.Share, {"rank": 3, "world_size": 3}, "rank 3: want less than the world size, 3"),
+    (millrace.Share, {"rank": 3, "world_size": 3}, "rank 3: must be less than the world size 3"),
     (millrace.Share, {"worldsize": 3}, r"worldsize is no parameter here; did you mean world_size\?"),
     (millrace.Share, {"split": "locality"}, r"split is no parameter here; .*Share\(by='locality'\)"),
     (millrace.Order, {"window": 0}, "window=0: want a whole number, 1 or more"),

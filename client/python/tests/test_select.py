@@ -176,7 +176,7 @@ def test_a_text_is_one_key_and_a_path_is_a_file_of_keys(many: millrace.Client, c
         ("bad.txt", rf"^{choose}: 'bad.txt' names a sample, and there is a file of this name; write pathlib.Path\('bad.txt'\) .*, or \['bad.txt'\]"),
         ("bda.txt", r"no sample has .*; batch.keys has the samples' names; a file of them is given as a pathlib.Path"),
         (Path("bda.txt"), f"^{choose}: read keys of 'bda.txt': .*No such file.*; give the path of a file of keys, one a line"),
-        (3, f"^{choose}: 3 is no key; give names of samples"), ([b"x"], "b'x' is no key; give"), (("a", "b", "c"), "is no key; give"),
+        (3, f"^{choose}: 3 is not a key; give names of samples"), ([b"x"], "b'x' is not a key; give"), (("a", "b", "c"), "is not a key; give"),
     ):
         with pytest.raises((millrace.InvalidArgument, millrace.NotFound), match=said):
             chosen(wrong)

@@ -1,13 +1,13 @@
-"""HTTP to gateways: all that the client knows of sockets, lists of gateways, tokens, certificates and shared memory.
+"""The HTTP client: sockets, lists of gateways, tokens, certificates and shared memory.
 
-The rest of the client asks `Gateways`, and only through what this module exports:
+The rest of the client uses `Gateways`, only through the exports of this module:
 
     json(method, path, query, body)   a resource as JSON, or with span=range(...) bytes of it
-    batch(want, task, take)           a batch, whole and checked: its header, its bytes and where its samples lie in them
-    close()                           the end: requests are called off, connections closed
+    batch(expected, task, take)       a complete, checked batch: its header, bytes and layout
+    close()                           cancels requests and closes connections
 
-Behind them one gateway is asked after another until one answers: `wire` is HTTP/1.1 over kept connections, `fleet` says which gateway
-comes first, `shm` takes batches in shared memory, `settings` holds what the user gave.
+Each request tries one gateway after another: `wire` is HTTP/1.1 over kept connections, `fleet` selects the gateway,
+`shm` receives batches in shared memory, `settings` holds the user's settings.
 """
 
 from .fleet import endpoints_of, expand, parse

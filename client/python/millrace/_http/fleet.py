@@ -1,6 +1,7 @@
-"""Which gateway is asked: the near one or the rank's own first, and at the end those that failed of late.
+"""Selection of gateways: the nearest one or the rank's own first, and those with recent faults
+last.
 
-The same course as the Go client's. Which one is asked changes speed, never bytes.
+The algorithm is that of the Go client. The choice affects only speed, never bytes.
 """
 
 from __future__ import annotations
@@ -25,60 +26,68 @@ from urllib.parse import unquote, urlsplit
 from ..errors import GatewayUnavailable, InvalidArgument
 
 Home = Callable[[int, int, int], int]
-"""(rank, world_size, gateways) -> which of the gateways the rank asks first."""
+"""(rank, world_size, gateways) -> index of the gateway that the rank asks first."""
 
-# How long a gateway is passed over after a fault: twice as long after each, and longer the more time the fault took.
+# A gateway is avoided after a fault. The time doubles with each fault, and grows with the time that
+# the fault took.
 FIRST_COOLDOWN = 1.0
 MOST_COOLDOWN = 30.0
-MOST_TIMES = 8.0  # what a fault took
+MOST_TIMES = 8.0  # multiple of the time that a fault took
 
 LOOKUP_EVERY = 30.0
 PROBE_EVERY = 60.0
 PROBE_TIME = 0.25
 
-# Another gateway becomes the first choice if it answers in less than NEAR_SHARE of the time, and NEAR_GAIN sooner.
+# A gateway becomes the preferred one only if its latency is below NEAR_SHARE of the current one's
+# and lower by at least NEAR_GAIN.
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
 PORTS = {"http": 80, "https": 443}
 
-# What an address stands for.
-ITSELF = "itself"  # one gateway, whose name is left to who dials
-SEVERAL = "several"  # http://NAME:PORT: each address of the name is a gateway if it has several, else as itself
-ADDRESSES = "addresses"  # dns:NAME:PORT: each address of the name is a gateway
-RECORDS = "records"  # srv:NAME: each SRV record of the name is a gateway
-MOST_GATEWAYS = 4096  # that a pattern may stand for: four times as many as the largest fleet that is simulated
+# Kinds of addresses.
+ITSELF = "itself"  # one gateway, whose name is resolved when connecting
+# http://NAME:PORT: one gateway per address if the name has several, otherwise as itself
+SEVERAL = "several"
+ADDRESSES = "addresses"  # dns:NAME:PORT: one gateway per address of the name
+RECORDS = "records"  # srv:NAME: one gateway per SRV record of the name
+MOST_GATEWAYS = 4096  # maximum gateways in a pattern: four times the largest simulated fleet
 _PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
 _SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
-# The number at the end of a host's first label, as the pods of a StatefulSet have it. A label that begins with a digit is made of an
-# address, and the number at its end counts nothing.
+# Matches a host whose first label ends in a number, as the pods of a StatefulSet. A label that
+# starts with a digit was made from an address, and its number is ignored.
 _NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*|)")
-_TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")  # of the tokens that `millrace token` prints
+# form of the tokens that `millrace token` prints
+_TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")
 
 
 def home_by_rank(rank: int, world_size: int, gateways: int) -> int:
-    """Gives rank r of w, of p gateways that all ranks list in one order, the gateway floor(r*p/w): for share=locality."""
+    """Returns the gateway floor(rank*gateways/world_size), if all ranks list the gateways in the
+    same order: for share=locality.
+    """
     return rank * gateways // world_size if rank < world_size else 0
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a gateway listens."""
+    """The address of a gateway."""
 
     scheme: str
     host: str
     port: int
     prefix: str = ""
-    named: str = ""  # what its address was looked up from, with the port: the Host header; empty: host says it
-    authorization: str = field(default="", repr=False)  # of a proxy
-    socket: str = ""  # path of a Unix socket, in place of host and port
-    port_file: str = ""  # written by `millrace serve --port-file`: 127.0.0.1:PORT, in place of host and port
+    # name and port that the address was resolved from, for the Host header; empty: as in host
+    named: str = ""
+    authorization: str = field(default="", repr=False)  # credentials of a proxy
+    socket: str = ""  # path of a Unix socket, instead of host and port
+    # file from `millrace serve --port-file` with 127.0.0.1:PORT, instead of host and port
+    port_file: str = ""
 
     def here(self) -> Optional[tuple[int, Any]]:
-        """The family and address that a socket connects to, of a gateway of this user's; None of any other.
+        """Returns the socket family and address of a gateway of this user; None for other gateways.
 
-        The file is read each time: a restarted gateway has another port. Without a port in it the gateway does not listen yet: an
-        OSError, which is retryable.
+        The file is read each time, since a restarted gateway has another port. An empty file means
+        that the gateway does not listen yet: a retryable OSError.
         """
         if self.port_file:
             host, _, port = Path(self.port_file).read_text(errors="replace").strip().rpartition(":")
@@ -104,12 +113,12 @@ class Address:
 
     @property
     def has_name(self) -> bool:
-        """Whether its host is to be looked up, and is no number."""
+        """Whether its host is a name that must be resolved."""
         return not (self.socket or self.port_file or number_of(self.host))
 
 
 def number_of(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
-    """Returns the address that a host is written as; None of a name."""
+    """Returns the IP address of a host; None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -117,13 +126,15 @@ def number_of(host: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, 
 
 
 def is_here(host: str) -> bool:
-    """Reports whether a host is this machine itself."""
+    """Reports whether a host is this machine."""
     number = number_of(host)
     return host == "localhost" if number is None else (getattr(number, "ipv4_mapped", None) or number).is_loopback
 
 
 def _check_socket(path: str) -> None:
-    """Refuses a path where another user may have put what answers. A path with nothing at it is left to the connection."""
+    """Rejects a path where another user could have created the socket. A missing file is left to
+    the connection.
+    """
     try:
         is_, directory = os.lstat(path), os.stat(os.path.dirname(path))  # noqa: PTH116, PTH120
     except FileNotFoundError:
@@ -146,7 +157,9 @@ def _secret() -> InvalidArgument:
 
 
 def parse(text: str, what: str = "gateway") -> Address:
-    """Reads a base URL, unix:PATH or port:FILE; a bare host and port means http. No fault repeats a token, or a proxy's password."""
+    """Parses a base URL, unix:PATH or port:FILE; a bare host and port means http. Errors never
+    contain a token or a proxy's password.
+    """
     if text.startswith("unix:/"):
         return Address("http", "localhost", 80, socket=text[5:])
     if text.startswith("port:/"):
@@ -174,10 +187,10 @@ def parse(text: str, what: str = "gateway") -> Address:
 
 
 def expand(address: str) -> list[str]:
-    """Returns the addresses that a pattern stands for, in order: gateways-{0..7}.gateways:8080.
+    """Returns the addresses of a pattern, in order: gateways-{0..7}.gateways:8080.
 
-    FIRST with zeros in front, as in node-{01..16}, has all numbers as wide as itself. An address without braces stands for itself, and
-    so does a path.
+    If FIRST has leading zeros, as in node-{01..16}, all numbers are padded to its width. Addresses
+    without braces, and paths, are returned unchanged.
     """
     if not re.search("[{}]", address) or address.startswith(("unix:", "port:")):
         return [address]
@@ -195,7 +208,7 @@ def expand(address: str) -> list[str]:
 
 
 def check_service(name: str) -> None:
-    """Refuses what is behind srv: and names no service, and any where SRV records cannot be looked up."""
+    """Rejects an invalid service name after srv:, and any if SRV records cannot be looked up."""
     if not _SERVICE.fullmatch(name):
         raise InvalidArgument(f"gateway {'srv:' + name.rsplit('@', 1)[-1]!r}: want srv:_http._tcp.NAME, or srv:_https._tcp.NAME")
     if importlib.util.find_spec("dns") is None:
@@ -207,15 +220,17 @@ def check_service(name: str) -> None:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What the caller says about one or more gateways."""
+    """An address from the caller, for one or more gateways."""
 
     base: Address
     means: str = ITSELF
-    written: str = ""  # the pattern or service that it is of; empty: base says it
+    written: str = ""  # the pattern or service that it came from; empty: as in base
 
     @classmethod
     def parse(cls, text: str, spread: bool) -> list[Endpoint]:
-        """Reads a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT is as many gateways as it has addresses."""
+        """Parses a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT
+        means one gateway per address of the name.
+        """
         if _TOKEN_FORM.search(text):
             raise _secret()
         if text.startswith("srv:"):
@@ -224,7 +239,8 @@ class Endpoint:
             scheme = "https" if name.startswith("_https.") else "http"
             return [cls(Address(scheme, name, PORTS[scheme]), RECORDS, text)]
         expanded = expand(text)
-        if expanded != [text]:  # a name of a pattern is one gateway, and is not spread over its addresses
+        # each name of a pattern is one gateway: its addresses are not split
+        if expanded != [text]:
             return [replace(one, written=text) for address in expanded for one in cls.parse(address, False)]
         named = text.startswith("dns:")
         rest = text[4:] if named else text
@@ -233,50 +249,54 @@ class Endpoint:
             if not host or not port.isdigit() or "/" in rest or "@" in rest:
                 raise InvalidArgument(f"gateway {rest.rsplit('@', 1)[-1]!r}: want dns:NAME:PORT")
         base = parse(rest)
-        # A certificate is made out to the name: behind https the name stays.
+        # An https name is kept, because the certificate names the host.
         several = spread and base.has_name and base.scheme == "http" and not is_here(base.host)
         return [cls(base, ADDRESSES if named else SEVERAL if several else ITSELF)]
 
     @property
     def lookup(self) -> bool:
-        """Whether the name is looked up here."""
+        """Whether the client resolves the name itself."""
         return self.means != ITSELF
 
     @property
     def must(self) -> bool:
-        """Whether there is no gateway without an answer of the name server; else the name is left to who dials."""
+        """Whether there is no gateway without an answer from DNS. Otherwise the name is resolved
+        when connecting.
+        """
         return self.means in (ADDRESSES, RECORDS)
 
     @property
     def name(self) -> str:
-        """How the caller would write it."""
+        """The form in which the caller would write it."""
         return self.written or self.base.name
 
 
 def endpoints_of(addresses: Iterable[str], home: Union[Home, str, None]) -> tuple[Endpoint, ...]:
-    """Reads what the caller says about all gateways."""
+    """Parses all addresses of the caller."""
     found = tuple(one for text in addresses for one in Endpoint.parse(text, home is None))
     for s in found:
         if home is not None and s.means == ADDRESSES:
             raise InvalidArgument(
-                f"gateway 'dns:{s.base.place}': home wants gateways in one order for all ranks, and the addresses of a name have none",
+                f"gateway 'dns:{s.base.place}': home requires the same gateway order for all ranks, and the addresses of a name have none",
                 cure=f"give a pattern such as http://gateways-{{0..7}}.{s.base.place}, or srv:_http._tcp.{s.base.host}",
             )
     return found
 
 
 class Gateway:
-    """One address that batches are asked of, and what was seen of it."""
+    """One address that serves batches, with its observed state."""
 
     def __init__(self, address: Address) -> None:
         self.address, self.name = address, address.name
-        self.near = 0.0  # from a probe to its answer, of late; 0: not known
-        self.faults = 0  # since it last answered more than a probe
-        self.until: Optional[float] = None  # passed over before, and from then on probed first
+        self.near = 0.0  # average latency of recent probes; 0: unknown
+        self.faults = 0  # consecutive faults since the last answer to a request other than a probe
+        self.until: Optional[float] = None  # avoided before this time, and then probed first
 
 
 class Fleet:
-    """The gateways that a client knows. What two threads note of one at once changes speed alone, so it is not locked."""
+    """The gateways of a client. It is not locked, because concurrent updates of their state affect
+    only speed.
+    """
 
     def __init__(
         self,
@@ -287,15 +307,18 @@ class Fleet:
     ) -> None:
         self.endpoints, self.home, self.probe, self.lookup = endpoints, home, probe, lookup
         self.names = any(s.lookup for s in endpoints)
-        self.asking = threading.Lock()  # held while names are looked up or gateways measured
+        self.asking = threading.Lock()  # held during name lookups and measurements
         self.gateways: list[Gateway] = []
-        self.last: dict[Endpoint, list[Address]] = {}  # what each name gave
+        # addresses from the latest lookup of each name
+        self.last: dict[Endpoint, list[Address]] = {}
         self.first: Optional[Gateway] = None
         self.resolved = self.measured = -math.inf
         self.fault: Optional[Exception] = None
 
     def order(self, rank: int, world_size: int) -> list[Gateway]:
-        """Returns the gateways in the order in which they are to be asked; it may look up and measure before."""
+        """Returns the gateways in the order in which to ask them. It may look names up and measure
+        latency first.
+        """
         every = LOOKUP_EVERY if self.names else math.inf
         self._renew(lambda: not self.gateways or time.monotonic() - self.resolved >= every, self._resolve, not self.gateways)
         if not self.gateways:
@@ -307,12 +330,14 @@ class Fleet:
             lead = everyone[0]
             if lead.until is None or now < lead.until or len(everyone) == 1:
                 return sorted(everyone, key=lambda g: 0 if g.until is None else 1 if now >= g.until else 2)
-            # It would be the first but for a fault whose time is over: it has to show itself before.
-            lead.until = now + PROBE_TIME  # other threads pass it over meanwhile
+            # The preferred gateway has served its cooldown: it is probed first.
+            lead.until = now + PROBE_TIME  # other threads skip it until then
             self._probe(lead)
 
     def _renew(self, due: Callable[[], bool], renew: Callable[[], None], wait: bool) -> None:
-        """Has one thread renew what is due. Others wait for it only where there is nothing to go by yet."""
+        """Makes one thread run a due renewal. Other threads wait for it only if there are no
+        earlier results.
+        """
         if due() and self.asking.acquire(blocking=wait):
             try:
                 if due():
@@ -328,32 +353,33 @@ class Fleet:
         at = min(max(self.home(rank, world_size, n), 0), n - 1)
         everyone[0], everyone[at] = everyone[at], everyone[0]
         others = everyone[1:]
-        turn = rank % len(others) if others else 0  # ranks whose home is lost go to different ones
+        # spreads the ranks of a lost home over the other gateways
+        turn = rank % len(others) if others else 0
         return everyone[:1] + others[turn:] + others[:turn]
 
     def answered(self, g: Gateway) -> None:
-        """Notes that a gateway has answered."""
+        """Records a successful answer."""
         g.faults, g.until = 0, None
         if self.first is None or self.first.until is not None:
             self.first = g
 
     def failed(self, g: Gateway, took: float, wait: float) -> None:
-        """Notes that a gateway did not answer, or not as a gateway should: it rests for a while, for wait at least."""
+        """Records a fault: the gateway is avoided for a while, at least for wait."""
         now = time.monotonic()
         if g.until is not None and now < g.until:
-            return  # one of many requests that failed together
+            return  # several concurrent requests failed at once
         cooldown = max(FIRST_COOLDOWN, took) * (1 << min(g.faults, 5))
         cooldown = min(cooldown, max(MOST_COOLDOWN, MOST_TIMES * took))
         g.faults += 1
         g.until = now + max(cooldown * random.uniform(1, 1.25), wait)
 
     def all_failed(self) -> None:
-        """Has names looked up again before the next round."""
+        """Makes a lookup due before the next round."""
         if self.names:
             self.resolved = -math.inf
 
     def _resolve(self) -> None:
-        """Looks names up. A name without an answer stands for what it gave before."""
+        """Looks names up. A name without an answer keeps its earlier addresses."""
         known = {g.address: g for g in self.gateways}
         listed: dict[Address, bool] = {}
         self.fault = None
@@ -366,7 +392,7 @@ class Fleet:
             self.last[s] = found
             for a in found:
                 listed.setdefault(a, s.lookup and self.home is None and a not in known)
-        # Clients that look up one name at once are not all to begin with the same address.
+        # Clients that resolve a name at the same time should start with different addresses.
         fresh = [a for a, new in listed.items() if new]
         random.shuffle(fresh)
         kept = [a for a, new in listed.items() if not new]
@@ -391,7 +417,7 @@ class Fleet:
         return [Address(b.scheme, a, b.port, b.prefix, b.place) for a in found]
 
     def _measure(self) -> None:
-        """Asks all gateways how far they are, and chooses the first."""
+        """Probes all gateways, and selects the preferred one."""
         probes = [threading.Thread(target=self._probe, args=(g,), name="millrace-probe", daemon=True) for g in self.gateways]
         for t in probes:
             t.start()
@@ -407,12 +433,14 @@ class Fleet:
         self.first = best if best.near > 0 and gains else old
 
     def _probe(self, g: Gateway) -> None:
-        """Asks how far a gateway is. One whose rest is over goes on resting if it does not answer in time."""
+        """Measures the latency of a gateway. After its cooldown, a gateway that does not answer in
+        time is still avoided.
+        """
         begun = time.monotonic()
         try:
             lives = self.probe(g, PROBE_TIME)
         except TimeoutError:
-            lives = g.until is None  # it is as far as that, at least
+            lives = g.until is None  # its latency is at least that long
         except Exception:
             lives = False
         now = time.monotonic()
@@ -426,7 +454,7 @@ class Fleet:
 
 
 def system_lookup(host: str) -> list[str]:
-    """Returns the addresses of a name, as the system resolves it."""
+    """Returns the addresses of a name from the system's resolver."""
     return [str(info[4][0]).split("%")[0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
@@ -443,9 +471,10 @@ def lookup_records(name: str) -> list[tuple[str, int]]:
 
 
 def in_order(records: Iterable[tuple[str, int]], fill: bool) -> list[tuple[str, int]]:
-    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 on that have no record get one, if all are numbered alike.
+    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 without a record are
+    added, if all names differ only in the number.
 
-    So gateway i has index i while others have no record, as pods that are starting.
+    Gateway i then has index i even while others have no record, such as pods that are starting.
     """
     found = ((host, port, _NUMBERED.fullmatch(host)) for host, port in records)
     targets = sorted((int(m[2]), host, port, m[1], m[3]) if m else (-1, host, port, "", "") for host, port, m in found)

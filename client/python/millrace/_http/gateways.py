@@ -1,6 +1,6 @@
-"""Asking until one gateway answers: attempts, rounds, waits and when to give up, as the Go client does it.
+"""Requests with retries: attempts, rounds, waits and deadlines, as in the Go client.
 
-`Transfer` is one batch on its way, over as many attempts as it takes.
+`Transfer` is the transfer of one batch over one or more attempts.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ Ask = Callable[[Wire, Attempt], T]
 
 _LOG = logging.getLogger("millrace")
 
-WRONG_BODIES = 4  # how often a body may arrive damaged before that is the answer, where there are no more gateways than that
+# number of corrupt bodies after which a request fails, unless there are more gateways than that
+WRONG_BODIES = 4
 MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
-IDLE_BUFFERS = 32 << 20  # bytes of buffers that stay for the next reader, so that short epochs do not begin with page faults
-IDLE_MEMORY = 256 << 20  # bytes of a gateway's memory that stay mapped for the next reader: new memory costs more than a batch
-SILENCE = 2.0  # seconds after which a wait is told
+# bytes of buffers that are kept for the next reader, so that short epochs avoid page faults
+IDLE_BUFFERS = 32 << 20
+# bytes of shared memory that stay mapped for the next reader: mapping new memory costs more than a
+# batch
+IDLE_MEMORY = 256 << 20
+SILENCE = 2.0  # seconds after which a wait is logged
 
 Answered = tuple[Head, memoryview, Optional[Layout]]
 """Header, bytes and layout of a batch."""
@@ -61,18 +65,20 @@ _WRITABLE = "bytes: functions of yours may write into them; with millrace.Readin
 
 
 class Process:
-    """What belongs to one process: connections, and what was seen of the gateways."""
+    """State of one process: connections, and the observed state of the gateways."""
 
     def __init__(self, s: Settings) -> None:
         self.wire = Wire(s)
         home = home_by_rank if isinstance(s.routing.home, str) else s.routing.home
         self.fleet = Fleet(s.endpoints, home, self.wire.lives, s.routing.lookup or system_lookup)
-        self.buffers: list[Buffers] = []  # that no reader uses
-        self.told = False  # whether it was logged that a gateway is waited for
+        self.buffers: list[Buffers] = []  # buffers without a reader
+        self.told = False  # whether the wait for a gateway was logged
 
 
 class Gateways:
-    """The gateways as one that answers. Pickled, it is its settings: connections belong to one process."""
+    """The gateways, used as one. Pickling keeps only the settings, since connections belong to one
+    process.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -81,7 +87,7 @@ class Gateways:
         self.answered = False
         """Whether any gateway has answered yet."""
         self.advised = False
-        """Whether it was logged what homes would save."""
+        """Whether the advice about homes was logged."""
         self._hold = None if settings.local is None else settings.local.hold()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -95,7 +101,7 @@ class Gateways:
         self.answered, self.advised = state["answered"], state["advised"]
 
     def here(self) -> Process:
-        """Returns what belongs to this process: after a fork, something new."""
+        """Returns the state of this process, which is new after a fork."""
         pid = os.getpid()
         found = self._processes.get(pid)
         if found is None:
@@ -105,7 +111,7 @@ class Gateways:
         return found
 
     def close(self) -> None:
-        """Calls off what is under way in this process and closes its connections."""
+        """Cancels requests of this process and closes its connections."""
         self._closed = True
         found = self._processes.get(os.getpid())
         if found is not None:
@@ -118,13 +124,15 @@ class Gateways:
 
     @property
     def listed(self) -> int:
-        """How many gateways are listed in an order that all ranks agree on, and without homes; 0 where there is no such list."""
+        """Number of listed gateways in an order that all ranks share, without homes; 0 without such
+        a list.
+        """
         endpoints = self.settings.endpoints
         return 0 if self.settings.routing.home is not None or any(s.means == ADDRESSES for s in endpoints) else len(endpoints)
 
     @property
     def transport(self) -> str:
-        """How batches come, and why."""
+        """How batches are transferred, and why."""
         here = self.here()
         if not self.settings.routing.shared_memory:
             return "bytes: Routing(shared_memory=False)"
@@ -135,21 +143,25 @@ class Gateways:
         return here.wire.transport or "shared memory, if the gateway gives it: no batch was read yet"
 
     def lend(self, most: int) -> Buffers:
-        """Lends buffers to a reader that uses so many at once: those of the one before, if there are any."""
+        """Provides buffers for a reader that uses at most this many at once, reusing those of an
+        earlier reader.
+        """
         idle = self.here().buffers
         found = idle.pop() if idle else Buffers()
         found.most = most
         return found
 
     def give_back(self, buffers: Buffers) -> None:
-        """Keeps the buffers of a reader that has ended for the next one, if they are small."""
+        """Keeps the buffers of a finished reader for the next one, if they are small."""
         here = self.here()
         if buffers.held <= IDLE_BUFFERS:
             here.buffers.append(buffers)
         here.wire.unmap(IDLE_MEMORY)
 
     def _retry(self, what: str, ask: Ask[T], rank: int, world_size: int, task: Task) -> T:
-        """Asks one gateway after another until one answers, at once within a round, with a wait between rounds."""
+        """Asks one gateway after another until one answers: without delay within a round, with a
+        wait between rounds.
+        """
         try:
             return _Request(self, what, rank, world_size, task).run(ask)
         except MillraceError as e:
@@ -160,7 +172,9 @@ class Gateways:
     def json(
         self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, span: Optional[range] = None
     ) -> Any:
-        """Reads a resource, or sends one, with the same patience as a batch. With a span it returns bytes, those of the resource there."""
+        """Reads or sends a resource, with the same retries as a batch. With a span it returns those
+        bytes of the resource.
+        """
         sent = None if body is None else json.dumps(body, allow_nan=False).encode()
         target = target_of(path, query)
         headers = {"Accept": "application/json"} if span is None else {"Range": f"bytes={span.start}-{span.stop - 1}"}
@@ -186,28 +200,30 @@ class Gateways:
     def batch(
         self, want: Expected, task: Task, take: Take = new, announced: Optional[Callable[[int], None]] = None, *, writable: bool = False
     ) -> Answered:
-        """Reads a batch: its header, the bytes of its whole, checked body, and where its samples lie in them.
+        """Reads a batch: its header, the bytes of its complete, checked body, and its layout.
 
-        take gives the memory for a body, and announced is told how long it will be. writable has bytes asked for, since the memory that
-        a gateway on this machine lends is for reading alone. The task calls it off.
+        take provides memory for a body, and announced is called with its length. writable requests
+        bytes, because shared memory of a gateway is read-only. Setting the task cancels the
+        request.
         """
         transfer = Transfer(self.settings, want, take, announced, writable=writable)
         return self._retry(f"read epoch {want.epoch} batch {want.number}", transfer.ask, want.rank, want.world_size, task)
 
 
 class _Request:
-    """What is asked of one gateway after another, until one answers."""
+    """A request that is sent to one gateway after another, until one answers."""
 
     def __init__(self, core: Gateways, what: str, rank: int, world_size: int, task: Task) -> None:
         self._core, self._here, self._what, self._task = core, core.here(), what, task
         self._rank, self._world_size = rank, world_size
         self._watch = Stopwatch()
         self._rounds = self._wrong = self._internal = 0
-        self._last: Optional[MillraceError] = None  # the fault that says most
-        self._absence: Optional[MillraceError] = None  # that a gateway does not know a dataset or a token
+        self._last: Optional[MillraceError] = None  # the most informative fault
+        # an answer that a dataset or token is unknown
+        self._absence: Optional[MillraceError] = None
 
     def run(self, ask: Ask[T]) -> T:
-        """Asks until an answer is there, or the time is over."""
+        """Sends the request until there is an answer, or time is over."""
         while True:
             for g in self._round():
                 try:
@@ -220,18 +236,20 @@ class _Request:
                     self._core.answered = True
                     if self._watch.seconds() < SILENCE:
                         self._here.told = False
-                    self._last = None  # it holds this frame, and with it the buffer that the body came into
+                    # it references this frame, and with it the buffer of the body
+                    self._last = None
                     return done
             self._here.fleet.all_failed()
             self._pause(max(min(self._asked_to_wait, default=0.0), random.uniform(0, min(0.05 * 2 ** min(self._rounds, 7), 5.0)) + 0.001))
 
     def _round(self) -> Iterator[Gateway]:
-        """Gives the gateways in the order in which they are to be asked, while there is time."""
+        """Yields the gateways in order, while there is time."""
         self._rounds += 1
         self._go_on()
         self._everyone: list[Gateway] = []
         self._absent = 0
-        self._asked_to_wait: list[float] = []  # seconds, by each gateway that may answer later
+        # seconds, one entry per gateway that may answer later
+        self._asked_to_wait: list[float] = []
         try:
             self._everyone = self._here.fleet.order(self._rank, self._world_size)
         except GatewayUnavailable as e:
@@ -254,10 +272,11 @@ class _Request:
             raise ShortBody(f"{g.name}: {cause(e)}", retryable=True, gateway=g.name) from e
 
     def _note(self, g: Gateway, e: MillraceError) -> bool:
-        """Notes what a gateway has failed with. Raises what is final, and says whether the round is over."""
+        """Records a gateway's failure. Raises a final one, and returns whether the round is over."""
         self._go_on()
         elsewhere = _elsewhere(e)
-        # A fault that was met says more than that the time was over in the midst of an attempt, and is told beside absence.
+        # A fault says more than a deadline in the middle of an attempt, and is reported in addition
+        # to absence.
         if self._last is None or not (elsewhere or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
             self._last = e
         self._core.answered = self._core.answered or e.status != 0
@@ -272,15 +291,18 @@ class _Request:
             raise _reworded(e, f"{reasons} ({self._what}: {e.gateway})" if reasons else f"{self._what}: {e.message}") from e.__cause__
         if not elsewhere:
             self._asked_to_wait.append(wait)
-        if not isinstance(e, (InternalError, StoreError)):  # another gateway would meet with the same
+        # another gateway would fail the same way
+        if not isinstance(e, (InternalError, StoreError)):
             self._here.fleet.failed(g, self._watch.seconds() - self._begun, wait)
         return False
 
     def _final(self, e: MillraceError, elsewhere: bool) -> bool:
-        """Reports whether no other gateway, and no later attempt, is going to do better."""
+        """Reports whether neither another gateway nor a later attempt can succeed."""
         if elsewhere:
             if not isinstance(self._absence, GenerationGone):
-                self._absence = e  # to look for a generation in the store and not find it says more than not to know it
+                # generation_gone is kept: its gateway has looked in the store, so it says more than
+                # other absences
+                self._absence = e
             self._absent += 1
             return self._absent == len(self._everyone)
         if isinstance(e, InternalError):
@@ -294,14 +316,14 @@ class _Request:
     def _pause(self, seconds: float) -> None:
         until = self._watch.seconds() + seconds
         if until >= self._end():
-            raise self._given_up()  # waiting longer than there is time would only hide the fault
+            raise self._given_up()  # a wait beyond the deadline would only hide the fault
         while self._watch.seconds() < until and not self._over():
             if self._last is not None:
                 self._tell(self._last.message, not self._core.answered and isinstance(self._last.__cause__, ConnectionRefusedError))
             self._task.wait(min(TICK, seconds))
 
     def _given_up(self) -> MillraceError:
-        """Prefers the faults that were met over the bare fact that time is over."""
+        """Prefers a fault that occurred to the bare fact that time is over."""
         took, last, absence = self._watch.seconds(), self._last, self._absence
         if last is None:
             return DeadlineExceeded(f"{self._what}: nothing came in {took:.0f} s", retryable=True)
@@ -325,7 +347,7 @@ class _Request:
             raise Closed(f"{self._what}: closed")
 
     def _quiet(self, a: Attempt) -> None:
-        """Is called while nothing comes from a gateway."""
+        """Called while a gateway sends nothing."""
         self._tell(f"{a.gateway.name} says nothing")
         if len(self._here.fleet.gateways) > 1:
             lives = False
@@ -336,7 +358,7 @@ class _Request:
             a.note_sign(lives)
 
     def _tell(self, text: str, at_once: bool = False) -> None:
-        """Logs that a gateway is waited for, when it takes long."""
+        """Logs a long wait for a gateway."""
         took = self._watch.seconds()
         if not self._here.told and (at_once or took >= SILENCE):
             self._here.told = True
@@ -346,9 +368,9 @@ class _Request:
 
 
 def _elsewhere(e: MillraceError) -> bool:
-    """Reports whether this gateway, or what stands in its place, cannot answer while another might.
+    """Reports whether another gateway might answer a request that this one cannot.
 
-    It lacks the dataset, does not know a new token yet, or points away.
+    It lacks the dataset, does not know a new token, or redirects.
     """
     return (isinstance(e, NotFound) and not isinstance(e, EndOfEpoch)) or isinstance(e, Unauthenticated) or 300 <= e.status < 400
 
@@ -360,7 +382,7 @@ def _reworded(e: MillraceError, text: str) -> MillraceError:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is asked for, and what an answer must be besides what it says itself."""
+    """A requested batch, and the properties that its answer must have."""
 
     path: str
     query: Mapping[str, str]
@@ -373,7 +395,9 @@ class Expected:
 
 
 class Transfer:
-    """What came of a body that broke is kept: the ETag says that the rest of it, from whichever gateway, belongs to the same bytes."""
+    """The transfer of a batch. It keeps the bytes of a truncated body: the ETag identifies the same
+    bytes on any gateway.
+    """
 
     def __init__(self, settings: Settings, want: Expected, take: Take, announced: Optional[Callable[[int], None]], *, writable: bool) -> None:
         self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced, writable
@@ -390,7 +414,7 @@ class Transfer:
         try:
             return self._answer(wire, a)
         except (ProtocolError, IntegrityError):
-            self._drop()  # whose bytes are wrong is not known
+            self._drop()  # either the earlier bytes or the new ones are wrong
             raise
 
     def _answer(self, wire: Wire, a: Attempt) -> Answered:
@@ -427,9 +451,9 @@ class Transfer:
         return may and self._want.query.get("format") == "framed"
 
     def _take_memory(self, r: Answer, head: Head, g: Gateway) -> Answered:
-        """Takes samples that came as memory beside their table."""
+        """Accepts samples in shared memory, with their table in the body."""
         table = self._body
-        self._drop()  # a part of it would be of another answer
+        self._drop()  # the remaining part would belong to another answer
         try:
             length = samples_after(head, table)
             self._refuse_above(len(table) + length, g)
@@ -442,11 +466,11 @@ class Transfer:
             return (head, *open_framed(head, table, data))
         except ProtocolError as e:
             if isinstance(r.sock, shm.LocalSocket):
-                r.sock.segments.spoiled = True  # whatever the table was, the memory beside it is in doubt
+                r.sock.segments.spoiled = True  # the shared memory is unreliable too
             raise no_answer(e.message, g) from None
 
     def _compare(self, head: Head, g: Gateway, *parts: memoryview) -> None:
-        """Holds the bytes of a batch, one part after the other, against their checksum."""
+        """Compares the checksum of a batch, given in parts."""
         got = head.crc32c
         if self._check is not None:
             got = 0
@@ -457,7 +481,9 @@ class Transfer:
             raise IntegrityError(text, gateway=g.name)
 
     def _refusal(self, e: MillraceError, g: Gateway) -> MillraceError:
-        """Takes the end of the epoch, where the batch must exist, for a fault of the gateway, and a body of another length too."""
+        """Converts an end of epoch into a protocol error if the batch must exist, and also a body
+        of another length.
+        """
         if e.status == 416:
             return no_answer(e.message, g)
         most = max(e.batches or 0, self._want.batches)
@@ -466,7 +492,7 @@ class Transfer:
         return e
 
     def _begin(self, length: int, head: Head, g: Gateway) -> None:
-        """Takes the header of a whole body, which replaces what is there."""
+        """Accepts the header of a whole body, which replaces earlier bytes."""
         self._drop()
         self._refuse_above(length, g)
         if head.content_type == shm.MEDIA_TYPE:  # a table, whose length is not the batch's
@@ -482,7 +508,7 @@ class Transfer:
             raise BatchTooLarge(f"{g.name}: a batch of {length} bytes, more than the client's Routing(max_batch_bytes={limit})", gateway=g.name)
 
     def _go_on(self, r: Answer, head: Head, g: Gateway) -> None:
-        """Refuses an answer that is not the rest of the body."""
+        """Rejects an answer that is not the rest of the body."""
         size = len(self._body)
         got, want = r.headers.get("content-range"), f"bytes {self._got}-{size - 1}/{size}"
         if got != want or r.length != size - self._got:
@@ -500,7 +526,8 @@ class Transfer:
                 self._got += n
         except OSError as e:
             text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
-            # A strong ETag stands for these bytes, but not for those of a table whose samples lie elsewhere.
+            # A strong ETag identifies these bytes, except for a table whose samples are in shared
+            # memory.
             if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == shm.MEDIA_TYPE:
                 self._drop()
             code = None if isinstance(e, TimeoutError) else "short_body"
@@ -508,7 +535,7 @@ class Transfer:
 
 
 def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
-    """Takes what a batch's header says and compares it with what was asked for."""
+    """Parses the header of a batch and compares it with the request."""
 
     def number(name: str, base: int = 10) -> int:
         text = h.get(name.lower(), "")
@@ -559,11 +586,13 @@ def read_head(h: Mapping[str, str], want: Expected, g: Gateway) -> Head:
 
 @lru_cache(maxsize=64)
 def _said(query: str) -> dict[str, str]:
-    """The parameters of a canonical location, which are the same for all batches of a rank."""
+    """Returns the parameters of a canonical location, which are the same for all batches of a rank."""
     return dict(pair.partition("=")[::2] for pair in query.split("&"))
 
 
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
-    """Returns path and query, in alphabetical order as gateways write them. They take values as they are, but for a key."""
+    """Returns path and query, in alphabetical order as gateways write them. Only keys are fully
+    escaped.
+    """
     written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
     return f"{path}?{'&'.join(written)}" if query else path

@@ -1,4 +1,4 @@
-"""What a client was told: its gateways, its patience, the token that it shows them, and certificates."""
+"""The settings of a client: gateways, timeouts, token and certificates."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ Path = Union[str, "os.PathLike[str]", None]
 
 
 class Secret(str):
-    """A text that no repr shows: those of headers, settings and the variables in a traceback neither."""
+    """A text that repr hides: also in headers, settings and variables of a traceback."""
 
     def __repr__(self) -> str:
         return "'***'"
 
 
 def secret(token: Token) -> Token:
-    """Returns a token that no traceback shows."""
+    """Returns a token that tracebacks hide."""
     return Secret(token) if isinstance(token, str) else token
 
 
 class Tokens:
-    """The token of a process: read when its first client needs it, and again when a gateway refuses it."""
+    """The token of a process: read when the first client needs it, and again when a gateway refuses
+    it.
+    """
 
     def __init__(self, token: Token, token_file: Path) -> None:
-        """Arguments go before the environment."""
+        """Arguments take precedence over the environment."""
         names = ("token", "token_file")
         if token is None and token_file is None:
             token, token_file, names = secret(os.environ.get(TOKEN)), os.environ.get(TOKEN_FILE), (TOKEN, TOKEN_FILE)
@@ -54,7 +56,7 @@ class Tokens:
         self.given = token is not None or token_file is not None
         self._lock = threading.Lock()
         self._text: Optional[Secret] = None  # guarded by _lock
-        if not callable(token):  # a caller's function is not asked before there is a request
+        if not callable(token):  # a caller's function is not called before the first request
             self.current()
 
     def _read(self) -> Secret:
@@ -72,7 +74,7 @@ class Tokens:
             return self._text
 
     def renew(self, refused: Secret) -> Optional[Secret]:
-        """Reads the token again after a gateway has refused it; None if it is still the same."""
+        """Rereads the token after a gateway has refused it; None if it has not changed."""
         with self._lock:
             self._text = self._read()
             return None if self._text == refused else self._text
@@ -89,7 +91,7 @@ def _read_file(path: str) -> Secret:
 
 
 def _check(text: object, place: str) -> Secret:
-    """Returns a token without the newline at its end. No fault repeats the token."""
+    """Validates a token and removes the newline at its end. Errors never contain the token."""
     if not isinstance(text, str):
         raise InvalidArgument(f"{place}: a token is a str, not {type(text).__name__}", cure="see token in help(millrace.Client)")
     text = Secret(text.rstrip("\r\n"))
@@ -106,7 +108,7 @@ def _check(text: object, place: str) -> Secret:
 
 
 def keep_off_plain_networks(endpoints: Sequence[Endpoint], allowed: bool) -> None:
-    """Refuses gateways that a token would reach over a network without TLS."""
+    """Rejects gateways that would receive a token over a network without TLS."""
     if allowed or _plain_allowed():
         return
     for s in endpoints:
@@ -126,7 +128,9 @@ def _plain_allowed() -> bool:
 
 
 class Local(Protocol):
-    """A gateway of this user's, which is started again if it has gone, and the dataset that was opened: millrace._local.Local."""
+    """The dataset of a gateway of this user, which is restarted when it has ended:
+    millrace._local.Local.
+    """
 
     @property
     def name(self) -> str: ...
@@ -141,17 +145,17 @@ class Local(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Which gateway a client asks, how long it waits, and how bodies come.
+    """Which gateway a client asks, its timeouts, and how bodies are transferred.
 
     home            the gateway that a rank asks first: "rank", for Share(by="locality"): rank r of w asks gateway floor(r*gateways/w); or a
-                    function of (rank, world_size, gateways). Gateways are a list, a pattern or SRV records then. None: the near one
-    lookup          function that turns a name into addresses; None: the system's
-    first_answer    seconds for one batch as long as no gateway has ever answered: a wrong address is reported soon
+                    function of (rank, world_size, gateways). It requires a list, a pattern or SRV records. None: the nearest one
+    lookup          function that resolves a name to addresses; None: the system's
+    first_answer    seconds for one batch until any gateway has answered, so that a wrong address is reported early
     attempt_timeout seconds for one attempt, its body included
-    max_batch_bytes a larger body is refused unread
+    max_batch_bytes larger bodies are rejected unread
     check           CRC-32C of bodies: "auto" (where a package for it is installed), "always" or "never"
-    shared_memory   ask a gateway at a Unix socket (`unix:/run/millrace/socket`) for batches as memory; `describe()["transport"]` says whether
-                    they come so
+    shared_memory   read batches in shared memory from a gateway at a Unix socket (`unix:/run/millrace/socket`); see
+                    `describe()["transport"]`
     user_agent      sent with each request
     """
 
@@ -167,14 +171,14 @@ class Routing:
 
 @dataclass(frozen=True, kw_only=True)
 class TLS:
-    """Certificates for https:// gateways, and what may go over plain http.
+    """Certificates for https:// gateways, and permission to use plain http.
 
-    ca_file         authorities to trust, in PEM, in place of the system's; so does the environment's SSL_CERT_FILE
+    ca_file         trusted certificate authorities in PEM, instead of the system's, like the environment's SSL_CERT_FILE
     client_cert, client_key
-                    the certificate that the client shows, in PEM, and its key, if that is in another file
-    context         an ssl.SSLContext in place of these files: cannot go to spawned workers
+                    the client certificate in PEM, and its key if that is in another file
+    context         an ssl.SSLContext instead of these files, which cannot be sent to spawned workers
     insecure_plain_http
-                    the token may go to http:// gateways on other machines, on a network that encrypts by itself; also
+                    allow sending the token to http:// gateways on other machines, on networks with their own encryption; also
                     MILLRACE_INSECURE_PLAIN_HTTP=true
     """
 
@@ -193,7 +197,7 @@ class TLS:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a client was told."""
+    """The settings of a client."""
 
     endpoints: tuple[Endpoint, ...]
     deadline: float
@@ -202,30 +206,34 @@ class Settings:
     headers: Mapping[str, str] = field(repr=False)
     routing: Routing
     tls: TLS
-    local: Optional[Local] = None  # the gateway is this user's, and is started again if it has gone
+    # the gateway belongs to this user, and is restarted when it has ended
+    local: Optional[Local] = None
 
     def __post_init__(self) -> None:
-        """Refuses a token and certificates that are better refused now than in a worker, which takes the settings as they are."""
+        """Rejects an invalid token or certificates here rather than in a worker, which uses the
+        settings unchecked.
+        """
         self.tokens()
         if self.tls.ca_file or self.tls.client_cert:
             self.new_context()
 
     def tokens(self) -> Tokens:
-        """Finds the token, in the environment of this process if no argument gives it."""
+        """Returns the token, from the environment of this process if no argument sets it."""
         found = Tokens(self.token, self.token_file)
         if found.given:
             keep_off_plain_networks(self.endpoints, self.tls.insecure_plain_http)
         return found
 
     def new_context(self) -> ssl.SSLContext:
-        """Makes what https needs."""
+        """Creates the TLS context for https."""
         tls = self.tls
         if tls.context is not None:
             return tls.context
         try:
             context = ssl.create_default_context(cafile=tls.ca_file)
             if tls.client_cert is not None:
-                context.load_cert_chain(tls.client_cert, tls.client_key, password=lambda: "")  # else OpenSSL asks on the terminal
+                # otherwise OpenSSL prompts on the terminal
+                context.load_cert_chain(tls.client_cert, tls.client_key, password=lambda: "")
         except (OSError, ValueError) as e:
             given = {"ca_file": tls.ca_file, "client_cert": tls.client_cert, "client_key": tls.client_key}
             files = ", ".join(f"{name} {os.fspath(file)!r}" for name, file in given.items() if file is not None)

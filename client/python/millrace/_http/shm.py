@@ -1,7 +1,8 @@
-"""Batches in shared memory, from a gateway on this machine: docs/spec/shared-memory.md has the protocol.
+"""Batches in shared memory of a gateway on this machine: docs/spec/shared-memory.md has the protocol.
 
-Memory is mapped once and used again for later batches. The gateway writes a batch where nobody looks at the one before: a mapping tells
-whether anything still looks at it, as one tells of a bytearray. What nobody looks at is let go of with the next request on its connection.
+Memory is mapped once and reused for later batches. The gateway may overwrite a batch when no view
+of it is left, which a mapping reports like a bytearray. Such memory is released with the next
+request on its connection.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from .._process import before_fork, is_free, no_fork
 from ..errors import ProtocolError
 
 MEDIA_TYPE = "application/vnd.millrace.shared"
-MOST_BYTES = 1 << 40  # of a segment: more is a mistake
+MOST_BYTES = 1 << 40  # maximum size of a segment: more is an error
 
 _GET_SEALS, _SEALS = 1034, 0x2 | 0x4 | 0x10  # F_GET_SEALS; F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE
 _ROOM = socket.CMSG_SPACE(4 * 16) if hasattr(socket, "CMSG_SPACE") else 0
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf'[ \t]*([a-z*][a-z0-9_.*-]*)(?:=(\((?:{_TEXT}|[^"()])*\)|{_TEXT}|[^",; \t()]+))?(?:;(?:{_TEXT}|[^",])*)?[ \t]*(?:,|$)')
 _NUMBERS = re.compile(r"\(([0-9 ]*)\)")
-_UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # else each mapping keeps a descriptor
-_MAYMOVE, _FIXED = 1, 2  # of mremap
+# otherwise each mapping keeps a descriptor
+_UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+_MAYMOVE, _FIXED = 1, 2  # flags of mremap
 
 
 def _works() -> bool:
-    """Reports whether this interpreter tells whether anything looks at a mapping."""
+    """Reports whether this interpreter can detect views of a mapping."""
     try:
         with contextlib.closing(mmap.mmap(-1, mmap.PAGESIZE, access=mmap.ACCESS_READ, **_UNTRACKED)) as memory:
             if not is_free(memory):
@@ -46,43 +48,47 @@ def _works() -> bool:
 
 
 SUPPORTED = sys.platform == "linux" and _ROOM > 0 and importlib.util.find_spec("_ctypes") is not None and _works()
-"""Whether this process can be given memory."""
+"""Whether this process supports shared memory."""
 
 
 class LocalSocket(socket.socket):
-    """A connection to a gateway on this machine, with the memory that it was lent."""
+    """A connection to a gateway on this machine, with the shared memory that it has received."""
 
     def __init__(self, family: int, kind: int, protocol: int) -> None:
         super().__init__(family, kind, protocol)
-        self.descriptors: list[int] = []  # that came and were not taken yet
+        self.descriptors: list[int] = []  # received descriptors, not used yet
         self.segments = Segments()
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """Receives, and notes the descriptors that come along."""
+        """Receives bytes, and stores accompanying descriptors."""
         n, ancillary, _, _ = self.recvmsg_into([memoryview(buffer)[: nbytes or None]], _ROOM, flags | socket.MSG_CMSG_CLOEXEC)
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 came = array.array("i")
                 came.frombytes(data[: len(data) - len(data) % came.itemsize])
                 self.descriptors += came
-        while len(self.descriptors) > 2:  # one too many is enough to refuse an answer
+        while len(self.descriptors) > 2:  # one extra descriptor is enough to reject an answer
             os.close(self.descriptors.pop())
         return n
 
     @property
     def refuses(self) -> bool:
-        """Whether no request may follow: something came that nobody has asked for, or both sides may not agree about what is mapped."""
+        """Whether no request may follow: unexpected data has arrived, or the two sides may disagree
+        about mappings.
+        """
         return bool(self.descriptors) or self.segments.spoiled
 
     def take(self, text: Optional[str], table: int) -> memoryview:
-        """Returns the samples that an answer's Millrace-Shared tells of. table is how long the table says that they are."""
+        """Returns the samples that the header Millrace-Shared of an answer describes. table is
+        their length according to the table.
+        """
         came, self.descriptors = self.descriptors, []
         try:
             if self.segments.spoiled:
                 raise InterruptedError("this process was forked meanwhile")
             return self.segments.take(_members(text or ""), came, table)
         except InterruptedError:
-            raise  # it is asked again, over another connection
+            raise  # retried over another connection
         except (ValueError, KeyError, OSError, OverflowError) as e:
             self.segments.spoiled = True
             raise ProtocolError(f"no memory: Millrace-Shared: {(text or '')[:200]!r}: {type(e).__name__} {e}") from None
@@ -91,7 +97,7 @@ class LocalSocket(socket.socket):
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Ends the connection. What is looked at stays mapped as it is."""
+        """Closes the connection. Memory with views stays mapped."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = []
@@ -100,7 +106,9 @@ class LocalSocket(socket.socket):
 
 
 def _members(text: str) -> dict[str, str]:
-    """Reads a dictionary of structured fields, as far as the protocol uses them. Raises ValueError for what is none."""
+    """Parses a dictionary of structured fields, as far as the protocol uses them. Raises ValueError
+    if it is malformed.
+    """
     found, at = {}, 0
     while at < len(text):
         member = _MEMBER.match(text, at)
@@ -117,35 +125,35 @@ def _number(text: str) -> int:
     return int(text)
 
 
-# All that is mapped in this process, also of connections that have ended.
+# All mappings of this process, including those of closed connections.
 _segments: weakref.WeakSet[Segments] = weakref.WeakSet()
 _mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 class Segments:
-    """The memory that one connection was lent."""
+    """The shared memory of one connection."""
 
     def __init__(self) -> None:
-        self._mapped: dict[int, mmap.mmap] = {}  # by number of the segment
-        self._lent: dict[int, int] = {}  # segment by lease
+        self._mapped: dict[int, mmap.mmap] = {}  # mappings by segment number
+        self._lent: dict[int, int] = {}  # segments by lease
         self.spoiled = False
-        """Whether the gateway and this process may not agree about what is mapped."""
+        """Whether the gateway and this process may disagree about mappings."""
         with no_fork:
             _segments.add(self)
 
     @property
     def held(self) -> int:
-        """Bytes that are mapped."""
+        """Total mapped bytes."""
         return sum(map(len, self._mapped.values()))
 
     @property
     def ready(self) -> bool:
-        """Whether there is memory that nobody looks at."""
+        """Whether a segment has no views."""
         with no_fork:
             return any(is_free(memory) for memory in self._mapped.values())
 
     def let_go(self) -> str:
-        """Returns the leases that nobody looks at any more, for the header Millrace-Release; empty: there are none."""
+        """Returns the leases without views, for the header Millrace-Release; empty: there are none."""
         with no_fork:
             over = [lease for lease, segment in self._lent.items() if is_free(self._mapped[segment])]
             for lease in over:
@@ -153,7 +161,9 @@ class Segments:
         return ", ".join(map(str, over))
 
     def take(self, said: Mapping[str, str], came: list[int], table: int) -> memoryview:
-        """Returns the samples of a lease. Raises ValueError, KeyError or OSError for what is not as the protocol has it."""
+        """Returns the samples of a lease. Raises ValueError, KeyError or OSError if the protocol is
+        violated.
+        """
         lease, segment, size, length = (_number(said[name]) for name in ("lease", "segment", "size", "length"))
         if not 0 < length <= size <= MOST_BYTES or length != table:
             raise ValueError(f"{length} bytes of {size}, where the table says {table}")
@@ -169,13 +179,13 @@ class Segments:
             if len(memory) != size:
                 raise ValueError(f"segment {segment} has {len(memory)} bytes")
             self._lent[lease] = segment
-            for number in map(int, gone[1].split()):  # what is looked at there stays as it is
+            for number in map(int, gone[1].split()):  # segments with views stay mapped
                 _close(self._mapped.pop(number, None))
             self._lent = {one: at for one, at in self._lent.items() if at in self._mapped}
             return memoryview(memory)[:length]
 
     def drop(self) -> None:
-        """Unmaps the segments without a view. A segment with views is unmapped when its last view goes."""
+        """Unmaps the segments without views. A segment with views is unmapped with its last view."""
         with no_fork:
             self._lent.clear()
             while self._mapped:
@@ -184,12 +194,14 @@ class Segments:
 
 def _close(memory: Optional[mmap.mmap]) -> None:
     if memory is not None:
-        with contextlib.suppress(BufferError):  # it is looked at
+        with contextlib.suppress(BufferError):  # it has views
             memory.close()
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:
-    """Maps memory that a gateway has sealed. Else it could shrink, and to look at it would end this process."""
+    """Maps memory that a gateway has sealed. Unsealed memory could shrink, and accessing it would
+    kill this process.
+    """
     import fcntl
 
     is_ = os.fstat(descriptor)
@@ -198,16 +210,16 @@ def _map(descriptor: int, size: int) -> mmap.mmap:
     if fcntl.fcntl(descriptor, _GET_SEALS) & _SEALS != _SEALS:
         raise ValueError("the descriptor is not sealed")
     memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, **_UNTRACKED)
-    memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not see
+    memory.madvise(mmap.MADV_DONTFORK)  # for forks that Python does not notice
     _mappings.add(memory)
     return memory
 
 
 def _copy_in_place(memory: mmap.mmap) -> None:
-    """Puts a copy of memory in its place, which belongs to this process alone. Its views stay."""
+    """Replaces memory in place by a private copy. Its views stay valid."""
     import ctypes
 
-    view = (ctypes.c_void_p * 16)()  # a Py_buffer, which begins with the address
+    view = (ctypes.c_void_p * 16)()  # a Py_buffer, which starts with the address
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), ctypes.byref(view), 0)
     address = ctypes.c_void_p(view[0])
     ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
@@ -216,16 +228,16 @@ def _copy_in_place(memory: mmap.mmap) -> None:
     c.mmap.restype = ctypes.c_void_p
     copy = ctypes.c_void_p(c.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0)))
     if copy.value == ctypes.c_void_p(-1).value:
-        return  # without memory for it the child has none of it
+        return  # without memory for a copy, the child has no mapping
     ctypes.memmove(copy, address, len(memory))
     c.mprotect(copy, size, mmap.PROT_READ)
     c.mremap(copy, size, size, _MAYMOVE | _FIXED, address)
 
 
 def _keep_apart() -> None:
-    """Has what is looked at become memory of this process alone, and unmaps the rest, before a fork.
+    """Before a fork, copies memory with views to private memory, and unmaps the rest.
 
-    Both processes then see what they have, whatever the gateway writes later.
+    Both processes then keep their data when the gateway reuses the segments.
     """
     for segments in _segments:
         segments.spoiled = segments.spoiled or segments.held > 0

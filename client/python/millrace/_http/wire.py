@@ -1,10 +1,12 @@
-"""HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library only.
+"""HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library
+only.
 
-A thread waits for its own answer, at most TICK at a time. After each step it asks whether the answer is still wanted, whether there is
-time left, and whether the gateway lives. So no other thread watches an attempt, and nothing of it is shared.
+A thread waits for its own answer, at most TICK at a time. After each step it checks for
+cancellation, the deadline, and whether the gateway is alive. Attempts therefore need no other
+thread and share no state.
 
-Connections belong to one process: a forked child begins anew (`Gateways` has one Wire for each process), and never shares a socket
-with its parent.
+Connections belong to one process: a forked child starts without any (`Gateways` has one Wire per
+process), and never shares a socket with its parent.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ from .fleet import PORTS, Address, Gateway, is_here, parse
 from .settings import Secret, Settings
 from .shm import SUPPORTED, LocalSocket
 
-TICK = 0.1  # seconds: how late a thread that waits notices that its request was called off
-STILL = 1.0  # seconds: a thread that wakes so much too late was not slow, its process stood still
-DIAL_TIME = 5.0  # seconds: short, since another gateway may answer meanwhile
-LOOKUP_TIME = 30.0  # seconds that a system's search for a name takes at most
-IDLE_TIME = 90.0  # seconds after which a kept connection is not used again
+TICK = 0.1  # seconds: maximum delay until a waiting thread notices a cancellation
+STILL = 1.0  # seconds: if a thread wakes this much too late, its process was suspended
+DIAL_TIME = 5.0  # seconds: short, because the client can fail over to another gateway
+LOOKUP_TIME = 30.0  # maximum seconds of a name lookup by the system
+IDLE_TIME = 90.0  # seconds after which a kept connection is not reused
 
-# A gateway from which nothing has come for QUIET_TIME is asked for a sign of life. One that owes MOST_SIGNS of them has
-# stopped, while one that answers has a slow store behind it, and is waited for.
+# A gateway that has sent nothing for QUIET_TIME is probed. After MOST_SIGNS failed probes it counts
+# as stopped. A gateway that answers probes has a slow store, and the client keeps waiting for it.
 QUIET_TIME = 2.0
 SIGN_TIME = 1.0
 MOST_SIGNS = 2
@@ -50,31 +52,34 @@ MAX_PROBLEM = 64 << 10
 MOST_INTERIM = 16
 _TARGET = re.compile("[!-~]+")
 _CHUNK = re.compile("([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
-_PIECE = 16 << 10  # read at once while it is not known how much comes: an answer's head, and the first of its body
-WHOLE = 4 << 20  # bytes of a body that are waited for in one call: sockets hold about so much, and of more each piece is taken as it comes
+# bytes per read while the length is unknown: an answer's head and the start of its body
+_PIECE = 16 << 10
+WHOLE = 4 << 20  # bytes of a body per call: about the size of a socket buffer
 _STEP_OVER = (TimeoutError, BlockingIOError)
 _WAITS_FOR_ALL = getattr(socket, "MSG_WAITALL", 0) if os.name == "posix" else 0
 
 Task = threading.Event
-"""Is set when a request, or all that a reader has under way, is called off."""
+"""Set when a request, or all requests of a reader, are cancelled."""
 
 
 class ShortBody(MillraceError):
-    """A connection that was refused, reset or too slow, or a body that ends early: tried again."""
+    """A connection that was refused, reset or too slow, or a truncated body: retried."""
 
 
 class Stopwatch:
     """Counts the seconds in which this process ran.
 
-    A job that a scheduler suspends for an hour, a virtual machine that is moved, a laptop that is shut: none of them says anything about
-    a gateway, and an answer that came meanwhile waits in the socket.
+    A job that the scheduler suspends, a virtual machine that is moved, or a closed laptop say
+    nothing about a gateway. An answer that arrived meanwhile waits in the socket.
     """
 
     def __init__(self) -> None:
         self._seen, self._sum = time.monotonic(), 0.0
 
     def seconds(self, step: float = TICK) -> float:
-        """Returns the time since the beginning. step is how long the thread may have waited since it last asked."""
+        """Returns the time since the start. step is how long the thread may have waited since the
+        last call.
+        """
         now = time.monotonic()
         self._sum += min(now - self._seen, step + STILL)
         self._seen = now
@@ -82,18 +87,20 @@ class Stopwatch:
 
 
 class Attempt:
-    """One request to one gateway, made by one thread."""
+    """One request to one gateway, by one thread."""
 
     def __init__(
         self, gateway: Gateway, watch: Stopwatch, ends: float, over: Callable[[], bool], quiet: Optional[Callable[[Attempt], None]] = None
     ) -> None:
-        """Makes one that raises from its waits when `over` is true, and when the watch is at `ends`. quiet is called when nothing comes."""
+        """Waits raise when `over` returns true, and when the watch reaches `ends`. quiet is called
+        when no data arrives.
+        """
         self.gateway, self.watch, self.ends, self._over, self._quiet = gateway, watch, ends, over, quiet
         self._heard = watch.seconds()
-        self._owed = 0  # signs of life
+        self._owed = 0  # failed probes
 
     def go_on(self) -> None:
-        """Raises if there is nothing to wait for."""
+        """Raises if there is no reason to keep waiting."""
         now = self.watch.seconds()
         if self._over():
             raise Closed("closed")
@@ -103,26 +110,28 @@ class Attempt:
             self._quiet(self)
 
     def note_sign(self, lives: bool) -> None:
-        """Notes that something has come, or that the gateway gives no sign of life, and raises when it owes too many."""
+        """Records received data or the result of a probe, and raises after too many failed probes."""
         if lives:
             self._heard, self._owed = self.watch.seconds(), 0
             return
         self._owed += 1
         if self._owed == MOST_SIGNS:
-            raise TimeoutError("the gateway gives no sign of life")
+            raise TimeoutError("the gateway has stopped: it sends nothing and answers no probe")
 
     def wait(self, sock: socket.socket, event: int) -> None:
-        """Waits until a socket takes bytes, or has some."""
+        """Waits until a socket is writable or readable."""
         with selectors.DefaultSelector() as ready:
             ready.register(sock, event)
             while not ready.select(TICK):
                 self.go_on()
 
     def receive(self, sock: socket.socket, into: memoryview, whole: bool = False) -> int:
-        """Reads what has come, at least a byte; 0 at the end. With `whole` the kernel may wait for all of it: much cheaper than piece by piece."""
+        """Reads available bytes, at least one; 0 at the end. With `whole` the kernel may wait for
+        all of them, which is much cheaper than many small reads.
+        """
         flags = _WAITS_FOR_ALL if whole and not isinstance(sock, ssl.SSLSocket) else 0
         while True:
-            self.go_on()  # after what has come too: a gateway may send a byte now and then
+            self.go_on()  # also after data: a gateway may send single bytes
             try:
                 n = sock.recv_into(into, 0, flags)
             except _STEP_OVER:
@@ -138,7 +147,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Leaves less time for a part of the attempt."""
+        """Shortens the time limit for a part of the attempt."""
         ends, self.ends = self.ends, min(self.ends, self.watch.seconds() + seconds)
         try:
             yield
@@ -171,7 +180,9 @@ class Attempt:
             if family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(None if _WAITS_FOR_ALL else TICK)
-            if _WAITS_FOR_ALL:  # the kernel keeps the time: Python's own timeouts would have each call return with what is there
+            # the kernel enforces the timeout: with Python's own timeouts, each call would return
+            # with the available bytes
+            if _WAITS_FOR_ALL:
                 for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                     sock.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", 0, int(TICK * 1e6)))
             failed.pop_all()
@@ -179,10 +190,10 @@ class Attempt:
 
 
 class Answer:
-    """An answer of a gateway: its head, and a body that is read as it comes."""
+    """An answer of a gateway: its parsed head, and a body to read."""
 
     def __init__(self, a: Attempt, sock: socket.socket) -> None:
-        """Reads the head of the answer, without the interim ones (100 to 199) that proxies may send before."""
+        """Reads the head of the answer, after interim ones (100 to 199) that proxies may send."""
         self._a, self.sock, self._rest = a, sock, bytearray()
         for _ in range(MOST_INTERIM):
             self._read_head()
@@ -193,7 +204,7 @@ class Answer:
         length = self.headers.get("content-length", "")
         self._chunked = self.headers.get("transfer-encoding", "").lower() == "chunked"
         self.length: Optional[int] = None
-        """Bytes of the body that are still to be read; None where only its end tells."""
+        """Remaining bytes of the body; None if it extends to the end of the connection."""
         if self.status in (204, 304):
             self.length = 0
         elif not self._chunked and length.isdecimal() and len(length) < 19:
@@ -211,11 +222,12 @@ class Answer:
             self.headers[name.lower()] = value.strip()
 
     def _headers(self) -> list[str]:
-        self._rest[:0] = b"\r\n"  # of the line before: where there is no header, the empty line follows it at once
+        # of the previous line: without headers, the empty line follows immediately
+        self._rest[:0] = b"\r\n"
         return self._until(b"\r\n\r\n").split("\r\n")[1:]
 
     def _until(self, mark: bytes) -> str:
-        """Returns what comes before a mark, which goes."""
+        """Returns the bytes before a mark, and removes both."""
         while (end := self._rest.find(mark)) < 0:
             if len(self._rest) > MAX_HEAD:
                 raise OSError(f"no HTTP: a head does not end: {printable(self._rest.decode('latin-1'), 100)!r}")
@@ -229,7 +241,9 @@ class Answer:
         return found
 
     def readinto(self, into: memoryview) -> int:
-        """Reads what has come of the body, at least a byte; 0 where the connection ends. No more than the body has is asked for."""
+        """Reads available bytes of the body, at least one; 0 at the end of the connection. It never
+        reads beyond the body.
+        """
         n = min(len(self._rest), len(into))
         if n:
             into[:n] = self._rest[:n]
@@ -241,7 +255,7 @@ class Answer:
         return n
 
     def read(self, most: int) -> bytes:
-        """Returns the body; of one that is longer than `most` a little more than that."""
+        """Returns the body; if it is longer than `most`, slightly more than that."""
         out, piece = bytearray(), memoryview(bytearray(_PIECE))
         for left in self._chunks():
             while left != 0 and len(out) <= most:
@@ -255,7 +269,7 @@ class Answer:
         return bytes(out)
 
     def _chunks(self) -> Iterator[Optional[int]]:
-        """Gives the lengths of the pieces that the body consists of."""
+        """Yields the lengths of the pieces of the body."""
         if not self._chunked:
             yield self.length
             return
@@ -269,38 +283,41 @@ class Answer:
                 break
             yield size
             self._until(b"\r\n")
-        self._headers()  # those behind the body
+        self._headers()  # trailers
         self.length = 0
 
     @property
     def whole(self) -> bool:
-        """Whether the answer was read to its end, and another one can follow on its connection."""
+        """Whether the answer was read completely, so that its connection can be reused."""
         return self.length == 0 and not self._rest and "close" not in self.headers.get("connection", "").lower()
 
 
 class Wire:
-    """The connections of one process. They are closed when it is closed or dropped, or the interpreter ends."""
+    """The connections of one process. They are closed with it, when it is dropped, and when the
+    interpreter ends.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._tokens, self._new_context = settings.tokens(), settings.new_context
-        # By the names under which this module writes them, so that a caller's takes the place of ours.
+        # In this module's capitalization, so that a caller's header replaces ours.
         self._headers = {
             "User-Agent": settings.routing.user_agent, "Accept-Encoding": "identity",
             **{name.title(): value for name, value in settings.headers.items()},
         }  # fmt: skip
         self._context: Optional[ssl.SSLContext] = None
         self._sessions: dict[str, Optional[ssl.SSLSession]] = {}
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._idle: _Idle = {}
         self.closed = False
-        self.transport = ""  # how the last batch came from a Unix socket, and why
+        self.transport = ""  # transport of the last batch from a Unix socket, with the reason
         weakref.finalize(self, _drain, self._idle).atexit = False
         _live.add(self)
 
     def lives(self, gateway: Gateway, limit: float, over: Optional[Callable[[], bool]] = None) -> bool:
-        """Asks for a sign of life, and says whether the gateway takes requests: one that does not lives too.
+        """Probes a gateway, and returns whether it accepts requests. One that answers but refuses
+        requests is alive.
 
-        It wants no right, so no token is shown.
+        The probe requires no right, so no token is sent.
         """
         a = Attempt(gateway, Stopwatch(), limit, over or (lambda: self.closed))
         with self._connect(a) as sock:
@@ -309,7 +326,9 @@ class Wire:
 
     @contextlib.contextmanager
     def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
-        """Sends one request, and once more if the gateway refuses the token and there is another one by now."""
+        """Sends a request, and retries once if the gateway refuses the token and it has changed
+        since.
+        """
         g, token = a.gateway, self._tokens.current()
         for again in (True, False):
             r = self._exchange(a, self._request(g, method, target, headers, token, body))
@@ -331,7 +350,9 @@ class Wire:
             raise Unauthenticated(text, status=401, gateway=g.name) from None
 
     def _exchange(self, a: Attempt, request: memoryview) -> Answer:
-        """Sends a request and reads the head of its answer. A kept connection that the gateway has closed meanwhile is replaced."""
+        """Sends a request and reads the head of its answer. A kept connection that the gateway has
+        closed is replaced.
+        """
         while True:
             kept = self._take(a.gateway)
             sock = kept or self._connect(a)
@@ -344,9 +365,10 @@ class Wire:
                     raise
 
     def _keep(self, gateway: Gateway, r: Answer) -> None:
-        """Keeps the connection of an answer that was read to its end; closes any other."""
+        """Keeps the connection of a completely read answer; closes any other."""
         if isinstance(r.sock, ssl.SSLSocket):
-            self._sessions[gateway.name] = r.sock.session  # the next connection shakes hands quicker
+            # resumes the TLS session on the next connection
+            self._sessions[gateway.name] = r.sock.session
         with self._lock:
             if r.whole and not self.closed and not _refuses(r.sock):
                 self._idle.setdefault(gateway.name, []).append((time.monotonic(), r.sock))
@@ -359,15 +381,17 @@ class Wire:
                 idle = self._idle.get(gateway.name)
                 if not idle:
                     return None
-                # Of connections to this machine, one whose memory can be used again, before the gateway makes more.
+                # Prefers a connection whose shared memory can be reused, before the gateway
+                # allocates more.
                 at = next((i for i, (_, s) in enumerate(idle) if isinstance(s, LocalSocket) and s.segments.ready), -1)
                 since, sock = idle.pop(at)
-            if time.monotonic() - since < IDLE_TIME and not _refuses(sock):  # this process may have been forked meanwhile
+            # this process may have been forked meanwhile
+            if time.monotonic() - since < IDLE_TIME and not _refuses(sock):
                 return sock
             sock.close()
 
     def unmap(self, most: int) -> None:
-        """Closes idle connections with more than so many bytes of mapped memory together, the oldest first."""
+        """Closes idle connections, oldest first, while their mapped memory exceeds most bytes."""
         with self._lock:
             for kept in self._idle.values():
                 for since, sock in reversed(kept[:]):
@@ -406,7 +430,7 @@ class Wire:
     def _wrapped(self, g: Gateway, sock: socket.socket) -> ssl.SSLSocket:
         with no_fork:
             if self._context is None:
-                self._context = self._new_context()  # reads all certificates: once
+                self._context = self._new_context()  # loads all certificates, so only once
             return self._context.wrap_socket(
                 sock, server_hostname=g.address.host, do_handshake_on_connect=False, session=self._sessions.get(g.name)
             )
@@ -427,12 +451,12 @@ class Wire:
         host = at.named or at.place.removesuffix(f":{PORTS[at.scheme]}")
         try:
             return _written(method, target, {"Host": host, **headers, **self._headers}, body or b"")
-        except ValueError:  # whose text may repeat a token
+        except ValueError:  # its text may contain a token
             what = "a header has" if _TARGET.fullmatch(target) else "the path has"
             raise InvalidArgument(f"{g.name}: {what} characters that HTTP does not take", cure="headers are one line of Latin-1") from None
 
     def close(self) -> None:
-        """Closes the connections that are kept. Attempts see that the wire is closed, and close theirs."""
+        """Closes the kept connections. Attempts notice it and close theirs."""
         with self._lock:
             self.closed = True
             _drain(self._idle)
@@ -444,15 +468,18 @@ _live: weakref.WeakSet[Wire] = weakref.WeakSet()
 
 @atexit.register
 def _end() -> None:
-    """Closes idle connections, after the threads of readers have ended: _pool registers later, and so comes first."""
+    """Closes idle connections, after the threads of readers have ended: _pool registers later, and
+    therefore runs first.
+    """
     for wire in list(_live):
         _drain(wire._idle)
 
 
 def _drain(idle: _Idle) -> None:
-    """Closes connections without a lock, which a forked child may find held, and the thread of the garbage collector too.
+    """Closes connections without a lock, which a forked child or the garbage collector's thread may
+    find held.
 
-    So it does not unmap their memory: Segments goes with its connection.
+    It therefore does not unmap their memory: Segments is freed with its connection.
     """
     while idle:
         for _, sock in idle.popitem()[1]:
@@ -460,7 +487,7 @@ def _drain(idle: _Idle) -> None:
 
 
 def _written(method: str, target: str, headers: dict[str, str], body: bytes = b"") -> memoryview:
-    """Writes a request. No traceback shows what is in a view, or in a Secret."""
+    """Returns the bytes of a request. Tracebacks show neither views nor Secrets."""
     head = Secret("".join(f"{name}: {value}\n" for name, value in headers.items()))
     if not _TARGET.fullmatch(target) or head.count("\n") != len(headers) or "\r" in head or "\0" in head:
         raise ValueError
@@ -472,7 +499,7 @@ def _refuses(sock: socket.socket) -> bool:
 
 
 def _letting_go(request: memoryview, sock: socket.socket) -> memoryview:
-    """Adds the leases to a request that nobody looks at any more."""
+    """Adds the leases without views to a request."""
     leases = sock.segments.let_go() if isinstance(sock, LocalSocket) else ""
     if not leases:
         return request
@@ -481,7 +508,9 @@ def _letting_go(request: memoryview, sock: socket.socket) -> memoryview:
 
 
 def _shake_hands(a: Attempt, sock: ssl.SSLSocket) -> None:
-    """Begins TLS. OpenSSL locks what connections share while it does, so a fork waits for each step of it."""
+    """Performs the TLS handshake. OpenSSL locks shared state meanwhile, so a fork waits for each
+    step.
+    """
     sock.settimeout(0)
     while True:
         try:
@@ -503,7 +532,7 @@ UNTRUSTED = (
 
 
 def cause(e: BaseException) -> str:
-    """Returns what an error says, or else its type."""
+    """Returns the text of an error, or else its type."""
     return printable(e).strip() or type(e).__name__
 
 
@@ -513,7 +542,7 @@ def _credentials(proxy: Address) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _proxy_of(at: Address) -> Optional[Address]:
-    """Goes by the environment, as every HTTP client does; never for this machine itself."""
+    """Returns the proxy from the environment; None for this machine itself."""
     host = at.named.rpartition(":")[0] or at.host
     if is_here(host):
         return None
@@ -527,12 +556,14 @@ def _proxy_of(at: Address) -> Optional[Address]:
 
 
 def printable(text: object, most: int = 4096) -> str:
-    """Keeps a gateway's words fit for a terminal and a log: no control characters, no novel."""
+    """Makes a gateway's text safe for terminals and logs: it replaces control characters and limits
+    the length.
+    """
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
 
 
 def read_error(gateway: Gateway, r: Answer) -> MillraceError:
-    """Turns an answer that is no success into an exception."""
+    """Converts an unsuccessful answer into an exception."""
     said: Any = None
     if r.headers.get("content-type", "").split(";")[0].strip() == "application/problem+json":
         with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -543,11 +574,12 @@ def read_error(gateway: Gateway, r: Answer) -> MillraceError:
     if problem:
         text, retryable = f"{code}: {printable(problem.get('detail') or problem.get('title') or '')}", problem.get("retryable") is True
     else:
-        # Something between us and the gateway answered: a proxy that is starting, full or has no backend.
+        # The answer comes from a proxy that is starting, overloaded or without a backend.
         text, retryable = printable(r.reason, 200), r.status in (408, 429, 500, 502, 503, 504)
         if 300 <= r.status < 400:
             text = f"a redirect to {printable(r.headers.get('location', ''), 200)!r}, which no gateway sends"
-        cure = ProtocolError.cure if r.status == 404 else None  # another server, most likely: a gateway says what it has not
+        # most likely another server: a gateway would send a problem document
+        cure = ProtocolError.cure if r.status == 404 else None
     return by_code(code, r.status)(
         f"{gateway.name}: {r.status} {text}",
         code=code or None,
@@ -564,5 +596,5 @@ def read_error(gateway: Gateway, r: Answer) -> MillraceError:
 
 
 def no_answer(text: str, gateway: Gateway) -> ProtocolError:
-    """An answer that is not a gateway's, or of something else than was asked for."""
+    """Returns the error for an answer that is not a gateway's, or that does not match the request."""
     return ProtocolError(f"{gateway.name}: {text}", gateway=gateway.name)

@@ -1,6 +1,6 @@
-"""Proof of what an epoch delivers: a ledger of what came, and the order, computed without a gateway and equal to the gateway's.
+"""Proof of exactly-once delivery: a ledger of delivered samples, and the order of an epoch, computed without a gateway.
 
-The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. What is needed are
+The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. The inputs are
 the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
 
     from millrace import proof
@@ -47,39 +47,45 @@ __all__ = [
     "draw", "key", "order_digest", "perm", "shard_part", "share", "shuffle", "shuffled", "subset_counts", "subset_part", "word",
 ]  # fmt: skip
 
-_COMPACT = 4096  # intervals that are noted before they are put in order
+_COMPACT = 4096  # intervals that are collected before they are sorted
 _MOST_NAMED = 10
 
 
 class Ledger:
-    """Which positions of one epoch have come.
+    """The delivered positions of one epoch.
 
-    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` tells
-    what is missing or came twice. Positions are kept as intervals: an epoch read in order costs a few bytes for each rank. It proves
-    that every position came once, of an order in which every position is another sample, or with importance another draw;
-    that the bytes are the right ones the lengths and checksums of the batches say. It is safe to use from many threads, and in a forked child.
+    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several
+    processes are merged; `check` reports missing and duplicate positions. Positions are stored as
+    intervals: an epoch read in order needs a few bytes per rank. The ledger proves that every
+    position was delivered once, and each position is another sample, or with importance another
+    draw. The lengths and checksums of batches prove the bytes. It may be used from many threads,
+    and in a forked child.
     """
 
     def __init__(self, samples: int, *, name: str = "") -> None:
-        """Makes the ledger of an epoch of so many positions; name tells the orders apart that may be merged."""
+        """Creates the ledger of an epoch with the given number of positions; only ledgers with the
+        same name can be merged.
+        """
         self.samples, self.name = samples, name
         self.seen = 0
-        """Samples that were added, padding apart."""
+        """Number of added samples, without padding."""
         self.padded = 0
-        """Samples that only fill up the last batch."""
+        """Number of samples that only pad the last batch."""
         self._runs: list[tuple[int, int]] = []
         self._twice: list[tuple[int, int]] = []
-        self._most = _COMPACT  # runs that are noted before they are joined
+        self._most = _COMPACT  # collected runs before they are merged
 
     def add(self, batch: Batch) -> None:
-        """Notes the samples of a batch, also those that a filter has refused. Those that only pad it are counted apart."""
+        """Adds the samples of a batch, including those that a filter has rejected. Padding is
+        counted separately.
+        """
         positions = batch.positions
         n = len(positions) - batch.padded
         refused = batch.refused
         self.note([*positions[:n], *refused] if refused else positions[:n], batch.padded)
 
     def note(self, positions: Sequence[int], padded: int = 0) -> None:
-        """Notes positions."""
+        """Adds positions."""
         runs = list(_runs(positions))
         with no_fork:
             self.seen += len(positions)
@@ -89,7 +95,7 @@ class Ledger:
                 self._joined()
 
     def _joined(self) -> list[tuple[int, int]]:
-        """Puts what was noted in order, and returns it; what overlaps came twice."""
+        """Sorts and merges the intervals and returns them; overlaps are duplicates."""
         with no_fork:
             joined: list[tuple[int, int]] = []
             for a, b in sorted(self._runs):
@@ -104,7 +110,7 @@ class Ledger:
             return joined
 
     def merge(self, other: Ledger) -> None:
-        """Adds what another ledger of the same epoch has seen."""
+        """Adds the content of another ledger of the same epoch."""
         if (self.samples, self.name) != (other.samples, other.name):
             raise ValueError(f"ledger of {other.samples} positions of {other.name!r}: want {self.samples} of {self.name!r}")
         with no_fork:
@@ -115,24 +121,26 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """How many positions have not come."""
+        """Number of positions not delivered."""
         return self.samples - sum(min(b, self.samples) - min(a, self.samples) for a, b in self._joined())
 
     @property
     def first_missing(self) -> Optional[int]:
-        """The lowest position that has not come."""
+        """The lowest position not delivered."""
         runs = self._joined()
         first = runs[0][1] if runs and runs[0][0] == 0 else 0
         return first if first < self.samples else None
 
     @property
     def duplicates(self) -> int:
-        """How often a position came that had come before."""
+        """Number of repeated deliveries of a position."""
         self._joined()
         return sum(b - a for a, b in self._twice)
 
     def check(self, part: bool = False) -> None:
-        """Raises LedgerError unless every position came exactly once; with part, unless none came twice."""
+        """Raises LedgerError unless every position was delivered exactly once; with part, if any
+        was delivered twice.
+        """
         runs, faults = self._joined(), []
         beyond = runs[-1][1] - self.samples if runs else 0
         missing, duplicates = (0 if part else self.missing), self.duplicates
@@ -157,7 +165,7 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
-        """Reads what to_json wrote."""
+        """Parses the output of to_json."""
         state: dict[str, Any] = json.loads(text)
         ledger = cls(int(state["samples"]), name=str(state["name"]))
         ledger.seen, ledger.padded = int(state["seen"]), int(state["padded"])
@@ -189,15 +197,18 @@ def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
 
 
 def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
-    """Which of some subsets a sample belongs to, by its key; parts are their sizes, relative to each other."""
+    """Returns the part of a split that a sample belongs to, by its key; parts are the relative
+    sizes.
+    """
     u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
     return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
 
 
 def shard_part(patterns: Sequence[str], shard: str) -> int:
-    """Which of some subsets a sample belongs to, by the key of its shard: the first one whose pattern takes it; -1 if none does.
+    """Returns the part that a sample belongs to, by the key of its shard: the first with a matching
+    pattern, or -1.
 
-    Raises ValueError where a pattern is malformed.
+    Raises ValueError for a malformed pattern.
     """
     for i, pattern in enumerate(patterns):
         name = shard if "/" in pattern else shard.rsplit("/", 1)[-1]
@@ -210,7 +221,9 @@ _PIECE = re.compile(r"(?P<any>[*?])|\[(?P<not>\^?)(?P<of>(?:\\.|[^\]\\])+)\]|\\(
 
 
 def _expression(pattern: str) -> str:
-    """The regular expression of a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\ before any character."""
+    """Returns the regular expression for a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\
+    before any character.
+    """
     out, at = "", 0
     while at < len(pattern):
         piece = _PIECE.match(pattern, at)
@@ -228,13 +241,15 @@ def _expression(pattern: str) -> str:
 
 
 def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
-    """How many samples of each chunk belong to a subset that has these samples, ascending."""
+    """Returns the number of samples of each chunk that belong to a subset of these samples,
+    ascending.
+    """
     first = prefix(counts)
     return [bisect_left(members, b) - bisect_left(members, a) for a, b in pairwise(first)]
 
 
 class Quarantine:
-    """Healthy samples in the place of bad ones."""
+    """Replaces bad samples by healthy ones."""
 
     def __init__(self, seed: int, counts: Sequence[int], bad: Iterable[int]) -> None:
         self._seed, self._first, self._bad = seed, prefix(counts), set(bad)
@@ -242,7 +257,7 @@ class Quarantine:
             raise ValueError("quarantine: no healthy sample is left")
 
     def sub(self, epoch: int, x: int) -> int:
-        """The sample that is delivered where the order has x."""
+        """Returns the sample to deliver where the order has x."""
         if x not in self._bad:
             return x
         chunk = bisect_right(self._first, x) - 1
@@ -255,20 +270,20 @@ class Quarantine:
         raise AssertionError("unreachable: a healthy sample is left")
 
     def order_digest(self, plan: str) -> str:
-        """The digest of the order, from that without quarantine."""
+        """Returns the digest of the order, from that without quarantine."""
         words = [key("quarantine"), self._seed, len(self._first) - 1, *self._first[1:], len(self._bad), *sorted(self._bad)]
         return sha256(plan.encode("ascii") + word_bytes(*words)).hexdigest()[:32]
 
 
 Weighted = tuple[int, int, int]
-"""A source of a mixture: samples of an epoch, weight, samples in a batch."""
+"""A source of a mixture: samples of an epoch, weight, samples per batch."""
 
 
 class Mixture:
-    """Of which source each position is."""
+    """The source of each position."""
 
     def __init__(self, seed: int, sources: Sequence[Weighted], samples: int = 0) -> None:
-        """samples are the positions of an epoch; 0: as many as the sources have samples."""
+        """samples are the positions of an epoch; 0: the total samples of the sources."""
         self.seed = seed
         self.sources: list[Weighted] = [(s, w, c) for s, w, c in sources]
         self.batch = sum(count for _, _, count in sources)
@@ -280,14 +295,15 @@ class Mixture:
         for i, (_, weight, _) in enumerate(sources):
             self._phases.append(word(key("mixture", seed, i), 0) % rest if rest else 0)
             rest -= weight
-        self._last: tuple[int, int, list[tuple[int, int]]] = (-1, -1, [])  # the batch that was asked for last
+        # the most recently requested batch
+        self._last: tuple[int, int, list[tuple[int, int]]] = (-1, -1, [])
 
     def source_seed(self, i: int) -> int:
-        """The seed of a source's own order."""
+        """Returns the seed of a source's own order."""
         return word(key("source", self.seed, i), 0)
 
     def _counts(self, t: int) -> list[int]:
-        """How many of the positions below t each source takes, by weight."""
+        """Returns how many positions below t each source takes, by weight."""
         out, rest = [], sum(weight for _, weight, _ in self.sources)
         for (_, weight, _), phase in zip(self.sources, self._phases):
             n = (t * weight + phase) // rest
@@ -296,7 +312,7 @@ class Mixture:
         return out
 
     def _listed(self, epoch: int, batch: int) -> list[tuple[int, int]]:
-        """Source and number over all own epochs, place by place of a batch of fixed counts."""
+        """Returns source and number over all own epochs, for each place of a batch of fixed counts."""
         if self._last[:2] == (epoch, batch):
             return self._last[2]
         before = epoch * (self.samples // self.batch) + batch
@@ -306,7 +322,7 @@ class Mixture:
         return self._last[2]
 
     def before(self, epoch: int, position: int) -> list[int]:
-        """How many of all positions before this one are of each source."""
+        """Returns how many positions before this one, in all epochs, each source takes."""
         if not self.batch:
             return self._counts(epoch * self.samples + position)
         batch, place = divmod(position, self.batch)
@@ -316,7 +332,7 @@ class Mixture:
         return out
 
     def at(self, epoch: int, position: int) -> tuple[int, int, int]:
-        """The source of a position, its own epoch and its own position."""
+        """Returns the source of a position, with its own epoch and position."""
         if self.batch:
             i, n = self._listed(epoch, position // self.batch)[position % self.batch]
         else:
@@ -326,7 +342,7 @@ class Mixture:
         return i, n // self.sources[i][0], n % self.sources[i][0]
 
     def order_digest(self, plans: Sequence[str]) -> str:
-        """The digest of the order; plans are those of the sources."""
+        """Returns the digest of the order; plans are the digests of the sources."""
         data = [word_bytes(1, key("mixture"), self.seed, self.samples, len(self.sources))]
         for source, plan in zip(self.sources, plans):
             data += [word_bytes(*source), plan.encode("ascii")]
@@ -334,19 +350,19 @@ class Mixture:
 
 
 def batches(samples: int, size: int, tail: str = "short") -> int:
-    """How many batches of a size an epoch has."""
+    """Returns the number of batches in an epoch."""
     return samples // size if tail == "drop" else -(-samples // size)
 
 
 def share(samples: int, size: int, tail: str, batch: int, rank: int = 0, world_size: int = 1) -> tuple[list[int], int]:
-    """The positions of a rank's share of a batch, and how many of them repeat samples to fill it."""
+    """Returns the positions of a rank's share of a batch, and how many of them are padding."""
     n = size if tail == "pad" else min(size, samples - batch * size)
     first, last = batch * size + rank * n // world_size, batch * size + (rank + 1) * n // world_size
     return [t % samples for t in range(first, last)], max(0, last - max(first, samples))
 
 
 def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
-    """The shares of all ranks of a batch whose bytes are balanced, as places in it."""
+    """Returns the shares of all ranks of a batch balanced by bytes, as places in it."""
     places = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
     shares: list[list[int]] = [[] for _ in range(world_size)]
     for i, place in enumerate(places):
@@ -356,7 +372,9 @@ def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
 
 
 def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
-    """The shares of all ranks by share=locality; homes are the groups at home with the batch's samples, one group a rank unless said."""
+    """Returns the shares of all ranks for share=locality; homes are the groups at home with the
+    batch's samples, by default one group per rank.
+    """
     n, groups = len(homes), groups or world_size
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
     group_of = [r * groups // world_size for r in range(world_size)]

@@ -12,12 +12,12 @@ from typing import Protocol
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
-EXACT = 128  # up to so many elements a permutation is shuffled
+EXACT = 128  # permutations of at most this many elements are shuffled explicitly
 ROUNDS = 8
 
 
 def mix(z: int) -> int:
-    """Returns a word that each bit of z has a part in."""
+    """Mixes the bits of z."""
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
     return z ^ (z >> 31)
@@ -33,12 +33,12 @@ def key(purpose: str, *numbers: int) -> int:
 
 
 def name_words(name: bytes) -> list[int]:
-    """Returns the bytes of a name, eight to a word, the first lowest."""
+    """Returns the bytes of a name as words of eight bytes, little-endian."""
     return [int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8)]
 
 
 def word_bytes(*words: int) -> bytes:
-    """Returns words as a digest takes them: eight bytes each, the lowest first."""
+    """Returns words as little-endian bytes for a digest."""
     return b"".join(w.to_bytes(8, "little") for w in words)
 
 
@@ -58,7 +58,7 @@ def draw(k: int, i: int, n: int) -> int:
 
 
 def shuffled(k: int, n: int) -> list[int]:
-    """Returns what the places 0 to n-1 hold (Fisher and Yates)."""
+    """Returns a Fisher-Yates shuffle of 0 to n-1."""
     p = list(range(n))
     for i in range(n - 1, 0, -1):
         j = draw(k, i, i + 1)
@@ -67,14 +67,14 @@ def shuffled(k: int, n: int) -> list[int]:
 
 
 class Permutation(Protocol):
-    """Of n elements: place i holds at(i), and v is held by place(v)."""
+    """A permutation of n elements: place i has at(i), and v is at place(v)."""
 
     def at(self, i: int) -> int: ...
     def place(self, v: int) -> int: ...
 
 
 class _Exact:
-    """A permutation that is laid out."""
+    """A permutation stored as a list."""
 
     def __init__(self, k: int, n: int) -> None:
         self.places = shuffled(k, n)
@@ -98,7 +98,7 @@ class _Feistel:
         return (word(self.k, (i << 32) + half) * n) >> 64
 
     def _walk(self, x: int, rounds: Sequence[int], sign: int) -> int:
-        """Takes the rounds until they end below n."""
+        """Repeats the rounds until the result is below n."""
         while True:
             left, right = divmod(x, self.b)
             for i in rounds:
@@ -129,7 +129,9 @@ def prefix(counts: Iterable[int]) -> list[int]:
 
 
 class Order(Protocol):
-    """One epoch: sample at(t) stands at position t, and sample x at position(x). Samples are numbered in stored order."""
+    """The order of one epoch: sample at(t) is at position t, and sample x is at position(x).
+    Samples are numbered in stored order.
+    """
 
     def at(self, t: int) -> int: ...
     def position(self, x: int) -> int: ...
@@ -183,11 +185,11 @@ class Window:
         self._bounds = [min(n, i * rows // windows * width) for i in range(windows + 1)] if n else [0]
 
     def stratum(self, chunk: int) -> int:
-        """The stratum of a chunk, in all epochs and for all seeds."""
+        """Returns the stratum of a chunk, the same in all epochs and for all seeds."""
         return perm(key("strata"), len(self._first) - 1).at(chunk) % self._strata
 
     def _stratified(self, sequence: Iterable[int]) -> list[int]:
-        """Row by row, the next chunk of every stratum that still has one."""
+        """Returns row by row the next chunk of every stratum that still has one."""
         waiting: dict[int, list[int]] = {}
         for chunk in sequence:
             waiting.setdefault(self.stratum(chunk), []).append(chunk)
@@ -205,11 +207,11 @@ class Window:
         return self._strata
 
     def home(self, t: int) -> int:
-        """The stratum of the sample at position t."""
+        """Returns the stratum of the sample at position t."""
         return self.stratum(bisect_right(self._first, self.at(t)) - 1)
 
     def chunk_home(self, chunk: int) -> tuple[int, int]:
-        """The stratum of a chunk, and how many there are."""
+        """Returns the stratum of a chunk, and the number of strata."""
         return self.stratum(chunk), self._strata
 
     def _permutation(self, i: int) -> tuple[int, Permutation]:
@@ -250,13 +252,16 @@ class Slot:
         self._layout = dict(zip(self._order, self._begin))
         self._m = min(window, self._samples)
         self._lanes: dict[int, tuple[list[Piece], list[int], int]] = {}
-        self._last: tuple[int, Sequence[int], Permutation] = (-1, (), perm(0, 0))  # the row that was asked for last
+        # the most recently requested row
+        self._last: tuple[int, Sequence[int], Permutation] = (-1, (), perm(0, 0))
 
     def _cut(self, j: int) -> int:
         return j * self._samples // self._m
 
     def _lane(self, j: int) -> tuple[list[Piece], list[int], int]:
-        """The pieces of lane j as this epoch orders them, their first offsets, and the offset that it is read from."""
+        """Returns the pieces of lane j in this epoch's order, their first offsets, and the offset
+        to read from.
+        """
         found = self._lanes.get(j)
         if found is None:
             lo, hi = self._cut(j), self._cut(j + 1)
@@ -272,7 +277,7 @@ class Slot:
         return found
 
     def _row(self, k: int) -> tuple[Sequence[int], Permutation]:
-        """The lanes of row k, ascending, and the row's permutation of them."""
+        """Returns the lanes of row k, ascending, and the row's permutation of them."""
         if self._last[0] != k:
             lanes: Sequence[int] = range(self._m)
             if k == self._samples // self._m:
@@ -295,13 +300,15 @@ class Slot:
         return self._m
 
     def home(self, t: int) -> int:
-        """The lane of the sample at position t."""
+        """Returns the lane of the sample at position t."""
         k, i = divmod(t, self._m)
         lanes, p = self._row(k)
         return lanes[p.at(i)]
 
     def chunk_home(self, chunk: int) -> tuple[int, int]:
-        """The lane with most of a chunk, and how many lanes there are; 0 and 0 for an empty chunk."""
+        """Returns the lane with most of a chunk, and the number of lanes; 0 and 0 for an empty
+        chunk.
+        """
         begin = self._layout.get(chunk)
         if begin is None:
             return 0, 0
@@ -311,7 +318,7 @@ class Slot:
         return lanes[held.index(max(held))], self._m
 
     def _lane_of(self, x: int) -> int:
-        """The lane of sample x of the layout."""
+        """Returns the lane of sample x of the layout."""
         return ((x + 1) * self._m - 1) // self._samples
 
     def position(self, x: int) -> int:
@@ -351,7 +358,9 @@ def order_digest(
     name: str, counts: Sequence[int], *, window: int = 0, seed: int = 0, strata: int = 0, importance: str = "", weights: Sequence[int] = (),
     subset: str = "",
 ) -> str:
-    """The name of the order of all epochs, as a plan's `order_digest` says it. With a subset the counts are those of its samples."""
+    """Returns the digest of the order of all epochs, a plan's `order_digest`. With a subset the
+    counts are those of its samples.
+    """
     first = prefix(counts)
     words = [1, key(name), first[-1]]
     if name != "none" or importance:
@@ -371,7 +380,7 @@ def order_digest(
 
 
 class Importance:
-    """A shuffle whose samples are drawn by weight."""
+    """A shuffle with samples drawn by weight."""
 
     def __init__(
         self, name: str, counts: Sequence[int], weights: Sequence[int], *, window: int = 0, seed: int = 0, epoch: int = 0, strata: int = 0
@@ -381,24 +390,24 @@ class Importance:
         self.total = self._sums[-1]
         self.phase = word(key("importance", seed, epoch), 0) % self.total
         self.draws = [self._before(self._sums[x]) for x in prefix(counts)]
-        """The virtual samples before each chunk."""
+        """Number of virtual samples before each chunk."""
         virtual = [b - a for a, b in zip(self.draws, self.draws[1:])]
         self.order = shuffle(name, virtual, window=window, seed=seed, epoch=epoch, strata=strata)
         """The order of the virtual samples."""
 
     def _before(self, weight: int) -> int:
-        """F, of the sum of the weights before a sample."""
+        """Returns F for the sum of the weights before a sample."""
         return (weight * self.samples + self.phase) // self.total
 
     def owner(self, v: int) -> int:
-        """The sample of virtual sample v."""
+        """Returns the sample of virtual sample v."""
         bound = -(-((v + 1) * self.total - self.phase) // self.samples)
         return bisect_left(self._sums, bound, lo=1) - 1
 
     def of(self, x: int) -> tuple[int, int]:
-        """The virtual samples of sample x: from, to."""
+        """Returns the range of virtual samples of sample x."""
         return self._before(self._sums[x]), self._before(self._sums[x + 1])
 
     def at(self, t: int) -> int:
-        """The sample at position t."""
+        """Returns the sample at position t."""
         return self.owner(self.order.at(t))

@@ -1,4 +1,4 @@
-"""Columns of a batch: the tensors that parts are decoded to, and that samples are stacked to."""
+"""Columns of a batch: tensors of decoded parts and of stacked samples."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from ..batch import Batch
 from ..errors import InvalidArgument
 from ..values import Automatic, library
 
-_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}  # torch before 2.3 has no larger unsigned integers than uint8
+# before 2.3 torch has no unsigned integers larger than uint8
+_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 
 
 def as_tensor(value: Any) -> Any:
-    """Returns an image as a tensor of bands x height x width, as torchvision's pil_to_tensor, and an array as one of its shape.
+    """Returns an image as a tensor of bands x height x width, like torchvision's pil_to_tensor, and
+    an array as a tensor of its shape.
 
-    Images of 8 bits a band are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64 bits int64. Arrays of times or text
-    stay arrays, since torch has no such tensors.
+    Images with 8-bit bands are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64
+    bits int64. Arrays of times or text stay arrays, since torch has no such tensors.
     """
     np = library("numpy", "numpy")
     if not isinstance(value, np.ndarray):
@@ -37,26 +39,30 @@ def as_tensor(value: Any) -> Any:
 
 
 def gives_views(decode: Any, *functions: Optional[Callable[..., Any]]) -> bool:
-    """Whether a function that is not this package's own is given views of batches: a decoder, or one of the others."""
+    """Whether functions outside this package receive views of batches: a decoder, or one of the
+    others.
+    """
     given = decode.values() if isinstance(decode, Mapping) else ()
     return any(f not in (int, float, str, bytes) for f in given) or any(f is not None for f in functions)
 
 
 def allow_read_only() -> None:
-    """Has torch say nothing when a tensor is made over memory that cannot be written."""
+    """Suppresses torch's warning about tensors over read-only memory."""
     warnings.filterwarnings("ignore", "The given (buffer|NumPy array) is not writ", UserWarning)
 
 
 AUTOMATIC = Automatic(finish=as_tensor)
-"""What finds a decoder for each part, and makes tensors of images and arrays."""
+"""Finds a decoder for each part, and converts images and arrays to tensors."""
 
 
 def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
-    """Makes columns of a batch, as a Dataset without collate and batch_transform yields them: tensors where values stack, lists otherwise.
+    """Returns the columns of a batch, as a Dataset without collate and batch_transform yields them:
+    tensors if values can be stacked, lists otherwise.
 
-    Tensors, NumPy arrays and numbers are stacked as torch's default_collate does it, everything else is a list; a part without a
-    decoder is a list of bytes. The columns are a dict, or what transform has returned decides: of dicts a dict, of tuples a tuple, else
-    one column. With keys the names of the samples are added to the dict as "__key__".
+    Tensors, NumPy arrays and numbers are stacked like torch's default_collate; other values are a
+    list, and a part without a decoder is a list of bytes. The columns are a dict, or depend on the
+    results of transform: a dict for dicts, a tuple for tuples, else one column. keys adds the names
+    of the samples to the dict as "__key__".
     """
     if not issubclass(type(batch), Batch):
         cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
@@ -91,16 +97,18 @@ def columns_alone(batch: Batch, *, keys: bool) -> Any:
 
 
 def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Stacks tensors while they are decoded, and lets go of each: a thread needs memory for one sample beside the batch's.
+    """Stacks tensors as they are decoded, and frees each one: a thread needs memory for only one
+    sample in addition to the batch's.
 
-    Returns a list where values are no tensors, or differ: _stack then says how.
+    Returns a list if values are not tensors or differ, which _stack then reports.
     """
     first = next(values, None)
     if type(first) is not torch.Tensor or first.requires_grad or first.layout is not torch.strided or first.device.type != "cpu":
         return [first, *values] if n else []
     shape = (n, *first.shape)
     size = n * first.nelement() * first.element_size()
-    if torch_data.get_worker_info() is not None:  # to the main process in shared memory: share_memory_ would copy all of it, before anything has come
+    # allocated in shared memory for the main process, since share_memory_ would copy it
+    if torch_data.get_worker_info() is not None:
         out = torch.empty(0, dtype=first.dtype).set_(torch.UntypedStorage._new_shared(size), 0, shape)
     elif size < LARGE:
         out = torch.empty(shape, dtype=first.dtype)
@@ -111,7 +119,9 @@ def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterat
 
 
 def collate_samples(batch: Batch) -> Any:
-    """Makes columns of what a transform has returned for each sample of a batch: of dicts a dict, of tuples a tuple, else one column."""
+    """Combines the results of transform for the samples of a batch: dicts to a dict, tuples to a
+    tuple, other values to one column.
+    """
     values = batch.value
     first = values[0] if values else {}
     odd = next((i for i, value in enumerate(values) if _form(value) != _form(first)), None)
@@ -128,7 +138,9 @@ def collate_samples(batch: Batch) -> Any:
 
 
 def _form(value: Any) -> Any:
-    """What transformed samples of a batch have in common: the names of dicts, the length of tuples; None of other values."""
+    """Returns the common structure of transformed samples: the names of dicts, the length of
+    tuples; None for other values.
+    """
     return value.keys() if isinstance(value, Mapping) else len(value) if isinstance(value, tuple) else None
 
 
@@ -139,7 +151,7 @@ def _words(value: Any) -> str:
 
 
 def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
-    """Says how values become alike. part is empty where a transform made them."""
+    """Returns how to make the values alike. part is empty if a transform made them."""
     if any(len(shape) != 3 for shape in shapes):
         return "make them alike in transform=, by cutting or padding; or give collate"
     if len({shape[1:] for shape in shapes}) == 1:
@@ -153,7 +165,9 @@ def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
 
 
 def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
-    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
+    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded
+    from.
+    """
     first = next((value for value in values if value is not None), None)
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values
@@ -177,7 +191,7 @@ def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
 
 
 def without_rows(value: Any) -> Any:
-    """Returns columns of the same types without their rows. Values that are no columns stay."""
+    """Returns columns of the same types without rows. Values that are not columns are unchanged."""
     if isinstance(value, MutableMapping):
         columns = copy.copy(value)
         columns.update({name: without_rows(column) for name, column in value.items()})
@@ -185,6 +199,6 @@ def without_rows(value: Any) -> Any:
     if isinstance(value, tuple):
         cut = map(without_rows, value)
         return type(value)(*cut) if hasattr(value, "_fields") else tuple(cut)
-    if isinstance(value, list):  # a column, or columns that default_collate has made of tuples
+    if isinstance(value, list):  # a column, or columns that default_collate has made from tuples
         return [without_rows(column) for column in value] if any(isinstance(column, torch.Tensor) for column in value) else []
     return value[:0] if getattr(value, "shape", ()) else value

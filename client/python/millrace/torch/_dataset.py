@@ -1,4 +1,4 @@
-"""Datasets of torch: the batches of one epoch after another, as torch's and other loaders read them."""
+"""Datasets for torch: the batches of consecutive epochs, for loaders of this package and others."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ _UNSAID = {"dataset", "decode"}
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
-    """Makes of a batch what the dataset yields, in the reader's threads: the last step there."""
+    """Converts a batch to the value that the dataset yields, as the last step in the reader's
+    threads.
+    """
     value = make(batch)
     if not isinstance(value, (Batch, Sample)):
-        batch.forget_decoded()  # else a batch that waits holds all of it twice
+        batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
     return value
 
 
@@ -50,7 +52,7 @@ class Dataset(ClientOwner):
 
     source         a Client; a directory or `s3://bucket/prefix`, read without a server (millrace.open); or the URL of a gateway or several
     epoch          the first epoch; set_epoch changes it
-    decode         what parts are turned into, by the reader's threads. True: as help(millrace.values) says, images uint8 tensors of bands x
+    decode         decoders of parts, called by the reader's threads. True: see help(millrace.values), with images as uint8 tensors of bands x
                    height x width. A mapping, such as {"jpg": to_tensor, "cls": int}: these parts, the others stay bytes. False, None: none
     transform      function of a sample, as Client.epoch has it; dicts and tuples that it returns become columns
     global_batch_size, batch_size_per_rank
@@ -60,14 +62,14 @@ class Dataset(ClientOwner):
                    as Client.epoch has them; shuffle=False is stored order
     share          millrace.Share; rank and world_size are found if left out: torch.distributed's, else the environment's (torchrun, mpirun,
                    srun), else one process
-    reading        millrace.Reading. What collate or batch_transform returns is yielded: the first is a function of a list of samples, the
-                   second of a Batch, for what collate cannot do, such as passing on the location under which losses are reported: see
+    reading        millrace.Reading. The result of collate or batch_transform is yielded: the first is a function of a list of samples, the
+                   second of a Batch, for example to return the location for reporting losses: see
                    collate_columns and the page Importance. keys=True yields the samples' names too
 
-    The gateway is asked at once for the dataset's generation, which then holds for all epochs, workers and resumed runs. All processes
-    of torch.distributed take the same one, if it is initialized by then; generation gives another. Workers may be forked
-    or spawned; in spawned ones all these functions must be importable. A dataset that was made of a directory or a bucket holds its
-    gateway until it is closed or collected as garbage: it is a context manager too.
+    The dataset's generation is requested immediately, and then used for all epochs, workers and resumed runs. All processes
+    of torch.distributed use the same one, if it is initialized by then; generation sets another. Workers may be forked
+    or spawned; for spawned ones all these functions must be importable. A dataset of a directory or bucket keeps its
+    gateway until it is closed or garbage-collected; it is also a context manager.
     """
 
     @checked(EpochOptions, unfit=NOT_FOR_LOADERS)
@@ -86,28 +88,32 @@ class Dataset(ClientOwner):
         self._views = not copy
         self._writable = copy and gives_views(decode, given.get("filter"), given.get("transform"), collate, batch_transform)
         about = self._read_from(source, dataset)
-        self.ranks_given = None if rank is None or world_size is None else (rank, world_size)  # rather than found
+        # rather than detected
+        self.ranks_given = None if rank is None or world_size is None else (rank, world_size)
         self._ranks_of_parent: Optional[tuple[int, int]] = None
         self.generation, self._alone = settle(about, given.get("generation"))
-        self.present = self.generation  # what a run begins with; a state may be of another one
+        self.present = self.generation  # initial generation of a run; a state may have another one
         self._options: dict[str, Any] = {
             **given, "dataset": str(about["name"]), "decode": AUTOMATIC if decode is True else decode,
             "collate": collate, "batch_transform": partial(_build, make=make),
         }  # fmt: skip
         self._options.pop("generation", None)
         self.prefetch_factor = PREFETCH_FACTOR
-        """How many batches each process decodes ahead; those in the queues of this module's DataLoader count."""
+        """Number of batches that each process decodes ahead, including those in the queues of this
+        module's DataLoader.
+        """
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
         self._cut = without_rows if batch_transform is None else None
         self._gather = stack_as_they_come if not one_by_one and batch_transform is None else None
-        self._loaded = State(Place(epoch), {})  # holds all orders to what the latest loaded state says
+        # the latest loaded state, which all orders must match
+        self._loaded = State(Place(epoch), {})
         self._open: dict[tuple[int, int, int, str], Epoch] = {}
         self.places = Places()
-        self._yielded: Optional[Count] = None  # by the pass of this process that was begun last
-        self._left = False  # whether it was logged that a pass was left before its end
+        self._yielded: Optional[Count] = None  # of this process's latest pass
+        self._left = False  # whether an unfinished pass was logged
         self.set_epoch(epoch)
         if self._alone is None:
-            self.epoch()  # so that what cannot be read is refused here, and uneven shares are told
+            self.epoch()  # reports invalid parameters and uneven shares here
 
     def __repr__(self) -> str:
         said = [f", {name}={value!r}" for name, value in self._options.items() if name not in _UNSAID and isinstance(value, (int, str))]
@@ -123,11 +129,11 @@ class Dataset(ClientOwner):
         # A spawned worker has no torch.distributed to ask.
         return {**self.__dict__, "_yielded": None, "_ranks_of_parent": self.ranks()}
 
-    # Where things stand.
+    # Position and ranks.
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where the next pass begins: the epoch's number and the batch's."""
+        """The start of the next pass: the numbers of the epoch and batch."""
         return self.places.next[:2]
 
     def ranks(self) -> tuple[int, int]:
@@ -139,7 +145,7 @@ class Dataset(ClientOwner):
         return find_ranks()
 
     def epoch(self, number: Optional[int] = None) -> Epoch:
-        """Returns the core's Epoch that this rank's batches are read from: the current one, or another."""
+        """Returns the Epoch that this rank's batches are read from: the current one, or another."""
         return self._of(self.place[0] if number is None else number, *self.ranks())
 
     def _of(self, number: int, rank: int, world_size: int) -> Epoch:
@@ -161,28 +167,34 @@ class Dataset(ClientOwner):
         return replace(epoch, threads=threads, prefetch_factor=self.prefetch_factor, gather=self._gather, cut=cut, writable=self._writable)
 
     def epoch_for(self, place: Place) -> Epoch:
-        """Returns the Epoch that a pass over batches reads from a place. For this package's own modules."""
+        """Returns the Epoch for a pass over batches from a place. For this package's own modules."""
         place.refuse_samples()
         return self._of(place.epoch, *self.ranks())
 
     def epoch_of_samples(self, number: int, processes: int) -> Epoch:
-        """Returns the Epoch whose values are lists of samples: all of them, where Accelerate shares them out. For this package's own modules."""
+        """Returns the Epoch whose values are lists of samples: all samples if Accelerate
+        distributes them. For this package's own modules.
+        """
         epoch = self._of(number, *((0, 1) if processes > 1 else self.ranks()))
         return replace(epoch, steps=replace(epoch.steps, collate=list, batch_transform=None), gather=None, cut=None)
 
     def __len__(self) -> int:
-        """How many batches an epoch has. An epoch of samples() has len(dataset.samples())."""
+        """Number of batches in an epoch. The number of samples is len(dataset.samples())."""
         return self.epoch().plan.batches
 
     def batches(self) -> BatchDataset:
-        """Returns the batches as an IterableDataset of torch's, for loaders of others: DataLoader(dataset.batches(), batch_size=None)."""
+        """Returns the batches as a torch IterableDataset, for other loaders:
+        DataLoader(dataset.batches(), batch_size=None).
+        """
         return BatchDataset(self)
 
     def samples(self) -> SampleDataset:
-        """Returns the samples one by one as an IterableDataset of torch's: for loaders that have a batch_size, and what is built on them.
+        """Returns the samples individually as a torch IterableDataset: for loaders with a
+        batch_size, and libraries that use them.
 
-        A sample is what transform returns, else a dict of decoded parts. len() is how many of them this rank gets. The dataset and what
-        it returns here have one place: a state that one of them saved is loaded by the other.
+        A sample is the result of transform, or else a dict of decoded parts. len() is the number of
+        samples for this rank. The returned dataset and this one share their position: each can load
+        a state that the other saved.
         """
         if self._makes_batches:
             raise InvalidArgument(
@@ -192,13 +204,15 @@ class Dataset(ClientOwner):
 
     @checked()
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch of the next pass, which would else be that after the last pass. A place in it that a state gave stays."""
+        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A
+        position in it from a loaded state is kept.
+        """
         if epoch != self.places.last.epoch:
             self._yielded = None
         self.places.fix(epoch)
 
     def take_shuffle(self, shuffle: bool) -> None:
-        """Takes on what a loader says of the order: False is stored order, True any other."""
+        """Applies a loader's shuffle argument: False is stored order, True any other."""
         said = self._options.get("shuffle")
         if said is None and not shuffle:
             self._options["shuffle"], self._open = "none", {}
@@ -206,12 +220,14 @@ class Dataset(ClientOwner):
             raise InvalidArgument(f"new loader: shuffle={shuffle}, and the dataset says shuffle={said!r}", cure="say it to one of them")
 
     def go_to(self, place: Place) -> None:
-        """Has the next pass begin there."""
+        """Sets the start of the next pass."""
         self.places.go_to(place)
         self._yielded = None
 
     def leave(self) -> None:
-        """Begins a pass, of the next epoch if one has begun. Rank 0 logs the first that was left. For this package's own modules."""
+        """Starts a pass, of the next epoch if one has begun. Rank 0 logs the first unfinished pass.
+        For this package's own modules.
+        """
         places, left, begins = self.places, self._reached(), self.places.next
         batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
         if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:
@@ -224,18 +240,19 @@ class Dataset(ClientOwner):
         self.go_to(begins)
 
     def _reached(self) -> Optional[Place]:
-        """What the last pass would have yielded next; None: only its loader's workers know."""
+        """Returns the next position of the last pass; None if only its loader's workers know it."""
         if self.places.counted:
             return self.places.handed_out
         return self._yielded.place if self._yielded is not None and not self.places.workers_read else None
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to go on after the batches that were yielded in this process.
+        """Returns the state for a checkpoint after the batches that were yielded in this process.
 
-        It holds no rank, world size or number of workers. With workers only the loader knows what it has yielded: ask it.
+        It contains no rank, world size or number of workers. With workers only the loader knows the
+        yielded batches: use the loader's state_dict.
         """
         if torch_data.get_worker_info() is not None:
-            return {}  # the iterator's own state says it all
+            return {}  # the iterator's own state is sufficient
         if self.places.workers_read:
             raise StateError(
                 "save state: workers read this dataset, and only their loader knows what it has yielded",
@@ -246,7 +263,7 @@ class Dataset(ClientOwner):
         return self.state_at(self._yielded.place, self._yielded.processes)
 
     def state_at(self, place: Place, processes: int = 1) -> dict[str, Any]:
-        """Returns the state of a reader that is to go on at a place."""
+        """Returns the state of a reader that resumes at a place."""
         if processes > 1:
             raise StateError(
                 f"save state: Accelerate shares samples out among {processes} processes, and reads ahead; only it knows what it has yielded",
@@ -255,10 +272,12 @@ class Dataset(ClientOwner):
         return State.of(place, self.epoch(place.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where state was saved, on any number of ranks and workers. Its generation is taken on.
+        """Resumes where state was saved, on any number of ranks and workers, in the state's
+        generation.
 
-        Raises StateError if the state is not one of this batch size and order, and GenerationGone if it is one of other data: at once, the
-        gateway is asked. The data may have another name, or lie at another gateway.
+        Raises StateError immediately if the state has another batch size or order, and
+        GenerationGone if it is of other data. The data may have another name, or be at another
+        gateway.
         """
         if torch_data.get_worker_info() is not None:
             return
@@ -274,20 +293,22 @@ class Dataset(ClientOwner):
         self.go_to(place)
 
     def accept(self, state: Mapping[str, Any]) -> Place:
-        """Takes on the generation of a state, and returns its place."""
+        """Applies the generation of a state, and returns its place."""
         self._loaded = State.parse(state)
         self.generation, self._alone, self._open = self._loaded.generation, None, {}
         return self._loaded.place
 
     def collect(self, error: SampleError) -> None:
-        """Puts a worker's error into the list of on_error. For this package's own modules."""
+        """Adds a worker's error to the list of on_error. For this package's own modules."""
         self._options["on_error"](error)
 
     def __iter__(self) -> Iterator[Any]:
         return self.begin()
 
     def begin(self, *, samples: bool = False, processes: int = 1) -> Pass:
-        """Begins a pass of this process, or of this worker for its share. For this package's own modules."""
+        """Starts a pass of this process, or of this worker for its share. For this package's own
+        modules.
+        """
         worker = torch_data.get_worker_info()
         if worker is None:
             self.places.own()
@@ -296,7 +317,7 @@ class Dataset(ClientOwner):
             self._yielded = Count(self.places.next, self.places.moves, processes=processes)
             return Pass(self, self._yielded, samples, processes)
         self.places.enter_worker()
-        # What cannot be pickled would keep the loader waiting for ever: views travel as copies.
+        # An object that cannot be pickled would block the loader forever: views are sent as copies.
         ForkingPickler.register(memoryview, _view_as_bytes)
         return Pass(self, None, samples, processes, worker.id, worker.num_workers)
 
@@ -305,7 +326,9 @@ send_checked(Dataset, "_options")
 
 
 def _threads_of_worker(workers: int) -> int:
-    """Returns how many threads each of a loader's workers decodes with: the cores divided by the workers, from 1 to 2."""
+    """Returns the number of decoding threads per worker of a loader: the cores divided by the
+    workers, from 1 to 2.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(2, cores // workers))
 
@@ -316,17 +339,20 @@ def _view_as_bytes(view: memoryview) -> tuple[type[memoryview], tuple[bytes]]:
 
 @dataclass
 class Count:
-    """What a dataset or a loader remembers of a pass. It does not keep the pass alive: that ends when its user drops it."""
+    """The progress of a pass. It does not keep the pass alive, which ends when its user drops it."""
 
     place: Place
-    moves: int = 0  # of the dataset when the pass began
-    total: int = 0  # batches of the epoch, of a loader
-    processes: int = 1  # among which Accelerate shares the samples out; 1: it does not
+    moves: int = 0  # value of the dataset's counter when the pass began
+    total: int = 0  # batches of the epoch, for a loader
+    # number of processes among which Accelerate distributes samples; 1: it does not
+    processes: int = 1
     failed: bool = False
 
 
 class Parcel(NamedTuple):
-    """A batch on its way to this package's DataLoader, which counts it: an emptied one, or one with errors for a list of the main process."""
+    """A batch for this package's DataLoader, which counts it: without remaining samples, or with
+    errors for a list of the main process.
+    """
 
     value: Any
     emptied: bool
@@ -334,16 +360,20 @@ class Parcel(NamedTuple):
 
 
 class Pass(Iterator[Any]):
-    """One pass of one process over a dataset. It opens nothing before the first item is asked for, and counts the items it yields."""
+    """One pass of one process over a dataset. It opens nothing before the first item is requested,
+    and counts the yielded items.
+    """
 
     def __init__(self, dataset: Dataset, yielded: Optional[Count], samples: bool, processes: int, worker: int = 0, step: int = 1) -> None:
-        """Items are batches, or samples. yielded says where to begin; with None a worker finds the place when the first item is asked for."""
+        """Items are batches or samples. yielded has the start; None: a worker determines it when
+        the first item is requested.
+        """
         self._dataset, self._yielded, self._samples, self._processes = dataset, yielded, samples, processes
         self._worker, self._step = worker, step
         self._in_worker = torch_data.get_worker_info() is not None
         self._counted = dataset.places.counted and not samples  # by this package's DataLoader
         self._reader: Optional[Reader] = None
-        self._items: list[Any] = []  # of the batch that was read last, the next one at the end
+        self._items: list[Any] = []  # of the last batch, in reverse order
         self._pid = os.getpid()
 
     @property
@@ -400,19 +430,22 @@ class Pass(Iterator[Any]):
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:
-        """What torchdata's StatefulDataLoader saves of each worker, after each batch that it hands out."""
+        """Returns the state of this worker, which torchdata's StatefulDataLoader saves after each
+        batch.
+        """
         state = self._dataset.state_at(self.place, self._processes)
         return {**state, "worker": self._worker, "workers": self._step}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where this worker's predecessor was. Its number among as many workers is the same."""
+        """Resumes at the position of the same worker of an earlier run with as many workers."""
         place = self._dataset.accept(state)
         if (state.get("worker"), state.get("workers")) != (self._worker, self._step):
             raise StateError(
                 f"load state of worker {state.get('worker')} of {state.get('workers')} into worker {self._worker} of {self._step}",
                 cure="StatefulDataLoader resumes on as many workers; millrace.torch.DataLoader on any number",
             )
-        if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:  # else the dataset has told it
+        # otherwise the dataset has logged it
+        if self._in_worker and self._worker == self._dataset.ranks()[0] == 0:
             State.parse(state).tell_age(self._dataset.present)
         self._reader, self._items = None, []
         if self._yielded is None:
@@ -421,19 +454,19 @@ class Pass(Iterator[Any]):
 
 
 class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,unused-ignore]
-    """The batches of a Dataset. The place and the state are the Dataset's."""
+    """The batches of a Dataset. Position and state are the Dataset's."""
 
     def __init__(self, dataset: Dataset) -> None:
         super().__init__()
         self.dataset = dataset
         """The Dataset that is read."""
-        self._processes_of_parent = 0  # in a spawned worker, what its parent found
+        self._processes_of_parent = 0  # in a spawned worker, the result of its parent
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.dataset!r}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker sees nothing of Accelerate: its parent looks.
+        # A spawned worker cannot detect Accelerate, so its parent does.
         processes = self._processes() if get_spawning_popen() is not None else 1
         return {**self.__dict__, "_processes_of_parent": processes if processes > 1 else 0}
 
@@ -449,7 +482,8 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the Dataset."""
-        # Until 1.14, a loader that Accelerate's skip_first_batches has made begins its pass by set_epoch(0), whatever epoch it resumes.
+        # Until 1.14, a loader from Accelerate's skip_first_batches calls set_epoch(0) at the start
+        # of a pass even when it resumes another epoch.
         if epoch or not getattr(loader_of(self), "skip_batches", 0):
             self.dataset.set_epoch(epoch)
 
@@ -458,11 +492,13 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         return self.dataset.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the Dataset continue where the state was saved."""
+        """Resumes the Dataset where the state was saved."""
         self.dataset.load_state_dict(state)
 
     def _processes(self) -> int:
-        """Returns among how many processes Accelerate shares out what is read; 1 means that it does not."""
+        """Returns the number of processes among which Accelerate distributes items; 1 means that it
+        does not.
+        """
         if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
             raise InvalidArgument(
                 f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
@@ -472,10 +508,11 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
 
 class SampleDataset(BatchDataset):
-    """The samples of a Dataset one by one. The place and the state are the Dataset's.
+    """The samples of a Dataset, individually. Position and state are the Dataset's.
 
-    Accelerate, and Hugging Face's Trainer by it, shares the samples of a loader that it has prepared out among its processes by itself.
-    Such a loader gets the samples of all ranks. Accelerate's own state tells of its processes, and of the loader that is being read.
+    Accelerate, and Hugging Face's Trainer through it, distributes the samples of a prepared loader
+    among its processes. Such a loader reads the samples of all ranks. Accelerate's own state
+    identifies its processes, and the loader being read.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -490,7 +527,7 @@ class SampleDataset(BatchDataset):
         return self.dataset.begin(samples=True, processes=processes)
 
     def __len__(self) -> int:
-        """How many samples this rank gets of an epoch; of all ranks, where Accelerate shares them out."""
+        """Number of samples for this rank in an epoch; of all ranks if Accelerate distributes them."""
         processes = 1 if self.dataset.ranks_given else processes_of_accelerate()
         return _share_of(self.dataset.epoch_of_samples(self.dataset.place[0], processes).plan)
 
@@ -515,7 +552,9 @@ class SampleDataset(BatchDataset):
 
 
 def _share_of(plan: Plan) -> int:
-    """How many samples a rank gets of an epoch; about so many where shares follow the samples' lengths or homes."""
+    """Returns the number of samples for a rank in an epoch; an estimate if shares depend on the
+    samples' lengths or homes.
+    """
     first, last = plan.share(0), plan.share(plan.batches - 1)
     if first is None or last is None:
         return -(-plan.delivered // plan.world_size)
@@ -523,19 +562,21 @@ def _share_of(plan: Plan) -> int:
 
 
 def _state() -> Any:
-    """Returns the module of Accelerate's state; None: no Accelerator was made."""
+    """Returns the module of Accelerate's state; None without an Accelerator."""
     state: Any = sys.modules.get("accelerate.state")
     return state if state is not None and state.is_initialized() else None
 
 
 def processes_of_accelerate() -> int:
-    """Returns how many processes share samples out among themselves; 1 without Accelerate."""
+    """Returns the number of Accelerate's processes; 1 without Accelerate."""
     state = _state()
     return int(state.PartialState().num_processes) if state else 1
 
 
 def loader_of(dataset: Any) -> Optional[Any]:
-    """Returns the loader, prepared by Accelerate, that is being iterated over dataset, or over a part or a chain of it."""
+    """Returns the loader, prepared by Accelerate, that is iterating over dataset, or over a part or
+    chain of it.
+    """
     if (state := _state()) is None:
         return None
     loaders = [loader for loader in state.GradientState().dataloader_references if loader is not None]

@@ -1,4 +1,4 @@
-"""The loader of millrace.torch: torch's own, with a state that counts what it has yielded."""
+"""The loader of millrace.torch: torch's own, with a state that counts the yielded batches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from .._parameters import INSTEAD, checked
 from ..errors import Closed, InvalidArgument, ProtocolError
 from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
 
-_END = 0.5  # seconds in which a worker that was killed has ended
+_END = 0.5  # seconds within which a killed worker has ended
 
-_NOT_HERE = {  # what torch's loader takes and this one cannot do, and the value that changes nothing
+# options of torch's loader that this one does not support, with the value that has no effect
+_NOT_HERE = {
     "batch_size": (None, "give global_batch_size= or batch_size_per_rank= to the Dataset"),
     "drop_last": (False, "give share=millrace.Share(tail='drop') to the Dataset"),
     **dict.fromkeys(("sampler", "batch_sampler"), (None, INSTEAD["sampler"])),
@@ -28,14 +29,17 @@ _NOT_HERE = {  # what torch's loader takes and this one cannot do, and the value
 
 
 class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
-    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count what it has yielded.
+    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that
+    count the yielded batches.
 
-    Batches come in the order of the epoch whatever the number of workers. The next pass is of the next epoch, whether this
-    one was read to its end or left; set_epoch chooses another. prefetch_factor is how many batches each process decodes ahead,
-    the main one without workers. The other options are torch's, less what makes batches.
+    Batches are in the order of the epoch for any number of workers. The next pass reads the next
+    epoch, whether this one was finished or not; set_epoch selects another. prefetch_factor is the
+    number of batches that each process decodes ahead, including the main one without workers. The
+    other options are torch's, except those that form batches.
     """
 
-    # The ranks share batches already. So Accelerate's prepare is to leave this loader alone, and its checkpoints are to hold the state.
+    # The ranks already share batches. Accelerate's prepare must therefore leave this loader
+    # unchanged, and its checkpoints must include the state.
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
 
@@ -49,7 +53,9 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         shuffle: Optional[bool] = None,
         **options: Any,
     ) -> None:
-        """shuffle=False has the dataset read in stored order; True, and none, in its own. options are torch's."""
+        """shuffle=False reads the dataset in stored order; True or None in its own. options are
+        torch's.
+        """
         given: object = dataset
         if not isinstance(given, Dataset):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
@@ -64,7 +70,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
             options["prefetch_factor"] = prefetch_factor
         options["collate_fn"] = partial(_collate, options.get("collate_fn"))
         super().__init__(dataset.batches(), batch_size=None, num_workers=num_workers, **options)
-        # Where Lightning calls set_epoch. torch refuses to have it changed, and uses it to repeat None.
+        # Lightning calls set_epoch here. torch forbids changing it, and uses it to repeat None.
         self.__dict__["sampler"] = _EpochSampler(dataset)
         self._batches = dataset
         self._count: Optional[Count] = None
@@ -77,14 +83,14 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         dataset.leave()
         if self._count is not None and self._count.failed:
             self._iterator = None  # persistent workers, which have ended
-        # Opened here, so that what is wrong is said here, and forked workers need not ask.
+        # Opened here to report errors here, and so that forked workers need no request.
         place = dataset.places.next
         self._count = Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
         dataset.places.hand_out(place.batch)
         return _CountedPass(dataset, super().__iter__(), self._count)
 
     def _current(self) -> Optional[Count]:
-        """The pass that is under way, or was left."""
+        """The current or unfinished pass."""
         c = self._count
         return c if c is not None and c.moves == self._batches.places.moves else None
 
@@ -93,17 +99,21 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self._batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint needs to go on after the last batch that was yielded, on any number of ranks and workers."""
+        """Returns the state for a checkpoint after the last yielded batch, for any number of ranks
+        and workers.
+        """
         current = self._current()
         return self._batches.state_at(self._batches.places.next if current is None else current.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
+        """Resumes where state was saved: see Dataset.load_state_dict. Takes effect at the next
+        iter().
+        """
         self._batches.load_state_dict(state)
 
 
 class _CountedPass(Iterator[Any]):
-    """One pass of a loader, counted where its batches are handed out."""
+    """One pass of a loader, which counts its batches as they are handed out."""
 
     def __init__(self, dataset: Dataset, batches: Iterator[Any], count: Count) -> None:
         self._dataset, self._batches, self._count = dataset, batches, count
@@ -124,7 +134,8 @@ class _CountedPass(Iterator[Any]):
             raise
         except BaseException as e:
             try:
-                if isinstance(e, (OSError, EOFError)) and "in DataLoader worker" not in str(e):  # that of a connection, and not a worker's own
+                # a connection's error rather than a worker's
+                if isinstance(e, (OSError, EOFError)) and "in DataLoader worker" not in str(e):
                     self._report_killed()
             finally:
                 self._shut_down()
@@ -138,7 +149,9 @@ class _CountedPass(Iterator[Any]):
         return batch
 
     def _report_killed(self) -> None:
-        """Says which worker was killed, as torch's handler of SIGCHLD does; that one sees no children of a fork server."""
+        """Reports the killed worker, like torch's SIGCHLD handler, which does not see children of a
+        fork server.
+        """
         workers = getattr(self._batches, "_workers", ())
         ended = connection.wait([worker.sentinel for worker in workers], _END)
         for worker in workers:
@@ -151,7 +164,9 @@ class _CountedPass(Iterator[Any]):
         return max(0, self._count.total - self._count.place.batch)
 
     def _shut_down(self) -> None:
-        """Ends the workers. Left to the garbage collector, which the frames of an exception delay, it takes torch 5 s each."""
+        """Ends the workers. The garbage collector would do it later, because the frames of an
+        exception delay it, and torch would need 5 s for each.
+        """
         failed, self._batches = self._batches, iter(())
         self._count.failed = True
         end = getattr(failed, "_shutdown_workers", None)
@@ -169,7 +184,9 @@ class _CountedPass(Iterator[Any]):
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """Stands where torch has a sampler that repeats None: the batches are the dataset's. It only passes epochs on."""
+    """Replaces torch's sampler that repeats None, since the dataset has the batches. It only
+    forwards epochs.
+    """
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset

@@ -229,7 +229,7 @@ def test_another_mixture_is_named(gateway: harness.Gateway) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "{} is no state"), (None, "None is no state"), ("x", "'x' is no state"), ([1], r"\[1\] is no state"),
+        ({}, "{} is not a state"), (None, "None is not a state"), ("x", "'x' is not a state"), ([1], r"\[1\] is not a state"),
         ({"state": {0: "moments"}, "groups": []}, r"it holds \['state', 'groups'\] and lacks epoch, batch, dataset, order"),
         ({"state": 2, "epoch": 1.5, "batch": 0, "dataset": "", "order": {}}, "not what state_dict returned: TypeError: 'float' .*"),
     ],
