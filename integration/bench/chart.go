@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// chartFile is the chart of the README, beside the page.
+// chartFile is the README's chart, in the directory of the page.
 const chartFile = "pictures/benchmarks.svg"
 
-// The places of the chart, in pixels.
+// Coordinates of the chart in pixels.
 const (
 	chartWidth = 800
 	plotLeft   = 290
@@ -107,7 +107,7 @@ func bar(b *bytes.Buffer, a axis, s span, y int, class string) {
 
 func (s span) String() string { return fmt.Sprintf("%.2f – %.2f x", s.low, s.high) }
 
-// description says in words what the chart shows.
+// description describes the chart in words.
 func description(all []comparison, spans []span) string {
 	said := make([]string, len(all))
 	for i, c := range all {
@@ -116,7 +116,7 @@ func description(all []comparison, spans []span) string {
 	return html.EscapeString(strings.Join(said, " "))
 }
 
-// measured says when the rows were measured, and on how many cores.
+// measured says when and on how many cores the rows were measured.
 func measured(files []File) string {
 	var dates, cores []string
 	for _, f := range files {

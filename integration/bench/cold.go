@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// What the arm STRAIGHT does: so many reads of so many bytes side by side.
+// Settings of the arm STRAIGHT: the number of parallel reads and the bytes of each.
 const (
 	streams = 12
 	part    = 16 << 20
@@ -28,7 +28,7 @@ type piece struct {
 	length int64
 }
 
-// fetch reads all pieces, n at a time, into buffers that are used again, until span is over (0: no limit).
+// fetch reads all pieces, n at a time, into reused buffers, until span is over (0: no limit).
 func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n int, span time.Duration) (load, error) {
 	var next, got, done atomic.Int64
 	var mu sync.Mutex
@@ -63,7 +63,7 @@ func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n in
 	return load{bytes: got.Load(), samples: done.Load(), elapsed: time.Since(begin)}, failure
 }
 
-// fetch does so from MinIO, once it is quiet.
+// fetch reads pieces from MinIO, once MinIO is idle.
 func (s *suite) fetch(ctx context.Context, pieces []piece, n int, span time.Duration) (load, error) {
 	s.world.minio.settle()
 	return fetch(ctx, s.world.store, pieces, n, span)
@@ -98,7 +98,7 @@ func (s *suite) cold(ctx context.Context) error {
 // cost is the processor time of a cold epoch, in seconds.
 type cost struct{ gateway, store float64 }
 
-// coldEpoch starts a gateway and reads one epoch from it, with a CPU profile if a file for it is given.
+// coldEpoch starts a gateway and reads one epoch from it, with a CPU profile if a file is given.
 func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64, profile string) (load, cost, error) {
 	admin := ""
 	var more []string
@@ -178,14 +178,14 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 	s.table.paired(4, "cold epoch, "+d.name, "RELAY", ours, relays, gigabytes())
 	s.table.paired(4, "cold epoch, "+d.name, "STRAIGHT", ours, straight, gigabytes())
 	s.table.ratio(4, "RELAY, "+d.name, "RELAY", "STRAIGHT", relays, straight, gigabytes())
-	if median(gateway) > 0 { // there is a /proc
+	if median(gateway) > 0 { // /proc exists
 		s.table.add(4, "gateway's processor time for a GiB of a cold epoch, "+d.name, "s", gateway)
 		s.table.add(4, "store's processor time for a GiB of a cold epoch, "+d.name, "s", store)
 	}
 	return nil
 }
 
-// checksumShare is the share of the gateway's processor time in a cold epoch that goes into CRC-32C, in each round.
+// checksumShare is CRC-32C's share of the gateway's processor time in a cold epoch, in each round.
 func (s *suite) checksumShare(ctx context.Context, d set) (shares []float64, err error) {
 	s.logf("CRC-32C, %s: %d rounds", d.name, s.rounds)
 	file := filepath.Join(s.dir, d.name+"-checks.pprof")
@@ -202,7 +202,7 @@ func (s *suite) checksumShare(ctx context.Context, d set) (shares []float64, err
 	return shares, nil
 }
 
-// flatShare adds up the shares of the functions with this prefix in what pprof -top prints.
+// flatShare sums the flat shares of the functions with a prefix in the output of pprof -top.
 func flatShare(top, prefix string) (share float64) {
 	for line := range strings.Lines(top) {
 		fields := strings.Fields(line) // flat, its share, the sum so far, cumulated, its share, the function

@@ -11,10 +11,11 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// trailer is how many bytes end a tar.
+// trailer is the length of a tar's end in bytes.
 const trailer = 1024
 
-// whole fails unless a gateway's answer has the bytes of the samples that it says it has: a gateway that sends nothing is fast.
+// whole fails unless a gateway's answer has the bytes of its samples: a gateway that sends nothing
+// is fast.
 func whole(path string, samples, length int64) error {
 	for _, name := range []string{"photos", "text"} {
 		if !strings.HasPrefix(path, "/v1/datasets/"+name+"/") {
@@ -27,11 +28,11 @@ func whole(path string, samples, length int64) error {
 	return nil
 }
 
-// looked is at how many samples of a batch genuine looks byte by byte.
+// looked is the number of samples of a batch that genuine compares byte by byte.
 const looked = 16
 
-// genuine reads a batch of a gateway and fails unless its samples are different ones, and what the store has under their names.
-// It returns the names.
+// genuine reads a batch of a gateway. It fails unless the samples are distinct and equal the
+// store's samples with these names. It returns the names.
 func (d set) genuine(ctx context.Context, store objstore.Store, addr, path string) ([]string, error) {
 	resp, err := ask(ctx, http.MethodGet, base(addr)+path)
 	if err != nil {
@@ -49,7 +50,7 @@ func (d set) genuine(ctx context.Context, store objstore.Store, addr, path strin
 	return names, nil
 }
 
-// look is genuine for the bytes of a batch.
+// look makes genuine's checks on the bytes of a batch.
 func (d set) look(ctx context.Context, store objstore.Store, body []byte) (names []string, err error) {
 	seen := map[string]bool{}
 	for ; int64(len(body)) >= d.stride()+trailer; body = body[d.stride():] {
@@ -72,7 +73,7 @@ func (d set) look(ctx context.Context, store objstore.Store, body []byte) (names
 	return names, nil
 }
 
-// stored fails unless a sample is what the store has, with its header.
+// stored fails unless a sample, with its header, equals the bytes in the store.
 func (d set) stored(ctx context.Context, store objstore.Store, name string, sample []byte) error {
 	var shard int
 	var place int64

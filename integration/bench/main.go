@@ -1,9 +1,11 @@
-// Command bench measures Millrace against yardsticks and makes docs/benchmarks.md and its chart of the rows that it stores.
+// Command bench measures Millrace against yardsticks. It stores rows, and makes docs/benchmarks.md
+// and its chart from them.
 //
-// Absolute speed on a shared machine moves by a factor of two within an hour, so nothing is judged by it. Each goal is
-// the ratio of two arms that run alternately, several times, in one process start; the median of the paired ratios
-// counts, and its spread is printed beside it. The gateway is the real binary, as a child process; so are MinIO and
-// the bare handlers it is compared with.
+// Absolute speed on a shared machine varies by a factor of two within an hour, so nothing is judged
+// by it. Each goal is the ratio of two arms that run alternately, several times, in one process.
+// The median of the paired ratios counts, and its spread is printed next to it. The gateway is the
+// real binary, as a child process. MinIO and the bare handlers that the gateway is compared with
+// are child processes too.
 package main
 
 import (
@@ -44,7 +46,7 @@ type options struct {
 	profile     string
 	dir         string
 	mib         int64
-	span        time.Duration // of one warm arm
+	span        time.Duration // duration of one warm arm
 }
 
 func main() {
@@ -103,7 +105,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// wants says which goals were chosen.
+// wants reports whether one of the goals was selected.
 func (o options) wants(goals ...int) bool {
 	for word := range strings.SplitSeq(o.goals, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
@@ -116,7 +118,7 @@ func (o options) wants(goals ...int) bool {
 	return false
 }
 
-// suite is everything one run shares.
+// suite is the state that one run shares.
 type suite struct {
 	options
 	log   io.Writer
@@ -143,7 +145,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.out != "" { // rows are of the tree, so the gateway must be too
+	if o.out != "" { // rows describe the tree, so the gateway must be built from it
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", o.gateway, "./cmd/millrace").CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w: %s", o.gateway, err, out)
 		}
@@ -187,7 +189,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	return s.store(ctx, run)
 }
 
-// real runs what needs MinIO and the gateway's binary.
+// real runs the measurements that need MinIO and the gateway's binary.
 func (s *suite) real(ctx context.Context) (err error) {
 	s.logf("starting MinIO and writing 2 x %d MiB", s.mib)
 	s.world, err = newWorld(ctx, s.options)

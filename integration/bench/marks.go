@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// mark is what a figure has to reach, and a change of the product that makes it miss.
+// mark is the bound of a figure, and a change of the product that makes it miss the bound.
 type mark struct {
 	goal   int
 	what   string
@@ -15,7 +15,7 @@ type mark struct {
 	fails  string
 }
 
-// marks lists all of them by goal. A figure without a mark is shown and not judged.
+// marks lists all marks by goal. A figure without a mark is shown but not judged.
 func marks() []mark { //nolint:funlen // a table
 	all := []mark{
 		{1, "warm, photos, against HOT", 1.1, false, "write samples through a buffer of 64 KiB instead of as slices of chunks"},
@@ -40,7 +40,7 @@ func marks() []mark { //nolint:funlen // a table
 		{9, "slot: one of its batches located, window known", 15, true, "walk the lanes from the beginning of the epoch"},
 	}
 	for _, set := range []string{"photos", "text"} {
-		late := map[string]float64{"photos": 1, "text": 1.5}[set] // 1.1 x what the rates of goals 1 and 2 leave
+		late := map[string]float64{"photos": 1, "text": 1.5}[set] // 1.1 x the time that the rates of goals 1 and 2 leave
 		ratio := func(goal int, what string, photos, text float64, fails string) {
 			bound := photos
 			if set == "text" {

@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// quarter is a cache of a quarter of the data, and with -quick as much as a gateway wants at the least.
+// quarter is a cache of a quarter of the data, but at least the smallest size that a gateway
+// accepts, which matters with -quick.
 func (s *suite) quarter() int64 { return max(s.mib<<20/4, 64<<20) }
 
-// memory measures what a gateway's memory costs: a cache much smaller than the data, and one that holds it.
+// memory measures the cost of gateway memory: with a cache much smaller than the data, and with one
+// that holds it.
 func (s *suite) memory(ctx context.Context) error {
 	if err := s.memoryOf(ctx, "a quarter of the data", s.quarter()); err != nil {
 		return fmt.Errorf("memory, a quarter of the data: %w", err)
@@ -72,8 +74,9 @@ func (s *suite) memoryOf(ctx context.Context, what string, cache int64) error {
 // collections matches the processor time in a line of gctrace: "..., 0.1+0.5/0.9/0+0.2 ms cpu, ...".
 var collections = regexp.MustCompile(`clock, ([0-9.+/]+) ms cpu`)
 
-// collectorTime adds up, in seconds, what the collections of a trace took. Idle workers' time, the last of the
-// three figures in the middle, took nothing from anybody.
+// collectorTime returns the processor time, in seconds, of the collections of a trace. It leaves
+// out the time of idle workers, the last of the three figures in the middle, because it costs
+// nothing.
 func collectorTime(trace string) float64 {
 	total := 0.0
 	for _, m := range collections.FindAllStringSubmatch(trace, -1) {

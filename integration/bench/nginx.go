@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// nginxConfig serves the files of a directory as Debian's nginx does best: two workers and sendfile.
+// nginxConfig serves the files of a directory in the way that is fastest for Debian's nginx: two
+// workers and sendfile.
 const nginxConfig = `%s
 worker_processes 2;
 daemon off;
@@ -53,7 +54,7 @@ func (s *suite) startNginx(ctx context.Context, d set, gw *process) (*process, e
 	}
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "user root;" // its workers read what only this user may
+		user = "user root;" // its workers read files that only this user may read
 	}
 	config := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, user, dir, addr), 0o600); err != nil {
@@ -66,7 +67,7 @@ func (s *suite) startNginx(ctx context.Context, d set, gw *process) (*process, e
 	return p, nil
 }
 
-// fromNginx gives the files of one epoch after another.
+// fromNginx returns the files of one epoch after another.
 func (d set) fromNginx(i int64) string { return fmt.Sprintf("/%d", i%d.batches()) }
 
 // save writes a response into a file.

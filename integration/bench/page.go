@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// figures is the directory of what the page shows, from the root of the repository.
+// figures is the directory of the page's data, from the root of the repository.
 const figures = "integration/bench/figures"
 
 // File is a file of figures: the rows of a goal, or a section of tables.
@@ -43,7 +43,7 @@ func (f File) name() string {
 	return f.Section
 }
 
-// file is where they are stored, from the root of the repository.
+// file is the path of the figures, from the root of the repository.
 func (f File) file() string {
 	if f.Goal > 0 {
 		return fmt.Sprintf("%s/goal-%02d.json", figures, f.Goal)
@@ -51,7 +51,7 @@ func (f File) file() string {
 	return figures + "/" + f.Section + ".json"
 }
 
-// stored reads all figures: goals by number, then sections as the page has them.
+// stored reads all figures: goals by number, then sections in the order of the page.
 func stored(root string) ([]File, error) {
 	files, err := provenance.Read[File](filepath.Join(root, figures))
 	if err != nil {
@@ -62,7 +62,7 @@ func stored(root string) ([]File, error) {
 		if f.older, err = f.Measured.Older(root); err != nil {
 			return nil, err
 		}
-		for _, r := range f.Rows { // a mark that moved since, or is gone
+		for _, r := range f.Rows { // a mark may have changed since, or may have been removed
 			m, ok := markOf(f.Goal, r.What)
 			f.older = f.older || ok != (r.Bound != nil) || ok && (*r.Bound != m.bound || r.AtMost != m.atMost)
 		}
@@ -74,7 +74,7 @@ func stored(root string) ([]File, error) {
 	return files, nil
 }
 
-// store writes what the run has measured, each goal in place of its rows.
+// store writes the measurements of the run: each goal replaces its former rows.
 func (s *suite) store(ctx context.Context, run *provenance.Run) error {
 	for goal, rows := range s.table {
 		measured, err := run.Of(ctx, sources(goal))
@@ -152,7 +152,7 @@ func section(ctx context.Context, name, command string, before float64, in io.Re
 	return provenance.Write(filepath.Join(run.Root, f.file()), f)
 }
 
-// blocks cuts markdown into text and tables.
+// blocks splits markdown into text and tables.
 func blocks(markdown string) (all []Block) {
 	for part := range strings.SplitSeq(strings.TrimSpace(markdown), "\n\n") {
 		if !strings.HasPrefix(part, "|") {
@@ -247,7 +247,7 @@ func (r Row) line(goal int, older bool) string {
 		r.Quartiles[0], r.Quartiles[1], bound, met, provenance.Yes(!older))
 }
 
-// unmeasured lists the marks that no row is judged by.
+// unmeasured lists the marks without a row.
 func unmeasured(files []File) []mark {
 	return slices.DeleteFunc(marks(), func(m mark) bool {
 		return slices.ContainsFunc(files, func(f File) bool {
@@ -256,7 +256,7 @@ func unmeasured(files []File) []mark {
 	})
 }
 
-// changes tables, for each mark, a change of the product that makes it miss.
+// changes makes a table that lists, for each mark, a change of the product that makes it miss.
 func changes() string {
 	var b strings.Builder
 	b.WriteString("## Changes that miss a goal\n\n| goal | figure | bound | change of the product that misses it |\n|---|---|---|---|\n")
@@ -270,7 +270,8 @@ func changes() string {
 	return b.String()
 }
 
-// publish makes the page and its chart; with check it fails instead where a figure is older than its sources, or was never measured.
+// publish makes the page and its chart. With check it fails instead if a figure is older than its
+// sources, or was never measured.
 func publish(file string, check bool) error {
 	root, err := provenance.Root()
 	if err != nil {

@@ -14,28 +14,29 @@ import (
 // Members of a pair.
 const holder, front = "holder", "front"
 
-// lanes of the slot plan that is read.
+// lanes of the slot plan
 const lanes = 32
 
-// Caches of a pair. The front's is enough for the batches that are under way. Chunks are owned in proportion: a tenth of them the front
-// has itself, and keeps.
+// Caches of a pair. The front's cache is large enough for the batches in progress. Chunks are owned
+// in proportion to the caches: a tenth of them belong to the front, which keeps them.
 const (
 	frontRoom  = 384 << 20
 	holderRoom = 9 * frontRoom
 )
 
-// homed is the address of a batch of a slot plan.
+// homed returns the path of a batch of a slot plan.
 func (d set) homed(epoch, batch int64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?shuffle=slot&window=%d", d.name, epoch, batch, lanes)
 }
 
-// homedFrom gives the batches of one epoch of a slot plan after another.
+// homedFrom returns the batches of one epoch of a slot plan after another.
 func (d set) homedFrom(first int64) func(int64) string {
 	return func(i int64) string { return d.homed(first+i/d.batches(), i%d.batches()) }
 }
 
-// pair is two gateways of one cluster: the holder, whose cache is much larger, owns nearly every chunk, and the front asks it for them,
-// over mutual TLS 1.3. far and near are the same of bare handlers.
+// pair is two gateways of one cluster. The holder has a much larger cache and owns nearly every
+// chunk; the front requests chunks from it, over mutual TLS 1.3. far and near are the same pair of
+// bare handlers.
 type pair struct {
 	front, holder *process
 	near, far     *process
@@ -50,7 +51,8 @@ func (p *pair) stop() {
 	}
 }
 
-// startPair starts both pairs, and waits until each gateway has met the other. With outer, readers come over TLS too.
+// startPair starts both pairs, and waits until each gateway has met the other. With outer, readers
+// use TLS too.
 func (s *suite) startPair(ctx context.Context, d set, outer bool) (p *pair, err error) {
 	p = &pair{admin: map[string]string{}}
 	defer func() {
@@ -98,7 +100,7 @@ func (s *suite) startPair(ctx context.Context, d set, outer bool) (p *pair, err 
 	return p, errors.Join(met(ctx, p.admin[front]), met(ctx, p.admin[holder]))
 }
 
-// met waits until a gateway knows another one that is alive.
+// met waits until a gateway knows another gateway that is alive.
 func met(ctx context.Context, admin string) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var c struct {
@@ -116,7 +118,7 @@ func met(ctx context.Context, admin string) error {
 	return fmt.Errorf("%s has not met the other gateway", admin)
 }
 
-// peers measures a gateway that asks another one for everything, against two bare hops.
+// peers measures a gateway that requests everything from another one, against two bare hops.
 func (s *suite) peers(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		for _, outer := range []bool{false, true} {
@@ -180,8 +182,9 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 	return s.profilePair(ctx, d, p)
 }
 
-// throughPeers fails unless a front, whose counters are given, has had three quarters of what it sent from the holder, and nothing
-// from the store. Of the first epoch it had some from the store: it counts.
+// throughPeers fails unless the front read at least three quarters of the bytes that it sent from
+// the holder, and nothing from the store. before and after are its counters. In the first epoch it
+// must have read from the store, which shows that the counter works.
 func throughPeers(before, after map[string]float64, sent int64) error {
 	const stored, asked = "millrace_store_reads_total", "millrace_peer_read_bytes_total"
 	if n := after[stored] - before[stored]; before[stored] == 0 || n > 0 {
@@ -193,7 +196,7 @@ func throughPeers(before, after map[string]float64, sent int64) error {
 	return nil
 }
 
-// peerRow adds what was measured to the table.
+// peerRow adds the measurements to the table.
 func (s *suite) peerRow(d set, outer bool, ours, bare []float64) {
 	yard := "two bare hops with it between them"
 	if outer {

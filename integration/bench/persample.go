@@ -57,9 +57,9 @@ func (d set) ranges(ctx context.Context, store objstore.Store) ([]piece, error) 
 	return pieces, nil
 }
 
-// waysToSamples are the reads of a store that bring the samples of a set.
+// waysToSamples are the reads of a store that deliver the samples of a set.
 type waysToSamples struct {
-	get    []piece // of an object for each sample
+	get    []piece // one object for each sample
 	ranged []piece // of single samples of the shards
 	whole  []piece // of the shards, in parts
 }
@@ -75,7 +75,7 @@ func (d set) waysToSamples(ctx context.Context, store objstore.Store) (w waysToS
 	return w, err
 }
 
-// sampleRates are samples a second, round by round.
+// sampleRates are samples per second, round by round.
 type sampleRates struct{ warm, cold, get1, range1, hot, straight []float64 }
 
 // into stores the rates as rows.

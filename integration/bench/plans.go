@@ -46,7 +46,8 @@ func (s *suite) plans() error {
 	return nil
 }
 
-// mixed fails unless a batch has its samples, each once, of many chunks: an order that does nothing is ready at once.
+// mixed fails unless a batch has its samples, each once, from many chunks: without this check, an
+// order that does nothing would be the fastest.
 func mixed(samples, first []uint64) error {
 	chunks, once := map[int]bool{}, map[uint64]bool{}
 	for _, s := range samples {
@@ -82,7 +83,7 @@ func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64, err e
 	var times []float64
 	for range 200 {
 		lo := rand.Uint64N(batches-1) * batch
-		dst = epoch.Append(dst[:0], lo, lo+batch) // its window is known from here on
+		dst = epoch.Append(dst[:0], lo, lo+batch) // afterwards its window is known
 		since := stopwatch()
 		dst = epoch.Append(dst[:0], lo, lo+batch)
 		times = append(times, since()*1e6)

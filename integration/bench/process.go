@@ -18,18 +18,18 @@ import (
 // process is a child that listens on a port.
 type process struct {
 	cmd   *exec.Cmd
-	addr  string        // host and port, after https:// where it speaks TLS
-	ended chan struct{} // closed once it has ended
-	log   bytes.Buffer  // what it printed on standard error; complete, and to be read, once it has ended
+	addr  string        // host and port, after https:// if it uses TLS
+	ended chan struct{} // closed when it has ended
+	log   bytes.Buffer  // its standard error; complete and safe to read when it has ended
 }
 
-// freePort asks the system for a port nobody uses now.
+// freePort asks the system for a free port.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	defer l.Close() // it only gave its number
+	defer l.Close() // only the number is needed
 	return l.Addr().String(), nil
 }
 
@@ -44,7 +44,7 @@ func start(ctx context.Context, addr, health string, env []string, name string, 
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // killed, or its log says why not
+		_ = p.cmd.Wait() // killed; otherwise its log has the reason
 	}()
 	end := time.Now().Add(30 * time.Second)
 	for {
@@ -59,7 +59,7 @@ func start(ctx context.Context, addr, health string, env []string, name string, 
 	}
 }
 
-// base begins the URLs of a process.
+// base returns the start of the URLs of a process.
 func base(addr string) string {
 	if strings.HasPrefix(addr, https) {
 		return addr
@@ -81,7 +81,7 @@ func healthy(ctx context.Context, addr, path string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// gone says that the process has ended by itself.
+// gone returns an error if the process has ended by itself.
 func (p *process) gone() bool {
 	select {
 	case <-p.ended:
@@ -91,7 +91,7 @@ func (p *process) gone() bool {
 	}
 }
 
-// stop ends the process and its children at once: nothing they hold is worth keeping.
+// stop kills the process and its children at once: none of their state is needed.
 func (p *process) stop() {
 	if p == nil || p.cmd.Process == nil {
 		return
@@ -103,10 +103,10 @@ func (p *process) stop() {
 			_ = child.Kill() // it may have ended already
 		}
 	}
-	<-p.ended // children have its standard error too
+	<-p.ended // the children share its standard error
 }
 
-// children are the processes that it has started: nginx's workers.
+// children returns the processes that it has started: nginx's workers.
 func (p *process) children() (pids []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.cmd.Process.Pid)) // absent without /proc
 	for field := range strings.FieldsSeq(string(text)) {
@@ -119,7 +119,7 @@ func (p *process) children() (pids []int) {
 
 var errNoProc = errors.New("no /proc on this system")
 
-// cpu is the processor time that the process and its children have used.
+// cpu returns the processor time that the process and its children have used.
 func (p *process) cpu() (total float64, err error) {
 	for _, pid := range append(p.children(), p.cmd.Process.Pid) {
 		used, err := cpuOf(pid)
@@ -143,8 +143,9 @@ func cpuOf(pid int) (float64, error) {
 	return (user + system) / 100, errors.Join(err1, err2)
 }
 
-// settle waits until a process has ended what is behind it: the collection of what thousands of small requests left in
-// MinIO halves the rate of whoever comes next; a gateway maps its memory.
+// settle waits until a process has finished its deferred work. MinIO's garbage collection after
+// thousands of small requests halves the rate of the next reader, and a gateway maps its memory
+// after its start.
 func (p *process) settle() {
 	const quiet = 50 * time.Millisecond
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
@@ -157,7 +158,7 @@ func (p *process) settle() {
 	}
 }
 
-// peak is the largest resident size so far, in bytes.
+// peak returns the largest resident size so far, in bytes.
 func (p *process) peak() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

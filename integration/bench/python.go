@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// iterations are samples per second by round, of the Python client without and with the package that checks CRC-32C, of a
-// bare loop of readinto over the same bytes, and of one GET per sample, all from Python.
+// iterations holds samples per second by round, all from Python: the client without and with the
+// package that checks CRC-32C, a bare loop of readinto over the same bytes, and one GET per sample.
 type iterations struct {
 	Client   []float64 `json:"client"`
 	Checked  []float64 `json:"checked"`
@@ -20,7 +20,8 @@ type iterations struct {
 	Get1     []float64 `json:"get1"`
 }
 
-// python measures how fast the Python client iterates a gateway that holds everything, and its threads.
+// python measures the rate at which the Python client iterates over a gateway with all the data in
+// memory, and the effect of its threads.
 func (s *suite) python(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.pythonSet(ctx, d); err != nil {
@@ -58,8 +59,8 @@ func (s *suite) pythonSet(ctx context.Context, d set) error {
 	return nil
 }
 
-// pythonThreads measures what it is worth that the client's threads move between fetching and decoding: Lobster's flexible
-// allocation (Liu et al., ICPP 2022).
+// pythonThreads measures the benefit of client threads that switch between fetching and decoding:
+// Lobster's flexible allocation (Liu et al., ICPP 2022).
 func (s *suite) pythonThreads(ctx context.Context) error {
 	s.logf("Python, threads: %d rounds of 3 works and 4 arms", s.rounds)
 	d := s.world.photos
@@ -96,7 +97,8 @@ func (s *suite) pythonThreads(ctx context.Context) error {
 	return nil
 }
 
-// line starts a network before a gateway on which each connection is slow, and several are faster than one.
+// line starts a simulated network before a gateway on which one connection is slow, and several are
+// faster.
 func (s *suite) line(ctx context.Context, backend string) (*process, error) {
 	listen, err := freePort()
 	if err != nil {
@@ -109,7 +111,7 @@ func (s *suite) line(ctx context.Context, backend string) (*process, error) {
 	return start(ctx, listen, "/readyz", nil, s.wire, "--listen", listen, "--control", control, "--backend", backend, "--stream", "40e6")
 }
 
-// script runs one of the scripts in Python and takes what it prints.
+// script runs one of the Python scripts and decodes its output.
 func (s *suite) script(ctx context.Context, found any, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, s.interpreter, append([]string{filepath.Join("integration", "bench", "iterate", name)}, args...)...)
 	cmd.Env = append(append(os.Environ(), s.world.env...), "PYTHONPATH="+filepath.Join("client", "python"))

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// load is what readers got.
+// load is the total that the readers received.
 type load struct {
 	bytes     int64
 	samples   int64
@@ -64,7 +64,7 @@ func read(ctx context.Context, addr string, conns int, span time.Duration, path 
 	return total, failure
 }
 
-// readAll reads over one connection at a time, until next gives an empty string.
+// readAll reads over one connection at a time, until next returns an empty string.
 func (l *load) readAll(ctx context.Context, addr string, next func() string) error {
 	for {
 		if ended, err := l.readConn(ctx, addr, next); ended || err != nil {
@@ -117,7 +117,7 @@ func (l *load) readConn(ctx context.Context, addr string, next func() string) (e
 	}
 }
 
-// head reads the status and the headers; last says that the connection ends with this answer.
+// head reads the status and the headers. last reports whether the connection ends with this answer.
 func (l *load) head(r *bufio.Reader) (length int64, last bool, err error) {
 	length = -1
 	for first := true; ; first = false {
@@ -160,7 +160,7 @@ func (l *load) head(r *bufio.Reader) (length int64, last bool, err error) {
 	return length, last, nil
 }
 
-// timing finds the duration of one metric of a Server-Timing header.
+// timing returns the duration of one metric of a Server-Timing header.
 func timing(header, metric string) (float64, bool) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, rest, _ := strings.Cut(strings.TrimSpace(part), ";")

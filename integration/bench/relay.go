@@ -11,21 +11,21 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// slots is how many parts a RELAY holds: those that are fetched, and those that are sent.
+// slots is the number of parts that a RELAY holds: those being fetched and those being sent.
 const slots = 16
 
-// stream is a RELAY: it receives a dataset from the store, as STRAIGHT does, and sends it in pieces of one length, each byte once
-// and in stored order. It checks nothing, gathers nothing and keeps nothing.
+// stream is a RELAY: it receives a dataset from the store, as STRAIGHT does, and sends it in pieces
+// of one length, each byte once and in stored order. It does not check, gather or cache.
 type stream struct {
 	store  objstore.Store
 	pieces []piece // parts of the dataset
-	starts []int64 // of each part in the dataset
+	starts []int64 // start of each part in the dataset
 	total  int64
 	body   int64
-	ready  []chan []byte  // the bytes of each part, once they are there
-	left   []atomic.Int64 // bytes of each part that were not sent
+	ready  []chan []byte  // the bytes of each part, when they have arrived
+	left   []atomic.Int64 // unsent bytes of each part
 	free   chan []byte
-	begin  func() // begins to fetch, once
+	begin  func() // starts fetching, once
 }
 
 // newStream opens a dataset in a store.
@@ -51,10 +51,10 @@ func newStream(ctx context.Context, store objstore.Store, d set) (s *stream, err
 	return s, nil
 }
 
-// fetch reads all parts in their order, so many at a time, as far as there is room.
+// fetch reads all parts in order, several at a time, as far as slots are free.
 func (s *stream) fetch(ctx context.Context) error {
 	var next atomic.Int64
-	var order sync.Mutex // a part has its buffer before any later one has
+	var order sync.Mutex // no part gets its buffer after a later one
 	var all sync.WaitGroup
 	failed := make(chan error, streams)
 	for range streams {
@@ -89,7 +89,7 @@ func (s *stream) fetch(ctx context.Context) error {
 	return <-failed
 }
 
-// ServeHTTP sends piece n. The first one that is asked for begins the fetching.
+// ServeHTTP sends piece n. The first request starts fetching.
 func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
 	if err != nil || n < 0 || n*s.body >= s.total {
@@ -111,7 +111,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
-		s.ready[i] <- data                               // for other pieces of it
+		s.ready[i] <- data                               // for other pieces of the part
 		w.Write(data[from-s.starts[i] : to-s.starts[i]]) //nolint:errcheck // the reader has gone
 		if s.left[i].Add(from-to) == 0 {
 			s.free <- data[:part]

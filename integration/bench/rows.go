@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// quantity is how figures are written: a unit, and how many of it one is.
+// quantity is how figures are written: a unit and its size.
 type quantity struct {
 	unit  string
 	scale float64
@@ -31,7 +31,7 @@ type Row struct {
 	Value     float64    `json:"value"`
 	Unit      string     `json:"unit"`
 	Quartiles [2]float64 `json:"quartiles"`
-	Bound     *float64   `json:"bound,omitempty"` // absent: shown, not judged
+	Bound     *float64   `json:"bound,omitempty"` // absent: shown but not judged
 	AtMost    bool       `json:"at_most,omitempty"`
 	Met       bool       `json:"met"`
 
@@ -59,15 +59,16 @@ func quantile(x []float64, q float64) float64 {
 	return x[lo] + (x[hi]-x[lo])*(at-float64(lo))
 }
 
-// table has the rows of each goal.
+// table holds the rows of each goal.
 type table map[int][]Row
 
-// paired adds a row from rounds of two arms, Millrace over the yardstick. What it is called and its goal decide its mark.
+// paired adds a row from rounds of two arms: Millrace relative to the yardstick. The goal and the
+// row's name determine its mark.
 func (t table) paired(goal int, what, yard string, ours, theirs []float64, q quantity) {
 	t.ratio(goal, what, "Millrace", yard, ours, theirs, q)
 }
 
-// ratio adds a row from rounds of two arms, the first over the second.
+// ratio adds a row from rounds of two arms: the first relative to the second.
 func (t table) ratio(goal int, what, first, second string, a, b []float64, q quantity) {
 	ratios := make([]float64, min(len(a), len(b)))
 	for i := range ratios {
@@ -98,7 +99,8 @@ func markOf(goal int, what string) (mark, bool) {
 	return all[i], true
 }
 
-// judge holds a row against its mark. A cost of zero or less was not measured, nor was a ratio to nothing: both miss.
+// judge compares a row with its mark. A cost of zero or less was not measured, nor was a ratio to
+// nothing: both miss.
 func (r *Row) judge(m mark) {
 	r.Bound, r.AtMost = &m.bound, m.atMost
 	if m.atMost {
@@ -108,7 +110,7 @@ func (r *Row) judge(m mark) {
 	}
 }
 
-// rounded keeps four digits. What is no number stays so, and cannot be written.
+// rounded rounds to four digits. A value that is not a number stays so, and cannot be stored.
 func rounded(x float64) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	if err != nil {

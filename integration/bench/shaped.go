@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// shapedSet puts a dataset into a store in this process, behind a line of 20 ms to the first byte, 80 MB/s a stream and
-// 500 MB/s in all.
+// shapedSet puts a dataset into a store in this process. Its connection has 20 ms to the first
+// byte, 80 MB/s per stream and 500 MB/s in all.
 func (s *suite) shapedSet(ctx context.Context, d set) (inner objstore.Store, line *shaped.Store, err error) {
 	inner = memstore.New()
 	if err = d.fill(ctx, inner); err == nil {
@@ -28,20 +28,20 @@ func (s *suite) shapedSet(ctx context.Context, d set) (inner objstore.Store, lin
 	return inner, shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}), err
 }
 
-// shaped measures cold epochs where the network to the store binds, in this process: nothing here needs much of
-// the processor.
+// shaped measures cold epochs where the network to the store is the bottleneck, in this process:
+// these measurements use little processor time.
 func (s *suite) shaped(ctx context.Context) error {
 	d := setOf("photos", s.mib)
 	inner, store, err := s.shapedSet(ctx, d)
 	if err != nil {
 		return err
 	}
-	// The line is kept full to the end by smaller parts and more of them than a real store is asked for.
+	// To keep the line full to the end, parts are smaller and more parallel than for a real store.
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
 		return err
 	}
-	own := make([]piece, window) // what the first batch's window holds: as many chunks, from different places
+	own := make([]piece, window) // the chunks of the first batch's window: the same number of chunks, from different places
 	for i := range own {
 		own[i] = piece{pieces[i*len(pieces)/window].ref, 0, chunkSize}
 	}
@@ -96,7 +96,7 @@ type local struct {
 	close func() error
 }
 
-// startLocal starts one with an empty cache and waits until its memory is mapped.
+// startLocal starts a local gateway with an empty cache and waits until its memory is mapped.
 func startLocal(ctx context.Context, d set, store objstore.Store, cache int64) (*local, error) {
 	b := budget.New(cache, budget.DefaultWait)
 	dp := datapath.New(datapath.Config{Budget: b})
@@ -134,7 +134,7 @@ func startLocal(ctx context.Context, d set, store objstore.Store, cache int64) (
 	}}, nil
 }
 
-// inProcess reads from a gateway with an empty cache that holds everything.
+// inProcess reads from a gateway with an empty cache with room for all the data.
 func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
 	gw, err := startLocal(ctx, d, store, s.room())
 	if err != nil {

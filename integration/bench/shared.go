@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 )
 
-// sharedRates has a figure for each round: samples per second of a reader on the gateway's machine, and the processor seconds that gateway
-// and reader together take for a sample; in shared memory, and over a socket.
+// sharedRates has a figure for each round, in shared memory and over a socket: samples per second
+// of a reader on the gateway's machine, and processor seconds per sample of gateway and reader
+// together.
 type sharedRates struct {
 	Shared    []float64 `json:"shared"`
 	Socket    []float64 `json:"socket"`
@@ -15,8 +16,8 @@ type sharedRates struct {
 	SocketCPU []float64 `json:"socket_cpu"`
 }
 
-// together is the memory of a gateway and eight workers, that of workers that read nothing, and what the gateway says
-// that it uses of its budget.
+// together holds the memory of a gateway and eight workers, that of workers that read nothing, and
+// the part of its budget that the gateway reports as used.
 type together struct {
 	PSS   float64 `json:"pss"`
 	Alone float64 `json:"alone"`
@@ -42,7 +43,7 @@ func (s *suite) sharedSet(ctx context.Context, d set) error {
 	if err != nil {
 		return err
 	}
-	budget := 2 * s.room() // half of it is for readers
+	budget := 2 * s.room() // half of it for readers
 	near, err := s.world.serveAt(ctx, addr, "unix:"+socket, budget, []string{"--admin-listen", addr})
 	if err != nil {
 		return err
@@ -81,8 +82,8 @@ func (s *suite) sharedSet(ctx context.Context, d set) error {
 	return nil
 }
 
-// fast fails if a loop over loopback had less than a twentieth of what HOT allows: the gateway that it read would be at fault, and
-// whatever is compared with the loop would look good.
+// fast fails if a loop over loopback reached less than a twentieth of HOT's rate. In that case the
+// gateway is at fault, and every comparison with the loop would look good.
 func (s *suite) fast(ctx context.Context, d set, samples float64) error {
 	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
 	if err != nil {

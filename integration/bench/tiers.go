@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// tiers measures epochs that are neither cold nor in memory: from disk after a restart, the second one with a cache of
-// half the data, and one that eight ranks read together, one of them slowly.
+// tiers measures epochs that are neither cold nor in memory. One is from disk after a restart, one
+// is the second epoch with a cache of half the data, and one is read by eight ranks of which one is
+// slow.
 func (s *suite) tiers(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.fromDisk(ctx, d); err != nil {
@@ -25,7 +26,7 @@ func (s *suite) tiers(ctx context.Context) error {
 	return nil
 }
 
-// counters reads a gateway's own.
+// counters returns the gateway's counters.
 func counters(ctx context.Context, addr string) (map[string]float64, error) {
 	var stats struct {
 		Counters map[string]float64 `json:"counters"`
@@ -100,7 +101,7 @@ func (s *suite) fromDisk(ctx context.Context, d set) error {
 	return nil
 }
 
-// fillDisk has a gateway bring the dataset before anybody reads it.
+// fillDisk warms the whole dataset before the first read.
 func (s *suite) fillDisk(ctx context.Context, d set, cache int64, disk []string) error {
 	gw, err := s.world.serve(ctx, cache, append([]string{"--allow", "read,warm"}, disk...))
 	if err != nil {
@@ -146,12 +147,13 @@ func (s *suite) diskEpoch(ctx context.Context, d set, cache int64, disk []string
 	return l, err
 }
 
-// onTheWay is how many chunks a gateway fetches ahead of a window: they pass through the cache, so what they hold cannot
-// be kept from one epoch to the next.
+// onTheWay is the number of chunks that a gateway fetches ahead of a window. They pass through the
+// cache, so their memory cannot keep chunks from one epoch to the next.
 const onTheWay = 16
 
-// halfCached measures the second epoch with a cache of half the data, behind the shaped store. One reader uses every
-// chunk once an epoch, so no cache reads less than what does not fit into it.
+// halfCached measures the second epoch with a cache of half the data, behind the shaped store. One
+// reader uses every chunk once per epoch, so every cache must read at least the part that does not
+// fit.
 func (s *suite) halfCached(ctx context.Context, d set, inner objstore.Store, line *shaped.Store) error {
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
@@ -188,7 +190,8 @@ func (s *suite) halfCached(ctx context.Context, d set, inner objstore.Store, lin
 	return nil
 }
 
-// secondEpoch returns what the second of two epochs got, and how many bytes of the store it cost.
+// secondEpoch returns the load of the second of two epochs, and the bytes that it read from the
+// store.
 func (s *suite) secondEpoch(ctx context.Context, d set, line *shaped.Store, cache, epoch int64) (load, float64, error) {
 	gw, err := startLocal(ctx, d, line, cache)
 	if err != nil {
@@ -209,11 +212,12 @@ func (s *suite) secondEpoch(ctx context.Context, d set, line *shaped.Store, cach
 
 const (
 	ranks    = 8
-	slowness = 4 // times, of the straggler
+	slowness = 4 // by which the straggler is slower
 )
 
-// straggler measures an epoch that eight ranks read, one of them four times slower than the others, with a cache of half
-// the data: what it still needs has to stay, and the others must not wait for it.
+// straggler measures an epoch that eight ranks read, one of them four times slower than the others,
+// with a cache of half the data. The data that the slow rank still needs must stay in memory, and
+// the others must not wait for it.
 func (s *suite) straggler(ctx context.Context, d set, inner objstore.Store, line *shaped.Store) error {
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
@@ -243,8 +247,9 @@ func (s *suite) straggler(ctx context.Context, d set, inner objstore.Store, line
 	return nil
 }
 
-// ranksEpoch reads one epoch as eight ranks, the last of which is slower than the store can feed all of them by a factor.
-// It returns what the others got, and how many bytes of the store all of them cost.
+// ranksEpoch reads one epoch as eight ranks. The last rank is slower, by a factor, than the rate at
+// which the store can feed all of them. It returns the load of the others, and the bytes that all
+// of them read from the store.
 func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch int64, factor int) (load, float64, error) {
 	gw, err := startLocal(ctx, d, line, s.mib<<20/2)
 	if err != nil {
@@ -254,7 +259,7 @@ func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch
 	var mu sync.Mutex
 	var others load
 	var wg sync.WaitGroup
-	step := time.Duration(float64(d.body()) / 500e6 * float64(time.Second)) // of a global batch, as fast as the line brings it
+	step := time.Duration(float64(d.body()) / 500e6 * float64(time.Second)) // of a global batch, at the rate of the line
 	for rank := range ranks {
 		wg.Go(func() {
 			l, e := read(ctx, gw.addr, 1, 0, func(i int64) string {
@@ -280,7 +285,7 @@ func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch
 	return others, got, errors.Join(err, gw.close())
 }
 
-// planAware runs what the shaped store shows of caches and ranks.
+// planAware runs the measurements of caches and ranks on the shaped store.
 func (s *suite) planAware(ctx context.Context) error {
 	d := setOf("text", s.mib)
 	inner, line, err := s.shapedSet(ctx, d)

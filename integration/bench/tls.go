@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// https begins the address of a process that speaks TLS.
+// https is the start of the address of a process that uses TLS.
 const https = "https://"
 
-// scheme begins the address of a process with these flags.
+// scheme returns the start of the address of a process with these flags.
 func scheme(flags []string) string {
 	if slices.ContainsFunc(flags, func(f string) bool { return strings.HasSuffix(f, "-tls-cert") }) {
 		return https
@@ -29,7 +29,8 @@ func scheme(flags []string) string {
 	return ""
 }
 
-// mutual is what both ends of a bare hop between yardsticks demand of each other: TLS 1.3, and the one certificate.
+// mutual is the TLS configuration of both ends of a bare hop between yardsticks: TLS 1.3 and the
+// one certificate.
 func mutual(cert, key string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -43,11 +44,12 @@ func mutual(cert, key string) (*tls.Config, error) {
 	}, nil
 }
 
-// anyServer believes every certificate: what is measured is what TLS costs.
+// anyServer accepts every certificate, because only the cost of TLS is measured.
 func anyServer() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
-// certificate writes a certificate and its key. It has the names of all processes here, for both ends of a connection, and is its own
-// authority: what is measured is bytes, and the connections that carry them are kept.
+// certificate writes a certificate and its key. It has the names of all processes here, for both
+// ends of a connection, and is its own authority. Connections are reused, so the certificate does
+// not affect the measured rates.
 func certificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,7 +75,7 @@ func certificate(dir string) (cert, key string, err error) {
 	)
 }
 
-// warmTLS measures a gateway that holds everything and speaks TLS, against bare handlers that do.
+// warmTLS measures a gateway with all the data in memory and TLS, against bare handlers with TLS.
 func (s *suite) warmTLS(ctx context.Context) error {
 	cert, key, err := certificate(s.dir)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// conns is how many keep-alive connections read.
+// conns is the number of keep-alive connections of a reader.
 const conns = 4
 
-// warm measures a gateway that holds everything, against bare handlers.
+// warm measures a gateway with all the data in memory, against bare handlers.
 func (s *suite) warm(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.warmSet(ctx, d); err != nil {
@@ -26,15 +26,15 @@ func (s *suite) warm(ctx context.Context) error {
 	return nil
 }
 
-// room is a cache that holds a whole dataset.
+// room is the size of a cache that holds a whole dataset.
 func (s *suite) room() int64 { return s.mib<<20*3/2 + 256<<20 }
 
-// epoch gives the batches of one epoch after another.
+// epoch returns the batches of one epoch after another.
 func (d set) epoch(first int64) func(int64) string {
 	return func(i int64) string { return d.path(first+i/d.batches(), i%d.batches()) }
 }
 
-// once gives the batches of one epoch, then nothing.
+// once returns the batches of one epoch, then nothing.
 func (d set) once(epoch int64) func(int64) string {
 	return func(i int64) string {
 		if i >= d.batches() {
@@ -156,7 +156,7 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 	return nil
 }
 
-// scale reads with ever more connections, and epochs far from the first.
+// scale reads with more and more connections, and in epochs far from the first.
 func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	s.logf("scale-up, %s", d.name)
 	if err := s.otherOrders(ctx, d, gw); err != nil {
@@ -184,7 +184,7 @@ func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	return nil
 }
 
-// otherOrders fails unless the first batch of an epoch far from the first is another one, and right.
+// otherOrders fails unless the first batch of a distant epoch differs and is right.
 func (s *suite) otherOrders(ctx context.Context, d set, gw *process) error {
 	near, err := d.genuine(ctx, s.world.store, gw.addr, d.path(0, 0))
 	if err != nil {
@@ -197,8 +197,9 @@ func (s *suite) otherOrders(ctx context.Context, d set, gw *process) error {
 	return err
 }
 
-// worst returns the rates of a gateway and of HOT at the number of connections, 1 to 64, at which the gateway is slowest beside it. A
-// rate that falls with their number would not do: that of a gateway which answers one request at a time never falls.
+// worst returns the rates of a gateway and of HOT at the number of connections, from 1 to 64, at
+// which the gateway is slowest relative to HOT. A bound on the decrease with more connections would
+// not suffice: the rate of a gateway that answers one request at a time never decreases.
 func (s *suite) worst(ctx context.Context, gw, bare *process, path func(int64) string) (ours, hot float64, err error) {
 	least := math.Inf(1)
 	for n := 1; n <= 64; n *= 2 {

@@ -28,13 +28,13 @@ const (
 	loose     = 16
 )
 
-// set is one dataset. Its samples have one length, so that where each lies is known.
+// set is one dataset. All its samples have one length, so that their positions are known.
 type set struct {
 	name    string
 	payload int64
 	shards  int
-	each    int64 // samples in a shard
-	objects int   // samples stored as objects of their own, for GET1
+	each    int64 // samples per shard
+	objects int   // samples stored as individual objects, for GET1
 }
 
 func (d set) stride() int64  { return 512 + (d.payload+511)/512*512 }

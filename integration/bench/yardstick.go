@@ -104,7 +104,8 @@ func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error
 	return nil
 }
 
-// relay answers with what another yardstick answers: two bare hops, the least that a gateway does which asks another one.
+// relay forwards the answers of another yardstick: two bare hops, the least work of a gateway that
+// requests data from another one.
 func relay(from string, body int64, between *tls.Config) http.HandlerFunc {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, TLSClientConfig: between}}
 	buffers := sync.Pool{New: func() any { b := make([]byte, body); return &b }}

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// barrier lets ranks go on together.
+// barrier makes ranks wait for each other.
 type barrier struct {
 	ranks int
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	came int
-	open chan struct{} // closed when all have come
+	open chan struct{} // closed when all ranks have arrived
 }
 
 func newBarrier(ranks int) *barrier { return &barrier{ranks: ranks, open: make(chan struct{})} }
 
-// wait returns when all ranks have come. The last one calls together.
+// wait returns when all ranks have arrived. The last rank calls together.
 func (b *barrier) wait(ctx context.Context, together func()) error {
 	b.mu.Lock()
 	open := b.open

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// clients is what the ranks of a history were answered, as a history of package history.
+// clients records the answers that the ranks of a run got, as a log of package history.
 type clients struct {
 	log  *history.Log
 	data *Data
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	shares map[string][]uint64
 	events []history.Event // without bodies
 }
@@ -29,7 +29,7 @@ func newClients(d *Data) *clients {
 	return c
 }
 
-// address names what a reader asks for, and notes which samples the plan has there.
+// address returns the URL of a reader's request, and records the samples that the plan has there.
 func (c *clients) address(at shuffle.Cursor, samples []uint64) string {
 	address := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?generation=%s&rank=%d&world_size=%d",
 		c.data.Name, at.Epoch.Number(), at.First/at.BatchSize, c.data.Index.Generation(), at.Rank, at.WorldSize)
@@ -62,7 +62,7 @@ func (c *clients) Samples() []string {
 	return all
 }
 
-// add adds an event.
+// add adds an event to the log.
 func (c *clients) add(e history.Event) {
 	c.log.Add(e)
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (c *clients) add(e history.Event) {
 	c.events = append(c.events, e.WithoutBody())
 }
 
-// answer is the event of what a gateway answers to a request of a rank that began at start.
+// answer returns the event of a gateway's answer to a request of a rank that began at start.
 func (r *run) answer(rank uint64, gateway int, address string, start time.Time, body *batch.Body, err error) history.Event {
 	e := history.Event{Client: fmt.Sprintf("rank %d at gateway %d", rank, gateway), URL: address, Start: start, End: time.Now()}
 	switch {
@@ -90,5 +90,5 @@ func (r *run) answer(rank uint64, gateway int, address string, start time.Time, 
 	return e
 }
 
-// jobOf names an epoch in the history.
+// jobOf returns the job name of an epoch in the log.
 func jobOf(epoch uint64) string { return fmt.Sprint("epoch ", epoch) }

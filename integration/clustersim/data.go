@@ -18,14 +18,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Data is one dataset as it was packed, with its index: what every answer is held against.
+// Data is one dataset as it was packed, with its index. Every answer is compared with it.
 type Data struct {
 	Name    string
 	Prefix  string
 	Index   *chunkindex.Index
 	objects []object // shards, in the order in which they were stored
-	packed  []byte   // decoded bytes of all shards, one after another
-	start   []int64  // of each sample in them
+	packed  []byte   // the decoded bytes of all shards, one after another
+	start   []int64  // the start of each sample in packed
 	tables  []*chunkindex.Table
 }
 
@@ -34,19 +34,19 @@ type object struct {
 	data []byte
 }
 
-// Shape is what a dataset looks like.
+// Shape describes the layout of a dataset.
 type Shape struct {
-	Form      string // what the shards' names end in; none: "tar"
-	Lengths   []int  // of the samples, in bytes
-	PerShard  int    // samples
-	ChunkSize int64  // target, in bytes
+	Form      string // the suffix of shard names; empty: "tar"
+	Lengths   []int  // the sample lengths in bytes
+	PerShard  int    // samples per shard
+	ChunkSize int64  // target in bytes
 }
 
-// The other forms.
+// Forms of shards other than tar.
 const (
 	gzips   = "tar.gz"  // a shard is one chunk
 	zstds   = "tar.zst" // a sample is one frame
-	objects = "jpg"     // each a sample, a chunk is many of them
+	objects = "jpg"     // each object is a sample, and a chunk is many objects
 )
 
 // DrawShape draws a dataset of 1 to 40 chunks of unequal sizes.
@@ -69,13 +69,13 @@ func DrawShape(seed uint64) Shape {
 	case 5:
 		s.Form, s.PerShard = objects, 1
 		for i := range s.Lengths {
-			s.Lengths[i]++ // none is empty
+			s.Lengths[i]++ // no sample is empty
 		}
 	}
 	return s
 }
 
-// NewData packs and indexes a dataset; seed draws its bytes. dir holds the index until Close.
+// NewData packs and indexes a dataset; seed determines its bytes. dir holds the index until Close.
 func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*Data, error) {
 	d := &Data{Name: name, Prefix: name + "/"}
 	random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
@@ -106,7 +106,7 @@ func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*
 	return d, nil
 }
 
-// pack makes a shard of samples from first to before end.
+// pack makes a shard of the samples from first to before end.
 func (d *Data) pack(shape Shape, random *rand.ChaCha8, first, end int) error {
 	form := shape.Form
 	if form == "" {
@@ -151,7 +151,7 @@ func (d *Data) pack(shape Shape, random *rand.ChaCha8, first, end int) error {
 	return nil
 }
 
-// compress adds bytes to a shard as its form asks for.
+// compress appends bytes to a shard in the shard's form.
 func compress(to *bytes.Buffer, form string, b []byte) error {
 	var w io.WriteCloser
 	switch form {
@@ -172,10 +172,10 @@ func compress(to *bytes.Buffer, form string, b []byte) error {
 	return w.Close()
 }
 
-// Close lets go of the index.
+// Close closes the index.
 func (d *Data) Close() error { return d.Index.Close() }
 
-// stock puts the shards into a store that has nothing yet: each gets the version that the index names.
+// stock puts the shards into an empty store: each gets the version that the index names.
 func (d *Data) stock(s *memstore.Store) {
 	for _, o := range d.objects {
 		s.Set(o.key, o.data)
@@ -188,10 +188,10 @@ func (d *Data) bytes(chunk int) []byte {
 	return d.packed[d.start[c.First]:][:c.Length]
 }
 
-// byReads reports whether samples are read by themselves though their chunks are kept: each takes a read of its own anyhow.
+// byReads reports whether each sample takes a store read of its own even though chunks are cached.
 func (d *Data) byReads() bool { return d.Index.ExtentCount(0) > 1 }
 
-// ranges locates samples: the k-th becomes segment k.
+// ranges returns the byte ranges of samples: sample k becomes segment k.
 func (d *Data) ranges(samples []uint64) []batch.ChunkRanges {
 	place := map[int]int{}
 	var out []batch.ChunkRanges
@@ -215,7 +215,7 @@ func (d *Data) sample(n uint64) []byte {
 	return d.bytes(c)[t.Offset[i]:][:t.Length[i]]
 }
 
-// stored returns the bytes of all chunks.
+// stored returns the total stored bytes of all chunks.
 func (d *Data) stored() (n int64) {
 	for c := range d.Index.Chunks() {
 		n += d.Index.Chunk(c).Length

@@ -10,43 +10,45 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// History is all that one seed decides: who reads what from whom, and what goes wrong when. It prints as text.
+// History is everything that one seed determines: the data, the reads of each rank, and the faults
+// with their times. It prints as text.
 type History struct {
 	Seed      uint64
 	Kind      Kind
 	Data      *Data
-	Old       *Data // an earlier generation of the same dataset, which only lying gateways speak of
+	Old       *Data // an earlier generation of the same dataset, which only lying gateways send
 	Params    shuffle.Params
 	Locality  bool   // share=locality
-	Homes     uint64 // of it; 0: as many as ranks
-	Apart     bool   // the gateways know nothing of each other
+	Homes     uint64 // for share=locality; 0: one per rank
+	Apart     bool   // the gateways do not know each other
 	Batch     uint64
 	Epochs    uint64
 	Gateways  []Gateway
 	Ranks     []Rank
 	Link      link
-	Card      int64         // bytes a second each way of a gateway's network card, for its clients, the others and the store; 0: no bound
-	StoreCard int64         // of the store's
-	Room      int           // bytes that two gateways have between them and nobody has read yet
-	Cluster   string        // its name
-	Store     time.Duration // at most so long does the store take
-	Even      bool          // it takes just that
+	Card      int64         // bytes per second in each direction of a gateway's network card, for clients, peers and the store; 0: no limit
+	StoreCard int64         // the same for the store's card
+	Room      int           // the most bytes in flight between two gateways that the receiver has not read
+	Cluster   string        // the cluster's name
+	Store     time.Duration // the most time that the store takes
+	Even      bool          // the store always takes exactly Store
 	Faults    []Fault
-	Heal      time.Duration                    // everything is well from then on
-	InStep    bool                             // no rank begins a batch before all have the one before, as ranks that add up gradients
-	Each      time.Duration                    // epoch e begins after e times that, or when it comes
-	Trace     func(format string, args ...any) // is told what happens; nil: nobody is
-	Mark      time.Duration                    // reads of the store after that are counted by themselves too
+	Heal      time.Duration                    // no faults from this time on
+	InStep    bool                             // no rank begins a batch before all ranks have the previous one, as in synchronous training
+	Each      time.Duration                    // epoch e begins no earlier than e times this
+	Trace     func(format string, args ...any) // receives the events of the run; nil: no tracing
+	Mark      time.Duration                    // reads of the store after this time are also counted separately
 }
 
-// Kind says what may befall a history, and so what is asked of it beyond right bytes.
+// Kind says which faults a history may have, and so which guarantees are checked in addition to
+// right bytes.
 type Kind string
 
 // The kinds of histories.
 const (
-	Healthy Kind = "healthy" // nothing goes wrong: each chunk is read once
-	Gentle  Kind = "gentle"  // gateways come and go: only what they held is read again
-	Wild    Kind = "wild"    // anything
+	Healthy Kind = "healthy" // no faults: each chunk is read once
+	Gentle  Kind = "gentle"  // gateways come and leave: only the chunks that were lost are read again
+	Wild    Kind = "wild"    // any fault
 )
 
 // Gateway is one gateway process of a history.
@@ -56,20 +58,20 @@ type Gateway struct {
 	PartSize   int64
 	CheckSHA   bool
 	NoPrefetch bool
-	Policy     int           // of datapath.Policies()
-	Joins      time.Duration // it is started so late
-	Clock      time.Duration // how far its clock is off
+	Policy     int           // index in datapath.Policies()
+	Joins      time.Duration // when it is started
+	Clock      time.Duration // the offset of its clock
 }
 
 // Rank is one reader.
 type Rank struct {
-	Near  int           // the gateway it prefers
-	Moves int           // of 16 batches, so many are asked of any gateway
-	Slow  int           // of 16 answers, so many are taken slowly
-	Quits int           // of 16 requests, so many are given up early
-	Think time.Duration // between batches
-	Ahead int           // so many batches are asked for at a time; 0: one when it is wanted
-	Limit time.Duration // of one request
+	Near  int           // the preferred gateway
+	Moves int           // of 16 batches, this many are requested from a random gateway
+	Slow  int           // of 16 answers, this many are read slowly
+	Quits int           // of 16 requests, this many are cancelled early
+	Think time.Duration // pause between batches
+	Ahead int           // this many batches are requested at a time; 0: each when it is needed
+	Limit time.Duration // deadline of one request
 }
 
 // Fault is one thing that goes wrong.
@@ -88,23 +90,23 @@ type Trouble string
 
 // The kinds of faults.
 const (
-	Kill      Trouble = "kill"       // the process is gone and comes again with empty memory; silently: the machine is
-	Stop      Trouble = "stop"       // the process stands still
-	Partition Trouble = "partition"  // two halves do not see each other
-	Cut       Trouble = "cut"        // one direction between two gateways
-	Slow      Trouble = "slow"       // one direction takes long
-	Trickle   Trouble = "trickle"    // one direction is narrow
-	Clog      Trouble = "clog"       // the links of a gateway fail one by one, and come back in another order
-	Lie       Trouble = "lie"        // a gateway answers others with what they did not ask for
-	Mangle    Trouble = "mangle"     // answers arrive short, long, or as something else
-	Refuse    Trouble = "refuse"     // a gateway says no
-	Full      Trouble = "full"       // a gateway says that it has no memory for any answer
-	Late      Trouble = "late"       // what a gateway answers others arrives later by an amount
-	View      Trouble = "view"       // discovery shows a gateway some of the others only, and changes its mind
-	Drain     Trouble = "drain"      // a gateway leaves in good order, and comes again
-	StoreCut  Trouble = "store cut"  // a gateway does not reach the store
+	Kill      Trouble = "kill"       // the process dies and restarts with empty memory; with Silently, the machine dies
+	Stop      Trouble = "stop"       // the process is stopped
+	Partition Trouble = "partition"  // two halves cannot reach each other
+	Cut       Trouble = "cut"        // one direction between two gateways is cut
+	Slow      Trouble = "slow"       // one direction has a long delay
+	Trickle   Trouble = "trickle"    // one direction has a low rate
+	Clog      Trouble = "clog"       // the links of a gateway fail one by one, and are restored in another order
+	Lie       Trouble = "lie"        // a gateway answers peers with data that they did not request
+	Mangle    Trouble = "mangle"     // answers arrive short, long, or altered
+	Refuse    Trouble = "refuse"     // a gateway refuses requests
+	Full      Trouble = "full"       // a gateway reports that it has no memory for any answer
+	Late      Trouble = "late"       // answers of a gateway to peers arrive later by Amount
+	View      Trouble = "view"       // discovery shows a gateway only some of the others, and changes the selection
+	Drain     Trouble = "drain"      // a gateway drains and leaves, and restarts
+	StoreCut  Trouble = "store cut"  // a gateway cannot reach the store
 	StoreBad  Trouble = "store bad"  // the store fails in every way
-	StoreSlow Trouble = "store slow" // the store takes long
+	StoreSlow Trouble = "store slow" // the store is slow
 )
 
 func (f Fault) String() string {
@@ -131,7 +133,7 @@ func (h *History) String() string {
 	return b.String()
 }
 
-// Shelf is what histories draw their data from: pairs of a dataset and an earlier generation of it.
+// Shelf holds the data of histories: pairs of a dataset and an earlier generation of it.
 type Shelf [][2]*Data
 
 // Draw draws the history of a seed.
@@ -160,7 +162,7 @@ func Draw(seed uint64, shelf Shelf) *History {
 		h.drawFaults(rnd)
 		return h
 	}
-	for i := range h.Ranks { // whoever gives up early, or asks a slow owner, may have a chunk read again
+	for i := range h.Ranks { // a rank that gives up early or asks a slow owner may cause a second read of a chunk
 		h.Ranks[i].Quits, h.Ranks[i].Limit = 0, 10*time.Second
 	}
 	for i := range h.Gateways {
@@ -170,7 +172,7 @@ func Draw(seed uint64, shelf Shelf) *History {
 	return h
 }
 
-// ample reports whether each gateway alone has room for all the data.
+// ample reports whether each gateway alone has memory for all the data.
 func (h *History) ample() int64 { return 16 * h.Data.stored() }
 
 func (h *History) drawGateways(rnd *rand.Rand) {
@@ -206,8 +208,8 @@ func (h *History) drawPlan(rnd *rand.Rand) {
 	}
 }
 
-// drawComings draws gateways that come and go one after another, in the first two of three epochs: in the third all that was lost is
-// wanted again.
+// drawComings draws gateways that leave and return one after another in the first two of three
+// epochs. The third epoch needs all the data that was lost.
 func (h *History) drawComings(rnd *rand.Rand) {
 	h.Epochs, h.Each = 3, 20*time.Second
 	for e := range 1 + rnd.IntN(2) {
@@ -221,7 +223,7 @@ func (h *History) drawComings(rnd *rand.Rand) {
 	h.end()
 }
 
-// end makes everything well after the last fault.
+// end removes all faults after the last one.
 func (h *History) end() {
 	for _, f := range h.Faults {
 		h.Heal = max(h.Heal, f.At+f.For)
@@ -232,7 +234,7 @@ func (h *History) end() {
 	h.Heal += time.Second
 }
 
-// drawFaults draws what befalls a wild history within its first eight seconds.
+// drawFaults draws the faults of a wild history, all within its first eight seconds.
 func (h *History) drawFaults(rnd *rand.Rand) {
 	all := []Trouble{Kill, Kill, Stop, Stop, Partition, Cut, Cut, Slow, Trickle, Clog, Lie, Lie, Mangle, Refuse, View, View, Drain, StoreCut, StoreBad, StoreSlow}
 	for range 1 + rnd.IntN(6) {

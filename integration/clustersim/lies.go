@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// lies is what a machine does to the answers that it gives, while it does.
+// lies holds the current faults in the answers of a machine.
 type lies struct {
-	mu      sync.Mutex    // guards all below
-	wrong   *rand.Rand    // it answers with other bytes; nil: it does not
-	mangled *rand.Rand    // its answers arrive as something else
-	refuse  bool          // it says that a chunk is not there
-	full    bool          // it says that it has no memory for the answer
-	late    time.Duration // by which all that it sends to another gateway arrives later
+	mu      sync.Mutex    // guards the fields below
+	wrong   *rand.Rand    // answers have wrong bytes; nil: no
+	mangled *rand.Rand    // answers are altered in transit; nil: no
+	refuse  bool          // it reports that a chunk is not there
+	full    bool          // it reports that it has no memory for the answer
+	late    time.Duration // additional delay of everything that it sends to another gateway
 }
 
 func (l *lies) set(change func(*lies)) {
@@ -31,14 +31,14 @@ func (l *lies) set(change func(*lies)) {
 	change(l)
 }
 
-// lateness returns by how much the answers of a machine arrive later.
+// lateness returns the additional delay of a machine's answers.
 func (l *lies) lateness() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.late
 }
 
-// draw returns a number below n while rnd is there, else -1.
+// draw returns a random number below n, or -1 if the fault is not active.
 func (l *lies) draw(which func(*lies) *rand.Rand, n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *lies) draw(which func(*lies) *rand.Rand, n int) int {
 	return -1
 }
 
-// holder is a peer.Holder that lies while it is told to.
+// holder is a peer.Holder that answers wrongly while the faults of lies are active.
 type holder struct {
 	peer.Holder
 	lies     *lies
@@ -79,8 +79,8 @@ func (h *holder) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, 
 	return h.twist(segments, h.falsify(q, kind), kind), release, nil
 }
 
-// falsify returns the bytes of other chunks (kind 0), or of an earlier generation (kind 1), at the
-// places asked for.
+// falsify returns, for the requested places, the bytes of other chunks (kind 0) or of an earlier
+// generation (kind 1).
 func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
 	var out [][]byte
 	for _, c := range q.Chunks {
@@ -97,7 +97,7 @@ func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
 	return out
 }
 
-// twist returns what is sent for the right segments.
+// twist returns the bytes to send in place of the right segments.
 func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
 	bit := h.lies.draw(func(l *lies) *rand.Rand { return l.wrong }, 1<<20)
 	out := slices.Clone(right)
@@ -106,14 +106,14 @@ func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
 		if len(other) == len(right) {
 			return other
 		}
-	case 2: // one bit
+	case 2: // one bit flipped
 		at := max(bit, 0) % len(out)
 		b := slices.Clone(out[at])
 		if len(b) > 0 {
 			b[bit/8%len(b)] ^= 1 << (bit % 8)
 		}
 		out[at] = b
-	case 3: // the segments of the same length in another order
+	case 3: // segments of equal length in another order
 		for i := 1; i < len(out); i++ {
 			if len(out[i]) == len(out[i-1]) {
 				out[i], out[i-1] = out[i-1], out[i]
@@ -127,7 +127,7 @@ func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
 	return out
 }
 
-// mangle makes another answer of one that is on its way.
+// mangle alters an answer in transit.
 func (l *lies) mangle(resp *http.Response) {
 	body := resp.Body
 	become := func(code int, text string) {
@@ -137,23 +137,23 @@ func (l *lies) mangle(resp *http.Response) {
 		resp.Body = wrapped{strings.NewReader(text), body}
 	}
 	switch l.draw(func(l *lies) *rand.Rand { return l.mangled }, 8) {
-	case 0: // short, and says so
+	case 0: // short, with the matching Content-Length
 		if resp.ContentLength > 0 {
 			resp.ContentLength--
 			resp.Header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 			resp.Body = wrapped{io.LimitReader(body, resp.ContentLength), body}
 		}
-	case 1: // short, and does not
+	case 1: // short, with the original Content-Length
 		if resp.ContentLength > 0 {
 			resp.Body = wrapped{io.MultiReader(io.LimitReader(body, resp.ContentLength/2), broken{}), body}
 		}
-	case 2: // long, and says so
+	case 2: // long, with the matching Content-Length
 		if resp.ContentLength >= 0 {
 			resp.ContentLength += 7
 			resp.Header.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
 		}
 		resp.Body = wrapped{io.MultiReader(body, strings.NewReader("surplus")), body}
-	case 3: // long, and of no known length
+	case 3: // long, of unknown length
 		resp.ContentLength = -1
 		resp.Header.Del("Content-Length")
 		resp.Body = wrapped{io.MultiReader(body, bytes.NewReader(make([]byte, 1<<20))), body}

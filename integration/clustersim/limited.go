@@ -9,33 +9,34 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Limited is a job on machines whose network cards are slow enough that nothing else counts. It is simulated here, and run by
-// integration/limited with processes in network namespaces, so that the one can be held against the other.
+// Limited is a job on machines whose network cards are the bottleneck. It is simulated here, and
+// integration/limited runs it with processes in network namespaces, so that the results can be
+// compared.
 type Limited struct {
 	Samples, SampleBytes int
-	Shard, Chunk         int64 // bytes
+	Shard, Chunk         int64 // in bytes
 	Lanes, Batch         uint64
-	Ranks, Ahead         int           // batches that a rank asks for at a time
-	Card, StoreCard      int64         // bytes a second, each way
+	Ranks, Ahead         int           // batches that a rank requests at a time
+	Card, StoreCard      int64         // bytes per second in each direction
 	FirstByte            time.Duration // of the store
-	Limit                time.Duration // of one request of a rank, where a gateway is lost
-	Rounds               int           // with processes
+	Limit                time.Duration // deadline of one request of a rank, where a gateway is lost
+	Rounds               int           // rounds with real processes
 	Ways                 []Way
 }
 
-// Way is one way to read, an arm of an experiment.
+// Way is one way to read: an arm of an experiment.
 type Way struct {
 	Name     string
 	Gateways int
-	Peers    bool // they are one cluster
+	Peers    bool // the gateways are one cluster
 	Locality bool // share=locality, with as many homes as gateways
 	Epochs   uint64
-	Share    float64       // of the data that a gateway has room for; 0: all
-	Think    time.Duration // of all ranks after each batch
-	Trouble  Trouble       // of gateway 1: Kill or Stop at TroubleAt, or StoreCut from the start
+	Share    float64       // the part of the data that a gateway has memory for; 0: all
+	Think    time.Duration // pause of all ranks after each batch
+	Trouble  Trouble       // the fault of gateway 1: Kill or Stop at TroubleAt, or StoreCut from the start
 }
 
-// Memory returns the bytes of memory of one gateway.
+// Memory returns the memory budget of one gateway in bytes.
 func (w Way) Memory(stored int64) int64 {
 	if w.Share > 0 {
 		return int64(w.Share * float64(stored))
@@ -46,21 +47,22 @@ func (w Way) Memory(stored int64) int64 {
 // TroubleAt is when a gateway of a limited job is killed or stopped: in the first epoch.
 const TroubleAt = time.Second
 
-// Outcome is what a way came to, simulated or run.
+// Outcome is the result of one way, simulated or run with processes.
 type Outcome struct {
 	Way    Way
 	Epochs []EpochOutcome
-	CPU    float64 // of one processor's time, what all processes took together; 0 where it is simulated
+	CPU    float64 // processors used by all processes together on average; 0 in a simulation
 }
 
-// EpochOutcome is one epoch.
+// EpochOutcome is the result of one epoch.
 type EpochOutcome struct {
 	Seconds          float64
-	P50, P99, Most   float64 // seconds of a step of all ranks
-	Store, Exchanged float64 // bytes from the store and between gateways, of the data
+	P50, P99, Most   float64 // durations of a step of all ranks in seconds
+	Store, Exchanged float64 // bytes from the store and between gateways, as fractions of the data
 }
 
-// NewLimited returns the job and its ways; small ones unless the environment asks for the full form.
+// NewLimited returns the job and its ways: small ones unless the environment requests the full
+// form.
 func NewLimited() Limited {
 	l := Limited{
 		Samples: 1024, SampleBytes: 12 << 10, Shard: 1 << 20, Chunk: 64 << 10, Lanes: 32, Batch: 32, Ranks: 8, Ahead: 2,
@@ -74,7 +76,8 @@ func NewLimited() Limited {
 	return l
 }
 
-// speedWays are the ways whose epochs are timed. Ranks do not think: the cards are what bounds them.
+// speedWays are the ways whose epochs are timed. Ranks do not pause, so the network cards limit
+// them.
 func speedWays(gateways []int) []Way {
 	ways := []Way{{Name: "one", Gateways: 1, Epochs: 2}}
 	for _, n := range gateways {
@@ -92,7 +95,8 @@ func speedWays(gateways []int) []Way {
 	return ways
 }
 
-// lossWays lose one gateway of eight. Ranks think for longer than a healthy fleet takes for a batch.
+// lossWays lose one gateway of eight. The pause of the ranks is longer than a healthy fleet takes
+// for a batch.
 func lossWays() (ways []Way) {
 	for _, peers := range []bool{false, true} {
 		for _, t := range []Trouble{"", Kill, Stop, StoreCut} {
@@ -108,7 +112,7 @@ func lossWays() (ways []Way) {
 
 // NewData makes the job's data for the simulation.
 func (l Limited) NewData(ctx context.Context, dir string) (*Data, error) {
-	packed := l.SampleBytes + 512 // with its header in a tar
+	packed := l.SampleBytes + 512 // with its tar header
 	s := Shape{Lengths: make([]int, l.Samples), PerShard: int(l.Shard) / packed, ChunkSize: l.Chunk}
 	for i := range s.Lengths {
 		s.Lengths[i] = l.SampleBytes
@@ -116,7 +120,7 @@ func (l Limited) NewData(ctx context.Context, dir string) (*Data, error) {
 	return NewData(ctx, dir, "limited", 1, s)
 }
 
-// History returns what the simulation plays of one way.
+// History returns the simulated history of one way.
 func (l Limited) History(d *Data, w Way) *History {
 	h := &History{
 		Seed: 1, Cluster: "job-a", Kind: Wild, Data: d, Old: d, Epochs: w.Epochs, Batch: l.Batch,
@@ -143,10 +147,10 @@ func (l Limited) History(d *Data, w Way) *History {
 	return h
 }
 
-// payload returns what TCP has of a card's rate: 1,448 of the 1,514 bytes of a frame.
+// payload returns the payload rate of TCP on a card: 1,448 of the 1,514 bytes of a frame.
 func payload(rate int64) int64 { return rate * 1448 / 1514 }
 
-// Outcome sums a report up.
+// Outcome summarizes a report.
 func (l Limited) Outcome(d *Data, w Way, r *Report) Outcome {
 	o := Outcome{Way: w}
 	steps := len(r.Steps) / max(1, len(r.Passed))

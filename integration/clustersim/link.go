@@ -8,37 +8,38 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// network is what lies between the machines of one history. Machines are numbered from 0.
+// network is the network between the machines of one history. Machines are numbered from 0.
 type network struct {
-	mu      sync.Mutex    // guards all below but for which cards there are
-	changed chan struct{} // closed when anything below changes
+	mu      sync.Mutex    // guards the fields below, except the set of cards
+	changed chan struct{} // closed when a field below changes
 	links   map[route]link
-	stopped map[int]bool // machines that neither send nor take anything, and whose processes are there
+	stopped map[int]bool // machines that neither send nor receive, although their processes exist
 	usual   link
-	cards   map[int]*card // of machines; none: it sends and takes as fast as its links can
+	cards   map[int]*card // of machines; a machine without one sends and receives as fast as its links can
 }
 
 type route struct{ from, to int }
 
 // link is one direction between two machines.
 type link struct {
-	cut   bool // nothing passes; what is sent waits until it does
+	cut   bool // no data passes; sent data waits until the link is restored
 	delay time.Duration
-	rate  int64 // bytes a second, 0: without limit
+	rate  int64 // bytes per second; 0: no limit
 }
 
 func newNetwork(usual link) *network {
 	return &network{changed: make(chan struct{}), links: map[route]link{}, stopped: map[int]bool{}, usual: usual, cards: map[int]*card{}}
 }
 
-// card is the network card of a machine. Everything that the machine sends passes it one piece after the other, whoever takes
-// the piece, and so does everything that it takes.
+// card is the network card of a machine. All data that the machine sends passes through it one
+// piece after the other, to all destinations. The same holds for all data that it receives.
 type card struct {
-	rate    int64     // bytes a second each way
-	out, in time.Time // when the last piece that was handed to it has passed
+	rate    int64     // bytes per second in each direction
+	out, in time.Time // when the last queued piece has passed
 }
 
-// pass returns when a piece has passed one way of a card: behind the pieces before it, and not before it begins.
+// pass returns when a piece has passed one direction of a card: after the pieces before it, and not
+// before begins.
 func (c *card) pass(way *time.Time, begins time.Time, bytes int64) time.Time {
 	if way.After(begins) {
 		begins = *way
@@ -54,7 +55,7 @@ func (c *card) took(bytes int64) time.Duration {
 // limited reports whether either end of a route has a card.
 func (n *network) limited(r route) bool { return n.cards[r.from] != nil || n.cards[r.to] != nil }
 
-// leave hands a piece to the sender's card, and returns when its last byte has left.
+// leave queues a piece at the sender's card, and returns when its last byte has left.
 func (n *network) leave(r route, bytes int64) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,8 +65,8 @@ func (n *network) leave(r route, bytes int64) time.Time {
 	return time.Now()
 }
 
-// enter hands a piece whose last byte reaches the taker's card at a time to that card, and returns when the piece has
-// passed. Its first bytes pass while the last ones are under way.
+// enter queues a piece at the receiver's card, which its last byte reaches at a time, and returns
+// when the piece has passed. Its first bytes pass while the last ones are in transit.
 func (n *network) enter(r route, bytes int64, last time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +80,8 @@ func (n *network) enter(r route, bytes int64, last time.Time) time.Time {
 	return last
 }
 
-// cross waits as long as the cards at both ends take for so many bytes, piece by piece, so that others pass between them.
+// cross waits for as long as the cards at both ends need for the bytes. It passes them piece by
+// piece, so that other data passes between them.
 func (n *network) cross(ctx context.Context, r route, bytes int64) error {
 	for ; bytes > 0; bytes -= cardPiece {
 		piece := min(bytes, cardPiece)
@@ -94,10 +96,10 @@ func (n *network) cross(ctx context.Context, r route, bytes int64) error {
 	return nil
 }
 
-// cardPiece is how much one connection hands to a card before others have their turn.
+// cardPiece is how many bytes one connection passes to a card at a time.
 const cardPiece = 64 << 10
 
-// set changes one direction.
+// set changes one direction of a link.
 func (n *network) set(r route, change func(*link)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,7 +109,7 @@ func (n *network) set(r route, change func(*link)) {
 	n.wake()
 }
 
-// stop lets a machine stand still, or go on.
+// stop stops a machine, or lets it continue.
 func (n *network) stop(machine int, still bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +117,7 @@ func (n *network) stop(machine int, still bool) {
 	n.wake()
 }
 
-// heal makes every link what it was at first, and lets every machine go on.
+// heal restores every link to its initial state, and lets every machine continue.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,13 +126,13 @@ func (n *network) heal() {
 	n.wake()
 }
 
-// wake lets those that wait look again. n.mu is held.
+// wake makes the waiting goroutines check again. n.mu is held.
 func (n *network) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// link returns one direction as it is. n.mu is held.
+// link returns the state of one direction. n.mu is held.
 func (n *network) link(r route) link {
 	if l, ok := n.links[r]; ok {
 		return l
@@ -138,8 +140,8 @@ func (n *network) link(r route) link {
 	return n.usual
 }
 
-// open reports whether something that is sent now would pass, what the link is like, and returns a channel that is
-// closed when either changes.
+// open reports whether data that is sent now would pass, returns the link, and returns a channel
+// that is closed when the state changes.
 func (n *network) open(r route) (bool, link, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,7 +164,8 @@ func (n *network) wait(ctx context.Context, r route) (link, error) {
 	}
 }
 
-// pass waits as long as so many bytes take: until the link is open, and then its delay and what its rate adds.
+// pass waits for the transit time of the bytes: until the link is open, and then for its delay and
+// the time at its rate.
 func (n *network) pass(ctx context.Context, r route, bytes int64) error {
 	l, err := n.wait(ctx, r)
 	if err != nil {
@@ -178,7 +181,7 @@ func (n *network) pass(ctx context.Context, r route, bytes int64) error {
 	return err
 }
 
-// took returns how long so many bytes are on their way.
+// took returns the transit time of the bytes.
 func (l link) took(bytes int64) time.Duration {
 	d := l.delay
 	if l.rate > 0 {
@@ -187,7 +190,7 @@ func (l link) took(bytes int64) time.Duration {
 	return d
 }
 
-// dial waits as pass does for something that the kernel answers: a machine that stands still takes connections.
+// dial waits as pass does for an answer of the kernel: a stopped machine accepts connections.
 func (n *network) dial(ctx context.Context, r route) error {
 	for {
 		n.mu.Lock()
@@ -204,7 +207,7 @@ func (n *network) dial(ctx context.Context, r route) error {
 	}
 }
 
-// running waits while a machine stands still.
+// running waits while a machine is stopped.
 func (n *network) running(ctx context.Context, machine int) error {
 	for {
 		n.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// machine is where one gateway runs, boot after boot.
+// machine runs one gateway, boot after boot.
 type machine struct {
 	run     *run
 	number  int
@@ -25,9 +25,9 @@ type machine struct {
 	lies    lies
 	view    view
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	proc  *process   // nil: it is down
-	quiet bool       // while it is down nobody says so
+	quiet bool       // answers nothing while it is down; otherwise it refuses connections
 	boots int
 }
 
@@ -43,25 +43,25 @@ type process struct {
 
 	mu      sync.Mutex // guards closing, reading, ranks and read
 	closing bool
-	reading map[int]int       // chunks that local reads in flight want, and how many of these do
-	ranks   map[uint64]bool   // that have read here
-	read    map[int]time.Time // when the last one ended that wanted a chunk
+	reading map[int]int       // chunks that local reads in flight need, and by how many reads
+	ranks   map[uint64]bool   // ranks that have read here
+	read    map[int]time.Time // when the last read that needed a chunk ended
 	work    sync.WaitGroup
 
 	budget *budget.Budget
 	path   *datapath.Path
 	source *datapath.Source
-	room   *member // its place in the cluster
+	room   *member // its membership of the cluster
 }
 
-// now returns the process that runs, nil if none does.
+// now returns the running process, or nil.
 func (m *machine) now() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.proc
 }
 
-// silent reports whether the machine says nothing at all while no process runs.
+// silent reports whether the machine sends nothing at all while no process runs.
 func (m *machine) silent() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *machine) start(ctx context.Context) {
 	p.spawn(func() { p.room.run(p.ctx) })
 }
 
-// kill ends the process at once, whatever it does. Silently: nobody is told.
+// kill ends the process at once, whatever it does. Silently: no peer is told.
 func (m *machine) kill(silently bool) {
 	if p := m.now(); p != nil && !m.run.over() {
 		m.run.books.lose(m.number, p.path.Held())
@@ -111,7 +111,7 @@ func (m *machine) leave(silently bool) {
 	}
 }
 
-// kill ends a process, and sees that it leaves nothing.
+// kill ends a process, and checks that nothing is left of it.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.closing = true
@@ -121,7 +121,7 @@ func (p *process) kill() {
 	p.machine.run.work.Go(p.bury)
 }
 
-// bury waits until all that the process did has ended.
+// bury waits until all work of the process has ended.
 func (p *process) bury() {
 	p.work.Wait()
 	p.path.Close()
@@ -132,7 +132,8 @@ func (p *process) bury() {
 	p.machine.run.count(s)
 }
 
-// spawn starts something that the process waits for at its end. False: it is ending.
+// spawn starts work that the process waits for at its end. It returns false if the process is
+// ending.
 func (p *process) spawn(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +144,7 @@ func (p *process) spawn(f func()) bool {
 	return true
 }
 
-// handler is what answers other gateways.
+// handler returns the handler for peers.
 func (p *process) handler() http.Handler { return p.room.server }
 
 // serves reports whether a rank has read here.
@@ -153,7 +154,7 @@ func (p *process) serves(rank uint64) bool {
 	return p.ranks[rank]
 }
 
-// want notes that a local read of a rank wants chunks, until done is called.
+// want records that a local read of a rank needs chunks, until done is called.
 func (p *process) want(rank uint64, chunks []int) (done func()) {
 	add := func(n int) {
 		p.mu.Lock()
@@ -169,7 +170,7 @@ func (p *process) want(rank uint64, chunks []int) (done func()) {
 	return func() { add(-1) }
 }
 
-// wanted reports whether a local read wants a chunk, or did at a given time.
+// wanted reports whether a local read needs a chunk, or needed it at a given time.
 func (p *process) wanted(chunk int, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,10 +178,10 @@ func (p *process) wanted(chunk int, at time.Time) bool {
 	return p.reading[chunk] > 0 || ok && !ended.Before(at)
 }
 
-// errDown says that no gateway answers there.
+// errDown says that the gateway is down.
 var errDown = errors.New("the gateway is down")
 
-// ask has the machine do something for a client, and waits for the answer as a client does.
+// ask runs a client's request at the machine, and waits for the answer as a client does.
 func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *process) error) error {
 	p := m.now()
 	if p == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// member is a process's place in the cluster.
+// member is a process's membership of the cluster.
 type member struct {
 	process *process
 	cluster *cluster.Cluster
@@ -20,7 +20,7 @@ type member struct {
 	client  *peer.Client
 }
 
-// assemble puts a gateway together, as serve does.
+// assemble builds a gateway, as serve does.
 func (p *process) assemble() {
 	m := &member{process: p}
 	p.room = m
@@ -61,23 +61,23 @@ func (m *member) run(ctx context.Context) {
 	}
 }
 
-// seen checks every question that arrives: it is for a rank that reads at the asker, or a client of the asker's own waits for a chunk
-// of it.
+// seen checks every peer request: it must be for a rank that reads at the asking gateway, or for a
+// chunk that one of that gateway's own clients needs.
 func (m *member) seen(ctx context.Context, q *peer.Query) {
 	run := m.process.machine.run
 	by, ok := askedBy(ctx)
 	switch {
 	case !ok:
-		run.wrong("%s was asked by nobody", m.process.boot)
-	case q.Cached: // for itself: the asker is the owner now
-	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // whether this gateway is well again
+		run.wrong("%s was asked by an unknown process", m.process.boot)
+	case q.Cached: // the asking gateway is the owner now
+	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // a probe whether this gateway is well again
 	case q.Reader != nil && by.process.serves(q.Reader.Rank):
 	case !slices.ContainsFunc(q.Chunks, func(w peer.ChunkQuery) bool { return by.process.wanted(w.Chunk, by.at) }):
-		run.wrong("%s asked %s for what no client of its own wants, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
+		run.wrong("%s asked %s for chunks that none of its own clients needs, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
 	}
 }
 
-// answered traces what became of a question.
+// answered traces the outcome of a peer request.
 func (m *member) answered(ctx context.Context, q *peer.Query, err error) {
 	if by, ok := askedBy(ctx); ok && m.process.machine.run.history.Trace != nil {
 		var chunks []int
@@ -88,7 +88,7 @@ func (m *member) answered(ctx context.Context, q *peer.Query, err error) {
 	}
 }
 
-// heard tells the data path of a reader elsewhere.
+// heard tells the data path of a reader at another gateway.
 func (m *member) heard(dataset, generation string, r peer.Reader) {
 	run := m.process.machine.run
 	d := run.history.Data
@@ -101,17 +101,18 @@ func (m *member) heard(dataset, generation string, r peer.Reader) {
 	m.process.path.Heard(dataset, generation, at, r.Think)
 }
 
-// inherit brings what a gateway holds that goes.
+// inherit fetches the chunks that a leaving gateway holds.
 func (p *process) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
 		p.path.Pull(ctx, member, h)
 	}
 }
 
-// drainTime is how long a gateway serves on after it has said that it goes.
+// drainTime is how long a gateway still serves after it announced that it leaves.
 const drainTime = 3 * time.Second
 
-// drain lets a gateway leave in good order: it tells the others, serves on for a while, takes nobody new, and ends.
+// drain makes a gateway leave in order: it tells the others, still serves for a while, accepts no
+// new clients, and ends.
 func (m *machine) drain(ctx context.Context) {
 	p := m.now()
 	if p == nil {
@@ -120,9 +121,9 @@ func (m *machine) drain(ctx context.Context) {
 	if alone := !slices.ContainsFunc(m.run.machines, func(o *machine) bool { return o != m && o.settled() }); alone {
 		m.run.books.lose(m.number, p.path.Held())
 	}
-	p.room.cluster.Drain(p.path.Held()) // who cannot be told reads from the store
+	p.room.cluster.Drain(p.path.Held()) // a peer that cannot be told reads from the store
 	if objstore.Sleep(ctx, drainTime) != nil || m.now() != p {
 		return
 	}
-	m.leave(false) // what it held its heirs have by now
+	m.leave(false) // its heirs have its chunks by now
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// patience is how many failures in a row a reader bears once everything is well.
+// patience is how many consecutive failures a reader tolerates once all faults have ended.
 const patience = 25
 
 // reader is one rank of the job.
@@ -25,7 +25,7 @@ type reader struct {
 	set  Rank
 	rank uint64
 	rnd  *rand.Rand
-	near int // the machine it asks now
+	near int // the machine that it asks now
 }
 
 // read reads all epochs.
@@ -53,7 +53,8 @@ func (r *reader) read(ctx context.Context) {
 	}
 }
 
-// stepped notes that all ranks have a batch that the last one asked for at a time.
+// stepped records that all ranks have a batch, which the last rank requested at a time. With Ahead,
+// the step begins at the end of the previous one.
 func (r *reader) stepped(asked time.Time, last bool) {
 	if r.set.Ahead > 0 {
 		asked = r.run.ahead
@@ -65,7 +66,8 @@ func (r *reader) stepped(asked time.Time, last bool) {
 	}
 }
 
-// getter returns a function that gets the batches of an epoch one after the other. False: the reader gave up.
+// getter returns a function that returns the batches of an epoch one after the other. False: the
+// reader gave up.
 func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.Epoch) func(m uint64) bool {
 	get := func(by *reader, m uint64) bool {
 		at, samples := by.share(b, epoch, m)
@@ -78,7 +80,7 @@ func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.
 	if ahead == 0 {
 		return func(m uint64) bool { return get(r, m) }
 	}
-	got := make([]chan bool, ahead) // batch m comes by number m modulo ahead
+	got := make([]chan bool, ahead) // batch m arrives on channel m modulo ahead
 	for i := range ahead {
 		got[i] = make(chan bool)
 		by := *r
@@ -107,7 +109,7 @@ func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.
 	}
 }
 
-// share returns where the reader stands in a batch, and what of it is its own.
+// share returns the cursor of the reader at a batch, and its own samples of the batch.
 func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuffle.Cursor, []uint64) {
 	h, ranks := r.run.history, uint64(len(r.run.history.Ranks))
 	whole, mine := b.Share(m, 0, 1), b.Share(m, r.rank, ranks)
@@ -126,7 +128,7 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 	return at, samples
 }
 
-// persist asks until it gets the batch. False: it gave up, which has been told.
+// persist asks until it has the batch. It returns false if it gave up, which it has reported.
 func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint64) bool {
 	start := time.Now()
 	failures := 0
@@ -150,7 +152,7 @@ func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint6
 			failures++
 		}
 		if failures > patience {
-			r.run.wrong("rank %d, epoch %d, position %d: %d times in vain, the last time: %v", r.rank, at.Epoch.Number(), at.First, failures, err)
+			r.run.wrong("rank %d, epoch %d, position %d: %d failed attempts, the last error: %v", r.rank, at.Epoch.Number(), at.First, failures, err)
 			return false
 		}
 		r.near = (r.near + 1) % len(r.run.machines)
@@ -196,7 +198,8 @@ func (r *reader) once(ctx context.Context, address string, at shuffle.Cursor, sa
 	return <-answered, nil
 }
 
-// serve is the gateway's part: it reads, and sends to a client that takes its time.
+// serve is the gateway's part: it reads a batch, and sends it to a client that reads at its own
+// pace.
 func (r *reader) serve(ctx context.Context, p *process, address string, at shuffle.Cursor, samples []uint64, slow time.Duration) (e history.Event, err error) {
 	chunks := r.run.history.Data.ranges(samples)
 	numbers := make([]int, len(chunks))
@@ -221,11 +224,11 @@ func (r *reader) serve(ctx context.Context, p *process, address string, at shuff
 		cut = p.net.cross(ctx, route{p.machine.number, theReaders}, answerHead+sizeOf(body.Segments))
 	}
 	e = r.run.answer(r.rank, p.machine.number, address, start, body, nil)
-	r.run.clients.log.Add(e) // whether the reader sees it or not
+	r.run.clients.log.Add(e) // whether or not the reader gets it
 	return e, cut
 }
 
-// answerHead is what an answer has beside samples: a head, and the end of a tar.
+// answerHead is the size of an answer without its samples: a head and the end of a tar.
 const answerHead = 1400
 
 func sizeOf(segments [][]byte) (n int64) {
@@ -235,7 +238,7 @@ func sizeOf(segments [][]byte) (n int64) {
 	return n
 }
 
-// kindOf says in a word how a request ended.
+// kindOf returns one word for how a request ended.
 func kindOf(err error) string {
 	var where *chunkindex.RangeError
 	switch {

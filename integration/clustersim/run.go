@@ -14,31 +14,31 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Report is how a history ended.
+// Report is the result of a run.
 type Report struct {
-	Wrong  []string       // what should not have happened; empty: all is well
-	Ended  map[string]int // requests by how they ended, and bodies by the tiers that they came from
+	Wrong  []string       // the violations found; empty: none
+	Ended  map[string]int // number of requests by how they ended, and of bodies by the tiers that they came from
 	Took   []time.Duration
-	Steps  []time.Duration // from when all ranks ask for a batch until all have it, where they keep in step; with batches ahead from step to step
-	Passed []Passed        // the ends of epochs, where ranks keep in step
+	Steps  []time.Duration // where ranks keep in step: from when all ranks request a batch until all have it; with Ahead, from step to step
+	Passed []Passed        // the state at the end of each epoch, where ranks keep in step
 	Chunks float64         // read from the store, in whole chunks
-	Late   float64         // those after the mark
-	Strays float64         // of the late ones, those of chunks that were not lost
-	Lost   int             // chunks that were in the memory of processes that were killed
-	Refill time.Duration   // from the mark to the last read of the store
-	Needed float64         // reads of chunks that the history cannot do without: each once, and once more what was lost
+	Late   float64         // those read after Mark
+	Strays float64         // those of the late ones whose chunks were not lost
+	Lost   int             // chunks that were in the memory of killed processes
+	Refill time.Duration   // from Mark to the last read of the store
+	Needed float64         // chunk reads that are unavoidable: one per chunk needed, and one more per loss
 	Stats  datapath.Stats
 	Asked  map[int]int // requests to the store, by machine
 	Events []history.Event
 }
 
-// Passed is what a job had taken when an epoch ended.
+// Passed holds the bytes that a job had read by the end of an epoch.
 type Passed struct {
 	Store int64  // bytes read from the store
 	Peers uint64 // bytes between gateways
 }
 
-// run is one history being played.
+// run is one history in execution.
 type run struct {
 	history  *History
 	plan     *shuffle.Plan
@@ -48,11 +48,11 @@ type run struct {
 	clients  *clients
 	machines []*machine
 	began    time.Time
-	step     *barrier       // nil: each rank goes on by itself
-	work     sync.WaitGroup // processes that end, and troubles
+	step     *barrier       // nil: each rank proceeds independently
+	work     sync.WaitGroup // processes that are ending, and faults
 	ahead    time.Time      // when the last step ended; only barriers write it
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	done   bool
 	report *Report
 	short  []bool // epochs of which a batch was refused as too large
@@ -68,7 +68,7 @@ func Run(ctx context.Context, h *History) *Report {
 	return r.report
 }
 
-// RunBoth plays two histories at once whose data is the same, and lies in one store: two jobs, two clusters.
+// RunBoth plays two histories at once that share their data and its store: two jobs, two clusters.
 func RunBoth(ctx context.Context, a, b *History) (ofA, ofB *Report) {
 	shared := stock(a)
 	first, second := newRun(a, shared), newRun(b, shared)
@@ -79,13 +79,13 @@ func RunBoth(ctx context.Context, a, b *History) (ofA, ofB *Report) {
 	return first.report, second.report
 }
 
-// depot is a store, and how many requests it answers at a time.
+// depot is a store, and how many requests it serves at a time.
 type depot struct {
 	*memstore.Store
 	line chan struct{}
 }
 
-// storeLine is how many requests a store answers at a time.
+// storeLine is how many requests a store serves at a time.
 const storeLine = 256
 
 func stock(h *History) depot {
@@ -134,10 +134,10 @@ func (r *run) play(ctx context.Context) {
 	r.judge()
 }
 
-// settle is how long the gateways are there before anybody reads: they have found each other by then.
+// settle is how long the gateways run before the first read. They have found each other by then.
 const settle = 3 * time.Second
 
-// boot makes the machines, and starts those that are there from the beginning.
+// boot creates the machines, and starts those that run from the beginning.
 func (r *run) boot(ctx context.Context) {
 	for i, g := range r.history.Gateways {
 		m := &machine{run: r, number: i, id: fmt.Sprintf("gw%d", i), address: fmt.Sprintf("10.0.0.%d:7946", i+1), set: g, clock: g.Clock}
@@ -195,21 +195,21 @@ func (r *run) ended(kind string) {
 	r.report.Ended[kind]++
 }
 
-// deliver notes that a rank has got its share of a batch.
+// deliver records that a rank has got its share of a batch.
 func (r *run) deliver(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Took = append(r.report.Took, took)
 }
 
-// stepped notes that all ranks have a batch.
+// stepped records that all ranks have a batch.
 func (r *run) stepped(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report.Steps = append(r.report.Steps, took)
 }
 
-// passed notes that all ranks have the last batch of an epoch.
+// passed records that all ranks have the last batch of an epoch.
 func (r *run) passed() {
 	p := Passed{Store: r.books.bytes()}
 	for _, m := range r.machines {
@@ -222,14 +222,14 @@ func (r *run) passed() {
 	r.report.Passed = append(r.report.Passed, p)
 }
 
-// refused notes that an epoch will not be complete, since a batch is larger than a budget.
+// refused records that an epoch will not be complete, because a batch is larger than a budget.
 func (r *run) refused(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.short[epoch] = true
 }
 
-// count adds up what a process has done that has ended.
+// count adds the statistics of a process that has ended.
 func (r *run) count(s datapath.Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *run) count(s datapath.Stats) {
 	t.StoreBytes += s.StoreBytes
 }
 
-// judge looks at what is only known at the end.
+// judge makes the checks that are possible only at the end.
 func (r *run) judge() {
 	for e, short := range r.short {
 		if !short {
@@ -269,12 +269,13 @@ func (r *run) judge() {
 	}
 }
 
-// thrift checks that nothing is read from the store twice while nothing goes wrong and there is room for everything.
+// thrift checks that the store serves nothing twice while there are no faults and memory for all
+// the data.
 func (r *run) thrift(most, chunks float64) {
 	n := float64(r.history.Data.Index.Chunks())
 	switch r.history.Params.Shuffle {
-	case shuffle.Full: // samples are read by themselves
-	case shuffle.Slot: // a chunk that lies in two lanes is two reads
+	case shuffle.Full: // samples are read individually
+	case shuffle.Slot: // a chunk in two lanes is read twice
 		if limit := n + float64(r.history.Params.Window) - 1; chunks > limit {
 			r.wrong("%.2f chunks were read, want at most %v", chunks, limit)
 		}
@@ -285,7 +286,7 @@ func (r *run) thrift(most, chunks float64) {
 	}
 }
 
-// machineAt returns the machine at an address, nil if there is none.
+// machineAt returns the machine at an address, or nil.
 func (r *run) machineAt(address string) *machine {
 	for _, m := range r.machines {
 		if m.address == address {

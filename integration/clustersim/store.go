@@ -14,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// storeTime is after how long a store that does not answer is given up.
+// storeTime is how long a backend waits for a store that does not answer.
 const storeTime = 5 * time.Second
 
-// reach is how one process reaches the store.
+// reach is one process's access to the store.
 type reach struct {
 	p     *process
 	store depot
@@ -48,34 +48,34 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 		return ctx.Err()
 	}
 	err := r.store.ReadRange(limited, ref, offset, dst...)
-	if limited.Err() != nil && ctx.Err() == nil { // it stalls: a backend gives it up
+	if limited.Err() != nil && ctx.Err() == nil { // it stalls: a backend would stop waiting
 		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
 	}
 	if err != nil {
 		return err
 	}
-	return r.p.net.cross(ctx, route{theStore, r.p.machine.number}, n) // no bound: bytes keep coming
+	return r.p.net.cross(ctx, route{theStore, r.p.machine.number}, n) // no limit, because bytes keep arriving
 }
 
-// Numbers in the network of what is no gateway.
+// Network numbers of machines that are not gateways.
 const (
 	theStore   = -1
 	theReaders = -2
 )
 
-// books count what is read from the store.
+// books counts the reads from the store.
 type books struct {
 	data *Data
 	mark time.Time
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	requests map[int]int
 	flights  map[flight]int
 	chunks   []int64 // bytes read of each chunk
-	late     []int64 // those after the mark
+	late     []int64 // those read after mark
 	last     time.Time
-	wanted   []bool // by a request
-	lost     []int  // chunks that were in the memory of a process, or on their way to it, when that was killed
+	wanted   []bool // whether a request needed the chunk
+	lost     []int  // chunks that were in the memory of a process, or in transit to it, when it was killed
 }
 
 func newBooks(d *Data) *books {
@@ -83,7 +83,7 @@ func newBooks(d *Data) *books {
 	return &books{data: d, requests: map[int]int{}, flights: map[flight]int{}, chunks: make([]int64, n), late: make([]int64, n), wanted: make([]bool, n)}
 }
 
-// read notes a read until done is called.
+// read records a read until done is called.
 func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +111,7 @@ func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	}
 }
 
-// part returns how many stored bytes of a chunk n bytes of an object are.
+// part returns how many stored bytes of a chunk correspond to n bytes of an object.
 func (d *Data) part(chunk int, key string, offset, n int64) (part int64) {
 	for _, e := range d.Index.Extents(chunk) {
 		if d.Prefix+d.Index.Shard(e.Shard).Key == key {
@@ -121,10 +121,10 @@ func (d *Data) part(chunk int, key string, offset, n int64) (part int64) {
 	return part
 }
 
-// flight is a chunk, or a part of it, on its way to a machine.
+// flight is a chunk, or a part of it, in transit to a machine.
 type flight struct{ machine, chunk int }
 
-// want notes that a request wants chunks.
+// want records that a request needs chunks.
 func (b *books) want(chunks []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +133,8 @@ func (b *books) want(chunks []int) {
 	}
 }
 
-// lose notes what goes with a process of a machine: what it holds, and what is on its way to it.
+// lose records the chunks that are lost with a process of a machine: those in memory and those in
+// transit to it.
 func (b *books) lose(machine int, held []peer.Chunk) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,8 +148,8 @@ func (b *books) lose(machine int, held []peer.Chunk) {
 	}
 }
 
-// needed returns how many reads of chunks there was no way around: one of each that was wanted, and one more each time that it was
-// lost.
+// needed returns the number of unavoidable chunk reads: one per chunk that a request needed, and
+// one more per loss.
 func (b *books) needed() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +161,7 @@ func (b *books) needed() (n int) {
 	return n + len(b.lost)
 }
 
-// bytes returns how many were read.
+// bytes returns the number of bytes read.
 func (b *books) bytes() (sum int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +171,7 @@ func (b *books) bytes() (sum int64) {
 	return sum
 }
 
-// strays returns how many chunks were read after the mark that had not been lost.
+// strays returns how many chunks were read after the mark although they were not lost.
 func (b *books) strays() (sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +183,7 @@ func (b *books) strays() (sum float64) {
 	return sum
 }
 
-// whole counts bytes in chunks: how often the one was read that was read most, and the sum.
+// whole converts bytes to chunks: the most reads of one chunk, and the sum of all.
 func (b *books) whole(read []int64) (most, sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +196,7 @@ func (b *books) whole(read []int64) (most, sum float64) {
 	return most, sum
 }
 
-// usual is a store that takes up to h.Store, or exactly that.
+// usual is a store that takes up to h.Store, or exactly that if h.Even is set.
 func (h *History) usual() func(memstore.Call) memstore.Fault {
 	if h.Even {
 		return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: h.Store} }
@@ -203,8 +204,9 @@ func (h *History) usual() func(memstore.Call) memstore.Fault {
 	return script(h.Seed, h.Store, 0)
 }
 
-// script makes a store's faults: level of ten requests fail, in one of many ways. What befalls a request follows from its range and from
-// how often that was asked for, not from the order of requests, which the scheduler decides.
+// script makes the faults of a store: level of ten requests fail, in one of many ways. The fault of
+// a request follows from its range and from how often that range was requested. It does not follow
+// from the order of requests, which the scheduler determines.
 func script(seed uint64, limit time.Duration, level int) func(memstore.Call) memstore.Fault {
 	type part struct {
 		key            string
@@ -235,7 +237,7 @@ func script(seed uint64, limit time.Duration, level int) func(memstore.Call) mem
 		case 1:
 			f.After, f.Err = rnd.Int64N(c.Length+1), vocabulary[rnd.IntN(len(vocabulary))]
 		case 2:
-			f.Stall = true // until whoever asks gives up
+			f.Stall = true // until the caller gives up
 		case 3:
 			f.Delay = time.Duration(rnd.IntN(3000)) * time.Millisecond
 		case 4:

@@ -13,43 +13,43 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// stream carries one answer from the machine that is asked to the one that asks: what the first writes the second
-// sees when it has arrived, in order.
+// stream carries one answer from the machine that is asked to the machine that asks. The reader
+// sees the data of the writer in order, once it has arrived.
 type stream struct {
 	net   *network
-	route route // from whom is asked to whoever asked
-	room  int   // how many bytes are on their way at a time that nobody has read yet
+	route route // from the asked machine to the asking one
+	room  int   // the most bytes in transit that the reader has not read
 	dead  <-chan struct{}
-	late  time.Duration // by which everything arrives later than the link takes
+	late  time.Duration // additional delay beyond that of the link
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	changed  chan struct{}
 	events   []event
-	queued   int       // bytes of events that nobody has read
-	deadline time.Time // of writes, zero: none
-	gone     bool      // nobody reads any more
+	queued   int       // bytes of events that the reader has not read
+	deadline time.Time // deadline of writes; zero: none
+	gone     bool      // the reader has left
 }
 
-// event is one thing that the asker sees.
+// event is one thing that the reader sees.
 type event struct {
-	at     time.Time // when it has arrived, where the link is open then
-	code   int       // of a head, else 0
+	at     time.Time // when it has arrived, if the link is open then
+	code   int       // the status of a head, else 0
 	header http.Header
 	data   []byte
-	err    error // the end: io.EOF when the answer was whole
+	err    error // the end: io.EOF when the answer was complete
 }
 
 func newStream(n *network, r route, room int, dead <-chan struct{}) *stream {
 	return &stream{net: n, route: r, room: room, dead: dead, changed: make(chan struct{})}
 }
 
-// wake is called with s.mu held.
+// wake wakes the waiting goroutines. s.mu is held.
 func (s *stream) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// put sends one event. It waits while too much is on its way.
+// put sends one event. It waits while too many bytes are in transit.
 func (s *stream) put(e event) error {
 	_, l, _ := s.net.open(s.route)
 	e.at = time.Now().Add(s.late + l.took(int64(len(e.data))))
@@ -76,7 +76,7 @@ func (s *stream) put(e event) error {
 	return nil
 }
 
-// full waits until somebody has read something.
+// full waits until the reader has read something.
 func (s *stream) full(changed <-chan struct{}, deadline time.Time) error {
 	var late <-chan time.Time
 	if !deadline.IsZero() {
@@ -140,7 +140,7 @@ func (s *stream) empty() bool {
 	return len(s.events) == 0
 }
 
-// arrive waits until an event is there.
+// arrive waits until an event has arrived.
 func (s *stream) arrive(ctx context.Context, e event) error {
 	if err := objstore.Sleep(ctx, time.Until(e.at)); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *stream) arrive(ctx context.Context, e event) error {
 	return err
 }
 
-// leave says that nobody reads any more.
+// leave records that the reader has left.
 func (s *stream) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,13 +166,13 @@ func (s *stream) leave() {
 type writer struct {
 	s      *stream
 	header http.Header
-	sent   bool  // the head has gone
-	left   int64 // bytes of the body still to come, -1: not said how many
+	sent   bool  // the head has been sent
+	left   int64 // remaining bytes of the body; -1: length unknown
 }
 
 func (w *writer) Header() http.Header { return w.header }
 
-// SetWriteDeadline is found by http.ResponseController.
+// SetWriteDeadline is called through http.ResponseController.
 func (w *writer) SetWriteDeadline(t time.Time) error {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -181,10 +181,10 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline is found by http.ResponseController; the question has been read already.
+// SetReadDeadline is called through http.ResponseController. The request has already been read.
 func (w *writer) SetReadDeadline(time.Time) error { return nil }
 
-// Flush implements http.Flusher: nothing is held back here.
+// Flush implements http.Flusher. The writer buffers nothing.
 func (w *writer) Flush() {
 	if !w.sent {
 		w.WriteHeader(http.StatusOK)
@@ -198,7 +198,7 @@ func (w *writer) WriteHeader(code int) {
 	if code >= 200 {
 		w.sent, w.left = true, length(w.header)
 	}
-	_ = w.s.put(event{code: code, header: w.header.Clone()}) // as with a socket, the next write tells
+	_ = w.s.put(event{code: code, header: w.header.Clone()}) // as with a socket, the next write returns the error
 }
 
 func (w *writer) Write(b []byte) (int, error) {
@@ -222,7 +222,7 @@ func (w *writer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// end is called when the handler has returned, or has broken off.
+// end is called when the handler has returned or panicked.
 func (w *writer) end(broken bool) {
 	if !broken && !w.sent {
 		w.header.Set("Content-Length", "0")

@@ -7,14 +7,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// trace tells whoever wants to know what happens.
+// trace passes an event to the history's Trace, if there is one.
 func (r *run) trace(format string, args ...any) {
 	if r.history.Trace != nil {
 		r.history.Trace("%v "+format, append([]any{time.Since(r.began)}, args...)...)
 	}
 }
 
-// log is where a process writes what it has to say.
+// log returns the logger of a process.
 func (r *run) log(boot string) zerolog.Logger {
 	if r.history.Trace == nil {
 		return zerolog.Nop()

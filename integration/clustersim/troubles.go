@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// befall starts what goes wrong, and sees that all is well again in the end.
+// befall starts the faults, and ends all of them at the end.
 func (r *run) befall(ctx context.Context) {
 	for _, f := range r.history.Faults {
 		r.work.Go(func() {
@@ -25,7 +25,7 @@ func (r *run) befall(ctx context.Context) {
 	})
 }
 
-// heal makes everything well.
+// heal ends all faults.
 func (r *run) heal(ctx context.Context) {
 	r.net.heal()
 	r.store.SetFault(r.history.usual())
@@ -36,7 +36,7 @@ func (r *run) heal(ctx context.Context) {
 	}
 }
 
-// strike lets one fault befall, and pass.
+// strike starts one fault, and ends it after its time.
 func (r *run) strike(ctx context.Context, f Fault) {
 	m := r.machines[f.Machine]
 	rnd := rand.New(rand.NewPCG(f.Seed, 24))
@@ -110,7 +110,7 @@ func (r *run) across(side uint64, to func(*link)) {
 	}
 }
 
-// clog cuts the links of a machine one by one, and frees them in another order.
+// clog cuts the links of a machine one by one, and restores them in another order.
 func (r *run) clog(ctx context.Context, f Fault, rnd *rand.Rand) {
 	var all []route
 	for b := range r.machines {
@@ -129,7 +129,7 @@ func (r *run) clog(ctx context.Context, f Fault, rnd *rand.Rand) {
 	}
 }
 
-// flap shows a machine some of the others only, now these and now those.
+// flap shows a machine changing selections of the others.
 func (r *run) flap(ctx context.Context, f Fault, rnd *rand.Rand) {
 	v := &r.machines[f.Machine].view
 	times := 1 + rnd.IntN(4)

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// view is what discovery shows one machine: a cluster.Discovery.
+// view is a cluster.Discovery: it shows one machine a selection of the others.
 type view struct {
 	all []*machine
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	shown   func(machine int) bool
 	changed chan struct{} // closed when shown changes
 }
 
-// show shows the machines that which names, all of them for nil.
+// show shows the machines for which the function returns true; nil: all machines.
 func (v *view) show(which func(machine int) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -25,7 +25,7 @@ func (v *view) show(which func(machine int) bool) {
 	}
 }
 
-// Again implements cluster.Discovery: a view tells what it shows as soon as that changes.
+// Again implements cluster.Discovery. It does nothing, because a view reports each change at once.
 func (v *view) Again() {}
 
 // Run implements cluster.Discovery.

@@ -19,7 +19,7 @@ import (
 // dialTime is how long a gateway tries to connect.
 const dialTime = 250 * time.Millisecond
 
-// wire is the http.RoundTripper of one process: the network instead of sockets.
+// wire is the http.RoundTripper of one process. It uses the simulated network instead of sockets.
 type wire struct {
 	from  *process
 	peers func(address string) *machine
@@ -30,13 +30,13 @@ type wire struct {
 
 type askerKey struct{}
 
-// asker is who asked, and when.
+// asker is the process that sent a request, and when.
 type asker struct {
 	process *process
 	at      time.Time
 }
 
-// askedBy returns who asked, within a handler.
+// askedBy returns the asker of a request, within its handler.
 func askedBy(ctx context.Context) (asker, bool) {
 	a, ok := ctx.Value(askerKey{}).(asker)
 	return a, ok
@@ -48,7 +48,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		var err error
 		question, err = io.ReadAll(req.Body)
-		_ = req.Body.Close() // it was read
+		_ = req.Body.Close() // the body has been read
 		if err != nil {
 			return nil, err
 		}
@@ -127,14 +127,14 @@ func (w *wire) forget(p *process) {
 	w.mu.Unlock()
 }
 
-// hangUp tells the other side that nobody waits any more, as soon as that can pass.
+// hangUp tells the other side that the asker has left, as soon as the link is open.
 func (w *wire) hangUp(out route, stop func()) {
 	if open, _, _ := w.from.net.open(out); open {
 		stop()
 		return
 	}
 	if !w.from.spawn(func() {
-		_, _ = w.from.net.wait(w.from.ctx, out) // at the end of this process the other side is told too
+		_, _ = w.from.net.wait(w.from.ctx, out) // when this process ends, the other side is told too
 		stop()
 	}) {
 		stop()
@@ -195,11 +195,11 @@ func length(h http.Header) int64 {
 	return n
 }
 
-// answerBody is the body of an answer as its asker reads it.
+// answerBody is the body of an answer as the asker reads it.
 type answerBody struct {
 	ctx    context.Context //nolint:containedctx // a body is read under the context of its request
 	s      *stream
-	left   int64 // -1: not known
+	left   int64 // -1: unknown
 	data   []byte
 	err    error
 	hangUp func()

@@ -118,7 +118,8 @@ func (z brandSize) get(ctx context.Context, d *data) (brandArm, error) {
 	return a, err
 }
 
-// perSample reads some samples with one ranged read for each, so many of them side by side.
+// perSample reads some samples with one ranged read for each, with the given number of parallel
+// reads.
 func (d *data) perSample(ctx context.Context, order []uint64, sideBySide int) (reading, error) {
 	c := newCensus(d.chunks, d.each)
 	d.store.Reset()
@@ -150,7 +151,7 @@ func (d *data) perSample(ctx context.Context, order []uint64, sideBySide int) (r
 	return d.counted(c, took, int64(sideBySide)*sampleBytes), nil
 }
 
-// counted makes a reading of what an arm did by itself since the store's counts were set to zero.
+// counted returns the reading of an arm from the store's counts since they were reset.
 func (d *data) counted(c *census, took time.Duration, peak int64) reading {
 	s := d.store.Stats()
 	return reading{
@@ -167,7 +168,7 @@ func fullOrder(d *data) ([]uint64, error) {
 	return p.Epoch(0).Append(nil, 0, p.Samples()), nil
 }
 
-// loadChunks reads chunks side by side and throws them away.
+// loadChunks reads chunks in parallel and discards them.
 func (d *data) loadChunks(ctx context.Context, chunks []int, sideBySide int) error {
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(sideBySide)
@@ -205,7 +206,7 @@ func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 		}
 		loads += int64(len(missing))
 		if c.total < z.lruSamples {
-			// The chunks of the cache, and those that are on their way side by side.
+			// The chunks of the cache, and those being read in parallel.
 			most = max(most, int64(z.memory+min(z.fetchers, len(missing))))
 			if err := d.loadChunks(ctx, missing, z.fetchers); err != nil {
 				return a, err

@@ -41,7 +41,8 @@ func fullCaches() cachesSize {
 	}
 }
 
-// lruUniform is what an LRU cache hits under a fresh permutation each epoch, from a simulation of 20,000 items.
+// lruUniform is the hit rate of an LRU cache under a new permutation in each epoch, from a
+// simulation of 20,000 items.
 func lruUniform() map[float64]float64 {
 	return map[float64]float64{.1: 0.005, 0.35: 0.070, 0.5: 0.154, 0.65: 0.283, 0.8: .480}
 }
@@ -50,7 +51,7 @@ func policies() []datapath.Policy {
 	return []datapath.Policy{datapath.PolicyLRU, policyKeep, datapath.PolicyPlan}
 }
 
-// policyKeep is CoorDL's rule, which only the replay knows.
+// policyKeep is CoorDL's rule, which only the replay implements.
 const policyKeep datapath.Policy = "keep"
 
 func caches(z cachesSize) lab.Experiment {
@@ -196,7 +197,7 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 	hits, counted := 0, 0
 	total := uint64(z.items * z.each)
 	for at = range uses {
-		now := uses[max(at-soon, 0)].from // the reader stands so far behind what is brought
+		now := uses[max(at-soon, 0)].from // the reader is this far behind the prefetched position
 		kept := open[:0]
 		for _, i := range open {
 			if uses[i].to > now {

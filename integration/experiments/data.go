@@ -17,11 +17,11 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// sampleBytes is the length of a sample: a tar header and 3,584 bytes of content, of which
-// the first eight are its number, so that a reader can tell what it was given.
+// sampleBytes is the length of a sample: a tar header and 3,584 bytes of content. The first eight
+// bytes of the content are the sample's number, so that a reader can identify it.
 const sampleBytes = 4096
 
-// distant is the store of all experiments, if they do not say otherwise.
+// distant is the store of all experiments that do not define another one.
 func distant() shaped.Shape {
 	return shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}
 }
@@ -94,10 +94,10 @@ func (d *data) tar(lo, hi int) ([]byte, error) {
 
 func sampleName(i int) string { return fmt.Sprintf("%08d.bin", i) }
 
-// numberOf reads a sample's number out of its bytes.
+// numberOf returns a sample's number from its bytes.
 func numberOf(sample []byte) uint64 { return binary.LittleEndian.Uint64(sample[512:]) }
 
-// ref says where a byte range of the dataset lies, given as samples: for arms that read the store by themselves.
+// ref returns the object and offset of a sample, for arms that read the store directly.
 func (d *data) ref(sample int) (objstore.Ref, int64) {
 	chunk := sample / d.each
 	e := d.index.Extents(chunk)[0]
@@ -105,7 +105,7 @@ func (d *data) ref(sample int) (objstore.Ref, int64) {
 	return objstore.Ref{Key: prefix + s.Key, ETag: s.ETag}, e.Offset + int64(sample%d.each)*sampleBytes
 }
 
-// ranges says what a batch wants of which chunks, as a gateway would.
+// ranges returns the chunk ranges of a batch, as a gateway computes them.
 func (d *data) ranges(ctx context.Context, index *chunkindex.Index, samples []uint64) ([]batch.ChunkRanges, error) {
 	var chunks []batch.ChunkRanges
 	place := map[int]int{}

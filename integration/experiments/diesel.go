@@ -229,7 +229,7 @@ func (z dieselSize) pages(ctx context.Context) (float64, error) {
 // sampleKey is the key that an index gives to a sample: its name without the extension.
 func sampleKey(i int) string { return fmt.Sprintf("%08d", i) }
 
-// rate returns how often a second do is done, by so many side by side.
+// rate returns how often per second do is called, by the given number of parallel workers.
 func rate(ctx context.Context, sideBySide int, span time.Duration, do func(*rand.Rand) error) (float64, error) {
 	var done atomic.Int64
 	var mu sync.Mutex // guards failure

@@ -60,7 +60,7 @@ func (d *drawing) plan() (*shuffle.Plan, error) {
 	return shuffle.NewWeightedPlan(params, d.first, d.base.Totals())
 }
 
-// identity is what reports of the next epoch are filed under.
+// identity is the key under which reports for the next epoch are filed.
 func (d *drawing) identity() string {
 	weights := ""
 	if d.base != nil {

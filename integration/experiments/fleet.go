@@ -32,26 +32,26 @@ type fleet struct {
 type member struct {
 	*gateway
 	cluster *cluster.Cluster
-	leave   func() error // stops it, from one moment to the next
+	leave   func() error // stops it abruptly
 	gone    bool
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	plan   *shuffle.Plan
 	epochs map[uint64]*shuffle.Epoch
 }
 
-// dataset is how gateways call the data between them.
+// dataset is the name of the data between gateways.
 const dataset = "d"
 
-// fleetConfig says what a fleet is made of.
+// fleetConfig describes a fleet.
 type fleetConfig struct {
 	name     string
 	gateways int
-	room     int64   // bytes of memory, of each
-	link     float64 // bytes a second that each sends to others; 0: no bound
+	room     int64   // bytes of memory of each gateway
+	link     float64 // bytes per second that each gateway can send to others; 0: no limit
 	carry    int64   // as datapath.Config.CarryBytes
-	apart    bool    // they know nothing of each other
-	met      *fleet  // another cluster, whose gateways these are told of: only its name keeps it apart
+	apart    bool    // the gateways do not know each other
+	met      *fleet  // another cluster, whose gateways are introduced to these: only the cluster name separates them
 }
 
 // newFleet starts gateways with nothing in memory, and returns when each knows all others.
@@ -149,7 +149,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	m.source.Share(dataset)
 	server := peer.NewServer(peer.ServerConfig{
 		Cluster: cfg.name, Met: m.cluster.Met, Holder: m.path, Heard: m.heard, Log: zerolog.Nop(),
-		DrainTime: time.Millisecond, // whoever stops is gone
+		DrainTime: time.Millisecond, // a stopped gateway leaves at once
 	})
 	run, cancel := context.WithCancel(ctx)
 	var running errgroup.Group
@@ -160,7 +160,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 		cancel()
 		err := running.Wait()
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			err = nil // what was being answered is cut off
+			err = nil // answers in progress are aborted
 		}
 		client.Close()
 		return errors.Join(err, m.stop())
@@ -168,7 +168,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	return m, nil
 }
 
-// heard has the data path look ahead for a reader of another gateway.
+// heard makes the data path prefetch for a reader of another gateway.
 func (m *member) heard(name, generation string, r peer.Reader) {
 	plan, epoch, err := m.at(r.Params, r.Epoch)
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *fleet) stop() error {
 	return all
 }
 
-// traffic is what a fleet has read and sent between its gateways.
+// traffic is the amount that a fleet has read and sent between its gateways.
 type traffic struct{ storeReads, storeBytes, peerReads, peerBytes, carried, former int64 }
 
 func (t traffic) minus(u traffic) traffic {
@@ -215,7 +215,7 @@ func (t traffic) minus(u traffic) traffic {
 	}
 }
 
-// traffic is what the store counts, and the sum of what the living gateways count.
+// traffic returns the counts of the store, and the sums over the running gateways.
 func (f *fleet) traffic() (t traffic) {
 	given := f.data.store.Stats()
 	t.storeReads, t.storeBytes = given.Reads, given.BytesRead
@@ -238,10 +238,10 @@ type task struct {
 	epoch   uint64
 	ranks   int
 	sharing shuffle.Sharing
-	rate    float64 // bytes a second that a rank takes; 0: as fast as they come
+	rate    float64 // bytes per second that a rank consumes; 0: no limit
 }
 
-// epochRead is what a job saw of an epoch.
+// epochRead is a job's result of one epoch.
 type epochRead struct {
 	traffic
 	took         time.Duration
@@ -292,7 +292,7 @@ func (f *fleet) rank(ctx context.Context, t task, rank int, c *census) error {
 		}
 		return nil
 	})
-	free := time.Now() // when the rank is done with what it has
+	free := time.Now() // when the rank has consumed the samples so far
 	for got := range arrived {
 		if t.rate > 0 {
 			if now := time.Now(); now.After(free) {

@@ -13,13 +13,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// pictures is a data set to learn from. open reads it when it is needed.
+// pictures is a data set to learn from. open reads it on demand.
 type pictures struct {
 	name string
 	open func() (train, test *images.Set, err error)
 }
 
-// model is a classifier and the rate it begins with.
+// model is a classifier and its initial learning rate.
 type model struct {
 	name   string
 	short  string
@@ -34,7 +34,7 @@ func models() []model {
 
 const modelsText = "softmax regression (rate 0.02) and a network with one hidden layer of 64 units and batch normalisation (rate 0.1); stochastic gradient descent with momentum 0.9"
 
-// learnSize is how large the experiment is.
+// learnSize is the size of the experiment.
 type learnSize struct {
 	sets   []pictures
 	epochs int
@@ -75,7 +75,7 @@ func learn(z learnSize) lab.Experiment {
 	}
 }
 
-// sampler gives the samples of an epoch, batch by batch, and is told of their losses.
+// sampler returns the samples of an epoch, batch by batch, and receives their losses.
 type sampler interface {
 	// order returns an epoch's samples and the share of them that was read from the store.
 	order(epoch int) ([]uint64, float64, error)
@@ -83,7 +83,7 @@ type sampler interface {
 	ended(ctx context.Context, epoch int) error
 }
 
-// lesson is a classifier that has learned.
+// lesson is a trained classifier.
 type lesson struct{ accuracy, bytes, epochs float64 }
 
 // teach trains a model until all epochs are over, or, if limit is not 0, until so many bytes, in sizes of the data, are read.
@@ -107,7 +107,7 @@ func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, e
 				return l, ctx.Err()
 			}
 			left := 1 - float64(epoch*batches+i)/float64(epochs*batches)
-			if limit > 0 { // where bytes are the limit, they are of the schedule too
+			if limit > 0 { // where bytes are the limit, the schedule follows them too
 				left = 1 - (l.bytes+read*float64(i*batchSize)/float64(len(order)))/limit
 			}
 			losses := n.Step(learned, learned.Class, batch, m.rate*left)
@@ -274,7 +274,7 @@ func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model,
 	return means, nil
 }
 
-// arm trains once, as the experiment's arm i says. bytes is what uniform has read.
+// arm trains once, as arm i of the experiment. bytes is the amount that uniform has read.
 func (z learnSize) arm(ctx context.Context, i int, learned, test *images.Set, m model, seed uint64, bytes float64) (lesson, error) {
 	n := learned.Len()
 	switch i {

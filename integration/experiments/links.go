@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 )
 
-// links has a job on narrow links run with processes, and simulated. The job is clustersim.Limited; integration/limited runs it.
+// links runs a job on narrow links with processes, and simulates it. The job is clustersim.Limited;
+// integration/limited runs it.
 func links() lab.Experiment {
 	l := clustersim.NewLimited()
 	return lab.Experiment{
@@ -43,7 +44,7 @@ func links() lab.Experiment {
 	}
 }
 
-// linksRun is what one way came to: with processes in each round, and simulated.
+// linksRun is the result of one way: with processes in each round, and simulated.
 type linksRun struct {
 	way       clustersim.Way
 	rounds    []clustersim.Outcome
@@ -100,10 +101,10 @@ func runLinks(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// readLinks runs the job both ways.
+// readLinks runs the job in both ways.
 func readLinks(ctx context.Context) (runs []*linksRun, err error) {
 	for _, pack := range []string{simulatedClusters, limitedNetworks} {
-		lines, _, err := figures(ctx, pack, "TestLimited", "MILLRACE_LIMITED=full") // the marks judge
+		lines, _, err := figures(ctx, pack, "TestLimited", "MILLRACE_LIMITED=full") // the marks are judged below
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +127,7 @@ func readLinks(ctx context.Context) (runs []*linksRun, err error) {
 	return runs, nil
 }
 
-// find returns the run of a way that has room for everything and whose ranks do not think.
+// find returns the run of a way with memory for everything and without pauses.
 func find(runs []*linksRun, name string, gateways int) *linksRun {
 	return runs[slices.IndexFunc(runs, func(r *linksRun) bool {
 		return r.way.Name == name && r.way.Gateways == gateways && r.way.Share == 0 && r.way.Think == 0

@@ -19,15 +19,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// lobsterSize is how large the experiment is.
+// lobsterSize is the size of the experiment.
 type lobsterSize struct {
 	chunks, each int // of each rank's own data
 	shape        shaped.Shape
 	ranks        int
 	fetchers     int // of all ranks together
 	window       uint64
-	batch        int // samples of a rank's step, in the mean
-	steps, warm  int // timed, and before
+	batch        int // mean samples of a rank's step
+	steps, warm  int // steps that are timed, and steps before them
 	think        time.Duration
 	skews        []float64
 	rounds       int
@@ -40,7 +40,7 @@ func fullLobster() lobsterSize {
 	}
 }
 
-// least is what an arm has to be better by at a skew.
+// least is the factor by which an arm must be better at a skew.
 func least(skew float64) float64 {
 	switch skew {
 	case 0.4:
@@ -156,13 +156,13 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// stepping is what an arm did.
+// stepping is the result of an arm.
 type stepping struct {
 	step  time.Duration
 	again int // chunks that were read before, by the same rank
 }
 
-// arm lets the ranks go through their steps: each with a data path of its own, or all on one.
+// arm runs the ranks through their steps: each with its own data path, or all on one.
 func (z lobsterSize) arm(ctx context.Context, d *data, skew float64, shared bool, seed uint64) (stepping, error) {
 	room := int64(float64(2*int(z.window)+16)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + int64(2*z.batch*sampleBytes)
 	cfg := datapath.Config{Fetchers: z.fetchers / z.ranks, PartSize: d.chunkBytes()}
@@ -240,7 +240,7 @@ func (z lobsterSize) train(ctx context.Context, d *data, ranks []*gateway, skew 
 
 // barrier lets ranks wait for each other.
 type barrier struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	turned *sync.Cond
 	ranks  int
 	here   int
@@ -254,7 +254,7 @@ func newBarrier(ranks int) *barrier {
 	return b
 }
 
-// wait returns true when all have come, false when one never will.
+// wait returns true when all ranks have arrived, false when one never will.
 func (b *barrier) wait() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,11 +277,11 @@ func (b *barrier) leave() {
 	b.turned.Broadcast()
 }
 
-// repeats counts reads of what was read before.
+// repeats counts repeated reads of the same data.
 type repeats struct {
 	next objstore.RangeReader
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	seen  map[int64]bool
 	again int
 }
@@ -289,11 +289,11 @@ type repeats struct {
 // ReadRange implements objstore.RangeReader.
 func (s *repeats) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
 	at := offset
-	for _, c := range ref.Key { // the shard's part of the place
+	for _, c := range ref.Key { // include the shard in the key
 		at = at*31 + int64(c)
 	}
 	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
-		return err // perhaps because nobody wanted it any more
+		return err // possibly cancelled, because the data is no longer needed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

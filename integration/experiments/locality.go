@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// localitySize is how large the experiment is.
+// localitySize is the size of the experiment.
 type localitySize struct {
 	samples  int   // of the published arm's data
 	learners []int // the medians are held at 64 of them
 	local    []int // samples of a learner's batch
-	batches  int   // looked at for each pair, at least, and twice the data
+	batches  int   // batches per pair, at least; in addition, at least twice the data
 
 	chunks, each, batch int // of ours
 	lanes, strata       uint64
@@ -36,7 +36,8 @@ func fullLocality() localitySize {
 // publishedMedians are those of the authors at 64 learners, by local batch.
 func publishedMedians() map[int]float64 { return map[int]float64{32: 0.069, 64: 0.048, 128: .034} }
 
-// meanImbalance is what chance makes of p learners with a local batch of b: half the mean deviation of a binomial count, by its mean.
+// meanImbalance is the expected imbalance of p learners with a local batch of b: half the mean
+// deviation of a binomial count, divided by its mean.
 func meanImbalance(p, b int) float64 {
 	return math.Sqrt((1 - 1/float64(p)) / float64(b) / (2 * math.Pi))
 }
@@ -136,16 +137,16 @@ func (z localitySize) imbalance(l *published.Locality, batch int, random *rand.R
 	return mean / float64(len(all)), (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// dealt is what became of all batches of an epoch.
+// dealt is the result of all batches of an epoch.
 type dealt struct {
-	moved            float64 // by the repair, as the plan says
-	foreign          float64 // read from a chunk that is at home with another rank
-	away             float64 // read from a chunk no part of which is at home with the rank
+	moved            float64 // moved by the repair, according to the plan
+	foreign          float64 // read from a chunk whose home is another rank
+	away             float64 // read from a chunk that has no part at home with the rank
 	tiling, gradient bool
 	batches          int
 }
 
-// arithmetic measures ours.
+// arithmetic measures Millrace's arm.
 func (z localitySize) arithmetic(ctx context.Context, r *lab.Report) error {
 	t := r.Table("Ours: samples moved, in % of an epoch.", "ranks", "slot", "slot, with chunks that are cut", "window", "by hash", "published, by the formula")
 	f := &lab.Figure{Name: "moved", Title: "Samples moved, by arm", X: "ranks", Y: "% of the epoch", LogX: true}
@@ -200,7 +201,7 @@ func (z localitySize) arithmetic(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// plan is one of our data.
+// plan returns a plan over Millrace's data.
 func (z localitySize) plan(params shuffle.Params) (*shuffle.Plan, shuffle.Batching, error) {
 	first := make([]uint64, z.chunks+1)
 	for i := range first {
@@ -210,7 +211,7 @@ func (z localitySize) plan(params shuffle.Params) (*shuffle.Plan, shuffle.Batchi
 	return p, shuffle.Batching{Samples: first[z.chunks], BatchSize: uint64(z.batch), Tail: shuffle.Short}, err
 }
 
-// gradient is the made-up gradient of a sample.
+// gradient is the artificial gradient of a sample.
 type gradient [4]int64
 
 func (g *gradient) add(sample uint64) {
@@ -263,13 +264,14 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 	return d, nil
 }
 
-// home is the rank at whose home a sample is: that of its chunk, but for the few chunks of a slot order that a lane's end cuts.
+// home is the home rank of a sample: that of its chunk, except for the few chunks of a slot order
+// that are cut by a lane's end.
 func (z localitySize) home(p *shuffle.Plan, sample, w uint64) uint64 {
 	place, of := p.Home(sample / uint64(z.each))
 	return place * w / of
 }
 
-// byHash is what would be moved if the hash of a chunk's number said where it is at home.
+// byHash is the share that would be moved if the hash of a chunk's number determined its home.
 func (z localitySize) byHash(seed, w uint64) (float64, error) {
 	p, b, err := z.plan(shuffle.Params{Shuffle: shuffle.Window, Window: z.strata, Seed: seed})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 )
 
-// losses has the tests of the fault simulator measure: its gateways run on a clock of their own, which only tests have.
+// losses runs measuring tests of the fault simulator: its gateways use a fake clock, which is
+// available only in tests.
 func losses() lab.Experiment {
 	return lab.Experiment{
 		Name:  "losses",
@@ -71,7 +72,7 @@ const (
 	limitedNetworks   = "github.com/millrace-data/millrace/integration/limited"
 )
 
-// figures runs one test of a package and returns what it says it has measured.
+// figures runs one test of a package and returns the figures that it prints.
 func figures(ctx context.Context, pack, name string, env ...string) (lines []string, passed bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=1h", "-v", "-run", "^"+name+"$", pack)
 	cmd.Env = append(os.Environ(), env...)

@@ -1,5 +1,5 @@
-// Command experiments puts published ideas to the test and makes docs/dev/experiments.md of what it
-// stores: one file for each system states claim, setting, arms and marks before it runs.
+// Command experiments tests published ideas and makes docs/dev/experiments.md from the stored
+// results. One file for each system states claim, setting, arms and marks before it runs.
 package main
 
 import (
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// store is the directory of what the page shows, from the root of the repository.
+// store is the directory of the page's data, from the root of the repository.
 const store = "integration/experiments/figures"
 
 type options struct {
@@ -106,7 +106,7 @@ func choose(only string) ([]lab.Experiment, error) {
 	return chosen, nil
 }
 
-// do runs the experiments one after the other, telling log where they are, and stores what each has found.
+// do runs the experiments one after the other, logs its progress, and stores the findings of each.
 func (o options) do(ctx context.Context, chosen []lab.Experiment, command string, log io.Writer) error {
 	begun := time.Now()
 	for i, e := range chosen {
@@ -127,7 +127,7 @@ func (o options) do(ctx context.Context, chosen []lab.Experiment, command string
 				return err
 			}
 		}
-		runtime.GC() // what one experiment leaves must not be collected in the middle of the next
+		runtime.GC() // garbage of one experiment must not be collected during the next
 	}
 	fmt.Fprintf(log, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
 	return nil
@@ -159,7 +159,7 @@ func sources(name string) []string {
 	return all
 }
 
-// storedPage reads what all experiments have found.
+// storedPage reads the findings of all experiments.
 func storedPage(root string) (*lab.Page, error) {
 	found, err := provenance.Read[*lab.Report](filepath.Join(root, store))
 	if err != nil {
@@ -182,7 +182,8 @@ func storedPage(root string) (*lab.Page, error) {
 	return page, nil
 }
 
-// publish makes the page and its pictures; with check it fails instead where figures are older than their sources or marks.
+// publish makes the page and its pictures. With check it fails instead if figures are older than
+// their sources or marks.
 func publish(file string, check bool) error {
 	root, err := provenance.Root()
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// nodesSize is how large the experiment is.
+// nodesSize is the size of the experiment.
 type nodesSize struct {
 	chunks, each, lanes int
 	gateways            []int
-	store, rank, link   float64 // bytes a second: of the store in all, of a rank that trains, of a gateway's link
+	store, rank, link   float64 // bytes per second: of the store in all, of a rank that trains, of a gateway's link
 	fast                float64 // of a rank that trains where memory is short
 }
 
@@ -61,7 +61,7 @@ func nodes(z nodesSize) lab.Experiment {
 	}
 }
 
-// nodeArm is one epoch of one arm with what the model says of it.
+// nodeArm is one epoch of one arm with the model's prediction.
 type nodeArm struct {
 	epochRead
 	model float64 // seconds
@@ -119,8 +119,8 @@ func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
 	return z.half(ctx, r, d)
 }
 
-// epochs reads three epochs: two from p gateways that know nothing of each other, from the store and by locality, and one from
-// a cluster that holds everything.
+// epochs reads three epochs: two from p independent gateways, from the store and by locality, and
+// one from a cluster that holds everything.
 func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm, err error) {
 	room := d.room(2 * z.chunks)
 	apart, err := d.newFleet(ctx, fleetConfig{name: "apart", gateways: p, room: room, apart: true})
@@ -143,7 +143,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 	if err != nil {
 		return arms, err
 	}
-	most := float64(slices.Max(f.owned())) / float64(z.chunks) // of the data: what the busiest link sends from
+	most := float64(slices.Max(f.owned())) / float64(z.chunks) // relative to the data: the share that the busiest link sends
 	for i := range 2 {
 		a := &arms[2]
 		a.peers = all * (n - 1) / n
@@ -155,10 +155,11 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 	return arms, f.stop()
 }
 
-// beside is what a gateway needs beside chunks: for batches that are sent, and for what other gateways are asked for.
+// beside is the memory that a gateway needs in addition to chunks: for batches being sent, and for
+// requests to other gateways.
 const beside = 2 * batchSize * sampleBytes
 
-// half reads a second epoch with room for half of the data in each gateway.
+// half reads a second epoch with memory for half of the data in each gateway.
 func (z nodesSize) half(ctx context.Context, r *lab.Report, d *data) error {
 	t := r.Table("A second epoch with room for half of the data in each gateway.", "gateways", "seconds", "model", "store MB", "between gateways MB")
 	var arms []epochRead

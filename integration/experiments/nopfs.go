@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// nopfsSize is how large the experiment is.
+// nopfsSize is the size of the experiment.
 type nopfsSize struct {
 	chunks, each int
 	shape        shaped.Shape

@@ -21,7 +21,7 @@ import (
 
 const batchSize = 256
 
-// gateway is the product's data path on a dataset: what answers batches, without HTTP around it.
+// gateway is the product's data path on a dataset: the part that answers batches, without HTTP.
 type gateway struct {
 	data   *data
 	path   *datapath.Path
@@ -30,7 +30,8 @@ type gateway struct {
 	stop   func() error
 }
 
-// room returns a budget that leaves the path so many chunks for what it fetches ahead, beside bodies and tables.
+// room returns a budget that leaves the path memory for the given number of prefetched chunks, in
+// addition to bodies and tables.
 func (d *data) room(chunks int) int64 {
 	return int64(float64(chunks)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 4*batchSize*sampleBytes
 }
@@ -60,18 +61,18 @@ func (d *data) open(ctx context.Context, cfg datapath.Config, bytes int64) (*gat
 type job struct {
 	params   shuffle.Params
 	epoch    uint64
-	ahead    int           // batches asked for side by side, 1 at the least
+	ahead    int           // batches requested in parallel, at least 1
 	think    time.Duration // between a batch and the next
 	rank, of uint64        // its share of each global batch
 }
 
-// reading is what a job saw of an epoch.
+// reading is a job's result of one epoch.
 type reading struct {
 	took    time.Duration
 	waits   []time.Duration // for each batch, in the order of the epoch
 	samples int
-	twice   int // samples that came more than once
-	never   int // samples that did not come
+	twice   int // samples that arrived more than once
+	never   int // samples that never arrived
 	spread  float64
 	reads   int64 // of the store for this epoch, bytes too: only where no other job reads meanwhile
 	bytes   int64
@@ -170,12 +171,13 @@ func (g *gateway) batch(ctx context.Context, plan *shuffle.Plan, epoch *shuffle.
 	return nil
 }
 
-// census counts which samples came, and how evenly the chunks' samples are spread over batches.
+// census counts the samples that arrived, and how evenly the chunks' samples are spread over
+// batches.
 type census struct {
 	chunks, each int
 
-	mu      sync.Mutex // guards what follows
-	seen    []uint16   // how often each sample came
+	mu      sync.Mutex // guards the fields below
+	seen    []uint16   // how often each sample arrived
 	total   int
 	batches int
 	squares float64 // of how many samples a chunk gives to a batch, summed over chunks and batches
@@ -219,8 +221,9 @@ func (c *census) never() (n int) {
 	return n
 }
 
-// spread returns the variance of a class's share in a batch relative to independent draws, for
-// data sorted by class, averaged over how classes may lie on chunks: n/(n-1) * (E[sum of squares]/b - b/n).
+// spread returns the variance of a class's share in a batch relative to independent draws, for data
+// sorted by class, averaged over the possible positions of classes on chunks: n/(n-1) * (E[sum of
+// squares]/b - b/n).
 func (c *census) spread() float64 {
 	if c.batches == 0 || c.chunks < 2 {
 		return 0
@@ -229,7 +232,7 @@ func (c *census) spread() float64 {
 	return n / (n - 1) * (c.squares/float64(c.batches)/b - b/n)
 }
 
-// quantile of durations that need not be sorted: the smallest that is not below a share q of them.
+// quantile returns the smallest of some unsorted durations that is not below a share q of them.
 func quantile(d []time.Duration, q float64) time.Duration {
 	if len(d) == 0 {
 		return 0

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// shadeSize is how large the experiment is.
+// shadeSize is the size of the experiment.
 type shadeSize struct {
 	samples, each int // each: in a chunk
 	epochs        int
@@ -55,7 +55,7 @@ func shade(z shadeSize) lab.Experiment {
 	}
 }
 
-// course is what became of an arm at one cache size, over all epochs but the first.
+// course is the result of an arm at one cache size, over all epochs except the first.
 type course struct {
 	hits, bytes, coverage float64 // shares of the samples, of the data, of the samples
 	difficulty            float64 // of the samples that were drawn, in the mean; only of ours
@@ -138,7 +138,8 @@ func (z shadeSize) figures(r *lab.Report, found [][]course) {
 	r.Figure(covered)
 }
 
-// at runs all arms with a cache of so many samples, in the order of the experiment's arms.
+// at runs all arms with a cache of the given number of samples, in the order of the experiment's
+// arms.
 func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
 	var uniform [][]int
 	random := rand.New(rand.NewPCG(1, 2))
@@ -158,7 +159,7 @@ func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
 	}, nil
 }
 
-// replay runs a stream of epochs against a rule by which chunks leave memory.
+// replay runs a stream of epochs against an eviction rule for chunks.
 func (z shadeSize) replay(policy replay.Policy[int], capacity int, stream [][]int) course {
 	var uses iter.Seq2[int, int64] = func(yield func(int, int64) bool) {
 		for _, s := range slices.Concat(stream...) {
@@ -276,11 +277,12 @@ func (z shadeSize) drawn(ctx context.Context, capacity int, params shuffle.Param
 	return z.mean(c, misses, stream), nil
 }
 
-// serve counts what an epoch finds in the store of hot samples, and how many samples it reads. Under an order with locality a chunk
-// is read whole, once, unless all that is drawn of it is there.
+// serve counts the samples of an epoch that are in the store of hot samples, and the samples that
+// it reads. Under an order with locality a chunk is read whole, once, unless all its drawn samples
+// are in that store.
 func (z shadeSize) serve(d *drawing, order []uint64, stored []bool) (hits, misses float64) {
 	for s := range stored {
-		stored[s] = stored[s] && d.hot[s] // what is no longer hot has made room
+		stored[s] = stored[s] && d.hot[s] // samples that are no longer hot are evicted
 	}
 	read := map[uint64]bool{}
 	for _, s := range order {

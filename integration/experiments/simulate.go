@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// simulateSize is how large the experiment is.
+// simulateSize is the size of the experiment.
 type simulateSize struct {
 	chunks, each int
 	shape        shaped.Shape
@@ -28,9 +28,9 @@ type predicted struct {
 	policy datapath.Policy
 	cache  float64 // of the data
 	ranks  int
-	job    float64 // rate of the job, of that at which the store could bring all samples
+	job    float64 // rate of the job, relative to the rate of the store for all samples
 	skew   float64
-	ahead  int // batches asked for beyond the one in use
+	ahead  int // batches requested beyond the one in use
 }
 
 func fullSimulate() simulateSize {
@@ -112,7 +112,7 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			t.Row(fmt.Sprintf("%s %d", c.order.Shuffle, c.order.Window), string(c.policy), c.cache, c.ranks, fmt.Sprintf("%.3g x store", c.job), i,
 				e.Time, took, fmt.Sprintf("%+.1f %%", 100*err), simulate.Bytes(e.StoreBytes), simulate.Bytes(bytes[i]))
 		}
-		if c.skew == 1 { // where ranks drift apart, how much is read twice hangs on moments
+		if c.skew == 1 { // if ranks drift apart, the amount that is read twice depends on exact timing
 			worstBytes = max(worstBytes, math.Abs(float64(off))/float64(d.bytes()))
 		}
 	}
@@ -121,7 +121,7 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 	return nil
 }
 
-// known is what the model needs of the dataset.
+// known returns the properties of the dataset that the model needs.
 func (d *data) known() *simulate.Data {
 	k := &simulate.Data{First: d.index.First(), Chunks: make([]simulate.Chunk, d.chunks)}
 	for i := range k.Chunks {
@@ -131,7 +131,7 @@ func (d *data) known() *simulate.Data {
 	return k
 }
 
-// measureTwice returns the faster of two runs, epoch by epoch, and what it read.
+// measureTwice returns the faster of two runs, epoch by epoch, and the bytes that it read.
 func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
 	times, bytes, err = d.measure(ctx, s)
 	if err != nil {
@@ -149,7 +149,8 @@ func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []ti
 	return times, bytes, nil
 }
 
-// measure reads the epochs of a setting through the data path, and returns what each took and read.
+// measure reads the epochs of a setting through the data path, and returns the time and bytes of
+// each.
 func (d *data) measure(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
 	g, err := d.open(ctx, datapath.Config{Policy: datapath.Policy(s.Policy), Fetchers: s.Fetchers, PartSize: s.PartSize}, s.CacheSize)
 	if err != nil {
@@ -180,7 +181,7 @@ func (d *data) measure(ctx context.Context, s simulate.Setting) (times []time.Du
 	return times, bytes, nil
 }
 
-// train is one rank: it asks for batches ahead of the one in use, and takes its time over each.
+// train is one rank: it requests batches ahead of the one in use, and takes its time for each.
 func (g *gateway) train(ctx context.Context, s simulate.Setting, plan *shuffle.Plan, epoch *shuffle.Epoch, rank int) error {
 	batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
 	requests, ctx := errgroup.WithContext(ctx)
@@ -196,8 +197,8 @@ func (g *gateway) train(ctx context.Context, s simulate.Setting, plan *shuffle.P
 			return err
 		})
 	}
-	// A rank begins with a batch when it is there and the last one is done: not when this machine, which is busy, wakes
-	// it up.
+	// A rank begins with a batch when the batch has arrived and the last one is done. The time at
+	// which this busy machine wakes the goroutine does not matter.
 	free := time.Now()
 	for m := range batching.Batches() {
 		for uint64(len(asked)) < min(m+uint64(s.ReadAhead)+1, batching.Batches()) {

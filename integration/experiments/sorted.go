@@ -14,7 +14,7 @@ import (
 
 // This file is the second half of the experiment diesel: learning from data that is sorted by class.
 
-// schedule says how the learning rate goes.
+// schedule describes the learning rate over time.
 type schedule struct {
 	name   string
 	decays bool
@@ -22,12 +22,12 @@ type schedule struct {
 
 func schedules() []schedule { return []schedule{{"constant", false}, {"falling", true}} }
 
-// ordering is one way to go through sorted data.
+// ordering is one way to order sorted data.
 type ordering struct {
 	name   string
-	memory float64 // of the chunks, that it mixes
+	memory float64 // share of the chunks in memory, which it mixes
 	params shuffle.Params
-	slides bool // a sliding buffer: no order of ours
+	slides bool // a sliding buffer: not one of Millrace's orders
 }
 
 // orderings lists them for n chunks: full first.
@@ -54,7 +54,7 @@ func (o ordering) variance(chunks, each int) any {
 	return batchVariance(o.params, chunks, each)
 }
 
-// batchVariance is what a plan over equal chunks says of its batches: each chunk a class.
+// batchVariance is the variance of a plan's batches over equal chunks, each of which is a class.
 func batchVariance(params shuffle.Params, chunks, each int) float64 {
 	first := make([]uint64, chunks+1)
 	for i := range first {
@@ -73,7 +73,8 @@ func (o ordering) epoch(plan *shuffle.Plan, number, seed uint64, buffer int) []u
 	if !o.slides {
 		return plan.Epoch(number).Append(nil, 0, plan.Samples())
 	}
-	// A buffer that is filled from the data as they lie, and gives one of its samples at random for each that comes.
+	// A buffer that is filled in the order of the data, and returns one of its samples at random
+	// for each new one.
 	random := rand.New(rand.NewPCG(seed, number))
 	var held, out []uint64
 	for s := range plan.Samples() {
@@ -159,7 +160,8 @@ func (z dieselSize) lesson(ctx context.Context, learned, test *images.Set, first
 	return mean, nil
 }
 
-// conclude finds from which window on the loss against full stays under a point, and judges.
+// conclude finds the smallest window from which the loss against full stays under a point, and
+// judges.
 func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]float64, columns []string) {
 	t := r.Table("From which window on, of those tried, the loss against `full` stays under a point.", "model and rate", "share of the chunks")
 	f := &lab.Figure{Name: "accuracy", Title: "Loss against full on data sorted by class", X: "window, share of the chunks", Y: "points", LogX: true}

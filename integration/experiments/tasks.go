@@ -13,13 +13,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// tasksSize is how large the experiment is.
+// tasksSize is the size of the experiment.
 type tasksSize struct {
 	chunks, each, lanes int
 	gateways            int   // of job A
 	others              int   // of job B
 	shapes              []int // chunks of datasets of one size
-	carried             []int // batches that one question brings beside its own
+	carried             []int // additional batches that one request fetches
 }
 
 func fullTasks() tasksSize {
@@ -59,7 +59,8 @@ func tasks(z tasksSize) lab.Experiment {
 	}
 }
 
-// fastStore is the store of this experiment: fast enough that reads are worth counting, not waiting for.
+// fastStore is the store of this experiment. It is so fast that reads matter only as counts, not as
+// waiting time.
 func fastStore() shaped.Shape {
 	return shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 200e6, Total: 200e6}
 }
@@ -79,7 +80,7 @@ func (z tasksSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// loss has two jobs read the same store, and one of them lose a gateway.
+// loss runs two jobs on the same store, one of which loses a gateway.
 func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	d, err := newData(ctx, z.chunks, z.each, fastStore())
 	if err != nil {
@@ -130,7 +131,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	return errors.Join(a.stop(), b.stop())
 }
 
-// names looks samples up by name at every gateway that lives.
+// names looks up samples by name at every running gateway.
 func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	var n, opening, asked int64
@@ -160,7 +161,7 @@ func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
 	return nil
 }
 
-// refill loses a gateway of a fleet whose data come in few large chunks, or in many small ones.
+// refill loses a gateway of a fleet whose data is in a few large chunks, or in many small ones.
 func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error {
 	t := r.Table("One gateway lost, the same bytes in chunks of several sizes.", "chunks", "samples in each", "chunks lost", "samples lost", "store reads", "seconds")
 	holds := true
@@ -197,9 +198,9 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 	return nil
 }
 
-// along reads an epoch with questions that bring ever more.
+// along reads an epoch with requests that fetch more and more batches.
 func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error {
-	const samples = 192 * batchSize // so many batches that the first few, for which a rank asks itself, hardly count
+	const samples = 192 * batchSize // many batches, so that the first few, which a rank requests alone, hardly count
 	d, err := newData(ctx, z.chunks, samples/z.chunks, fastStore())
 	if err != nil {
 		return err
@@ -211,7 +212,8 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 	for _, k := range z.carried {
 		carry := int64(-1)
 		if k > 0 {
-			// Half of a batch is at home at the other gateway, and a sample takes 128 bytes beside its own.
+			// Half of a batch is owned by the other gateway, and a sample has 128 bytes of
+			// overhead.
 			carry = int64(k+1) * batchSize / 2 * (sampleBytes + 128) * 9 / 8
 		}
 		f, err := d.newFleet(ctx, fleetConfig{name: "along", gateways: 2, room: d.room(3 * z.chunks), carry: carry})
@@ -234,7 +236,7 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 		share := float64(got.peerReads) / none
 		batches := float64((d.samples() + batchSize - 1) / batchSize)
 		t.Row(k, got.peerReads, float64(got.peerReads)/batches, share, got.carried)
-		holds = holds && share <= 1.25/float64(1+k) && got.storeReads == 0 && got.peerBytes >= d.bytes()/4 // it asks still
+		holds = holds && share <= 1.25/float64(1+k) && got.storeReads == 0 && got.peerBytes >= d.bytes()/4 // it still sends requests
 		found += fmt.Sprintf("k=%d %.2g; ", k, share)
 	}
 	r.Judge("along", holds, found+"of those without")

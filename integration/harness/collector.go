@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Collector is an OpenTelemetry Collector. It writes the spans that it receives to a file, which outlives it.
+// Collector is an OpenTelemetry Collector. It writes the spans that it receives to a file, which
+// survives its restarts.
 type Collector struct {
 	*Process
 	HTTP, GRPC string // URLs for OTEL_EXPORTER_OTLP_ENDPOINT
@@ -45,14 +46,14 @@ service:
 	return c
 }
 
-// Start starts the collector again after it was killed, at the same addresses.
+// Start restarts the collector after it was killed, at the same addresses.
 func (c *Collector) Start(t testing.TB) {
 	t.Helper()
 	c.Process = Start(t, "collector", Installed(t, "collector"), baseEnv(t), "--config", c.config)
 	c.Ready(t, func(ctx context.Context) error { return c.take(ctx, "{}") })
 }
 
-// take gives the collector spans as a gateway does.
+// take sends spans to the collector as a gateway does.
 func (c *Collector) take(ctx context.Context, spans string) error {
 	r, err := send(ctx, http.DefaultClient, http.MethodPost, c.HTTP+"/v1/traces", []byte(spans))
 	if err == nil && r.Status != http.StatusOK {
@@ -61,22 +62,22 @@ func (c *Collector) take(ctx context.Context, spans string) error {
 	return err
 }
 
-// Span is one that a collector was sent. Ids are in hex.
+// Span is one span that a collector received. Ids are in hex.
 type Span struct {
 	Service, Name     string
 	Trace, ID, Parent string // Parent "": the span is the first of its trace
 	Start, End        time.Time
-	Said              map[string]string // its attributes
-	Links             []string          // ids of the spans that it is linked to
+	Said              map[string]string // the attributes
+	Links             []string          // ids of linked spans
 	Failed            bool
 	Why               string
 }
 
-// Took returns how long a span lasted.
+// Took returns the duration of a span.
 func (s Span) Took() time.Duration { return s.End.Sub(s.Start) }
 
-// Settled returns all spans that the collector has received so far. A span of the test's own goes last, to know that all
-// before it are in the file.
+// Settled returns all spans that the collector has received so far. It sends a span of its own
+// last: when that is in the file, all earlier ones are too.
 func (c *Collector) Settled(t testing.TB) []Span {
 	t.Helper()
 	const text = `{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "%016x", "name": "last",
@@ -137,7 +138,7 @@ func said(all []attribute) map[string]string {
 	return out
 }
 
-// Spans returns what the file holds now.
+// Spans returns the spans that the file holds now.
 func (c *Collector) Spans(t testing.TB) (out []Span) {
 	t.Helper()
 	text, err := os.ReadFile(c.file)
@@ -146,7 +147,7 @@ func (c *Collector) Spans(t testing.TB) (out []Span) {
 	}
 	for line := range bytes.Lines(text) {
 		var l sent
-		if json.Unmarshal(line, &l) == nil { // half a line is being written, or a collector that was killed has left it
+		if json.Unmarshal(line, &l) == nil { // an incomplete line is being written, or was left by a killed collector
 			out = append(out, l.spans(t)...)
 		}
 	}

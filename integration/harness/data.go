@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// Files writes count files of up to size bytes below a fresh directory and returns it
-// with their content by path. Every third sample has a second member. The content is the
-// same in every run.
+// Files writes count files of up to size bytes below a new directory, and returns it with their
+// content by path. Every third sample has a second member. The content is the same in every run.
 func Files(t testing.TB, count, size int) (string, map[string]string) {
 	t.Helper()
 	root := t.TempDir()
@@ -60,7 +59,7 @@ type Sample struct {
 	CRC32C   json.RawMessage `json:"crc32c"`
 }
 
-// Manifest returns the samples of the batch at path, a batch's path without a query.
+// Manifest returns the samples of the batch at path, which is a batch's path without a query.
 func (g *Gateway) Manifest(t testing.TB, path, query string) []Sample {
 	t.Helper()
 	r := g.MustGet(t, path+"/manifest"+query)

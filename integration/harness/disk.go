@@ -5,22 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// Disk is a directory on a file system of its own, which hangs on demand as a failing device does, or an NFS mount without its
-// server: no call ends. Whoever is killed meanwhile ends.
+// Disk is a directory on a file system of its own. On demand it hangs like a failing device, or
+// like an NFS mount without its server: no call returns. A process that is killed in such a call
+// ends.
 type Disk struct {
 	Dir  string
 	hung atomic.Int64
 
-	mu     sync.Mutex    // guards goesOn
-	goesOn chan struct{} // closed when the disk goes on; nil: it does not hang
+	mu      sync.Mutex    // guards resumed
+	resumed chan struct{} // closed when the disk resumes; nil: it does not hang
 }
 
-// Hang lets each call wait from now on, until GoOn.
+// Hang makes each call wait until GoOn.
 func (d *Disk) Hang() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.goesOn == nil {
-		d.goesOn = make(chan struct{})
+	if d.resumed == nil {
+		d.resumed = make(chan struct{})
 	}
 }
 
@@ -28,9 +29,9 @@ func (d *Disk) Hang() {
 func (d *Disk) GoOn() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.goesOn != nil {
-		close(d.goesOn)
-		d.goesOn = nil
+	if d.resumed != nil {
+		close(d.resumed)
+		d.resumed = nil
 	}
 }
 

@@ -35,8 +35,8 @@ func NewDisk(t testing.TB) *Disk {
 	return d
 }
 
-// hanging is the file system of a disk: a directory of the machine, whose calls wait while the disk hangs. The kernel caches nothing
-// of it. Flush and Release do not wait, so that processes end.
+// hanging is the file system of a disk: a directory of the machine whose calls wait while the disk
+// hangs. The kernel caches nothing of it. Flush and Release do not wait, so that processes can end.
 type hanging struct {
 	fuse.RawFileSystem
 	disk *Disk
@@ -45,21 +45,21 @@ type hanging struct {
 // wait waits while the disk hangs, unless the caller is interrupted.
 func (h *hanging) wait(interrupted <-chan struct{}) fuse.Status {
 	h.disk.mu.Lock()
-	goesOn := h.disk.goesOn
+	resumed := h.disk.resumed
 	h.disk.mu.Unlock()
-	if goesOn == nil {
+	if resumed == nil {
 		return fuse.OK
 	}
 	h.disk.hung.Add(1)
 	select {
-	case <-goesOn:
+	case <-resumed:
 		return fuse.OK
 	case <-interrupted:
 		return fuse.Status(syscall.EINTR)
 	}
 }
 
-// then makes a call once the disk does not hang.
+// then makes a call when the disk does not hang.
 func (h *hanging) then(interrupted <-chan struct{}, call func() fuse.Status) fuse.Status {
 	if s := h.wait(interrupted); !s.Ok() {
 		return s

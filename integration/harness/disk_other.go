@@ -4,7 +4,7 @@ package harness
 
 import "testing"
 
-// NewDisk returns a directory that never hangs: only Linux mounts a file system of ours.
+// NewDisk returns a directory that never hangs: only Linux can mount the harness's own file system.
 func NewDisk(t testing.TB) *Disk {
 	t.Helper()
 	return &Disk{Dir: t.TempDir()}

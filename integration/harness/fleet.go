@@ -14,28 +14,28 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// FleetConfig says which gateways are one cluster.
+// FleetConfig describes the gateways of one cluster.
 type FleetConfig struct {
 	Store   *Store
-	Env     []string // how gateways reach the store; nil: as its own says
+	Env     []string // environment to reach the store; nil: that of the store
 	Dataset string
 	Size    int
 	Nodes   []*Node             // one for each gateway; nil: all on this machine
-	TLS     *certtest.Authority // nil: peers speak plainly
-	Join    string              // as --join has it; "": a list of all
-	Program string              // of every gateway; "": the one that Build made
-	Args    []string            // of every gateway, behind its own
+	TLS     *certtest.Authority // nil: peers use plain HTTP
+	Join    string              // the value of --join; "": a list of all members
+	Program string              // the program of every gateway; "": the one that Build made
+	Args    []string            // additional arguments of every gateway, after its own
 }
 
-// Fleet is a number of gateways that form one cluster, up or down.
+// Fleet is a set of gateways that form one cluster, running or not.
 type Fleet struct {
 	Members []*Member
 	cfg     FleetConfig
 }
 
-// Member is one place in a fleet. Its addresses and files stay the same over restarts.
+// Member is one member of a fleet. Its addresses and files stay the same over restarts.
 type Member struct {
-	*Gateway // of the latest start
+	*Gateway // the latest start
 
 	Name string
 	At   *Node
@@ -46,10 +46,10 @@ type Member struct {
 	args  []string
 }
 
-// ClusterName is the name that every fleet's gateways are given.
+// ClusterName is the cluster name of every fleet.
 const ClusterName = "job-a"
 
-// NewFleet lays a fleet out and starts nothing.
+// NewFleet prepares a fleet without starting it.
 func NewFleet(t testing.TB, cfg FleetConfig) *Fleet {
 	t.Helper()
 	f := &Fleet{cfg: cfg}
@@ -105,7 +105,7 @@ func (f *Fleet) flags(t testing.TB, i int) []string {
 	return append(args, f.cfg.Args...)
 }
 
-// Begin starts a member, with more flags if given, and does not wait until it is ready.
+// Begin starts a member, with additional flags if given, and does not wait until it is ready.
 func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
 	t.Helper()
 	m := f.Members[i]
@@ -130,7 +130,8 @@ func (f *Fleet) Start(t testing.TB, i int, args ...string) {
 	f.Members[i].Ready(t, f.Members[i].At.answers(f.Members[i].URL+"/readyz"))
 }
 
-// StartAll starts some members side by side, all of them if none is named, and waits until they are ready.
+// StartAll starts some members in parallel, or all if none is named, and waits until they are
+// ready.
 func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	t.Helper()
 	which = f.orAll(which)
@@ -142,7 +143,7 @@ func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	}
 }
 
-// orAll returns the members that are named, all if none is.
+// orAll returns the named members, or all if none is named.
 func (f *Fleet) orAll(which []int) []int {
 	if len(which) > 0 {
 		return which
@@ -162,7 +163,7 @@ func (f *Fleet) URLs() []string {
 	return urls
 }
 
-// View is a gateway's answer to the question who is there.
+// View is a gateway's answer about the cluster's members.
 type View struct {
 	Cluster string  `json:"cluster"`
 	Number  uint64  `json:"view"`
@@ -191,7 +192,7 @@ type Known struct {
 	} `json:"serves"`
 }
 
-// View asks a member whom it sees.
+// View returns the members that a member sees.
 func (m *Member) View(ctx context.Context) (View, error) {
 	var v View
 	r, err := m.TryAdmin(ctx, "/v1/cluster")
@@ -204,7 +205,7 @@ func (m *Member) View(ctx context.Context) (View, error) {
 	return v, nil
 }
 
-// Sees returns a probe for Ready: the member must see so many members alive, itself included.
+// Sees returns a probe for Ready: the member must see this many members alive, itself included.
 func (m *Member) Sees(n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		v, err := m.View(ctx)
@@ -224,7 +225,7 @@ func (m *Member) Sees(n int) func(context.Context) error {
 	}
 }
 
-// Agree waits until each of some members, all if none is named, sees just these alive.
+// Agree waits until each of some members, or all if none is named, sees exactly these alive.
 func (f *Fleet) Agree(t testing.TB, which ...int) {
 	t.Helper()
 	which = f.orAll(which)
@@ -233,8 +234,9 @@ func (f *Fleet) Agree(t testing.TB, which ...int) {
 	}
 }
 
-// Overdue returns how many questions and reads of these gateways were given up or asked twice since they were not
-// answered in time: each may have cost the store its bytes once more. A machine that goes on makes none.
+// Overdue returns how many requests and reads of these gateways were abandoned or repeated because
+// they took too long. Each may have caused one more read of its bytes from the store. On a machine
+// that is not stalled there are none.
 func Overdue(t testing.TB, members ...*Member) (sum float64) {
 	t.Helper()
 	for _, m := range members {

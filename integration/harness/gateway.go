@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/internal/certs"
 )
 
-// binaryVariable names the environment variable in which Build leaves the binary's path.
+// binaryVariable is the environment variable that holds the binary's path after Build.
 const binaryVariable = "TEST_MILLRACE_BINARY"
 
 // Main builds the program of the module at root, runs the tests with it, and returns their exit status.
@@ -43,8 +43,8 @@ func Main(m *testing.M, root string) int {
 	return m.Run()
 }
 
-// Build compiles the millrace command into dir and remembers where it is. root is where the
-// program's module lies. TestMain calls it once, before any test runs.
+// Build compiles the millrace command into dir and records its path. root is the directory of the
+// program's module. TestMain calls it once, before any test runs.
 func Build(root, dir string) error {
 	path := filepath.Join(dir, "millrace")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/millrace")
@@ -55,11 +55,11 @@ func Build(root, dir string) error {
 	return os.Setenv(binaryVariable, path)
 }
 
-// Edit replaces a text of a source file, which has it once, by another.
+// Edit replaces a text that occurs once in a source file.
 type Edit struct{ File, Text, Other string }
 
-// Planted compiles the millrace command with some texts of its files replaced, one in each file, and returns its path. root is where
-// the program's module lies.
+// Planted compiles the millrace command with some texts of its files replaced, one in each file,
+// and returns its path. root is the directory of the program's module.
 func Planted(t testing.TB, root string, edits ...Edit) string {
 	t.Helper()
 	root, err := filepath.Abs(root)
@@ -104,14 +104,14 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Result is what a finished command has left.
+// Result is the result of a finished command.
 type Result struct {
 	Code   int
 	Stdout string
 	Stderr string
 }
 
-// Run runs one millrace command to its end.
+// Run runs one millrace command until it ends.
 func Run(t testing.TB, store *Store, args ...string) Result {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), Binary(t), args...)
@@ -129,7 +129,7 @@ func Run(t testing.TB, store *Store, args ...string) Result {
 	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// MustRun runs one millrace command that has to succeed, and returns its standard output.
+// MustRun runs one millrace command that must succeed, and returns its standard output.
 func MustRun(t testing.TB, store *Store, args ...string) string {
 	t.Helper()
 	r := Run(t, store, args...)
@@ -143,13 +143,14 @@ func MustRun(t testing.TB, store *Store, args ...string) string {
 type Gateway struct {
 	*Process
 	URL   string // http://host:port
-	Admin string // where the metrics are
+	Admin string // the address of the metrics
 
 	asker *http.Client // nil: the default one
-	log   *history.Log // of its test; nil: there is none
+	log   *history.Log // log of its test; nil: none
 }
 
-// Front returns what stands before gateways as one of them, which Gateway's methods ask.
+// Front returns a server in front of gateways as a Gateway, so that Gateway's methods send requests
+// to it.
 func Front(t testing.TB, process *Process, url string) *Gateway {
 	t.Helper()
 	return &Gateway{Process: process, URL: url, log: Recorded(t)}
@@ -161,8 +162,8 @@ func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway 
 	return ServeUnder(t, plainScript, store, dataset, args...)
 }
 
-// ServeTLS starts a gateway as Serve does, with certificate files. What it is asked by the methods of
-// Gateway, it is asked over TLS, with a new connection each time.
+// ServeTLS starts a gateway as Serve does, with certificate files. The methods of Gateway send
+// their requests over TLS, with a new connection each time.
 func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	free := FreeAddresses(t, 2)
@@ -181,19 +182,21 @@ func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *
 	return g
 }
 
-// ServeUnder starts a gateway as Serve does, by a shell script that is given its command line and has to end in it.
+// ServeUnder starts a gateway as Serve does, through a shell script. The script gets the gateway's
+// command line and must end in executing it.
 func ServeUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	return serveUnder(t, script, store, dataset+"="+store.Dataset(dataset), args...)
 }
 
-// ServeAddress starts a gateway as Serve does, for a dataset with an address of its own, NAME=URL, in the environment of a store.
+// ServeAddress starts a gateway as Serve does, for a dataset argument NAME=URL, in the environment
+// of a store.
 func ServeAddress(t testing.TB, store *Store, address string, args ...string) *Gateway {
 	t.Helper()
 	return serveUnder(t, plainScript, store, address, args...)
 }
 
-// plainScript does nothing but what it is given.
+// plainScript only executes its command line.
 const plainScript = `exec "$0" "$@"`
 
 func serveUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
@@ -212,7 +215,7 @@ func serveUnder(t testing.TB, script string, store *Store, dataset string, args 
 	return g
 }
 
-// allowed lets everybody read, report and warm, unless an access file says who may.
+// allowed lets every client read, report and warm, unless there is an access file.
 func allowed(args []string) []string {
 	if slices.Contains(args, "--access") {
 		return args
@@ -220,7 +223,8 @@ func allowed(args []string) []string {
 	return append([]string{"--allow", "read,report,warm"}, args...)
 }
 
-// ServeAt starts a gateway of no cluster on a node, at port 8080 of its address, as Serve does on this machine.
+// ServeAt starts a gateway without a cluster on a node, at port 8080 of its address, as Serve does
+// on this machine.
 func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	all := append([]string{
@@ -235,14 +239,14 @@ func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...strin
 	return g
 }
 
-// Response is an answer read to its end.
+// Response is a complete answer.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Get asks for path of the gateway. header holds pairs of name and value.
+// Get requests path from the gateway. header holds pairs of name and value.
 func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
 	t.Helper()
 	r, err := g.Try(t.Context(), path, header...)
@@ -254,7 +258,7 @@ func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
 
 func (g *Gateway) client() *http.Client { return cmp.Or(g.asker, http.DefaultClient) }
 
-// Try asks for path of a gateway that may not answer.
+// Try requests path from a gateway that may not answer.
 func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Response, error) {
 	start := time.Now()
 	r, err := send(ctx, g.client(), http.MethodGet, g.URL+path, nil, header...)
@@ -262,7 +266,7 @@ func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Respo
 	return r, err
 }
 
-// MustGet asks for path, wants a 200, and returns the answer.
+// MustGet requests path, requires status 200, and returns the answer.
 func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response {
 	t.Helper()
 	r := g.Get(t, path, header...)
@@ -272,7 +276,7 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 	return r
 }
 
-// Await asks for path until the answer is a 200.
+// Await requests path until the status is 200.
 func (g *Gateway) Await(t testing.TB, path string, header ...string) {
 	t.Helper()
 	g.Ready(t, func(ctx context.Context) error {
@@ -284,7 +288,7 @@ func (g *Gateway) Await(t testing.TB, path string, header ...string) {
 	})
 }
 
-// TryAdmin asks for path of the admin port, which may not answer.
+// TryAdmin requests path from the admin port, which may not answer.
 func (g *Gateway) TryAdmin(ctx context.Context, path string) (Response, error) {
 	return send(ctx, g.client(), http.MethodGet, g.Admin+path, nil)
 }
@@ -304,7 +308,7 @@ func Do(ctx context.Context, method, url string, header ...string) (Response, er
 	return DoWith(ctx, http.DefaultClient, method, url, header...)
 }
 
-// DoWith sends one request as Do does, by a client of the test's own.
+// DoWith sends one request as Do does, with a client of the test's own.
 func DoWith(ctx context.Context, asker *http.Client, method, url string, header ...string) (Response, error) {
 	return send(ctx, asker, method, url, nil, header...)
 }

@@ -16,9 +16,11 @@ import (
 // records are the logs of running tests, by name.
 var records sync.Map //nolint:gochecknoglobals // tests of one process share it
 
-// Record returns a log that the test fails with. Gateways that the test and its subtests start from now on add to it all batches that they answer to
-// the methods of Gateway. A plan says what is right, and requires an event; with nil it is that of each dataset that the test packs from
-// now on, and for other generations the first answer for a URL.
+// Record returns a log whose violations fail the test. Gateways that the test and its subtests
+// start after this call add to it all batches that they send to the methods of Gateway. A plan
+// determines the right answers, and at least one event is required. With nil, the plan is that of
+// each dataset that the test packs after this call. For other generations the first answer for a
+// URL counts as right.
 func Record(t testing.TB, plan history.Plan) *history.Log {
 	t.Helper()
 	l := history.New(plan)
@@ -34,7 +36,7 @@ func Record(t testing.TB, plan history.Plan) *history.Log {
 	return l
 }
 
-// Recorded returns the log of a test, or that of the test that it is a part of; nil if there is none.
+// Recorded returns the log of a test or of its parent test, or nil.
 func Recorded(t testing.TB) *history.Log {
 	t.Helper()
 	for name := t.Name(); name != "."; name = path.Dir(name) {
@@ -45,7 +47,7 @@ func Recorded(t testing.TB) *history.Log {
 	return nil
 }
 
-// Packed computes what the batches of a dataset of tar shards have to be, from the shards.
+// Packed computes the batches of a dataset of tar shards from the shards.
 func Packed(t testing.TB, store *Store, dataset string) *history.Packed {
 	t.Helper()
 	var objects objstore.Store
@@ -65,7 +67,7 @@ func Packed(t testing.TB, store *Store, dataset string) *history.Packed {
 	return p
 }
 
-// note adds an answer to the gateway's log, if it is of a batch and in the form that the URL names.
+// note adds an answer to the gateway's log, if it is a batch in the form that the URL names.
 func (g *Gateway) note(where string, start time.Time, r Response, err error, header []string) {
 	if g.log == nil || !strings.Contains(where, "/batch") || strings.Contains(where, "/manifest") || slices.Contains(header, "Accept") {
 		return

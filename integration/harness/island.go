@@ -8,28 +8,29 @@ import (
 	"testing"
 )
 
-// Island is a network of its own on this machine: nodes with an address each, joined by one switch. Nothing outside can
-// reach it, and it reaches nothing outside, so that any number of them may have the same addresses. It has no name in the
-// system: it lives in network namespaces that only this process holds open, and is gone when the process is, however it
-// ended.
+// Island is a separate network on this machine: nodes with an address each, joined by one switch.
+// There are no connections to or from the outside, so that any number of islands may use the same
+// addresses. An island has no name in the system: it lives in network namespaces that only this
+// process holds open, and ends with the process, however that ends.
 type Island struct {
 	hub   *Node
 	nodes []*Node
 }
 
-// Node is one machine of an island. A nil *Node stands for this machine.
+// Node is one machine of an island. A nil *Node is this machine.
 type Node struct {
 	Name string
 	IP   string
 
 	island *Island
-	port   string   // its place in the switch
-	mac    string   // of its link
+	port   string   // its port in the switch
+	mac    string   // the MAC address of its link
 	space  *os.File // its network namespace
 	http   *http.Client
 }
 
-// Do runs do in the node's network: sockets that it opens and processes that it starts stay there.
+// Do runs do in the node's network: sockets that it opens and processes that it starts belong to
+// that network.
 func (n *Node) Do(do func() error) error {
 	if n == nil {
 		return do()
@@ -37,7 +38,7 @@ func (n *Node) Do(do func() error) error {
 	return inside(n.space, do)
 }
 
-// Dial opens a connection from the node to an address: IP and port, no name.
+// Dial opens a connection from the node to an address (IP and port, no host name).
 func (n *Node) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
@@ -59,7 +60,7 @@ func (n *Node) Listen(t testing.TB, address string) (l net.Listener) {
 	return l
 }
 
-// client returns one that asks from the node.
+// client returns an HTTP client on the node.
 func (n *Node) client() *http.Client {
 	if n == nil {
 		return http.DefaultClient
@@ -67,7 +68,7 @@ func (n *Node) client() *http.Client {
 	return n.http
 }
 
-// Transport returns a transport of its own that dials from the node.
+// Transport returns a new transport that dials from the node.
 func (n *Node) Transport() *http.Transport {
 	tr := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	if n != nil {

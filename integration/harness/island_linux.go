@@ -30,7 +30,8 @@ func NewIsland(t testing.TB) *Island {
 	return i
 }
 
-// Node adds a machine. rate is what its link carries each way, in the words of tc: 200mbit; empty: what it can.
+// Node adds a machine. rate is the rate of its link in each direction, in the notation of tc
+// (200mbit); empty: no limit.
 func (i *Island) Node(t testing.TB, name, rate string) *Node {
 	t.Helper()
 	number := len(i.nodes) + 1
@@ -55,8 +56,9 @@ func (i *Island) Node(t testing.TB, name, rate string) *Node {
 	return n
 }
 
-// Narrow limits the link of a node that was made without a rate, for epochs of a second: only 32 KiB pass at once. 200 ms of bytes
-// may wait; with 30 ms TCP dropped so much that it reached half to three quarters of the rate.
+// Narrow limits the link of a node that was made without a rate, for epochs of a second. Only 32
+// KiB pass at once. Bytes for 200 ms may wait: with 30 ms, TCP lost so many packets that it reached
+// half to three quarters of the rate.
 func (n *Node) Narrow(t testing.TB, rate string) {
 	t.Helper()
 	for at, device := range map[*Node]string{n: "eth0", n.island.hub: n.port} {
@@ -64,7 +66,8 @@ func (n *Node) Narrow(t testing.TB, rate string) {
 	}
 }
 
-// Unplug takes the node's link down: it reaches nobody and nobody reaches it, the store and clients included.
+// Unplug takes the node's link down: the node and the others, including the store and clients,
+// cannot reach each other.
 func (n *Node) Unplug(t testing.TB) {
 	t.Helper()
 	n.island.hub.command(t, "ip", "link", "set", n.port, "down")
@@ -76,8 +79,8 @@ func (n *Node) Plug(t testing.TB) {
 	n.island.hub.command(t, "ip", "link", "set", n.port, "up")
 }
 
-// Lose drops what the node sends to others from now on, without a word to anybody: it goes to a machine that is not there.
-// What they send arrives.
+// Lose drops the packets of the node to others from now on, without any error: they go to a MAC
+// address that does not exist. Packets from the others still arrive.
 func (n *Node) Lose(t testing.TB, others ...*Node) {
 	t.Helper()
 	for _, o := range others {
@@ -107,7 +110,7 @@ func (n *Node) command(t testing.TB, name string, args ...string) {
 	}
 }
 
-// newSpace makes a network namespace that lasts as long as its file, or a process in it.
+// newSpace makes a network namespace that lasts as long as its file or a process in it.
 func newSpace(t testing.TB) *os.File {
 	t.Helper()
 	var space *os.File
@@ -136,8 +139,8 @@ func inside(space *os.File, do func() error) error {
 
 const ownSpace = "/proc/thread-self/ns/net"
 
-// aside runs do on a thread that is brought back to the network it came from. One that cannot be is given up with its
-// goroutine.
+// aside runs do on a thread that then returns to its original network. A thread that cannot return
+// is discarded with its goroutine.
 func aside(do func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open(ownSpace)
@@ -147,7 +150,7 @@ func aside(do func() error) error {
 	defer home.Close()
 	err = do()
 	if back := enter(home); back != nil {
-		panic(back) // the thread stays locked: nobody else gets it
+		panic(back) // the thread stays locked, so that no other goroutine gets it
 	}
 	runtime.UnlockOSThread()
 	return err

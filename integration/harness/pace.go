@@ -9,27 +9,28 @@ import (
 	"time"
 )
 
-// A gateway whose machine stands still is as silent as one that is dead, and the others are right to read from the store
-// then. Tests that count such reads ask whether the machine went on meanwhile. Right bytes are owed in any case.
+// A gateway on a stalled machine is as silent as a dead one, and the others are then right to read
+// from the store. Tests that count such reads check whether the machine stalled during the test.
+// The bytes must be right in any case.
 const (
 	paceTick = 5 * time.Millisecond
-	// A fifth of the shortest silence by which a gateway is told from a dead one, 500 ms.
+	// A fifth of 500 ms, the shortest silence after which a gateway is presumed dead.
 	mostStill = 100 * time.Millisecond
-	// Of the processors' time, what a hypervisor may give to others: beyond it, queues of ten processes on two processors
-	// reach such silences without one thread seeing it.
+	// The part of the processors' time that a hypervisor may give to others. Above it, queues of
+	// ten processes on two processors reach such silences without one thread seeing it.
 	mostStolen = 0.1
 )
 
-// Pace watches how the machine goes on.
+// Pace measures stalls of the machine.
 type Pace struct {
 	stop, done chan struct{}
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	still        time.Duration
 	stolen, busy uint64 // ticks at Forget
 }
 
-// WatchPace begins to watch, until the test ends.
+// WatchPace starts measuring, until the test ends.
 func WatchPace(t testing.TB) *Pace {
 	t.Helper()
 	p := &Pace{stop: make(chan struct{}), done: make(chan struct{})}
@@ -61,7 +62,7 @@ func (p *Pace) watch() {
 	}
 }
 
-// Forget begins anew.
+// Forget restarts the measurement.
 func (p *Pace) Forget() {
 	stolen, busy := processors()
 	p.mu.Lock()
@@ -69,7 +70,7 @@ func (p *Pace) Forget() {
 	p.still, p.stolen, p.busy = 0, stolen, busy
 }
 
-// Fault says what kept the machine from going on since Forget; empty: nothing that matters.
+// Fault returns how the machine stalled since Forget; empty: not significantly.
 func (p *Pace) Fault() string {
 	stolen, busy := processors()
 	p.mu.Lock()
@@ -84,8 +85,8 @@ func (p *Pace) Fault() string {
 	return ""
 }
 
-// Judge reports whether a test can hold its measurements against a bound: not if fault, from Pace.Fault, is set.
-// It logs "judged" or "not judged: FAULT"; tools/gotest.py counts both.
+// Judge reports whether a test can compare its measurements with a limit: not if fault, from
+// Pace.Fault, is set. It logs "judged" or "not judged: FAULT"; tools/gotest.py counts both.
 func Judge(t testing.TB, fault string) bool {
 	t.Helper()
 	if fault != "" {
@@ -96,8 +97,8 @@ func Judge(t testing.TB, fault string) bool {
 	return true
 }
 
-// processors returns for how many ticks the processors wanted to work and were kept from it by a
-// hypervisor, and for how many they worked. Zeros where the system does not say.
+// processors returns in ticks how long the processors were ready to work but a hypervisor ran
+// others, and how long they worked. Both are zero where the system does not report it.
 func processors() (stolen, busy uint64) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

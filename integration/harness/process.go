@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// Process is a child process with its output kept. It is killed when its test ends, and,
-// on Linux, when the test binary dies before that.
+// Process is a child process whose output is kept. It is killed when its test ends and, on Linux,
+// when the test binary dies before that.
 type Process struct {
 	Name string
 
 	cmd  *exec.Cmd
 	log  *tail
 	done chan struct{} // closed when the process has been waited for
-	err  error         // of Wait, after done
+	err  error         // result of Wait, valid after done
 }
 
-// tail keeps the first and the last bytes written to it: a log that cannot outgrow memory.
+// tail keeps the first and the last bytes written to it, so that a log has bounded memory.
 type tail struct {
 	mu   sync.Mutex
 	head bytes.Buffer // guarded by mu
@@ -95,13 +95,13 @@ func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...st
 	return p
 }
 
-// Kill ends the process at once, with SIGKILL, and waits for it. One that was stopped ends too.
+// Kill ends the process at once, with SIGKILL, and waits for it. A stopped process ends too.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Stop asks the process to end with SIGTERM and returns what Wait returned.
+// Stop sends SIGTERM to the process and returns the result of Wait.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -119,25 +119,26 @@ func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 // Interrupt sends SIGINT, as Ctrl-C does, and returns at once; Stop waits.
 func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(syscall.SIGINT) }
 
-// HangUp sends SIGHUP, which has a gateway read again what it is to serve.
+// HangUp sends SIGHUP, on which a gateway reads its configuration of datasets again.
 func (p *Process) HangUp() { _ = p.cmd.Process.Signal(syscall.SIGHUP) }
 
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// Freeze stops the process in its tracks, with SIGSTOP: it answers nothing and its kernel goes on accepting connections.
+// Freeze stops the process with SIGSTOP: it answers nothing, but its kernel still accepts
+// connections.
 func (p *Process) Freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen process go on.
+// Thaw lets a frozen process continue.
 func (p *Process) Thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Log returns what the process has written, the middle left out when it is long.
+// Log returns the process's output, without the middle if it is long.
 func (p *Process) Log() string { return p.log.String() }
 
-// Ready polls probe until it returns nil. A process that ended, or 60 s, fails the test.
+// Ready polls probe until it returns nil. The test fails if the process ends, or after 60 s.
 func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -159,31 +160,32 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 	}
 }
 
-// Ports for servers are below those that the system gives to connections, which would take one before its server does, and above 10080,
-// the last one that Chromium refuses to open. The tests in Python have those above.
+// Ports for servers are below the range that the system uses for outgoing connections; otherwise a
+// connection could take a port before its server does. They are above 10080, the last port that
+// Chromium refuses to open. The Python tests use a range above these.
 const (
 	firstPort  = 10_100
-	portBlocks = 19 // test programs that hand out ports at once
+	portBlocks = 19 // the number of test programs that can allocate ports at once
 	blockPorts = 500
 )
 
-// portBlock is a range of ports that this process alone hands out.
+// portBlock is a range of ports that only this process allocates.
 type portBlock struct {
 	lock   *os.File // stays locked until the process ends
 	first  uint32
 	handed atomic.Uint32
 }
 
-// claimPorts claims the first range of ports that no other test program has.
+// claimPorts claims the first range of ports that is not claimed by another test program.
 func claimPorts() (*portBlock, error) {
 	for i := range uint32(portBlocks) {
 		lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprint("millrace-test-ports-", i)), os.O_CREATE|os.O_RDWR, 0o666)
-		if err != nil { // of another user
+		if err != nil { // the file belongs to another user
 			continue
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			b := &portBlock{lock: lock, first: firstPort + i*blockPorts}
-			b.handed.Store(rand.Uint32N(blockPorts)) // the test program before may have used the first ones
+			b.handed.Store(rand.Uint32N(blockPorts)) // the previous test program may have used the first ports
 			return b, nil
 		}
 		lock.Close()
@@ -193,7 +195,7 @@ func claimPorts() (*portBlock, error) {
 
 var ports = sync.OnceValues(claimPorts)
 
-// FreeAddress returns a loopback address that nobody listens on. Other test programs that run now do not hand it out.
+// FreeAddress returns a free loopback address. Other running test programs do not allocate it.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	b, err := ports()
@@ -211,7 +213,7 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// FreeAddresses returns so many of them, all different.
+// FreeAddresses returns the given number of free addresses, all different.
 func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	all := make([]string, n)
@@ -251,7 +253,7 @@ func (n *Node) answers(url string) func(context.Context) error {
 	}
 }
 
-// Logs returns a probe for Ready: the log must hold all of some words.
+// Logs returns a probe for Ready: the log must contain all of the given texts.
 func (p *Process) Logs(words ...string) func(context.Context) error {
 	return func(context.Context) error {
 		text := p.Log()

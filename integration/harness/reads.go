@@ -14,33 +14,33 @@ import (
 	"time"
 )
 
-// Reads is an account of what a store was asked for: it stands before an S3 server and passes everything on. What is
-// counted is what was asked, whether or not the asker took it.
+// Reads records the requests to a store. It is a proxy in front of an S3 server. A read counts
+// whether or not the client receives it.
 type Reads struct {
-	Env []string // what a child process needs to reach the store through it
+	Env []string // environment of a child process that reaches the store through the proxy
 
 	delay time.Duration
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	all  []Read
 	down bool
-	held string        // an object that nobody gets
-	free chan struct{} // closed when everybody gets it
-	asks chan struct{} // closed when somebody waits for it; nil after that
+	held string        // an object whose requests wait
+	free chan struct{} // closed when the held object is released
+	asks chan struct{} // closed when a request waits for the held object; nil after that
 }
 
 // Read is one request for a part of a shard.
 type Read struct {
-	Who         string // address of the asker, without port
+	Who         string // address of the client, without port
 	Shard       string
-	First, Last int64 // bytes, the last included
+	First, Last int64 // bytes, inclusive
 }
 
-// Bytes returns how many bytes were asked for.
+// Bytes returns the number of bytes requested.
 func (r Read) Bytes() int64 { return r.Last - r.First + 1 }
 
-// CountReads puts an account before a store that listens at backend. at is the node it runs on, and delay what each read
-// of a shard takes before its first byte.
+// CountReads starts a proxy in front of a store that listens at backend. at is the node that the
+// proxy runs on, and delay is added before the first byte of each shard read.
 func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, delay time.Duration) *Reads {
 	t.Helper()
 	r := &Reads{delay: delay, Env: append([]string{"AWS_ENDPOINT_URL_S3=http://" + listen}, store.Env[1:]...)}
@@ -66,20 +66,20 @@ func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, de
 	return r
 }
 
-// forwardTo returns a proxy before an S3 server. A request that the server cuts off is cut off.
+// forwardTo returns a proxy to an S3 server. If the server aborts a response, the proxy does too.
 func forwardTo(backend string, transport http.RoundTripper) *httputil.ReverseProxy {
 	target := &url.URL{Scheme: "http", Host: backend}
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
-			p.Out.Host = p.In.Host // which the signature covers
+			p.Out.Host = p.In.Host // the signature covers it
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 }
 
-// take notes a request, and reports whether it may go on.
+// take records a request, and reports whether to forward it.
 func (r *Reads) take(q *http.Request) bool {
 	if !r.wait(q) {
 		return false
@@ -89,7 +89,7 @@ func (r *Reads) take(q *http.Request) bool {
 	}
 	read := Read{Shard: q.URL.Path}
 	if _, err := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &read.First, &read.Last); err != nil {
-		return true // a whole object: whoever packs and indexes
+		return true // a whole object: a client that packs or indexes
 	}
 	read.Who, _, _ = net.SplitHostPort(q.RemoteAddr)
 	r.mu.Lock()
@@ -107,7 +107,8 @@ func (r *Reads) take(q *http.Request) bool {
 	return true
 }
 
-// wait keeps who asks for the object that is held until it is released. It reports whether the request may go on.
+// wait delays a request for the held object until the object is released. It reports whether to
+// forward the request.
 func (r *Reads) wait(q *http.Request) bool {
 	r.mu.Lock()
 	down, free := r.down, r.free
@@ -128,7 +129,8 @@ func (r *Reads) wait(q *http.Request) bool {
 	}
 }
 
-// Hold lets nobody read an object until release is called. asked is closed when somebody waits for it.
+// Hold delays all reads of an object until release is called. asked is closed when a request waits
+// for it.
 func (r *Reads) Hold(object string) (asked <-chan struct{}, release func()) {
 	asks, free := make(chan struct{}), make(chan struct{})
 	r.mu.Lock()
@@ -142,28 +144,28 @@ func (r *Reads) Hold(object string) (asked <-chan struct{}, release func()) {
 	}
 }
 
-// Down makes the store refuse everything, or ends that.
+// Down makes the store refuse every request, or ends that.
 func (r *Reads) Down(yes bool) {
 	r.mu.Lock()
 	r.down = yes
 	r.mu.Unlock()
 }
 
-// Forget opens a new account.
+// Forget clears the record.
 func (r *Reads) Forget() {
 	r.mu.Lock()
 	r.all = nil
 	r.mu.Unlock()
 }
 
-// All returns the reads since Forget, in the order in which they came.
+// All returns the reads since Forget, in order of arrival.
 func (r *Reads) All() []Read {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.all)
 }
 
-// Bytes sums up the reads since Forget.
+// Bytes returns the sum of bytes read since Forget.
 func (r *Reads) Bytes() (n int64) {
 	for _, read := range r.All() {
 		n += read.Bytes()
@@ -177,7 +179,7 @@ func (r *Reads) Again() (n int64) {
 	slices.SortFunc(all, func(a, b Read) int {
 		return cmp.Or(strings.Compare(a.Shard, b.Shard), cmp.Compare(a.First, b.First))
 	})
-	shard, seen := "", int64(0) // bytes of shard below seen were met
+	shard, seen := "", int64(0) // the bytes of shard below seen have been counted
 	for _, read := range all {
 		if read.Shard != shard {
 			shard, seen = read.Shard, 0

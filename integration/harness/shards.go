@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// PutShards puts so many small tar shards below a prefix of the bucket, without an index.
+// PutShards puts the given number of small tar shards below a prefix of the bucket, without an
+// index.
 func PutShards(t *testing.T, bucket objstore.Store, prefix string, shards int) {
 	t.Helper()
 	made := indextest.Write(t, memstore.New(), indextest.Spec{Prefix: prefix, Sizes: indextest.Random(3*shards, 0, 3000, 1), Shards: shards})
@@ -28,7 +29,7 @@ func PutShards(t *testing.T, bucket objstore.Store, prefix string, shards int) {
 	}
 }
 
-// TakeIndex removes what lies beside the shards below a prefix, and returns its bytes by key.
+// TakeIndex removes the index objects of the shards below a prefix, and returns their bytes by key.
 func TakeIndex(t *testing.T, bucket objstore.Store, prefix string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// Late stands before the peer port of a gateway: all that the gateway sends there arrives later.
+// Late is a proxy in front of a gateway's peer port: all that the gateway sends there arrives
+// later.
 func Late(t testing.TB, at *Node, listen, gateway string, by time.Duration) {
 	t.Helper()
 	ln := at.Listen(t, listen)
@@ -35,7 +36,7 @@ func Late(t testing.TB, at *Node, listen, gateway string, by time.Duration) {
 	})
 }
 
-// late carries one connection. It ends with either side.
+// late carries one connection. It ends when either side ends.
 func late(at *Node, asker net.Conn, gateway string, by time.Duration) {
 	defer asker.Close()
 	var there net.Conn
@@ -79,8 +80,8 @@ func late(at *Node, asker net.Conn, gateway string, by time.Duration) {
 	both.Wait()
 }
 
-// Overloaded stands before the peer port of a gateway: it answers every question with 503, and
-// passes the rest on.
+// Overloaded is a proxy in front of a gateway's peer port: it answers every chunk request with 503,
+// and forwards the rest.
 func Overloaded(t testing.TB, at *Node, authority *certtest.Authority, name, listen, gateway string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(listen)

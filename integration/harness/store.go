@@ -20,19 +20,19 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// Bucket is the bucket that every server starts with.
+// Bucket is the bucket that exists on every server.
 const Bucket = "train"
 
-// Store is a place to keep datasets in: a directory, or a real S3 server running as a
-// child process of the test.
+// Store is a store of datasets: a directory, or a real S3 server that runs as a child process of
+// the test.
 type Store struct {
 	Name string
-	Root string   // URL under which datasets lie: file:///... or s3://bucket
-	Env  []string // what a child process needs to reach it
-	Path string   // directory in which the store keeps the objects as plain files; empty for MinIO
+	Root string   // base URL of the datasets: file:///... or s3://bucket
+	Env  []string // environment of a child process that reaches the store
+	Path string   // directory that holds the objects as plain files; empty for MinIO
 
 	server *Process
-	at     *Node // where it runs, and commands on it; nil: this machine
+	at     *Node // node of the server and of commands on it; nil: this machine
 }
 
 // Kinds returns the names of all stores, for table tests over Open.
@@ -57,19 +57,20 @@ func Open(t testing.TB, kind string) *Store {
 // Dataset returns the URL of a dataset of this store.
 func (s *Store) Dataset(name string) string { return s.Root + "/" + name }
 
-// OpenMinIO starts MinIO on a fresh directory, with more variables in its environment. A directory made before the start
-// is a bucket to it, so no client is needed to create one.
+// OpenMinIO starts MinIO on a new directory, with additional variables in its environment. A
+// directory made before the start is a bucket to it, so that no client is needed to create one.
 func OpenMinIO(t testing.TB, more ...string) *Store {
 	t.Helper()
 	return startMinIO(t, nil, FreeAddress(t), more...)
 }
 
-// OpenMinIOTLS starts MinIO with a certificate of an authority that nobody else trusts.
+// OpenMinIOTLS starts MinIO with a certificate of an authority that no default configuration
+// trusts.
 func OpenMinIOTLS(t testing.TB, authority *certtest.Authority) *Store {
 	t.Helper()
 	files := authority.Issue(t, t.TempDir(), nil)
 	dir := filepath.Dir(files.Cert)
-	for from, to := range map[string]string{files.Cert: "public.crt", files.Key: "private.key"} { // as MinIO calls them
+	for from, to := range map[string]string{files.Cert: "public.crt", files.Key: "private.key"} { // the names that MinIO requires
 		if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func OpenMinIOTLS(t testing.TB, authority *certtest.Authority) *Store {
 	return store.With("AWS_ENDPOINT_URL_S3=https://"+address, "AWS_CA_BUNDLE="+authority.File)
 }
 
-// With returns the store as one reaches it with other settings: a later one counts.
+// With returns the store with changed environment settings: a later one overrides.
 func (s *Store) With(env ...string) *Store {
 	changed := *s
 	changed.Env = append(slices.Clip(s.Env), env...)
@@ -107,8 +108,8 @@ func (s *Store) Setting(t testing.TB, name string) string {
 	return ""
 }
 
-// MinIOBehindCount starts MinIO on a node with the account of its reads before it, at port 9000 of the node's address.
-// Commands that are run on the store go past the account.
+// MinIOBehindCount starts MinIO on a node behind a proxy that records its reads, at port 9000 of
+// the node's address. Commands that run on the store bypass the proxy.
 func MinIOBehindCount(t testing.TB, at *Node, delay time.Duration) (*Store, *Reads) {
 	t.Helper()
 	const own = "127.0.0.1:9001"
@@ -116,7 +117,8 @@ func MinIOBehindCount(t testing.TB, at *Node, delay time.Duration) (*Store, *Rea
 	return store, CountReads(t, at, store, at.IP+":9000", own, delay)
 }
 
-// OpenCounted starts MinIO with the account of its reads before it, on this machine. All commands ask through the account.
+// OpenCounted starts MinIO behind a proxy that records its reads, on this machine. All commands use
+// the proxy.
 func OpenCounted(t testing.TB) (*Store, *Reads) {
 	t.Helper()
 	own := FreeAddress(t)
@@ -135,7 +137,8 @@ func startMinIO(t testing.TB, at *Node, address string, more ...string) *Store {
 	return store
 }
 
-// beginMinIO starts the program on a fresh directory, with more variables and arguments. It may not answer yet.
+// beginMinIO starts the program on a new directory, with additional variables and arguments. It may
+// not answer yet.
 func beginMinIO(t testing.TB, at *Node, address string, more []string, args ...string) (key, secret string, server *Process) {
 	t.Helper()
 	data := t.TempDir()
@@ -145,7 +148,7 @@ func beginMinIO(t testing.TB, at *Node, address string, more []string, args ...s
 	return key, secret, StartAt(t, at, "minio", Installed(t, "minio"), env, append(append([]string{"server", "--quiet", "--address", address}, args...), data)...)
 }
 
-// openVersity starts versitygw over a fresh directory, in which objects are plain files.
+// openVersity starts versitygw over a new directory, in which objects are plain files.
 func openVersity(t testing.TB) *Store {
 	t.Helper()
 	data := t.TempDir()
@@ -165,7 +168,7 @@ func startVersity(t testing.TB, address, key, secret, data string, args ...strin
 	return server
 }
 
-// ReadOnly starts a second versitygw over the objects of one, which refuses every write.
+// ReadOnly starts a second versitygw over the objects of the first, which refuses every write.
 func (s *Store) ReadOnly(t testing.TB) *Store {
 	t.Helper()
 	if s.Name != "versitygw" {
@@ -189,7 +192,7 @@ func s3Store(name, address, key, secret, path string, server *Process) *Store {
 // Server returns the store's process, or nil for a directory.
 func (s *Store) Server() *Process { return s.server }
 
-// Objects returns the bucket through the backend that the gateway uses. It reads its
+// Objects returns the bucket through the backend that the gateway uses. The backend reads
 // credentials from the environment of this process, so tests that use it are not parallel.
 func (s *Store) Objects(t testing.TB) objstore.Store {
 	t.Helper()
@@ -197,7 +200,7 @@ func (s *Store) Objects(t testing.TB) objstore.Store {
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
-	if s.at != nil { // in a network that this process is not in
+	if s.at != nil { // in a network that this process cannot reach
 		transport := s.at.Transport()
 		door := httptest.NewServer(forwardTo(strings.TrimPrefix(s.Setting(t, "AWS_ENDPOINT_URL_S3"), "http://"), transport))
 		t.Cleanup(func() {
@@ -248,7 +251,7 @@ func makeBucket(t testing.TB, data string) {
 	}
 }
 
-// credentials are made anew for every server, so that nothing secret stands in the source.
+// credentials generates new credentials for every server, so that the source holds no secrets.
 func credentials() (key, secret string) { return rand.Text(), rand.Text() + rand.Text() }
 
 // baseEnv is the environment of every child: nothing of the user's configuration.
@@ -261,5 +264,5 @@ func baseEnv(t testing.TB) []string {
 	}
 }
 
-// Escape returns key as it stands in a query.
+// Escape returns key escaped for a query.
 func Escape(key string) string { return url.QueryEscape(key) }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Temporary returns MinIO as one reaches it with credentials that have a session token and end after an hour.
+// Temporary returns MinIO with temporary credentials, which have a session token and expire after
+// an hour.
 func (s *Store) Temporary(t testing.TB) *Store {
 	t.Helper()
 	const form = "Action=AssumeRole&DurationSeconds=3600&Version=2011-06-15"
@@ -43,14 +44,14 @@ func (s *Store) Temporary(t testing.TB) *Store {
 	return s.With("AWS_ACCESS_KEY_ID="+v.AccessKeyId, "AWS_SECRET_ACCESS_KEY="+v.SecretAccessKey, "AWS_SESSION_TOKEN="+v.SessionToken)
 }
 
-// signForm signs a form for the service that gives out credentials, by Signature Version 4.
+// signForm signs a form for the service that issues credentials, with Signature Version 4.
 func signForm(req *http.Request, form, id, secret, region string) {
 	second := time.Now().UTC().Format("20060102T150405Z")
 	scope := []string{second[:8], region, "sts", "aws4_request"}
 	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
 	mac := func(key []byte, text string) []byte {
 		h := hmac.New(sha256.New, key)
-		_, _ = h.Write([]byte(text)) // a hash takes all
+		_, _ = h.Write([]byte(text)) // a hash never returns an error
 		return h.Sum(nil)
 	}
 	canonical := "POST\n/\n\nhost:" + req.URL.Host + "\nx-amz-date:" + second + "\n\nhost;x-amz-date\n" + sum(form)

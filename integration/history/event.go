@@ -16,13 +16,13 @@ import (
 // Outcome is how a request ended.
 type Outcome string
 
-// The outcomes. Only Whole and Part carry bytes.
+// The outcomes. Only Whole and Part have bytes.
 const (
-	Whole     Outcome = "whole"     // a 200 that was read to its end
+	Whole     Outcome = "whole"     // a 200 that was read completely
 	Part      Outcome = "part"      // a 206
 	Refused   Outcome = "refused"   // an explicit error
-	Broken    Outcome = "broken"    // no answer, or a body that broke off: the client knows
-	Completed Outcome = "completed" // no request: the client says that the epoch of Job is complete
+	Broken    Outcome = "broken"    // no answer, or an incomplete body; the client knows it
+	Completed Outcome = "completed" // not a request: the client reports that the epoch of Job is complete
 )
 
 // Digest is the SHA-256 of a body.
@@ -31,7 +31,7 @@ type Digest [sha256.Size]byte
 // MarshalText writes hexadecimal digits.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(d[:])), nil }
 
-// UnmarshalText reads them.
+// UnmarshalText reads hexadecimal digits.
 func (d *Digest) UnmarshalText(text []byte) error {
 	if n, err := hex.Decode(d[:], text); err != nil || n != len(d) {
 		return fmt.Errorf("digest %q: want %d hexadecimal digits: %w", text, 2*len(d), errors.Join(err))
@@ -39,21 +39,21 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Event is one thing that a client saw.
+// Event is one observation of a client.
 type Event struct {
 	Client     string    `json:"client"`
-	URL        string    `json:"url"` // path and query; dataset, generation and plan
+	URL        string    `json:"url"` // path and query, which name dataset, generation and plan
 	Start      time.Time `json:"start,omitzero"`
 	End        time.Time `json:"end,omitzero"`
 	Outcome    Outcome   `json:"outcome"`
-	Reason     string    `json:"reason,omitempty"` // of Refused and Broken
+	Reason     string    `json:"reason,omitempty"` // for Refused and Broken
 	ETag       string    `json:"etag,omitempty"`
-	Generation string    `json:"generation,omitempty"` // that the answer names
+	Generation string    `json:"generation,omitempty"` // named by the answer
 	Length     int64     `json:"length,omitempty"`
 	SHA256     Digest    `json:"sha256,omitzero"`
-	Job        string    `json:"job,omitempty"`     // epoch of a job that takes the samples; "": they do not count
+	Job        string    `json:"job,omitempty"`     // epoch of a job that gets the samples; "": they do not count
 	Samples    []string  `json:"samples,omitempty"` // in order; empty: those of the plan
-	Total      int       `json:"total,omitempty"`   // of Completed: samples of the epoch; 0: those of the plan
+	Total      int       `json:"total,omitempty"`   // for Completed: samples of the epoch; 0: those of the plan
 
 	body []byte
 }
@@ -64,7 +64,7 @@ func (e Event) WithBody(body []byte) Event {
 	return e
 }
 
-// WithoutBody returns the event with the digest of its body alone.
+// WithoutBody returns the event with only the digest of its body.
 func (e Event) WithoutBody() Event {
 	e.body = nil
 	return e
@@ -83,7 +83,7 @@ func (e Event) String() string {
 	return s
 }
 
-// Answer is the event of an HTTP answer; err is that of the request or of its body.
+// Answer returns the event of an HTTP answer; err is the error of the request or of its body.
 func Answer(client, address string, start time.Time, status int, header http.Header, body []byte, err error) Event {
 	e := Event{Client: client, URL: register(address), Start: start, End: time.Now(), ETag: header.Get("ETag"), Generation: header.Get("Millrace-Generation")}
 	switch {
@@ -100,7 +100,8 @@ func Answer(client, address string, start time.Time, status int, header http.Hea
 	return e
 }
 
-// register returns path and query of an address, with parameters in one order: what every gateway answers alike.
+// register returns path and query of an address with the parameters in sorted order. Every gateway
+// must answer it alike.
 func register(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -112,7 +113,7 @@ func register(address string) string {
 	return u.EscapedPath() + "?" + u.Query().Encode()
 }
 
-// place returns the epoch and the generation that a URL names; empty where it names none.
+// place returns the epoch and the generation that a URL names; both are empty if it names none.
 func place(address string) (epoch, generation string) {
 	path, query, _ := strings.Cut(address, "?")
 	parts := strings.Split(path, "/")

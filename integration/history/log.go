@@ -10,24 +10,25 @@ import (
 	"sync"
 )
 
-// Plan computes what a batch has to be, without the gateway.
+// Plan computes the right content of a batch, without the gateway.
 type Plan interface {
-	// Batch returns the bytes and the samples of a URL, errors.ErrUnsupported where the URL is not of a batch.
+	// Batch returns the bytes and the samples of a URL. The error is errors.ErrUnsupported if the
+	// URL is not of a batch.
 	Batch(url string) (body []byte, samples []string, err error)
 	// Samples returns all samples of an epoch.
 	Samples() []string
 }
 
 const (
-	mostTold = 20       // violations that Err names; others are counted
-	mostKept = 64 << 20 // bytes of bodies kept to find the first byte that differs
+	mostTold = 20       // violations that Err lists; others are counted
+	mostKept = 64 << 20 // bytes of bodies kept to find the first differing byte
 )
 
 // Log checks the events of all clients. It is safe for concurrent use.
 type Log struct {
 	plan Plan
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the fields below
 	events     int
 	plans      map[string]Plan   // by generation, where plan is nil
 	registers  map[string]*value // by URL, and by generation where the URL names none
@@ -38,12 +39,12 @@ type Log struct {
 	more       int
 }
 
-// value is what a register holds, and the event that wrote it first.
+// value is the content of a register, and the event that wrote it first.
 type value struct {
 	by      Event // without its body
 	body    []byte
 	samples []string
-	plan    Plan // that it is of; nil: of the first answer
+	plan    Plan // its plan; nil: the first answer determines the value
 }
 
 // job is the running epoch of a job.
@@ -53,7 +54,8 @@ type job struct {
 	came  map[string]*Event
 }
 
-// New returns an empty log. Without a plan, for all or for a generation, the first answer for a URL is taken as right.
+// New returns an empty log. Without a plan, for all or for a generation, the first answer for a URL
+// counts as right.
 func New(plan Plan) *Log {
 	return &Log{plan: plan, plans: map[string]Plan{}, registers: map[string]*value{}, etags: map[string]*value{}, jobs: map[string]*job{}}
 }
@@ -65,7 +67,7 @@ func (l *Log) Expect(generation string, plan Plan) {
 	l.plans[generation] = plan
 }
 
-// planOf returns the plan of an answer, nil if there is none.
+// planOf returns the plan of an answer, or nil.
 func (l *Log) planOf(e *Event) Plan {
 	if l.plan != nil {
 		return l.plan
@@ -73,7 +75,7 @@ func (l *Log) planOf(e *Event) Plan {
 	return l.plans[e.Generation]
 }
 
-// Add checks an event against all before it.
+// Add checks an event against all earlier ones.
 func (l *Log) Add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +102,7 @@ func (l *Log) Events() int {
 	return l.events
 }
 
-// Err returns the violations found so far, nil if there are none.
+// Err returns the violations found so far, or nil.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +152,7 @@ func (l *Log) answer(e *Event) {
 	}
 }
 
-// write makes the register of the first answer, with the value of the plan if there is one.
+// write creates the register of the first answer, with the value of the plan if there is one.
 func (l *Log) write(e *Event) *value {
 	v := &value{by: *e}
 	v.by.body, v.by.Samples = nil, nil
@@ -173,7 +175,8 @@ func (l *Log) write(e *Event) *value {
 	return v
 }
 
-// compareETag compares the ETag with that of earlier answers for the URL, and the content with that of earlier ones of the ETag.
+// compareETag compares the ETag with that of earlier answers for the URL, and the content with
+// earlier content of the same ETag.
 func (l *Log) compareETag(e *Event, v *value) {
 	if e.ETag == "" {
 		return
@@ -194,7 +197,7 @@ func (l *Log) compareETag(e *Event, v *value) {
 	}
 }
 
-// common returns how many elements two lists have in common at their beginning.
+// common returns the length of the common prefix of two lists.
 func common[T comparable](a, b []T) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -215,7 +218,8 @@ func firstSample(got, want []string) string {
 	return fmt.Sprintf("sample %d is %s, want %s", i, nth(got), nth(want))
 }
 
-// difference names the first byte in which an answer differs from a register, and whose bytes it has.
+// difference describes the first byte in which an answer differs from a register, and whose bytes
+// it has.
 func (l *Log) difference(e *Event, v *value) string {
 	var parts []string
 	want := v.body
@@ -270,14 +274,14 @@ func (l *Log) deliver(e *Event, v *value) {
 	}
 }
 
-// Abandon forgets an epoch of a job that gave up.
+// Abandon discards an epoch of a job that gave up.
 func (l *Log) Abandon(job string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.jobs, job)
 }
 
-// complete ends the epoch of a job, which must have every sample.
+// complete ends the epoch of a job. It must have every sample.
 func (l *Log) complete(e *Event) {
 	j := l.jobs[e.Job]
 	delete(l.jobs, e.Job)

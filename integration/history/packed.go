@@ -25,16 +25,16 @@ import (
 type Packed struct {
 	Generation string // of the index
 
-	first    []uint64 // sample of each chunk
+	first    []uint64 // first sample of each chunk
 	defaults chunkindex.Defaults
 	names    []string
 	data     [][]byte // by sample
 
-	mu     sync.Mutex // guards epochs, and the epochs in it
+	mu     sync.Mutex // guards epochs and the epochs in it
 	epochs map[string]*shuffle.Epoch
 }
 
-// ReadPacked reads a dataset. dir holds the index meanwhile.
+// ReadPacked reads a dataset. dir holds the index during the call.
 func ReadPacked(ctx context.Context, store objstore.Store, dataset, dir string) (*Packed, error) {
 	x, err := chunkindex.Open(ctx, store, dataset+"/", chunkindex.OpenOptions{CacheDir: dir})
 	if err != nil {
@@ -61,7 +61,7 @@ func ReadPacked(ctx context.Context, store objstore.Store, dataset, dir string) 
 	return p, nil
 }
 
-// read adds the samples of a shard: members in a row with the same name up to the first dot.
+// read adds the samples of a shard: consecutive members with the same name up to the first dot.
 func (p *Packed) read(key string, shard []byte) error {
 	in := bytes.NewReader(shard)
 	members := tar.NewReader(in)
@@ -101,10 +101,10 @@ func (p *Packed) Batch(address string) (body []byte, samples []string, err error
 	return append(body, make([]byte, 1024)...), samples, nil
 }
 
-// share is what a URL asks for.
+// share is the parsed URL of a batch.
 type share struct {
 	params       shuffle.Params
-	size         uint64 // samples of a global batch
+	size         uint64 // samples per global batch
 	epoch, batch uint64
 	rank, world  uint64
 	homes        uint64
@@ -174,7 +174,7 @@ func (p *Packed) numbers(address string) ([]uint64, error) {
 	return mine, nil
 }
 
-// epoch returns an epoch of a plan, which is made once.
+// epoch returns an epoch of a plan, from a cache.
 func (p *Packed) epoch(params shuffle.Params, number uint64) (*shuffle.Epoch, error) {
 	name := fmt.Sprint(params, number)
 	if e := p.epochs[name]; e != nil {

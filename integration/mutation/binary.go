@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// memory is the address space of a test process, in KiB: a mutant that allocates without end fails.
+// memory is the address space of a test process, in KiB, so that a mutant that allocates without
+// end fails.
 const memory = 4 << 20
 
 // binary is the test binary of a package with all its mutants.
@@ -25,7 +26,7 @@ type binary struct {
 	mutants   []mutant
 }
 
-// build compiles a package with its tests and all its mutants. Nothing is written outside of dir.
+// build compiles a package with its tests and all its mutants. It writes only to dir.
 func build(root, dir string, s *source) (*binary, error) {
 	all, files := mutate(s)
 	overlay := map[string]map[string]string{"Replace": {}}
@@ -49,14 +50,15 @@ func build(root, dir string, s *source) (*binary, error) {
 	return b, err
 }
 
-// test is a test of the package: how long it takes, and the mutants that it reaches, by name.
+// test is a test of the package: its duration, and the names of the mutants that it reaches.
 type test struct {
 	Name    string
 	Seconds float64
 	Reaches []string
 }
 
-// tests runs each test by itself, except for those in slow, without a mutant, and returns them, the fastest first.
+// tests runs each test individually, except for those in slow, without a mutant. It returns them,
+// the fastest first.
 func (b *binary) tests(slow map[string]string, progress func(done, all int)) (found []test, err error) {
 	listed, err := output(b.dir, b.path, "-test.list", ".")
 	if err != nil {
@@ -98,7 +100,7 @@ const (
 	uncovered = "uncovered"
 )
 
-// timeout is how a run failed that took longer than its limit.
+// timeout is the failure of a run that exceeded its limit.
 const timeout = "timeout"
 
 // verdict is the result of a mutant, and how the tests found it.
@@ -107,8 +109,9 @@ type verdict struct {
 	By     string `json:",omitempty"`
 }
 
-// judge runs the tests that reach a mutant until one fails, the fastest first: those that take half a second together,
-// then those that take four times as long, and so on. A test that twice takes much longer than without the mutant has found it.
+// judge runs the tests that reach a mutant until one fails, the fastest first: tests of half a
+// second in total together, then tests of four times as long, and so on. A test that takes much
+// longer twice than without the mutant has found it.
 func (b *binary) judge(m mutant, tests []test) verdict {
 	var groups [][]string
 	var sums []float64
@@ -140,21 +143,22 @@ func (b *binary) judge(m mutant, tests []test) verdict {
 	return verdict{Result: lived}
 }
 
-// limitFor returns the time limit of tests that take seconds without a mutant.
+// limitFor returns the time limit of tests that take the given seconds without a mutant.
 func limitFor(seconds float64) time.Duration {
 	return time.Duration((3 + 4*seconds) * float64(time.Second))
 }
 
-// repeat repeats a run that took longer than limit, in case the machine was busy. The new limit is at least twice as long, and
-// twice the limit for the time that the tests take now without the mutant.
+// repeat repeats a run that exceeded limit, because the machine may have been busy. The new limit
+// is at least twice as long, and at least twice the limit for the time that the tests now take
+// without the mutant.
 func (b *binary) repeat(id int, names []string, limit time.Duration) (failed string) {
 	start := time.Now()
 	b.run(0, names, 10*time.Minute)
 	return b.run(id, names, 2*max(limit, limitFor(time.Since(start).Seconds())))
 }
 
-// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they started end. The timeout of the
-// tests themselves is for those that outlive this process.
+// run runs tests with a mutant, and returns how they failed, or nothing. All processes that they
+// started end. The timeout of the tests themselves is for tests that outlive this process.
 func (b *binary) run(id int, names []string, limit time.Duration, env ...string) (failed string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -162,7 +166,8 @@ func (b *binary) run(id int, names []string, limit time.Duration, env ...string)
 	cmd := exec.CommandContext(ctx, "sh", "-c", limited, b.path, "-test.failfast", "-test.timeout", (limit + 5*time.Second).String(),
 		"-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd.Dir = b.dir
-	// Random tests draw the same each time, with short counts, and write no failures into the tree.
+	// Random tests draw the same values each time, with small counts, and write no failures into
+	// the tree.
 	cmd.Env = append(os.Environ(), "MILLRACE_LONG=", "RAPID_SEED=1", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s",
 		fmt.Sprintf("MILLRACE_MUTANT=%d", id))
 	cmd.Env = append(cmd.Env, env...)
@@ -171,7 +176,7 @@ func (b *binary) run(id int, names []string, limit time.Duration, env ...string)
 	cmd.WaitDelay = time.Second
 	text, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the tests left behind
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that the tests left behind
 	}
 	switch {
 	case err == nil:

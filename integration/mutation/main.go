@@ -1,7 +1,8 @@
-// Command mutation measures how many small changes to the code of a package its unit tests notice.
+// Command mutation measures how many small changes to the code of a package are found by its unit
+// tests.
 //
-// All mutants of a package are compiled into one test binary, each behind a number that the environment chooses, so
-// that a mutant costs one run of the tests that reach it and no compilation.
+// All mutants of a package are compiled into one test binary. The environment selects one of them
+// by its number. So a mutant costs one run of the tests that reach it and no compilation.
 package main
 
 import (

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// engine is part of each digest: results of another engine are not resumed.
+// engine is part of each digest: results of another engine version are not resumed.
 const engine = "2"
 
-// results is what is known of a package, in bin/mutation-PACKAGE.json.
+// results holds the known verdicts of a package, in bin/mutation-PACKAGE.json.
 type results struct {
 	Digest   string
 	Tests    []test
@@ -28,7 +28,7 @@ type results struct {
 	saved time.Time
 }
 
-// resume reads the results of a package, or begins new ones where its sources or tests have changed.
+// resume reads the results of a package, or starts new ones if its sources or tests have changed.
 func resume(root string, t target) (*results, error) {
 	digest := sha256.New()
 	fmt.Fprintln(digest, engine, t)
@@ -59,7 +59,7 @@ func resume(root string, t target) (*results, error) {
 	return r, os.MkdirAll(filepath.Dir(r.path), 0o755)
 }
 
-// save writes the results, unless it has recently and soon will again.
+// save writes the results, unless it did so recently and will soon again.
 func (r *results) save(last bool) error {
 	if !last && time.Since(r.saved) < 2*time.Second {
 		return nil
@@ -75,7 +75,8 @@ func (r *results) save(last bool) error {
 	return os.Rename(r.path+".new", r.path)
 }
 
-// measure judges the mutants of a package and reports them. ok is false where the score fell, or a new mutant lives.
+// measure judges the mutants of a package and reports them. ok is false if the score decreased, or
+// if a new mutant survives.
 func measure(o *options, t target) (ok bool, err error) {
 	committed, err := readScore(o.root, t.path)
 	if err != nil {
@@ -87,7 +88,7 @@ func measure(o *options, t target) (ok bool, err error) {
 	}
 	if o.diff != "" {
 		if rev == "" {
-			return true, nil // without a score there is nothing that may not fall
+			return true, nil // without an earlier score, no score can be lower
 		}
 		if changed, err = changedLines(o.root, rev, t.path); err != nil || len(changed) == 0 {
 			return err == nil, err
@@ -114,7 +115,7 @@ func measure(o *options, t target) (ok bool, err error) {
 	return report(o, t, r, all, chosen, left, committed)
 }
 
-// judge judges the mutants whose verdict is not known, and returns how many it left out.
+// judge judges the mutants without a known verdict, and returns how many it left out.
 func judge(o *options, t target, s *source, r *results, chosen []mutant) (left int, err error) {
 	unknown := slices.DeleteFunc(slices.Clone(chosen), func(m mutant) bool { return r.Verdicts[m.name].Result != "" && !o.survivors })
 	if len(unknown) == 0 {

@@ -16,7 +16,7 @@ import (
 //go:embed helper.txt
 var helper string
 
-// dropped is the operator that leaves a statement out.
+// dropped is the operator that deletes a statement.
 const dropped = "drop"
 
 // releases are the first words of functions whose calls are dropped: they release, leave, close, unlock, put back, end or forget.
@@ -155,7 +155,8 @@ func (m *mutants) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// is tells whether the underlying type of an expression is basic and of a kind. It is not where it is a type parameter.
+// is tells whether the underlying type of an expression is basic and of a kind. It returns false
+// for a type parameter.
 func (m *mutants) is(e ast.Expr, kind types.BasicInfo) bool {
 	t, ok := m.info.TypeOf(e).Underlying().(*types.Basic)
 	return ok && t.Info()&kind != 0 && t.Info()&types.IsComplex == 0

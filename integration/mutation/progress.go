@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress shows how far a package is: in one line of a terminal, or in a new line every half minute.
+// progress shows the progress of a package: in one line of a terminal, or in a new line every half
+// minute.
 type progress struct {
 	what         string
 	terminal     bool

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges the tests of the Python client by mutants, and keeps the scores beside those of the Go packages.
+"""Judges the tests of the Python client by mutants, and keeps the scores next to those of the Go packages.
 
 usage: tools/python.sh -- integration/mutation/python.py [--write] [PART...]
 
@@ -192,7 +192,7 @@ class Judge:
             if pid not in running:
                 continue
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)  # whatever it has started
+                os.killpg(pid, signal.SIGKILL)  # and all its children
             mutant, code = running.pop(pid), os.waitstatus_to_exitcode(status)
             assert code != 4, f"{mutant.name} was not judged"
             if code == -signal.SIGALRM and patience == 1:

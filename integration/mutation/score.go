@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// score is what is committed of a package, in scores/PACKAGE.json.
+// score is the committed result of a package, in scores/PACKAGE.json.
 type score struct {
 	Package   string     `json:"package"`
 	Commit    string     `json:"commit"`
-	Sample    int        `json:"sample,omitempty"` // one of so many mutants is judged
+	Sample    int        `json:"sample,omitempty"` // one of this many mutants is judged
 	Operators counts     `json:"operators"`
 	Drops     counts     `json:"dropped_statements"`
 	Survivors []survivor `json:"survivors"`
 }
 
-// counts has the mutants of a package by result. Those that are equivalent are in no other count.
+// counts holds the number of mutants of a package by result. Equivalent mutants are in no other
+// count.
 type counts struct {
 	Killed     int `json:"killed"`
 	Lived      int `json:"lived"`
@@ -28,7 +29,8 @@ type counts struct {
 	Equivalent int `json:"equivalent"`
 }
 
-// survivor is a mutant that no test kills, and why: "equivalent: ..." where no test can, or "lives: ...".
+// survivor is a mutant that no test kills, with the reason: "equivalent: ..." if no test can, or
+// "lives: ...".
 type survivor struct {
 	Mutant string `json:"mutant"`
 	Reason string `json:"reason"`
@@ -45,7 +47,7 @@ func scorePath(root, pkg string) string {
 	return filepath.Join(root, "integration", "mutation", "scores", strings.ReplaceAll(pkg, "/", "-")+".json")
 }
 
-// readScore returns an empty score where none is committed.
+// readScore reads the committed score; it is empty if there is none.
 func readScore(root, pkg string) (*score, error) {
 	s := &score{Package: pkg}
 	text, err := os.ReadFile(scorePath(root, pkg))
@@ -58,7 +60,7 @@ func readScore(root, pkg string) (*score, error) {
 	return s, err
 }
 
-// reason returns why a mutant survives, or nothing.
+// reason returns why a mutant survives, or an empty text.
 func (s *score) reason(mutant string) string {
 	for _, v := range s.Survivors {
 		if v.Mutant == mutant {
@@ -68,7 +70,7 @@ func (s *score) reason(mutant string) string {
 	return ""
 }
 
-// count makes the score of verdicts, with the reasons that are committed.
+// count makes the score from verdicts and the committed reasons.
 func count(pkg, commit string, all []mutant, verdicts map[string]verdict, committed *score) *score {
 	s := &score{Package: pkg, Commit: commit, Survivors: []survivor{}}
 	for _, m := range all {
@@ -108,7 +110,7 @@ func count(pkg, commit string, all []mutant, verdicts map[string]verdict, commit
 
 func (c counts) judged() int { return c.Killed + c.Lived + c.Uncovered }
 
-// percent returns killed of judged mutants; 100 where there are none.
+// percent returns the percentage of judged mutants that were killed; 100 if there are none.
 func (c counts) percent() float64 {
 	if c.judged() == 0 {
 		return 100

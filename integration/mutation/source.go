@@ -16,13 +16,13 @@ import (
 	"slices"
 )
 
-// listed is what `go list` prints of a package.
+// listed is the output of `go list` for a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 }
 
-// source is a package, parsed and with its types.
+// source is a parsed package with its types.
 type source struct {
 	listed
 	set   *token.FileSet
@@ -31,7 +31,8 @@ type source struct {
 	info  *types.Info
 }
 
-// load parses a package of the module in root and checks its types, with the compiler's export data of what it imports.
+// load parses a package of the module in root and checks its types, with the compiler's export data
+// of its imports.
 func load(root, pattern string) (*source, error) {
 	packages, err := list(root, pattern)
 	if err != nil {
@@ -79,7 +80,7 @@ func list(root, pattern string) (packages []listed, err error) {
 	}
 }
 
-// output runs a command and returns what it prints; the error has what it printed to standard error.
+// output runs a command and returns its standard output. The error contains its standard error.
 func output(dir string, command ...string) ([]byte, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // a signal ends it with the process group
 	cmd.Dir = dir
@@ -99,15 +100,16 @@ const (
 	replaces
 )
 
-// edit inserts text into a file, or replaces what is at an offset.
+// edit inserts a text into a file, or replaces the text at an offset.
 type edit struct {
 	offset, kind int
-	depth        int // of the node, from the file
+	depth        int // depth of the node, from the file
 	text         string
-	replaced     int // length
+	replaced     int // length of the replaced text
 }
 
-// apply returns text with all edits. The outer of two nodes that begin at one offset begins first, and ends last.
+// apply returns text with all edits. Of two nodes that begin at one offset, the outer one begins
+// first and ends last.
 func apply(text []byte, edits []edit) []byte {
 	order := func(e edit) int {
 		if e.kind == ends {

@@ -9,13 +9,14 @@ import (
 // target is a package that is judged.
 type target struct {
 	path string
-	// drops: only statements are dropped.
+	// drops: only deleted statements are judged.
 	drops bool
-	// slow has the tests that no mutant runs, with the reason. The others take at most 5 s together.
+	// slow lists the tests that no mutant runs, with the reason. The others take at most 5 s
+	// together.
 	slow map[string]string
 }
 
-// Reasons of tests that no mutant runs.
+// Reasons why no mutant runs a test.
 const (
 	python  = "runs Python, which tests the other implementation"
 	orders  = "draws many orders and counts what comes where"
@@ -92,7 +93,7 @@ var slowDatapath = map[string]string{
 // pythonParts are the parts of the Python client that python.py judges.
 var pythonParts = []string{"python/order", "python/ledger", "python/transfer", "python/decode"}
 
-// scored returns the paths of all that may have a score.
+// scored returns the paths of all packages that may have a score.
 func scored() (paths []string) {
 	for _, t := range targets {
 		paths = append(paths, t.path)
@@ -100,7 +101,8 @@ func scored() (paths []string) {
 	return append(paths, pythonParts...)
 }
 
-// choose returns the targets of some paths, or all, and of these the piece with a number: 2/6 is every sixth from the second.
+// choose returns the targets of some paths, or all, and of these one piece: 2/6 is every sixth
+// target from the second.
 func choose(paths []string, piece string) (chosen []target, err error) {
 	for _, path := range paths {
 		path = strings.Trim(strings.TrimPrefix(path, "./"), "/")

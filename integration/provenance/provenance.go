@@ -1,5 +1,5 @@
-// Package provenance records how a measured figure came about: commit, sources, machine, load, date and command.
-// A figure is older than its sources when these have changed since.
+// Package provenance records the origin of a measured figure: commit, sources, machine, load, date
+// and command. A figure is outdated if its sources have changed since.
 package provenance
 
 import (
@@ -19,19 +19,19 @@ import (
 	"time"
 )
 
-// Measurement is the provenance of figures. Empty fields are unknown. Figures without a digest count as older than
-// their sources.
+// Measurement is the provenance of figures. Empty fields are unknown. Figures without a digest
+// count as outdated.
 type Measurement struct {
 	Commit  string     `json:"commit"`
 	Date    string     `json:"date"`
 	Command string     `json:"command"`
 	Machine Machine    `json:"machine"`
-	Load    [2]float64 `json:"load"` // the load average of one minute at start and end; below zero: unknown
+	Load    [2]float64 `json:"load"` // one-minute load average at start and end; negative: unknown
 	Sources []string   `json:"sources"`
-	Digest  string     `json:"digest"` // of the sources
+	Digest  string     `json:"digest"` // digest of the sources
 }
 
-// Machine is where something was measured.
+// Machine describes a machine on which figures were measured.
 type Machine struct {
 	CPU   string `json:"cpu"`
 	Cores int    `json:"cores"`
@@ -55,13 +55,13 @@ func ThisMachine() Machine {
 		m.CPU = model
 	}
 	if kb, _, ok := strings.Cut(field("/proc/meminfo", "MemTotal"), " "); ok {
-		n, _ := strconv.Atoi(kb) // without /proc it stays unknown
+		n, _ := strconv.Atoi(kb) // unknown without /proc
 		m.MiB = n >> 10
 	}
 	return m
 }
 
-// field returns the first value with this name in a file of "name: value" lines.
+// field returns the first value of a name in a file of "name: value" lines.
 func field(file, name string) string {
 	text, _ := os.ReadFile(file) // absent outside of Linux
 	for line := range strings.Lines(string(text)) {
@@ -72,7 +72,7 @@ func field(file, name string) string {
 	return ""
 }
 
-// Load returns the load average of one minute, or -1 where the system does not say.
+// Load returns the one-minute load average, or -1 where the system does not report it.
 func Load() float64 {
 	text, _ := os.ReadFile("/proc/loadavg") // absent outside of Linux
 	first, _, _ := strings.Cut(string(text), " ")
@@ -85,18 +85,18 @@ func Load() float64 {
 
 // Run is one run of a measuring program.
 type Run struct {
-	Root    string // of the repository
+	Root    string // root of the repository
 	Command string
 	load    float64
 }
 
-// Begin starts a run: it notes the load of the machine.
+// Begin starts a run: it records the load of the machine.
 func Begin(command string) (*Run, error) {
 	root, err := Root()
 	return &Run{Root: root, Command: command, load: Load()}, err
 }
 
-// Of returns the provenance of what the run has measured on these sources, up to now.
+// Of returns the provenance of the measurements of the run up to now, on these sources.
 func (r *Run) Of(ctx context.Context, sources []string) (Measurement, error) {
 	out, err := exec.CommandContext(ctx, "git", "-C", r.Root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {
@@ -109,13 +109,13 @@ func (r *Run) Of(ctx context.Context, sources []string) (Measurement, error) {
 	}, err
 }
 
-// Older says whether the sources of a measurement have changed since it was made.
+// Older reports whether the sources of a measurement have changed since it was made.
 func (m Measurement) Older(root string) (bool, error) {
 	now, err := Digest(os.DirFS(root), m.Sources)
 	return now != m.Digest, err
 }
 
-// Row is the provenance as a row of the table that Head begins.
+// Row returns the provenance as a row of the table of Head.
 func (m Measurement) Row(name string, older bool) string {
 	known := func(s string) string {
 		if s == "" {
@@ -131,7 +131,7 @@ func (m Measurement) Row(name string, older bool) string {
 		name, Yes(!older), m.Commit, m.Date, m.Machine, load, known(m.Command), strings.Join(m.Sources, "` `"), known(m.Digest[:min(12, len(m.Digest))]))
 }
 
-// Yes writes whether something holds, as a cell of a table.
+// Yes returns a Boolean as a cell of a table.
 func Yes(holds bool) string {
 	if holds {
 		return "yes"
@@ -139,7 +139,7 @@ func Yes(holds bool) string {
 	return "**no**"
 }
 
-// Head begins a table of provenance.
+// Head returns the head of a table of provenance.
 const Head = "| figures | current | commit | date | machine | load before, after | command | sources | their digest |\n" +
 	"|---|---|---|---|---|---|---|---|---|\n"
 
@@ -161,7 +161,8 @@ func Root() (string, error) {
 	}
 }
 
-// Digest hashes names and contents of the Go and Python files of some files and directories, except for tests.
+// Digest hashes the names and contents of the Go and Python files in files and directories, except
+// tests.
 func Digest(root fs.FS, sources []string) (string, error) {
 	sum := sha256.New()
 	for _, source := range sources {
@@ -201,7 +202,7 @@ func Write(file string, figures any) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// Read loads all files of figures of a directory, in the order of their names.
+// Read reads all files of figures of a directory, in the order of their names.
 func Read[T any](dir string) ([]T, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -223,11 +224,11 @@ func Read[T any](dir string) ([]T, error) {
 // Note explains a result. It counts only with a profile of the same run.
 type Note struct {
 	Commit  string `json:"commit"`
-	Profile string `json:"profile"` // a file of the repository: pprof, or what it prints
+	Profile string `json:"profile"` // a file of the repository: pprof, or its printed form
 	Text    string `json:"text"`
 }
 
-// Explain returns the text of a note if it is of the run that measured, and its profile is there.
+// Explain returns the text of a note if it is for the run that measured and its profile exists.
 func (m Measurement) Explain(root string, n *Note) string {
 	if n == nil || n.Commit != m.Commit || n.Profile == "" {
 		return "Not investigated."

@@ -1,10 +1,11 @@
-// Command wire stands between the readers of a benchmark and an S3 server. It passes everything on, counts what was asked
-// for and what came back, and on request behaves like a distant store or cuts an answer in the middle.
+// Command wire is a proxy between the readers of a benchmark and an S3 server. It counts requests
+// and bytes. On request it behaves like a distant store, or cuts an answer in the middle.
 //
 //	wire --listen 127.0.0.1:9100 --control 127.0.0.1:9101 --backend 127.0.0.1:9000 --first-byte 20ms --stream 80e6 --total 500e6
 //
-// At the control address, GET /counts answers {"requests","gets","heads","lists","bytes"}, POST /reset sets them to zero, and
-// POST /cut?after=N&answers=K ends each of the next K bodies of more than N bytes after N of them.
+// At the control address, GET /counts answers {"requests","gets","heads","lists","bytes"}, POST
+// /reset sets them to zero, and POST /cut?after=N&answers=K ends each of the next K bodies of more
+// than N bytes after N of them.
 package main
 
 import (
@@ -74,13 +75,13 @@ func run(ctx context.Context, args []string) error {
 // forward passes requests on.
 func (w *wire) forward(backend string) http.Handler {
 	proxy := &httputil.ReverseProxy{
-		ErrorLog:  log.New(io.Discard, "", 0), // it would tell of each cut
+		ErrorLog:  log.New(io.Discard, "", 0), // it would report each cut
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-		// A connection that is aborted drops what it has not flushed: all bytes before a cut must be on their way by then.
+		// An aborted connection drops unflushed bytes, but all bytes before a cut must be sent.
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: backend})
-			p.Out.Host = p.In.Host // which the signature covers
+			p.Out.Host = p.In.Host // the signature covers it
 		},
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.Method == http.MethodGet {
@@ -99,12 +100,12 @@ func (w *wire) forward(backend string) http.Handler {
 	})
 }
 
-// control answers what a benchmark asks.
+// control handles the benchmark's control requests.
 func (w *wire) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /counts", func(out http.ResponseWriter, _ *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(out).Encode(w.counted()) // its asker is gone
+		_ = json.NewEncoder(out).Encode(w.counted()) // the client has left
 	})
 	mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { w.reset() })
 	mux.HandleFunc("POST /cut", func(out http.ResponseWriter, r *http.Request) {

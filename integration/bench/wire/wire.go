@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// shape is what a store is bent to; zero fields bend nothing.
+// shape is the simulated speed of the store; zero fields do not limit.
 type shape struct {
 	firstByte     time.Duration
-	stream, total float64 // bytes a second
+	stream, total float64 // bytes per second
 }
 
-// counts is what was asked for and what came.
+// counts are the requests and bytes so far.
 type counts struct {
 	Requests int64 `json:"requests"`
 	Gets     int64 `json:"gets"` // of objects
@@ -28,11 +28,11 @@ type counts struct {
 type wire struct {
 	shape shape
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	counts  counts
-	free    time.Time // when the common line has sent what it was given
+	free    time.Time // when the common line has sent all its queued bytes
 	after   int64     // bytes after which a body is cut
-	answers int       // bodies that are still to be cut
+	answers int       // bodies still to be cut
 }
 
 func newWire(s shape) *wire { return &wire{shape: s} }
@@ -102,11 +102,11 @@ type body struct {
 	io.ReadCloser
 	wire *wire
 	ctx  context.Context //nolint:containedctx // a body is read under the context of its request
-	free time.Time       // when this stream has sent what it was given
+	free time.Time       // when this stream has sent all its queued bytes
 	left int64           // bytes until the cut; -1: none
 }
 
-// piece is how finely streams share the line.
+// piece is the granularity at which streams share the line.
 const piece = 64 << 10
 
 func (b *body) Read(p []byte) (int, error) {

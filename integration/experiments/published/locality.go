@@ -1,14 +1,15 @@
 package published
 
-// Locality is locality-aware loading (Yang and Cong): every learner holds the whole list of a global batch and a copy of a
-// directory that says who caches which sample; it takes the samples of the batch that it caches itself. What one has too
-// many goes to those that have too few.
+// Locality is locality-aware loading (Yang and Cong). Every learner has the whole list of a global
+// batch, and a copy of a directory that lists the learner that caches each sample. It takes the
+// samples of the batch that it caches itself. Surplus samples move to learners with a deficit.
 type Locality struct {
-	owner    []uint16 // the directory: of each sample
+	owner    []uint16 // the directory: the owner of each sample
 	learners int
 }
 
-// NewLocality freezes a directory: what learner i cached in the first epoch, when each took its even share of the samples in the order given.
+// NewLocality creates a directory from the caches of the first epoch, in which each learner took an
+// equal share of the samples in the given order.
 func NewLocality(order []int, learners int) *Locality {
 	l := &Locality{owner: make([]uint16, len(order)), learners: learners}
 	for i, x := range order {
@@ -17,11 +18,13 @@ func NewLocality(order []int, learners int) *Locality {
 	return l
 }
 
-// Entries is how many entries every learner's directory has.
+// Entries is the number of entries in every learner's directory.
 func (l *Locality) Entries() int { return len(l.owner) }
 
-// Batch divides a global batch: the samples of each learner, how many of them another one caches, and how many messages carry them.
-// The largest surplus goes to the largest deficit until there is none. (The authors keep both in heaps, for O(p log p); what is found is the same.)
+// Batch divides a global batch. It returns the samples of each learner, the number of samples that
+// another learner caches, and the number of messages that carry them. The largest surplus goes to
+// the largest deficit until there is none. (The authors keep both in heaps, for O(p log p), with
+// the same result.)
 func (l *Locality) Batch(samples []int) (shares [][]int, moved, messages int) {
 	shares = make([][]int, l.learners)
 	for _, x := range samples {

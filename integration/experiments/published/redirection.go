@@ -1,5 +1,5 @@
-// Package published holds protocols as their authors published them, where the product does
-// the same thing otherwise. They are what an experiment compares with, and nothing else.
+// Package published implements protocols as their authors published them, where the product does
+// the same differently. They are only for comparison in experiments.
 package published
 
 // Redirection is the session of Brand ("Redox" in its second version): memory slots, each shared by some of the
@@ -12,7 +12,7 @@ type Redirection struct {
 	Loads int // of chunks
 }
 
-// slot is one chunk in memory, and those that come after it.
+// slot is one chunk in memory, and the chunks that follow it.
 type slot struct {
 	waiting []int // chunks, the next one first
 	chunk   int
@@ -30,8 +30,8 @@ func NewRedirection(chunks, each, slots int) *Redirection {
 	return r
 }
 
-// Ask answers a request for a sample with a sample of the same slot that was not given before. load is the chunk
-// that had to be read for it, -1 if none.
+// Ask answers a request for a sample with a sample of the same slot that was not returned before.
+// load is the chunk that had to be read for it, or -1.
 func (r *Redirection) Ask(sample int) (answer, load int) {
 	s := &r.slots[sample/r.each%len(r.slots)]
 	load = -1

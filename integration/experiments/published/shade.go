@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// Shade is SHADE's sampler and cache as its authors' code has them (Khan et al., FAST 2023): within each batch
-// the samples are ranked by loss and weigh ln(rank+10); the next epoch is drawn with replacement by these weights; what
-// it drew of the cache's samples is repeated, shuffled and put first; the cache keeps samples by (weight, times
-// seen), and takes a new one in place of its least only if the new one's last such score is more.
+// Shade is SHADE's sampler and cache as in its authors' code (Khan et al., FAST 2023). Within each
+// batch the samples are ranked by loss and get the weight ln(rank+10). The next epoch is drawn with
+// replacement by these weights; the drawn samples that are in the cache are repeated, shuffled and
+// put first. The cache keeps samples by (weight, times seen). It replaces its least sample with a
+// new one only if the new sample's last score is higher.
 type Shade struct {
 	capacity int
 	repeat   int

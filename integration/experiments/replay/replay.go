@@ -1,5 +1,5 @@
-// Package replay runs traces of uses against rules by which chunks leave memory: those of the
-// product, on its own shelf, and published ones beside them.
+// Package replay runs traces of uses against eviction rules for chunks: those of the product, on
+// its own shelf, and published ones.
 package replay
 
 import (
@@ -9,25 +9,27 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// Memory holds chunks under one rule by which they leave.
+// Memory holds chunks under one eviction rule.
 type Memory[K comparable] interface {
 	Lease(key K) bool   // holds a chunk until Release, if it is there
-	Release(key K) bool // reports whether nobody holds the chunk any more
-	// Bring puts a chunk there that is missing, whatever has to go for it, with so many leases.
+	Release(key K) bool // reports whether the chunk has no more leases
+	// Bring adds a missing chunk with the given number of leases, and evicts others for it if
+	// necessary.
 	Bring(key K, size int64, leases int)
 }
 
 // Policy returns an empty memory of so many bytes.
 type Policy[K comparable] func(capacity int64) Memory[K]
 
-// LRU lets the least recently used chunk go first. Where every chunk is read once an epoch it is the
-// worst rule there is: a cache of half the data answers 15 % of the reads, and one of a tenth none.
+// LRU evicts the least recently used chunk first. Where every chunk is read once per epoch, it is
+// the worst of all rules: a cache of half the data answers 15 % of the reads, and one of a tenth
+// none.
 func LRU[K comparable](capacity int64) Memory[K] {
 	return shelf[K]{chunkcache.NewShelf[K](nil, nil), capacity}
 }
 
-// Plan lets the chunk go first whose next use is furthest away, as next says: chunkcache.Never for
-// one that is not used any more. It is the product's rule, on the product's shelf.
+// Plan evicts the chunk first whose next use is furthest away, according to next: chunkcache.Never
+// for one without further use. It is the product's rule, on the product's shelf.
 func Plan[K comparable](next func(K) int64) Policy[K] {
 	due := func(k K) int64 {
 		if n := next(k); n < chunkcache.Never {
@@ -59,14 +61,14 @@ type kept[K comparable] struct {
 	leases          map[K]int
 }
 
-// Keep never gives up what came first: the chunk that came into memory last goes first, so what is
-// there when the memory is full stays for good, and all that comes later passes through. Where every
-// chunk is read once an epoch by one reader no rule reads less from the store: all but the cache's
-// size. It needs no knowledge of the readers.
+// Keep never evicts the chunks that came first: the latest chunk is evicted first. So the chunks
+// that are there when the memory is full stay for good, and all later ones pass through. Where
+// every chunk is read once per epoch by one reader, no rule reads less from the store: all but the
+// cache's size. It needs no knowledge of the readers.
 //
 // This is the MinIO cache of CoorDL (Mohan et al., Analyzing and Mitigating Data Stalls in DNN
-// Training, VLDB 2021, section 4.1), with chunks in place of files, and with a place for the newcomer,
-// since a chunk in use has to be somewhere.
+// Training, VLDB 2021, section 4.1). It has chunks in place of files, and a place for the new
+// chunk, because a chunk in use must be in memory.
 func Keep[K comparable](capacity int64) Memory[K] {
 	return &kept[K]{capacity: capacity, size: map[K]int64{}, leases: map[K]int{}}
 }
@@ -97,17 +99,17 @@ func (m *kept[K]) Bring(key K, size int64, leases int) {
 	m.bytes += size
 }
 
-// Replayed is what became of a trace's uses.
+// Replayed is the result of a trace.
 type Replayed struct {
 	Hits, Loads int
 	LoadBytes   int64
 }
 
-// Replay runs a trace of uses, each a key and its chunk's size, against a policy: as if each chunk was
-// asked for alone, used, and let go before the next. A chunk that is not there is loaded and kept,
-// whatever has to go for it; only one larger than the capacity passes through. A policy that looks
-// ahead may read the trace's own position: uses is asked for the next one when all is done for the one
-// before.
+// Replay runs a trace of uses, each a key and its chunk's size, against a policy: as if each chunk
+// was requested alone, used, and released before the next. A chunk that is not there is loaded and
+// kept, and others are evicted for it; only a chunk larger than the capacity passes through. A
+// policy that looks ahead may read the trace's own position: the next use is requested when the
+// previous one is completely processed.
 func Replay[K comparable](policy Policy[K], capacity int64, uses iter.Seq2[K, int64]) Replayed {
 	var r Replayed
 	m := policy(capacity)

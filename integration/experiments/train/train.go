@@ -1,7 +1,7 @@
-// Package train is two small classifiers, enough to see what an order of samples does to learning: softmax
-// regression, and a network with one hidden layer and batch normalisation, which suffers when batches are not mixed.
-// Both learn by stochastic gradient descent with momentum, in float32. The same seed and the same batches give the
-// same weights.
+// Package train provides two small classifiers that show the effect of a sample order on learning:
+// softmax regression, and a network with one hidden layer and batch normalization. The latter is
+// sensitive to poorly mixed batches. Both learn by stochastic gradient descent with momentum, in
+// float32. The same seed and the same batches give the same weights.
 package train
 
 import (
@@ -33,12 +33,12 @@ type Net struct {
 	w2, b2          *param
 	mean, variance  []float32 // running, of the hidden layer
 
-	x, z, norm, a, logits matrix // of the batch at hand
+	x, z, norm, a, logits matrix // of the current batch
 	inverse               []float32
 	dlogits, da           matrix
 }
 
-// param is weights, with gradient and velocity.
+// param holds weights, with gradient and velocity.
 type param struct{ w, grad, v []float32 }
 
 type matrix struct {
@@ -58,8 +58,8 @@ func (m *matrix) row(i int) []float32 { return m.data[i*m.cols : (i+1)*m.cols] }
 
 func vector(v []float32) blas32.Vector { return blas32.Vector{N: len(v), Inc: 1, Data: v} }
 
-// side splits n pieces of work among the processors. Each piece is done by one of them, so that sums do not depend on how many
-// there are.
+// side splits n pieces of work among the processors. One processor does each piece, so that sums do
+// not depend on the number of processors.
 func side(n int, work func(lo, hi int)) {
 	parts := min(runtime.GOMAXPROCS(0), n)
 	var wg sync.WaitGroup
@@ -84,7 +84,7 @@ func apply(out, x *matrix, w, bias []float32) {
 	})
 }
 
-// gather fills grad, laid out as weights are, from the gradients d of what they gave for x.
+// gather fills grad, which has the layout of weights, from the gradients d of the outputs for x.
 func gather(grad []float32, d, x *matrix) {
 	side(d.cols, func(lo, hi int) {
 		for u := lo; u < hi; u++ {
@@ -99,7 +99,8 @@ func gather(grad []float32, d, x *matrix) {
 	})
 }
 
-// New makes a classifier of rows of in numbers into out classes. hidden is how wide its hidden layer is; 0: softmax regression.
+// New makes a classifier of rows of in numbers into out classes. hidden is the width of its hidden
+// layer; 0: softmax regression.
 func New(in, hidden, out int, seed uint64) *Net {
 	n := &Net{in: in, hidden: hidden, out: out}
 	random := rand.New(rand.NewPCG(seed, 7))
@@ -194,7 +195,7 @@ func (n *Net) forward(learning bool) {
 	apply(&n.logits, last, n.w2.w, n.b2.w)
 }
 
-// normalise makes a of z: batch normalisation, then what is below 0 becomes 0.
+// normalise computes a from z: batch normalization, then values below 0 become 0.
 func (n *Net) normalise(learning bool) {
 	n.norm.resize(n.z.rows, n.hidden)
 	n.a.resize(n.z.rows, n.hidden)
@@ -214,7 +215,7 @@ func (n *Net) normalise(learning bool) {
 	}
 }
 
-// moments returns mean and variance of a batch, and takes the running ones along.
+// moments returns mean and variance of a batch, and updates the running ones.
 func (n *Net) moments() (mean, variance []float32) {
 	mean, variance = make([]float32, n.hidden), make([]float32, n.hidden)
 	rows := float32(n.z.rows)
@@ -261,7 +262,7 @@ func (n *Net) backward() {
 	gather(n.w1.grad, &n.da, &n.x)
 }
 
-// denormalise turns da, the gradient of a, into that of z, and finds those of gamma and beta.
+// denormalise turns da, the gradient of a, into that of z, and computes those of gamma and beta.
 func (n *Net) denormalise() {
 	clear(n.gamma.grad)
 	clear(n.beta.grad)
@@ -284,7 +285,7 @@ func (n *Net) denormalise() {
 	}
 }
 
-// Accuracy is the share of the data that the classifier gets right.
+// Accuracy is the share of the data that the classifier classifies correctly.
 func (n *Net) Accuracy(data Data, class []uint8) float64 {
 	const batch = 500
 	right := 0

@@ -1,4 +1,4 @@
-// Command check reads a history as JSON lines from its standard input: what clients in other languages saw. It exits with 1 if the history
+// Command check reads a history of a client in another language, as JSON lines from standard input. It exits with 1 if the history
 // has no event or a violation.
 package main
 
