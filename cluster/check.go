@@ -9,16 +9,17 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Met takes the hello of a gateway that introduces itself, and returns what this gateway says of itself, or refuses the other one by
-// name if it can be no member. remote is where the hello comes from. A gateway becomes a member, or counts as draining, only when it answers
-// a hello at an address that the discovery knows: it may reach us while we cannot reach it, and anybody who reaches us could announce that
-// another gateway drains.
+// Met handles the hello of another gateway. It returns this gateway's own hello, or an error if the
+// other one cannot be a member. remote is the address that the hello came from. A gateway becomes a
+// member, or counts as draining, only when it answers a hello at an address that the discovery
+// knows. It may reach this gateway although this gateway cannot reach it, and a hello may be sent
+// in another gateway's name.
 func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	c.mu.Lock()
 	defer c.unlock()
 	own := c.self()
 	if h.ID == own.ID && h.Boot == own.Boot && h.Cluster == own.Cluster {
-		return own, nil // we have found ourselves
+		return own, nil // this gateway has found itself
 	}
 	if err := c.check(h, remote); err != nil {
 		return own, fmt.Errorf("cluster %s: %w", own.Cluster, err)
@@ -34,7 +35,8 @@ func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	return own, nil
 }
 
-// check says why a gateway can be no member. remote is where it comes from, or where it was found.
+// check returns the reason why a gateway cannot be a member. remote is the address that its hello
+// came from, or where it was found.
 func (c *Cluster) check(h peer.Hello, remote string) error {
 	if err := CheckName(h.Cluster); err != nil {
 		return fmt.Errorf("a hello's cluster: %w", err)
@@ -49,9 +51,9 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 		return fmt.Errorf("gateway %q has version %d of the order, gateway %q has %d: run one release, or restart those that are behind",
 			h.ID, h.OrderVersion, c.cfg.ID, shuffle.OrderVersion)
 	case h.Boot == "" || len(h.Boot) > nameBytes:
-		return fmt.Errorf("gateway %q: a hello without the name of its boot", h.ID)
+		return fmt.Errorf("gateway %q: its hello has no boot name", h.ID)
 	case len(h.Serves) > mostServed:
-		return fmt.Errorf("gateway %q: it serves %d datasets, at most %d are taken", h.ID, len(h.Serves), mostServed)
+		return fmt.Errorf("gateway %q: it serves %d datasets: must be at most %d", h.ID, len(h.Serves), mostServed)
 	}
 	for _, s := range h.Serves {
 		if len(s.Dataset) > nameBytes || len(s.Generation) > nameBytes {
@@ -64,5 +66,5 @@ func (c *Cluster) check(h peer.Hello, remote string) error {
 	return nil
 }
 
-// errEjected is what Read answers for a member that is left alone for a while.
-var errEjected = errors.New("the member is left alone for a while")
+// errEjected is the error of Read for an ejected member.
+var errEjected = errors.New("the member is ejected")

@@ -18,35 +18,35 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Cluster is what one gateway knows of those that are one cache with it. It is safe for concurrent use.
+// Cluster is one gateway's knowledge of the members of its cluster. It is safe for concurrent use.
 type Cluster struct {
 	cfg     Config
 	started time.Time
 
-	now      atomic.Pointer[snapshot] // who owns what
-	building sync.Mutex               // held while a snapshot is made; mu may be taken inside of it
+	now      atomic.Pointer[snapshot] // the owners of chunks
+	building sync.Mutex               // held while a snapshot is built; mu may be locked meanwhile
 	troubles []string                 // the faults that were logged last; guarded by building
 
-	mu       sync.Mutex // guards all below; it is held for looking up and counting alone, since each Read takes it
+	mu       sync.Mutex // guards the fields below; held only for lookups and counting, since each Read locks it
 	stale    bool       // a new snapshot is due
-	rng      *rand.Rand // for jitter: two that start together do not stay in step
+	rng      *rand.Rand // for jitter, so that gateways started together do not stay synchronized
 	contacts map[string]*contact
-	start    func(work func(context.Context)) // starts what Run waits for; nil while Run does not run
+	start    func(work func(context.Context)) // starts goroutines that Run waits for; nil while Run is not running
 	members  map[string]*member
-	address  string // at which this gateway has found itself, "" if it has not
-	listed   bool   // the discovery has spoken
-	ready    bool   // this gateway waits for nobody: see Awaits
+	address  string // the address at which this gateway has found itself; "": none yet
+	listed   bool   // the discovery has delivered addresses
+	ready    bool   // this gateway waits for no other: see Awaits
 	draining bool
-	heirs    map[string][]peer.ChunkList // while this gateway drains: what each member is to take over, by ID
-	notes    []logLine                   // log lines, written once mu is free
-	hedges   float64                     // that may be asked now
-	hedged   uint64                      // that were asked
-	earned   time.Time                   // when that last grew
-	slowest  time.Duration               // that an answer took of late
-	prompt   time.Duration               // within which a member gives a sign of life
+	heirs    map[string][]peer.ChunkList // while this gateway drains: the chunks that each member takes over, by ID
+	notes    []logLine                   // log lines to write after mu is unlocked
+	hedges   float64                     // credit for hedged questions
+	hedged   uint64                      // number of hedged questions
+	earned   time.Time                   // when the credit was last increased
+	slowest  time.Duration               // recent maximum time of an answer
+	prompt   time.Duration               // timeout for a member's first sign of life
 }
 
-// New returns a cluster of one. It starts nothing.
+// New returns a cluster with this gateway only. It starts no goroutines.
 func New(cfg Config) *Cluster {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", cfg.ID, cfg.Boot)
@@ -59,7 +59,7 @@ func New(cfg Config) *Cluster {
 	return c
 }
 
-// Run greets whoever is found, and again about every ten seconds, until ctx ends.
+// Run sends hellos to all found addresses, repeated about every ten seconds, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -84,16 +84,17 @@ func (c *Cluster) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if err == nil {
-				err = errors.New("it has ended")
+				err = errors.New("discovery has ended")
 			}
-			return fmt.Errorf("cluster %s: find the others: %w", c.cfg.Name, err)
+			return fmt.Errorf("cluster %s: find other gateways: %w", c.cfg.Name, err)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// starting says how work is started from now on, that of the contacts which are known already too; nil: none is any more.
+// starting sets how goroutines are started, and starts those of the known contacts. nil: no more
+// are started.
 func (c *Cluster) starting(start func(work func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +104,7 @@ func (c *Cluster) starting(start func(work func(context.Context))) {
 	}
 }
 
-// Self is what this gateway tells the others of itself.
+// Self returns this gateway's hello.
 func (c *Cluster) Self() peer.Hello {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,8 @@ func (c *Cluster) self() peer.Hello {
 	}
 }
 
-// Serve says what this gateway serves from now on, as Config.Serves does. The others hear of it at once.
+// Serve replaces the generations that this gateway serves (Config.Serves). The other gateways learn
+// of the change at once.
 func (c *Cluster) Serve(all map[peer.DatasetGeneration]int) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -131,18 +133,19 @@ func (c *Cluster) Serve(all map[peer.DatasetGeneration]int) {
 	}
 }
 
-// logLine is a log line that waits until the lock is free, because the log's writer may be slow.
+// logLine is a log line to be written after the lock is released, since the log's writer may be
+// slow.
 type logLine struct {
 	line  *zerolog.Event
 	words string
 }
 
-// note keeps a log line until the lock is free.
+// note queues a log line until the lock is released.
 func (c *Cluster) note(line *zerolog.Event, words string) {
 	c.notes = append(c.notes, logLine{line, words})
 }
 
-// unlock makes the snapshot that is due after what was changed while mu was held, and writes the lines that were kept.
+// unlock unlocks mu, builds the snapshot if it is stale, and writes the queued log lines.
 func (c *Cluster) unlock() {
 	if c.stale {
 		c.mu.Unlock()

@@ -80,7 +80,8 @@ func (g *growing) Run(ctx context.Context, found func([]string)) error {
 	}
 }
 
-// A gateway that introduces itself from a host which is not known has the discovery look again, and is asked back once that knows it.
+// A gateway that introduces itself from a host which is not known has the discovery look again, and
+// is asked back once that knows it.
 func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		knows := &growing{more: make(chan []string)}
@@ -102,7 +103,8 @@ func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	})
 }
 
-// Whoever reaches us but is not reached by us owns nothing, as far as we are concerned; and we, as far as it is.
+// Whoever reaches us but is not reached by us owns nothing, as far as we are concerned; and we, as
+// far as it is.
 func TestAsymmetricLink(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cut = func(from, to string) bool { return from == at(0) && to == at(1) }
@@ -170,12 +172,12 @@ func TestStrangersAreRefused(t *testing.T) {
 		want   string
 	}{
 		"another cluster":    {change: func(c *Config) { c.Name = "job-b" }, want: "belongs to cluster"},
-		"no cluster":         {hello: func(h *peer.Hello) { h.Cluster = "" }, want: "a hello's cluster: want a name"},
+		"no cluster":         {hello: func(h *peer.Hello) { h.Cluster = "" }, want: "a hello's cluster: the name is empty"},
 		"our name":           {change: func(c *Config) { c.ID = "gw-0" }, want: `two gateways are called "gw-0", this one and one at 10.0.0.`},
-		"no name":            {hello: func(h *peer.Hello) { h.ID = "" }, want: "a hello's member name: want a name"},
-		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "want letters"},
+		"no name":            {hello: func(h *peer.Hello) { h.ID = "" }, want: "a hello's member name: the name is empty"},
+		"a name with a line": {hello: func(h *peer.Hello) { h.ID = "a\nb" }, want: "must consist of letters"},
 		"another order":      {hello: func(h *peer.Hello) { h.OrderVersion++ }, want: fmt.Sprintf("has version %d of the order", shuffle.OrderVersion+1)},
-		"no boot":            {hello: func(h *peer.Hello) { h.Boot = "" }, want: "without the name of its boot"},
+		"no boot":            {hello: func(h *peer.Hello) { h.Boot = "" }, want: "its hello has no boot name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -211,7 +213,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// A gateway that is found at two addresses is one member, at the first of them that answers, until that one does not.
+// A gateway that is found at two addresses is one member, at the first of them that answers, until
+// that one does not.
 func TestTwoAddressesOfOneGateway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.join(1, nil, nil)
@@ -243,8 +246,8 @@ func TestTwoAddressesOfOneGateway(t *testing.T) {
 	})
 }
 
-// TestWhatIsServedChanges: the others hear at once of a generation that comes and goes. As long as two gateways have one in common, that
-// one of them has more of them is no fault.
+// TestWhatIsServedChanges: the others hear at once of a generation that comes and goes. As long as
+// two gateways have one in common, that one of them has more of them is no fault.
 func TestWhatIsServedChanges(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2)

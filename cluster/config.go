@@ -13,64 +13,69 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// PeerClient asks other gateways; a *peer.Client is one.
+// PeerClient sends questions and hellos to other gateways; *peer.Client implements it.
 type PeerClient interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
-	Expect(peers int) // tells how many gateways there are to ask
+	Expect(peers int) // sets the number of other gateways
 }
 
-// Discovery finds addresses where gateways may be. Which gateways are members is decided in package cluster, by their answers.
+// Discovery finds addresses where gateways may be. Package cluster decides from the answers which
+// gateways are members.
 type Discovery interface {
-	// Run hands over all addresses (host:port) that it knows now, each time that they change, until ctx ends. It
-	// returns an error if it can never find anything.
+	// Run calls found with all known addresses (host:port), at the start and after each change,
+	// until ctx ends. It returns an error if it can never find any.
 	Run(ctx context.Context, found func(addresses []string)) error
-	// Again has it look again soon: a gateway has come that it may know now. It does not wait.
+	// Again requests another lookup soon, since a new gateway may have been registered. It does not
+	// wait.
 	Again()
 }
 
-// Config of a Cluster. Name, ID, Boot, Weight, Discovery and Client are needed; the caller has checked them (CheckName).
+// Config of a Cluster. Name, ID, Boot, Weight, Discovery and Client are required; the caller has
+// validated the names (CheckName).
 type Config struct {
 	Name   string                         // of the cluster
 	ID     string                         // of this gateway: the same after a restart
-	Boot   string                         // of this run of it: another one after each start
+	Boot   string                         // of this process: different after each start
 	Weight uint64                         // bytes of its cache: it owns chunks in proportion
-	Serves map[peer.DatasetGeneration]int // how many chunks each generation has that this gateway serves
+	Serves map[peer.DatasetGeneration]int // the generations that this gateway serves, with their numbers of chunks
 
 	Discovery Discovery
 	Client    PeerClient
-	// Inherit brings what a member that drains holds and this gateway owns from now on. It runs beside all else, and ends when ctx
-	// does. nil: the chunks are read when they are needed.
+	// Inherit loads the chunks that a draining member holds and this gateway owns from now on. It
+	// runs in a goroutine of its own until ctx ends. nil: the chunks are loaded when they are
+	// needed.
 	Inherit func(ctx context.Context, member string, held []peer.ChunkList)
 	Log     zerolog.Logger
 }
 
 // Limits of a cluster.
 const (
-	mostContacts = 4096 // addresses that are greeted
-	mostServed   = 1024 // datasets of one gateway
-	nameBytes    = 128  // of a cluster or a member
+	mostContacts = 4096 // maximum number of addresses
+	mostServed   = 1024 // maximum number of datasets of one gateway
+	nameBytes    = 128  // maximum length of a cluster or member name
 )
 
-// The times of membership.
+// Times of membership.
 const (
-	helloEvery = 10 * time.Second // between two hellos to one member; a tenth of that where one was not answered
-	missesGone = 3                // hellos without an answer until a member counts as gone
-	remember   = 5 * time.Minute  // for so long a change of members is remembered, and who has gone
+	helloEvery = 10 * time.Second // between two hellos to one member; a tenth of that after an unanswered one
+	missesGone = 3                // consecutive unanswered hellos after which a member counts as gone
+	remember   = 5 * time.Minute  // how long a change of members, and a member that has gone, are remembered
 )
 
-// CheckName refuses names of clusters and members that a log or a header could not show.
+// CheckName returns an error for names of clusters and members that cannot be written to a log or a
+// header.
 func CheckName(name string) error {
 	bad := func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`/"\`, r)
 	}
 	switch {
 	case name == "":
-		return errors.New("want a name")
+		return errors.New("the name is empty")
 	case len(name) > nameBytes:
-		return fmt.Errorf("%.20q...: want at most %d bytes", name, nameBytes)
+		return fmt.Errorf("%.20q...: must be at most %d bytes", name, nameBytes)
 	case strings.ContainsFunc(name, bad):
-		return fmt.Errorf("%q: want letters, digits and signs such as dot, dash and underscore", name)
+		return fmt.Errorf("%q: must consist of letters, digits and signs such as dot, dash and underscore", name)
 	}
 	return nil
 }

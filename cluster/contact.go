@@ -12,18 +12,18 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// contact is an address that the discovery has found. One goroutine greets it.
+// contact is an address from the discovery. One goroutine sends it hellos.
 type contact struct {
 	address string
-	listed  bool // the discovery still knows it
+	listed  bool // the discovery still lists it
 	wake    chan struct{}
-	since   time.Time // it is known, or somebody answered last
-	asked   bool      // its first hello has ended, with an answer or without
+	since   time.Time // when it was added, or last answered
+	asked   bool      // its first hello has ended, with or without an answer
 
-	misses int    // hellos without an answer, in a row
-	reason string // why nobody answers, or why whoever does is no member; "" if it is one
-	who    string // the member that answered there last
-	alias  bool   // that member is reached at another address; or it is this gateway
+	misses int    // consecutive hellos without an answer
+	reason string // why there is no answer, or why the answering gateway is no member; "": it is one
+	who    string // the member that answered last
+	alias  bool   // the member is reached at another address, or it is this gateway
 }
 
 func (k *contact) awake() {
@@ -33,7 +33,7 @@ func (k *contact) awake() {
 	}
 }
 
-// found takes what the discovery knows.
+// found handles the current addresses of the discovery.
 func (c *Cluster) found(addresses []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,7 @@ func (c *Cluster) found(addresses []string) {
 	c.settle()
 }
 
-// list takes one address that the discovery knows. The caller holds mu.
+// list adds one address of the discovery. The caller holds mu.
 func (c *Cluster) list(address string) {
 	k := c.contacts[address]
 	if k == nil {
@@ -63,8 +63,9 @@ func (c *Cluster) list(address string) {
 	k.listed = true
 }
 
-// seek greets all known addresses of a host at once, after a gateway there has said something new of itself. If there are none,
-// the discovery looks again. A gateway cannot name an address to dial. The caller holds mu.
+// seek sends hellos to all known addresses of a host at once, after a gateway there has reported a
+// change. If there are none, the discovery repeats its lookup. A gateway cannot name an address to
+// dial. The caller holds mu.
 func (c *Cluster) seek(remote string) {
 	host, _, _ := net.SplitHostPort(remote)
 	known := false
@@ -79,14 +80,14 @@ func (c *Cluster) seek(remote string) {
 	}
 }
 
-// greets has a contact greeted from now on, or from when Run begins.
+// greets starts to send hellos to a contact, now or when Run begins.
 func (c *Cluster) greets(k *contact) {
 	if c.start != nil {
 		c.start(func(ctx context.Context) { c.keep(ctx, k) })
 	}
 }
 
-// keep greets an address until ctx ends, or until nothing is left that names it.
+// keep sends hellos to an address until ctx ends, or until the address is dropped.
 func (c *Cluster) keep(ctx context.Context, k *contact) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -107,7 +108,8 @@ func (c *Cluster) keep(ctx context.Context, k *contact) {
 	}
 }
 
-// pause says when to greet again, or that it is not worth it any more.
+// pause returns the time until the next hello. It returns false, and drops the address, after a
+// long time without an answer.
 func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,16 +119,16 @@ func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 	}
 	every := helloEvery
 	if k.misses > 0 && k.misses < missesGone {
-		every /= 10 // it may be gone, and what it owns with it
+		every /= 10 // it may be gone, with the chunks that it owns
 	}
 	pause := every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1))
 	if m := c.here(k); k.misses == 0 && !k.alias && m != nil && m.state == Ejected {
-		pause = min(pause, max(0, time.Until(m.until))) // it may be back then
+		pause = min(pause, max(0, time.Until(m.until))) // it may be readmitted then
 	}
 	return pause, true
 }
 
-// greet says hello once and takes what comes of it.
+// greet sends one hello and handles the result.
 func (c *Cluster) greet(ctx context.Context, k *contact) {
 	begun := time.Now()
 	h, err := c.cfg.Client.Hello(ctx, k.address, c.Self())
@@ -144,7 +146,8 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 	c.settle()
 }
 
-// hear takes the answer to a hello. A member is reached at the first of its addresses that answers, until that one does not.
+// hear handles the answer to a hello. A member is reached at the first of its addresses that
+// answers, until that one stops answering.
 func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 	if k.misses >= missesGone {
 		c.retry()
@@ -174,9 +177,9 @@ func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 	c.alive(k, h, begun)
 }
 
-// retry greets all addresses at once that were given up. It is called when one of them answers
-// again: the network was cut, and is whole. Members that come back one by one would make views differ
-// for as long, and what two gateways take for their own is read twice.
+// retry sends hellos to all unresponsive addresses at once. It is called when one of them answers
+// again, since a network partition may have ended. If members came back one by one, views would
+// differ for longer, and chunks that two gateways own in their views would be read twice.
 func (c *Cluster) retry() {
 	for _, k := range c.contacts {
 		if k.misses >= missesGone {
@@ -185,11 +188,11 @@ func (c *Cluster) retry() {
 	}
 }
 
-// unanswered counts a hello that came to nothing. Who refuses us is no member of ours either.
+// unanswered handles a failed hello. A gateway that refuses this one is no member either.
 func (c *Cluster) unanswered(k *contact, err error) {
 	if no, ok := errors.AsType[*peer.RefusalError](err); ok && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
 		k.misses = 0
-		c.refuse(k, k.who, fmt.Errorf("it refuses this gateway: %s", no.Detail))
+		c.refuse(k, k.who, fmt.Errorf("it refused this gateway: %s", no.Detail))
 		return
 	}
 	if errors.Is(err, peer.ErrName) {
@@ -200,28 +203,28 @@ func (c *Cluster) unanswered(k *contact, err error) {
 	k.misses++
 	k.reason = err.Error()
 	if k.misses == missesGone && k.who == "" {
-		c.note(c.cfg.Log.Warn().Str("address", k.address).Str("why", k.reason), "nobody answers")
+		c.note(c.cfg.Log.Warn().Str("address", k.address).Str("why", k.reason), "no answer")
 	}
 	if m := c.here(k); m != nil && k.misses >= missesGone {
 		c.turn(m, Gone, err.Error())
-		m.reason = k.reason // of now: it may be gone for another reason than at first
+		m.reason = k.reason // the current reason, which may differ from the first
 	}
 }
 
-// refuse notes why whoever answers at an address is no member, once.
+// refuse records why the gateway at an address is no member, and logs each reason once.
 func (c *Cluster) refuse(k *contact, who string, why error) {
 	if k.reason != why.Error() {
 		k.reason = why.Error()
 		c.note(c.cfg.Log.Warn().Str("address", k.address).Err(why), "not a member")
 	}
-	// Another one there than the member that was, or the member is another one now.
+	// Another gateway answers there than the member before, or the member has changed.
 	if m := c.here(k); m != nil {
 		c.turn(m, Gone, why.Error())
 	}
 	k.who = who
 }
 
-// forget drops members that have long been gone.
+// forget removes members that have been gone for long.
 func (c *Cluster) forget() {
 	c.mu.Lock()
 	defer c.unlock()

@@ -1,29 +1,38 @@
-// Package cluster knows the gateways that are one cache together: who is there, who is well, and who owns a chunk.
+// Package cluster manages the gateways that form one cache: which are members, which are healthy,
+// and which owns a chunk.
 //
-// A Discovery finds addresses: a list, the addresses of a name, or a file. A gateway that answers there with a hello of the same
-// cluster name and version of the order is a member; others are refused by name, and shown with the reason. A gateway that
-// introduces itself is greeted back, so one side is enough to find the other. Hellos are sent beside the data path, about every ten
-// seconds, and after one second if the last one was not answered; three unanswered ones end a membership. When an address that
-// was given up answers again, all such addresses are greeted at once.
+// A Discovery finds addresses: from a list, a DNS name, a service, or a file. A gateway that
+// answers a hello there with the same cluster name and version of the order is a member. Others are
+// refused with a reason, which the status shows. A gateway that introduces itself gets a hello in
+// return, so it is enough if one side finds the other. Hellos are independent of the data path.
+// They are sent about every ten seconds, and one second after an unanswered one; three unanswered
+// ones end a membership. When an unresponsive address answers again, all such addresses get a hello
+// at once.
 //
-// A member owns chunks of a generation (package placement) if it serves that generation, does not drain, and is well. A member that
-// is not well is ejected: its chunks belong to others, and no read goes to it.
+// A member owns chunks of a generation (package placement) if it serves that generation, is not
+// draining, and is healthy. An unhealthy member is ejected: other members own its chunks, and no
+// read is sent to it.
 //
-//   - A member that is silent or breaks the protocol is ejected at once, unless more than half of the gateways would be.
-//   - A member that refuses for want of memory or store, or is late, is ejected after three questions in a row that another
-//     gateway has answered in its place (ejection.go): with the store down nobody is ejected.
-//   - A member that sent bytes that are not what the index says is ejected for 30 s at least.
+//   - A member that is silent or breaks the protocol is ejected at once, unless more than half of
+//     the gateways would be.
+//   - A member that refuses for lack of memory or store, or is late, is ejected after three
+//     consecutive questions that another gateway has answered in its place (ejection.go). So no
+//     member is ejected while the store is down.
+//   - A member that sent bytes that differ from the index is ejected for at least 30 s.
 //
-// Ejection lasts 2 s, then twice as long each time up to 30 s. After that a hello lets the member in again; one that had
-// refused or was late has to answer a small question first. Nothing here retries: Read asks one member once, and calls back
-// package datapath, which asks the next choice, or reads the store.
+// An ejection lasts 2 s, then twice as long each time, up to 30 s. After that a hello readmits the
+// member; one that refused or was late must first answer a small question. This package does not
+// retry: Read asks one member once, and calls back package datapath, which asks the next choice or
+// reads the store.
 //
-// For some minutes after a gateway has come it is remembered who owned its chunks before (Former), for what was read
-// once from the store may still be there; of a member that drains as long as it answers.
+// For some minutes after a gateway has joined, the previous owners of its chunks are remembered
+// (Former), since they may still hold chunks that were read from the store. Chunks of a draining
+// member are asked of it as long as it answers.
 //
-// A gateway that drains says so in a hello (Drain). Each member asks it back, and takes over from its answer what is the member's from
-// now on (Config.Inherit).
+// A draining gateway announces that in a hello (Drain). Each member then asks it for a list of the
+// chunks to take over (Config.Inherit).
 //
-// Nothing here is agreed upon: each gateway has a view of its own, and views differ for a while. Two that take different
-// gateways for the owner of a chunk read it once more from the store, and send the same bytes.
+// There is no consensus: each gateway has its own view, and views may differ for a while. Gateways
+// that disagree about the owner of a chunk read it once more from the store, and send the same
+// bytes.
 package cluster

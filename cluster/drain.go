@@ -6,9 +6,10 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Drain tells everybody at once that this gateway will be gone soon: it answers, and owns nothing any more. A hello says so. Each
-// member then asks this gateway itself, and the answer lists which of the chunks held here, soonest needed first, the member owns
-// from now on, so that it can bring them while this gateway still answers.
+// Drain announces at once, in a hello, that this gateway will be gone soon: it still answers, but
+// owns nothing any more. Each member then sends a hello to this gateway. The answer lists the
+// chunks of held, soonest needed first, that the member owns from now on. So the member can load
+// them while this gateway still answers.
 func (c *Cluster) Drain(held []peer.Chunk) {
 	after := c.membership()
 	after.draining = true
@@ -24,7 +25,8 @@ func (c *Cluster) Drain(held []peer.Chunk) {
 	}
 }
 
-// heirs says which member is to take over which chunks. Of very many for one member, those that are needed last are left out.
+// heirs returns which member takes over which chunks. If there are too many for one member, those
+// needed last are omitted.
 func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.ChunkList {
 	all, count := map[string][]peer.ChunkList{}, map[string]int{}
 	for _, ch := range held {

@@ -9,30 +9,31 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// A sick member answers hellos, but refuses questions or answers them late. The cause may lie elsewhere:
-// with the store down no member can answer. So a question counts against a member only if another gateway
-// has answered it in the member's place. Ejection follows
-// Envoy's outlier detection: so many in a row, at most a share of the members, longer each time.
+// A sick member answers hellos, but refuses questions or answers them late. The cause may be
+// elsewhere: with the store down no member can answer. So a question counts against a member only
+// if another gateway has answered it in the member's place. Ejection follows Envoy's outlier
+// detection: after consecutive failures, at most a share of the members, longer each time.
 //
-// A member that failed is left alone for coolFirst, twice as long after each failure up to
-// coolMost, and for coolLie at least after a lie. It starts anew once it was well for forgiven.
+// A failed member is ejected for coolFirst, twice as long after each failure up to coolMost, and
+// for at least coolLie after wrong bytes. The count restarts after the member was healthy for
+// forgiven.
 const (
 	coolFirst = 2 * time.Second
 	coolMost  = 30 * time.Second
 	coolLie   = 30 * time.Second
 	forgiven  = time.Minute
 
-	sickAfter  = 3       // questions in a row, one after the other
-	probeBytes = 1 << 20 // of a sample by which an ejected member is tried
+	sickAfter  = 3       // consecutive questions
+	probeBytes = 1 << 20 // maximum size of the sample for testing an ejected member
 )
 
-// fault is what a question that has failed says of the member.
+// fault is the conclusion from a failed question about the member.
 type fault int
 
 const (
-	none   fault = iota // it is well: it said no in order, or it was we who gave up
-	ill                 // it may be sick: it lacks memory, the store fails it, or it is late
-	broken              // it is silent, or does not follow the protocol
+	none   fault = iota // healthy: a legitimate refusal, or the asker canceled the question
+	ill                 // possibly sick: it lacks memory, its store fails, or it is late
+	broken              // it is silent, or breaks the protocol
 )
 
 func faultOf(ctx context.Context, err error) fault {
@@ -42,7 +43,7 @@ func faultOf(ctx context.Context, err error) fault {
 		return ill
 	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrNotServed), errors.Is(err, peer.ErrMismatch), errors.Is(err, peer.ErrQuestion):
 		return none
-	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // it was silent for too long before we gave up
+	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // it was already silent for too long when the asker canceled
 		return broken
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return ill
@@ -50,9 +51,9 @@ func faultOf(ctx context.Context, err error) fault {
 	return none
 }
 
-// failed counts a question that a member has not answered. A broken member is ejected, unless more than
-// half would be: if most are silent, this machine may be the slow one, and the members left would take the
-// chunks of all. Hellos find out which members are gone.
+// failed counts an unanswered question. A broken member is ejected, unless more than half would be.
+// If most members are silent, this machine may be the slow one, and the remaining members would
+// take the chunks of all. Hellos find out which members are gone.
 func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -63,16 +64,16 @@ func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	if c.members[m.ID] != m || m.state == Gone || says != broken {
 		return
 	}
-	m.at.awake() // a hello says whether it is gone
+	m.at.awake() // a hello shows whether it is gone
 
-	// A member that drains owns nothing.
+	// A draining member owns nothing.
 	if m.Draining || !c.most(func(o *member) bool { return o == m || o.state == Ejected }) {
 		c.eject(m, r.begun, 0, err.Error())
 	}
 }
 
-// Lied says that what a member sent was not what the index says. It is not asked for half a minute
-// at least.
+// Lied records that a member sent bytes that differ from the index. It is ejected for at least half
+// a minute.
 func (c *Cluster) Lied(id string) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -81,12 +82,12 @@ func (c *Cluster) Lied(id string) {
 		return
 	}
 	m.asked.Failed++
-	c.eject(m, time.Now(), coolLie, "what it sent was not what the index says")
+	c.eject(m, time.Now(), coolLie, "its bytes differ from the index")
 }
 
-// blame counts against a member that another gateway has brought what it has not, and ejects it if
-// that is too often. Questions of one time are one; and a member that has been ejected of late has
-// no second chance.
+// blame counts a question that another gateway answered in the member's place, and ejects the
+// member after too many. Concurrent questions count as one. A recently ejected member is ejected
+// after the first one.
 func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -105,11 +106,12 @@ func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 		return
 	}
 	m.probe = probe(q)
-	c.eject(m, r.begun, 0, fmt.Sprintf("%d questions in a row were answered elsewhere, the last since: %v", m.sick, err))
+	c.eject(m, r.begun, 0, fmt.Sprintf("other gateways answered %d consecutive questions, the last because: %v", m.sick, err))
 }
 
-// pair reports whether there is one other gateway alone. When its answers come late it may be this gateway that is slow, or the way
-// between them that is full, and no third one can tell: where their links are full each would eject the other and read everything itself.
+// pair reports whether there is exactly one other gateway. If its answers are late, this gateway
+// may be the slow one, or the link between them may be full, and no third gateway can tell. With
+// full links each would eject the other and read everything itself.
 func (c *Cluster) pair() bool {
 	others := 0
 	for _, m := range c.members {
@@ -120,7 +122,8 @@ func (c *Cluster) pair() bool {
 	return others == 1
 }
 
-// most reports whether more than half of the gateways are so, this one counted, which is not.
+// most reports whether the condition holds for more than half of the gateways, including this one,
+// for which it does not hold.
 func (c *Cluster) most(are func(*member) bool) bool {
 	all, so := 1, 0
 	for _, m := range c.members {
@@ -135,8 +138,8 @@ func (c *Cluster) most(are func(*member) bool) bool {
 	return 2*so > all
 }
 
-// probe makes a small question of one that a member has not answered: its smallest sample, for no
-// reader. nil where that is large.
+// probe returns a small question made from an unanswered one: its smallest sample, for no reader.
+// It returns nil if that sample is large.
 func probe(q *peer.Query) *peer.Query {
 	var small *peer.Query
 	least := uint32(probeBytes)
@@ -154,8 +157,8 @@ func probe(q *peer.Query) *peer.Query {
 	return small
 }
 
-// try asks a sick member that has been left alone for long enough what it has not answered, beside
-// the data path. It is well if the answer comes in time.
+// try sends the probe to a sick member after its ejection time, independently of the data path. The
+// member is healthy if the answer arrives in time.
 func (c *Cluster) try(ctx context.Context, k *contact) {
 	c.mu.Lock()
 	m := c.here(k)
@@ -184,13 +187,14 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 		m.until = time.Now().Add(m.cool(0))
 		return
 	}
-	m.probe = nil // the next hello lets it in
+	m.probe = nil // the next hello readmits it
 	m.until = time.Now()
 	k.awake()
 }
 
-// eject leaves a member alone, for longer each time that it fails, and for least at least. begun is when the failed
-// question began: one that began before the member was let in again does not count once more.
+// eject ejects a member, for longer after each failure, and for least at least. begun is when the
+// failed question began. A question that began before the member was readmitted does not count
+// again.
 func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
 	now := time.Now()
 	if m.state == Ejected {
@@ -206,11 +210,11 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 		m.strikes = 0
 	}
 	m.until, m.sick = now.Add(m.cool(least)), 0
-	m.at.awake() // the next hello is due when the member may be back
+	m.at.awake() // so that the next hello is scheduled for the end of the ejection
 	c.turn(m, Ejected, why)
 }
 
-// cool returns for how long a member that has failed is left alone: longer each time.
+// cool returns how long a failed member is ejected: longer each time.
 func (m *member) cool(least time.Duration) time.Duration {
 	m.strikes++
 	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))

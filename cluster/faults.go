@@ -8,16 +8,16 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// mostNames is how many members one fault names, and how many generations are told of.
+// mostNames is the maximum number of members in one fault, and of generations in the list.
 const mostNames = 8
 
-// faults says in words what is wrong with the members together, though each of them is well.
+// faults describes problems of the members together, although each one is healthy.
 func (n membership) faults() []string {
-	ours := map[string]string{} // a generation of each dataset that is served here
+	ours := map[string]string{} // one generation of each dataset that this gateway serves
 	for s := range n.serves {
 		ours[s.Dataset] = max(ours[s.Dataset], s.Generation)
 	}
-	others := map[peer.DatasetGeneration][]string{} // generations that are not ours, of datasets that are
+	others := map[peer.DatasetGeneration][]string{} // generations that this gateway does not serve, of datasets that it serves
 	for _, m := range n.members {
 		if m.state == Gone || m.Draining {
 			continue
@@ -47,7 +47,7 @@ func (n membership) faults() []string {
 	return apart[:min(len(apart), mostNames)]
 }
 
-// warn has the faults logged, each time that they are others than before. c.building is held.
+// warn logs the faults after each change. c.building is held.
 func (c *Cluster) warn(faults []string) {
 	if slices.Equal(faults, c.troubles) {
 		return

@@ -34,8 +34,8 @@ func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
 	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)}, nil)
 }
 
-// A failed read ejects at once: the second choice owns the chunk, and nobody asks the first one before its time is over and it
-// has answered a hello.
+// A failed read ejects at once: the second choice owns the chunk, and nobody asks the first one
+// before its time is over and it has answered a hello.
 func TestFailedReadEjects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -232,8 +232,9 @@ func TestTrafficIsCounted(t *testing.T) {
 	})
 }
 
-// Where nearly all are silent, as when this machine stands still or a crowd of readers has come, half of the members stay
-// owners. Those that are gone are found out by hellos, and one that drains owns nothing anyway.
+// Where nearly all are silent, as when this machine stands still or a crowd of readers has come,
+// half of the members stay owners. Those that are gone are found out by hellos, and one that drains
+// owns nothing anyway.
 func TestSilenceOfAllEjectsHalf(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
@@ -305,7 +306,8 @@ func TestEjectedMemberIsBackInTime(t *testing.T) {
 	})
 }
 
-// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting, if others can do what it cannot.
+// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting, if
+// others can do what it cannot.
 func TestStuckMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -320,8 +322,8 @@ func TestStuckMemberIsEjected(t *testing.T) {
 		ask := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			_ = a.Read(ctx, "gw-1", query(chunk(1)), nil, func(_ context.Context, beside bool) error {
-				if beside {
+			_ = a.Read(ctx, "gw-1", query(chunk(1)), nil, func(_ context.Context, concurrent bool) error {
+				if concurrent {
 					return peer.ErrNoRoom
 				}
 				return nil
@@ -343,7 +345,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 			t.Errorf("after an answer and two times: got %v, want %v", states(a)["gw-1"], Alive)
 		}
 		ask()
-		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "3 questions in a row were answered elsewhere") {
+		if got := a.Status().Members[0]; got.State != Ejected || !strings.Contains(got.Reason, "other gateways answered 3 consecutive questions") {
 			t.Errorf("after three times: got %v, %q, want %v", got.State, got.Reason, Ejected)
 		}
 		w.pass(5 * time.Second)
@@ -374,7 +376,8 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 	})
 }
 
-// A member that was refused and is now stopped is gone because it does not answer: whoever looks is not sent after the old reason.
+// A member that was refused and is now stopped is gone because it does not answer: whoever looks is
+// not sent after the old reason.
 func TestReasonIsThatOfNow(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)

@@ -11,32 +11,34 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// A member that is late is not waited for alone: another gateway is asked beside it, or the store, and the first answer counts.
+// If a member is late, another gateway or the store is asked concurrently, and the first answer is
+// used.
 const (
-	hedgeShare = 0.02 // of the questions may be asked of another member too
-	hedgeBurst = 8    // of them at a time
-	hedgeRate  = 0.5  // of them a second: each may cost the store a chunk
+	hedgeShare = 0.02 // maximum share of hedged questions
+	hedgeBurst = 8    // maximum burst of hedged questions
+	hedgeRate  = 0.5  // maximum hedged questions per second: each may cost the store a chunk
 
-	// A member gives a sign of life 10 ms after a question, sooner where the bytes are in its
-	// memory. It is late where nothing is heard for that, some more, and eight times what hellos
-	// take of late; the median of all members, since a sick one has slow hellos too.
+	// A member sends a sign of life 10 ms after a question, or the answer if the bytes are in its
+	// memory. It is late if there is neither after that time, a margin, and eight times the recent
+	// time of a hello. That is the median of all members, since the hellos of a sick member are
+	// slow too.
 	promptFloor = 20 * time.Millisecond
 	promptTimes = 8
 
-	// A member that has given a sign of life loads the bytes. It is late after twice what the
-	// slowest of the last answers of all members took. At first the store may be slow for all: a
-	// cold one takes seconds.
+	// After a sign of life the member loads the bytes. It is late after twice the time of the
+	// slowest recent answer of all members. The initial value allows for a cold store, which takes
+	// seconds.
 	loadFloor = 250 * time.Millisecond
 	loadCold  = 2 * time.Second
 	loadTimes = 2
-	loadFade  = 8 // answers after which a slow one counts for a third
+	loadFade  = 8 // answers after which a slow one has decayed to a third
 )
 
-// errLate says that another gateway was faster.
+// errLate reports that another gateway was faster.
 var errLate = errors.New("the member is late")
 
-// race asks the member, and when that is late another one beside it. It returns when both have
-// ended: nil if the member has answered first.
+// race asks the member, and concurrently another gateway if the member is late. It returns when
+// both have ended: nil if the member answered first.
 func (r *memberRead) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	c := r.cluster
 	if r.instead == nil {
@@ -83,14 +85,14 @@ func (r *memberRead) race(ctx context.Context, q *peer.Query, dst [][]byte) erro
 			if err == nil {
 				r.outdone = true
 				giveUp(errLate)
-				<-done //nolint:errcheck // it was given up, and fails so
+				<-done //nolint:errcheck // it was canceled, so it fails
 				return fmt.Errorf("no answer for %v: %w", time.Since(r.begun).Round(time.Millisecond), errLate)
 			}
 		}
 	}
 }
 
-// ask asks the member, as a span of its own: what is asked of others instead is beside it.
+// ask asks the member, in a span of its own that excludes the hedge.
 func (r *memberRead) ask(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	ctx, span := tracing.Call(ctx, "peer question")
 	span.Text("millrace.peer.member", r.id)
@@ -101,7 +103,7 @@ func (r *memberRead) ask(ctx context.Context, q *peer.Query, dst [][]byte) error
 	return err
 }
 
-// notify returns a function that puts a token into a channel that has room for one.
+// notify returns a function that sends a token to a channel with a buffer of one.
 func notify(to chan struct{}) func() {
 	return func() {
 		select {
@@ -111,8 +113,8 @@ func notify(to chan struct{}) func() {
 	}
 }
 
-// late is asked when the time of a member seems to be up. It returns how much more the member has, as
-// loads are slow by now; else whether another one may be asked beside it.
+// late is called when the timeout of a member has expired. It returns the additional time if loads
+// are currently slow, or whether to hedge the question.
 func (c *Cluster) late(r *memberRead, loads bool) (more time.Duration, hedge bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,11 +130,10 @@ func (c *Cluster) late(r *memberRead, loads bool) (more time.Duration, hedge boo
 	return 0, true
 }
 
-// load returns how long a member may take to bring what it does not hold.
+// load returns the timeout of a member that loads bytes.
 func (c *Cluster) load() time.Duration { return max(c.prompt, loadFloor, loadTimes*c.slowest) }
 
-// measured takes how long a hello of a member took, and how long members may take from now on to give
-// a sign of life.
+// measured records the time of a member's hello, and updates the timeout for signs of life.
 func (c *Cluster) measured(m *member, took time.Duration) {
 	if m.latency == 0 {
 		m.latency = took
@@ -145,5 +146,5 @@ func (c *Cluster) measured(m *member, took time.Duration) {
 		}
 	}
 	slices.Sort(all)
-	c.prompt = promptFloor + promptTimes*all[(len(all)-1)/2] // of two the quicker one: the other may be sick
+	c.prompt = promptFloor + promptTimes*all[(len(all)-1)/2] // of two members the faster one's, since the other may be sick
 }

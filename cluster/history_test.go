@@ -14,9 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/seeds"
 )
 
-// TestHistories lets gateways start, die, drain, restart, lose links one way or both, fail reads and lie, as a seed has it. At any time
-// a gateway reads only from whom it takes for well, and from an ejected one not before its time is over; and once all is well
-// again for a while, all views are the same.
+// TestHistories lets gateways start, die, drain, restart, lose links one way or both, fail reads
+// and lie, as a seed has it. At any time a gateway reads only from whom it takes for well, and from
+// an ejected one not before its time is over; and once all is well again for a while, all views are
+// the same.
 func TestHistories(t *testing.T) {
 	from, to, _ := seeds.Range(t, 60, 3000)
 	for seed := from; seed < to; seed++ {

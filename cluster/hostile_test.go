@@ -36,7 +36,8 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 	})
 }
 
-// Nobody can have a gateway dial what its discovery does not know, nor keep the others from being met.
+// Nobody can have a gateway dial what its discovery does not know, nor keep the others from being
+// met.
 func TestStrangersNameNoAddresses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)
@@ -58,8 +59,8 @@ func TestStrangersNameNoAddresses(t *testing.T) {
 	})
 }
 
-// Where another gateway answers now, the one before it is gone, as if it had been stopped: pods change their names and keep
-// addresses.
+// Where another gateway answers now, the one before it is gone, as if it had been stopped: pods
+// change their names and keep addresses.
 func TestAnotherGatewayAtTheAddress(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -80,9 +81,9 @@ func TestHugeClaimsAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, nil, nil)
 		for want, change := range map[string]func(*peer.Hello){
-			"serves 100000 datasets":        func(h *peer.Hello) { h.Serves = make([]peer.DatasetGeneration, 100_000) },
-			"names have more than":          func(h *peer.Hello) { h.Serves = []peer.DatasetGeneration{{Dataset: strings.Repeat("x", 1<<20)}} },
-			"want letters, digits and sign": func(h *peer.Hello) { h.ID = "e\x1b[31mvil\n" },
+			"serves 100000 datasets":                   func(h *peer.Hello) { h.Serves = make([]peer.DatasetGeneration, 100_000) },
+			"names have more than":                     func(h *peer.Hello) { h.Serves = []peer.DatasetGeneration{{Dataset: strings.Repeat("x", 1<<20)}} },
+			"must consist of letters, digits and sign": func(h *peer.Hello) { h.ID = "e\x1b[31mvil\n" },
 		} {
 			h := peer.Hello{Cluster: "job-a", ID: "evil", Boot: "b", OrderVersion: a.Self().OrderVersion}
 			change(&h)

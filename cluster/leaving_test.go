@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Draining is known to all at once, and each is told what it owns from now on, once and nothing else.
+// Draining is known to all at once, and each is told what it owns from now on, once and nothing
+// else.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(4)
@@ -90,7 +91,8 @@ func TestHeirsAreToldOfTheFirstOnly(t *testing.T) {
 	})
 }
 
-// A restart at the same address is a new boot of the same member; it owns what it owned. The newcomer knows who held its chunks.
+// A restart at the same address is a new boot of the same member; it owns what it owned. The
+// newcomer knows who held its chunks.
 func TestRestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -118,7 +120,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Several that come back together know that none of them has anything: those that stayed hold the chunks.
+// Several that come back together know that none of them has anything: those that stayed hold the
+// chunks.
 func TestSeveralComeBackTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(6)
@@ -177,7 +180,8 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// A gateway that stands still answers no hello either: suspect first, then gone, and back once it goes on.
+// A gateway that stands still answers no hello either: suspect first, then gone, and back once it
+// goes on.
 func TestStandstill(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]

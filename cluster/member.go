@@ -11,39 +11,41 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// member is a gateway that has answered with a hello that fits.
+// member is a gateway that has answered with a valid hello.
 type member struct {
 	peer.Hello           // its last one
-	at         *contact  // where it answers
-	state      State     // Alive, Draining, Ejected or Gone; turn changes it
+	at         *contact  // the address where it answers
+	state      State     // Alive, Draining, Ejected or Gone; set by turn
 	reason     string    // why it is gone or ejected
-	started    time.Time // as it says
-	seen       time.Time // it answered last
+	started    time.Time // according to its hello
+	seen       time.Time // when it last answered
 
-	until   time.Time   // an ejection lasts until then at least
-	strikes int         // ejections in a row
-	back    time.Time   // the end of the last ejection or absence
-	sick    int         // questions in a row that another gateway answered in its place
-	sickAt  time.Time   // the last of them
-	probe   *peer.Query // the question by which it is tried before it is let in again; nil: a hello is enough
+	until   time.Time   // minimum end of an ejection
+	strikes int         // consecutive ejections
+	back    time.Time   // end of the last ejection or absence
+	sick    int         // consecutive questions that another gateway answered in its place
+	sickAt  time.Time   // when the last of them was
+	probe   *peer.Query // the question that it must answer before it is readmitted; nil: a hello is enough
 	poorAt  time.Time   // the last question that it refused or was late for; zero: it has answered one in time since
 
-	latency  time.Duration // of a hello, of late
-	rate     float64       // bytes a second of the faster reads of late
+	latency  time.Duration // recent time of a hello
+	rate     float64       // recent bytes per second of the faster reads
 	asked    Traffic
 	answered Traffic
 }
 
-// mostUp is the longest time since its start, in milliseconds, that a member is believed: decades.
+// mostUp is the maximum accepted uptime of a member in milliseconds: decades.
 const mostUp = 1 << 40
 
-// together is how far apart gateways are started that come together, as after a crash of several.
+// together is the maximum difference between the start times of gateways that start together, such
+// as after a crash of several.
 const together = 2 * time.Second
 
-// newcomer reports whether a member has come with this gateway or after it, so that it held nothing before.
+// newcomer reports whether a member was started with this gateway or after it, so it held no chunks
+// before.
 func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Add(-together)) }
 
-// here returns the member whose own address a contact is, nil if there is none.
+// here returns the member whose address a contact is, nil if there is none.
 func (c *Cluster) here(k *contact) *member {
 	if m := c.members[k.who]; m != nil && m.at == k {
 		return m
@@ -51,7 +53,7 @@ func (c *Cluster) here(k *contact) *member {
 	return nil
 }
 
-// alive takes the hello of a member, known or new. begun is when we said ours.
+// alive handles the hello of a member, known or new. begun is when this gateway's hello was sent.
 func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	now := time.Now()
 	h.Serves = distinct(h.Serves)
@@ -59,7 +61,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	m := c.members[h.ID]
 	if m == nil || m.Boot != h.Boot {
 		if m != nil {
-			c.turn(m, Gone, "it was started again")
+			c.turn(m, Gone, "it was restarted")
 		}
 		up := time.Duration(min(h.UpMS, mostUp)) * time.Millisecond //nolint:gosec // bounded
 		m = &member{started: now.Add(-up)}
@@ -83,7 +85,7 @@ func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	}
 }
 
-// turn is where the state of a member changes: it says so in the log, and who owns what is worked out anew.
+// turn changes the state of a member: it logs the change and marks the owners as stale.
 func (c *Cluster) turn(m *member, to State, why string) {
 	from := m.state
 	if from == to {
@@ -93,15 +95,15 @@ func (c *Cluster) turn(m *member, to State, why string) {
 	level, words := zerolog.InfoLevel, "has joined"
 	switch {
 	case to == Ejected:
-		level, words = zerolog.WarnLevel, "is not asked for a while"
+		level, words = zerolog.WarnLevel, "was ejected"
 	case to == Gone && !m.Draining:
 		level, words = zerolog.WarnLevel, "is gone"
 	case to == Gone:
 		words = "is gone"
 	case to == Draining:
-		words = "goes"
+		words = "is draining"
 	case from == Ejected:
-		words = "is well again"
+		words = "was readmitted"
 	case from == Gone:
 		words = "is back"
 	}
@@ -119,7 +121,7 @@ func (c *Cluster) turn(m *member, to State, why string) {
 	c.stale = true
 }
 
-// distinct sorts what a gateway serves, and leaves out what it names twice.
+// distinct returns the generations that a gateway serves, sorted and without duplicates.
 func distinct(serves []peer.DatasetGeneration) []peer.DatasetGeneration {
 	serves = slices.Clone(serves)
 	slices.SortFunc(serves, func(a, b peer.DatasetGeneration) int {

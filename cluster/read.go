@@ -9,14 +9,14 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// rateBytes is the least that a read must bring to say how fast the link is.
+// rateBytes is the minimum size of a read that is used to measure the link.
 const rateBytes = 256 << 10
 
-// Read asks a member once. A member that is silent is ejected at once, one that refuses or is late
-// after some questions (blame); an ejected member is not asked. instead, unless nil, brings the same
-// from elsewhere: beside the member while its answer is late, or after it has failed.
-// peer.ErrOutdone says that instead has brought the bytes.
-func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, beside bool) error) error {
+// Read asks a member once. A silent member is ejected at once, one that refuses or is late after
+// some questions (blame). An ejected member is not asked. instead, unless nil, gets the bytes
+// elsewhere: concurrently while the member is late, or after it has failed. peer.ErrOutdone reports
+// that instead has the bytes.
+func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, concurrent bool) error) error {
 	r, err := c.begin(id, instead)
 	says := none
 	if err == nil {
@@ -46,14 +46,14 @@ type memberRead struct {
 	member  *member // nil: it could not be asked
 	address string
 	begun   time.Time
-	prompt  time.Duration // within which it gives a sign of life
-	instead func(ctx context.Context, beside bool) error
-	hedged  bool // instead was tried beside the member
-	outdone bool // instead has brought the bytes
+	prompt  time.Duration // timeout for its first sign of life
+	instead func(ctx context.Context, concurrent bool) error
+	hedged  bool // instead was called concurrently
+	outdone bool // instead has the bytes
 }
 
 // begin looks up a member, and counts the question.
-func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool) error) (*memberRead, error) {
+func (c *Cluster) begin(id string, instead func(ctx context.Context, concurrent bool) error) (*memberRead, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &memberRead{cluster: c, id: id, begun: time.Now(), instead: instead}
@@ -71,7 +71,7 @@ func (c *Cluster) begin(id string, instead func(ctx context.Context, beside bool
 	return r, nil
 }
 
-// answered counts what a member has sent.
+// answered counts the bytes that a member sent.
 func (c *Cluster) answered(r *memberRead, dst [][]byte) {
 	n := uint64(bytesOf(dst))
 	c.mu.Lock()
@@ -82,7 +82,7 @@ func (c *Cluster) answered(r *memberRead, dst [][]byte) {
 	if r.instead != nil {
 		c.slowest = max(took, c.slowest-c.slowest/loadFade)
 	}
-	if !m.poorAt.After(r.begun) { // it was not late this time
+	if !m.poorAt.After(r.begun) { // it was not late for this read
 		m.sick, m.poorAt = 0, time.Time{}
 	}
 }
@@ -94,8 +94,8 @@ func bytesOf(dst [][]byte) (n int64) {
 	return n
 }
 
-// measure follows the link's rate: at once upwards, slowly downwards, for a read also waits for
-// what has to be fetched first.
+// measure updates the link's rate: upwards at once, downwards slowly, since a read may also wait
+// for bytes that are loaded first.
 func (m *member) measure(n uint64, took time.Duration) {
 	if n < rateBytes || took <= 0 {
 		return
@@ -107,7 +107,7 @@ func (m *member) measure(n uint64, took time.Duration) {
 	}
 }
 
-// Answered counts what a member was sent.
+// Answered counts the bytes sent to a member.
 func (c *Cluster) Answered(id string, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// mostWait is how long a gateway that has just started waits for the others at most. It covers two look-ups of names that are
-// never answered, 5 s each; addresses without an answer take 2 s. Whatever is wrong with the others, this gateway can serve.
+// mostWait is the maximum time that a newly started gateway waits for the others. It covers two
+// lookups of names without an answer, 5 s each; addresses without an answer take 2 s. After that
+// the gateway serves even if the others do not answer.
 const mostWait = 10 * time.Second
 
-// Awaits says what this gateway waits for before requests should come to it, "" once it waits for nothing. Until it has met
-// the others it takes every chunk for its own, and reads from the store what they hold. It waits until the first of these:
+// Awaits describes the condition for which this gateway waits before it should receive requests, ""
+// once it waits for nothing. Until it has met the others it owns every chunk in its view, and reads
+// chunks from the store that they hold. It waits until the first of these:
 //
 //   - It has met a gateway that serves a dataset in the same generation as this one.
-//   - The discovery has spoken, and each address that is known has been asked once. It does not matter who has answered:
-//     so the first gateway of all is ready at once, and gateways that are started one after the other never wait for those
-//     that come after them.
-//   - mostWait is over. The log says so.
+//   - The discovery has delivered addresses, and each of them got one hello, answered or not. So
+//     the first gateway of a cluster is ready at once, and gateways that are started one after
+//     another never wait for later ones.
+//   - mostWait has passed. This is logged.
 //
-// Once it waits for nothing it never waits again, whoever comes or goes.
+// Once it waits for nothing it never waits again, even if members join or leave.
 func (c *Cluster) Awaits() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,17 +30,18 @@ func (c *Cluster) Awaits() string {
 	return c.awaited()
 }
 
-// awaited says what is still to happen. It names no address: whoever asks may not know them. The caller holds mu.
+// awaited describes the current wait. It contains no addresses, which may be confidential. The
+// caller holds mu.
 func (c *Cluster) awaited() string {
 	if !c.listed {
-		return "where the other gateways are is being looked up"
+		return "looking up the addresses of other gateways"
 	}
 	asked, all := c.asked()
-	return fmt.Sprintf("the other gateways are greeted: %d of %d addresses have been asked", asked, all)
+	return fmt.Sprintf("greeting other gateways: %d of %d addresses have been asked", asked, all)
 }
 
-// asked counts the addresses whose first hello has ended, with an answer or without, among all that are known.
-// The caller holds mu.
+// asked returns the number of addresses whose first hello has ended, with or without an answer, and
+// the number of all known addresses. The caller holds mu.
 func (c *Cluster) asked() (asked, all int) {
 	for _, k := range c.contacts {
 		if k.asked {
@@ -48,7 +51,8 @@ func (c *Cluster) asked() (asked, all int) {
 	return asked, len(c.contacts)
 }
 
-// met reports whether a member answers that serves what this gateway serves. The caller holds mu.
+// met reports whether an alive member serves a generation that this gateway serves. The caller
+// holds mu.
 func (c *Cluster) met() bool {
 	for _, m := range c.members {
 		if m.state != Alive {
@@ -63,7 +67,7 @@ func (c *Cluster) met() bool {
 	return false
 }
 
-// settle ends the waiting if there is nothing left to wait for. The caller holds mu.
+// settle ends the wait if there is nothing left to wait for. The caller holds mu.
 func (c *Cluster) settle() {
 	if c.ready {
 		return
@@ -72,7 +76,7 @@ func (c *Cluster) settle() {
 	c.ready = c.met() || c.listed && asked == all
 }
 
-// stopWaiting ends the waiting in any case, and logs what was waited for.
+// stopWaiting ends the wait in any case, and logs its last state.
 func (c *Cluster) stopWaiting() {
 	c.mu.Lock()
 	defer c.unlock()

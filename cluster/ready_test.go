@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// wantsReady compares what a gateway says of itself now. waiting is a part of what it waits for, "" if it is to be ready.
+// wantsReady compares what a gateway says of itself now. waiting is a part of what it waits for, ""
+// if it is to be ready.
 func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	t.Helper()
 	synctest.Wait()
@@ -48,7 +49,8 @@ func TestFirstOfAllIsReadyAtOnce(t *testing.T) {
 	}
 }
 
-// TestReadyOnceItHasMetAnother: not before the other's answer, and then at once: it waits for no third one.
+// TestReadyOnceItHasMetAnother: not before the other's answer, and then at once: it waits for no
+// third one.
 func TestReadyOnceItHasMetAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow = map[string]time.Duration{at(0): 100 * time.Millisecond, at(2): 3 * time.Second}
@@ -82,13 +84,14 @@ func TestReadyOnceAllWereAsked(t *testing.T) {
 	}
 }
 
-// TestReadyAfterSomeSecondsAnyway: a look-up that hangs, or an address that does, holds nobody back for long. The log says so once.
+// TestReadyAfterSomeSecondsAnyway: a look-up that hangs, or an address that does, holds nobody back
+// for long. The log says so once.
 func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	for name, c := range map[string]struct {
 		where   Discovery
 		waiting string
 	}{
-		"look-up": {delayedDiscovery{-1, nil}, "being looked up"},
+		"look-up": {delayedDiscovery{-1, nil}, "looking up the addresses"},
 		"address": {delayedDiscovery{time.Second, list{at(0), at(7)}}, "1 of 2 addresses have been asked"},
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -96,7 +99,7 @@ func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 			w.slow = map[string]time.Duration{at(0): time.Minute}
 			w.join(0, nil, nil)
 			b := w.join(1, nil, func(cfg *Config) { cfg.Discovery, cfg.Log = c.where, zerolog.New(&log) })
-			wantsReady(t, name+" at first", b, "being looked up")
+			wantsReady(t, name+" at first", b, "looking up the addresses")
 			w.pass(mostWait - time.Millisecond)
 			wantsReady(t, name+" before its time", b, c.waiting)
 			w.pass(time.Millisecond)
@@ -130,7 +133,8 @@ func TestReadyForEver(t *testing.T) {
 	})
 }
 
-// TestOneAfterTheOther: a gateway that is started when the one before it is ready, as by a StatefulSet, is ready by itself.
+// TestOneAfterTheOther: a gateway that is started when the one before it is ready, as by a
+// StatefulSet, is ready by itself.
 func TestOneAfterTheOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := []int{0, 1, 2, 3}

@@ -15,14 +15,14 @@ import (
 
 // other is what a test brings in a member's place.
 type other struct {
-	err    error
-	beside int // times that it was asked while the member was late
-	after  int // times that it was asked when the member had failed
+	err        error
+	concurrent int // times that it was asked while the member was late
+	after      int // times that it was asked when the member had failed
 }
 
-func (o *other) instead(_ context.Context, beside bool) error {
-	if beside {
-		o.beside++
+func (o *other) instead(_ context.Context, concurrent bool) error {
+	if concurrent {
+		o.concurrent++
 	} else {
 		o.after++
 	}
@@ -98,8 +98,8 @@ func TestLateMemberIsEjected(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if o.beside != 0 {
-			t.Errorf("got %d hedges while the member was prompt, want none", o.beside)
+		if o.concurrent != 0 {
+			t.Errorf("got %d hedges while the member was prompt, want none", o.concurrent)
 		}
 		slow.Store(int64(300 * time.Millisecond))
 		for range sickAfter {
@@ -110,8 +110,8 @@ func TestLateMemberIsEjected(t *testing.T) {
 				t.Fatalf("got %v, want %v", err, peer.ErrOutdone)
 			}
 		}
-		if got := states(a)["gw-1"]; got != Ejected || o.beside != sickAfter || o.after != 0 {
-			t.Errorf("got %v after %d and %d elsewhere, want %v after %d and 0", got, o.beside, o.after, Ejected, sickAfter)
+		if got := states(a)["gw-1"]; got != Ejected || o.concurrent != sickAfter || o.after != 0 {
+			t.Errorf("got %v after %d and %d elsewhere, want %v after %d and 0", got, o.concurrent, o.after, Ejected, sickAfter)
 		}
 		// It is tried by itself, and comes back only when it is prompt again.
 		w.pass(5 * time.Minute)
@@ -129,7 +129,8 @@ func TestLateMemberIsEjected(t *testing.T) {
 	})
 }
 
-// Of two gateways neither ejects the other for being late, since no third one can tell which of them is.
+// Of two gateways neither ejects the other for being late, since no third one can tell which of
+// them is.
 func TestLateMemberOfAPairStays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -141,13 +142,14 @@ func TestLateMemberOfAPairStays(t *testing.T) {
 			}
 			w.pass(10 * time.Second) // hedges are earned again
 		}
-		if got := states(a)["gw-1"]; got != Alive || o.beside < 2*sickAfter {
-			t.Errorf("got %v after %d answers of others that were faster, want %v after many", got, o.beside, Alive)
+		if got := states(a)["gw-1"]; got != Alive || o.concurrent < 2*sickAfter {
+			t.Errorf("got %v after %d answers of others that were faster, want %v after many", got, o.concurrent, Alive)
 		}
 	})
 }
 
-// TestHellosOfALateMemberAreNoMeasure: of three gateways the one that is late has late hellos too, which make no other limit.
+// TestHellosOfALateMemberAreNoMeasure: of three gateways the one that is late has late hellos too,
+// which make no other limit.
 func TestHellosOfALateMemberAreNoMeasure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow = map[string]time.Duration{at(1): 300 * time.Millisecond}
@@ -198,8 +200,8 @@ func TestHedgesAreFew(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if most := hedgeBurst + int(questions*hedgeShare); o.beside > most+1 || o.beside < most/2 {
-			t.Errorf("got %d hedges of %d questions, want at most %d", o.beside, questions, most)
+		if most := hedgeBurst + int(questions*hedgeShare); o.concurrent > most+1 || o.concurrent < most/2 {
+			t.Errorf("got %d hedges of %d questions, want at most %d", o.concurrent, questions, most)
 		}
 		if got := states(a)["gw-1"]; got != Alive {
 			t.Errorf("late, but nobody is faster: got %v, want %v", got, Alive)
@@ -207,14 +209,15 @@ func TestHedgesAreFew(t *testing.T) {
 	})
 }
 
-// A late member is asked beside once, also where that brings nothing and the member gives a sign of life after it.
+// A late member is asked beside once, also where that brings nothing and the member gives a sign of
+// life after it.
 func TestAQuestionIsHedgedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
 		w.mute, w.loads = 5*promptFloor, 2*loadCold
 		o := &other{err: errors.New("neither can this one")}
-		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.beside != 1 {
-			t.Errorf("got %v and %d hedges, want one", err, o.beside)
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.concurrent != 1 {
+			t.Errorf("got %v and %d hedges, want one", err, o.concurrent)
 		}
 	})
 }
@@ -241,7 +244,7 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 			t.Errorf("got %d of 8 ejected, want 4", out)
 		}
 		for _, m := range a.Status().Members {
-			if m.State == Ejected && !strings.Contains(m.Reason, "answered elsewhere") {
+			if m.State == Ejected && !strings.Contains(m.Reason, "consecutive questions") {
 				t.Errorf("%s: got %q, want why", m.ID, m.Reason)
 			}
 		}
@@ -314,18 +317,18 @@ func TestColdStoreIsWaitedFor(t *testing.T) {
 			}
 		}
 		w.loads = 1900 * time.Millisecond // as it may
-		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.beside != 0 {
-			t.Errorf("got %v and %d hedges, want none", err, o.beside)
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.concurrent != 0 {
+			t.Errorf("got %v and %d hedges, want none", err, o.concurrent)
 		}
 		w.loads *= 4
-		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); !errors.Is(err, peer.ErrOutdone) || o.beside != 1 {
-			t.Errorf("got %v and %d hedges, want one", err, o.beside)
+		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); !errors.Is(err, peer.ErrOutdone) || o.concurrent != 1 {
+			t.Errorf("got %v and %d hedges, want one", err, o.concurrent)
 		}
 	})
 }
 
-// A member that is left alone is greeted early when it may be back. Who answers at its address but is no member, or another one, is
-// greeted as seldom as others are.
+// A member that is left alone is greeted early when it may be back. Who answers at its address but
+// is no member, or another one, is greeted as seldom as others are.
 func TestEjectedMemberIsNotGreetedWithoutEnd(t *testing.T) {
 	for name, change := range map[string]func(h *peer.Hello){
 		"another release": func(h *peer.Hello) { h.OrderVersion++ },

@@ -9,29 +9,29 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// State is how a gateway stands with us.
+// State is the state of another gateway.
 type State string
 
 // The states.
 const (
 	Alive    State = "alive"    // it answers, and owns chunks
 	Suspect  State = "suspect"  // it has not answered the last hello, or the last two
-	Ejected  State = "ejected"  // it was silent, refused or was late too often, or lied: it is left alone for a while
+	Ejected  State = "ejected"  // it was silent, refused or was late too often, or sent wrong bytes; temporarily not asked
 	Draining State = "draining" // it answers, owns nothing any more, and will be gone soon
-	Gone     State = "gone"     // it answers no hello
-	Refused  State = "refused"  // who answers there is no member, or refuses us
-	Unknown  State = "unknown"  // nobody has answered there yet
+	Gone     State = "gone"     // it does not answer hellos
+	Refused  State = "refused"  // the gateway at the address is no member, or refuses this gateway
+	Unknown  State = "unknown"  // no answer yet
 )
 
-// Status is the cluster as this gateway sees it.
+// Status is this gateway's view of the cluster.
 type Status struct {
 	Cluster string         `json:"cluster"`
-	View    uint64         `json:"view"` // another number whenever anybody owns something else than before
+	View    uint64         `json:"view"` // changes whenever the owner of a chunk changes
 	Self    MemberStatus   `json:"self"`
-	Members []MemberStatus `json:"members"` // the others, by name
-	Others  []OtherStatus  `json:"others"`  // addresses where no member answers
-	Faults  []string       `json:"faults"`  // of the members together: generations that differ
-	Hedges  uint64         `json:"hedges"`  // questions that were asked of a second member too, as the first was late
+	Members []MemberStatus `json:"members"` // the other members, by name
+	Others  []OtherStatus  `json:"others"`  // addresses without a member
+	Faults  []string       `json:"faults"`  // problems of the members together: different generations
+	Hedges  uint64         `json:"hedges"`  // questions that were also asked of a second member because the first was late
 }
 
 // MemberStatus is one gateway of the cluster.
@@ -43,30 +43,30 @@ type MemberStatus struct {
 	Reason      string            `json:"reason,omitempty"` // why it is gone or ejected
 	CacheBytes  uint64            `json:"cache_bytes"`
 	Serves      []OwnershipStatus `json:"serves"`
-	LatencyMS   float64           `json:"latency_ms"`    // of a hello, of late
+	LatencyMS   float64           `json:"latency_ms"`    // recent time of a hello
 	SeenSeconds float64           `json:"seen_seconds"`  // since it last answered
 	RetryAfter  float64           `json:"retry_seconds"` // until an ejected member is tried again
 	LinkRate    int64             `json:"link_bytes_per_second"`
-	Asked       Traffic           `json:"asked"`    // by us
+	Asked       Traffic           `json:"asked"`    // by this gateway
 	Answered    Traffic           `json:"answered"` // to it
 }
 
-// OwnershipStatus is a generation that a gateway serves, and how much of it the gateway owns.
+// OwnershipStatus is a generation that a gateway serves, and its share of the chunks.
 type OwnershipStatus struct {
 	Dataset    string  `json:"dataset"`
 	Generation string  `json:"generation"`
 	Share      float64 `json:"owned_share"`            // 0 to 1
-	Chunks     int64   `json:"owned_chunks,omitempty"` // as many as the share makes, where the generation is ours too
+	Chunks     int64   `json:"owned_chunks,omitempty"` // computed from the share if this gateway serves the generation too
 }
 
-// Traffic is what went one way since the other gateway was started.
+// Traffic is the traffic in one direction since the other gateway was started.
 type Traffic struct {
 	Requests uint64 `json:"requests"`
 	Bytes    uint64 `json:"bytes"`
 	Failed   uint64 `json:"failed"`
 }
 
-// OtherStatus is an address where no member answers.
+// OtherStatus is an address without a member.
 type OtherStatus struct {
 	Address string `json:"address"`
 	ID      string `json:"id,omitempty"`
@@ -74,7 +74,7 @@ type OtherStatus struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Status returns all that is known now.
+// Status returns the current status.
 func (c *Cluster) Status() Status {
 	s, n := c.now.Load(), c.membership()
 	out := Status{Cluster: c.cfg.Name, View: s.number, Members: []MemberStatus{}, Faults: append([]string{}, n.faults()...)}
@@ -94,7 +94,7 @@ func (c *Cluster) Status() Status {
 	return out
 }
 
-// others returns the addresses where no member answers, and how many questions were hedged.
+// others returns the addresses without a member, and the number of hedged questions.
 func (c *Cluster) others() (others []OtherStatus, hedged uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (n membership) status(s *snapshot, m member) MemberStatus {
 	return out
 }
 
-// owned says what a gateway owns of what it serves.
+// owned returns the ownership of each generation that a gateway serves.
 func (n membership) owned(s *snapshot, id string, serves []peer.DatasetGeneration) []OwnershipStatus {
 	out := []OwnershipStatus{}
 	for _, key := range serves {

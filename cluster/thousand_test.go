@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// BenchmarkThousandMembers is what a cluster of 1,000 gateways costs each of them: a snapshot for each change of members, a status
-// for each scrape, and what the discovery finds.
+// BenchmarkThousandMembers is what a cluster of 1,000 gateways costs each of them: a snapshot for
+// each change of members, a status for each scrape, and what the discovery finds.
 func BenchmarkThousandMembers(b *testing.B) {
 	for _, datasets := range []int{1, 16} {
 		c, addresses := thousand(datasets)
@@ -38,7 +38,8 @@ func BenchmarkThousandMembers(b *testing.B) {
 	}
 }
 
-// thousand is a gateway that knows 1,000 others, of unequal weights, which all serve the same datasets; and their addresses.
+// thousand is a gateway that knows 1,000 others, of unequal weights, which all serve the same
+// datasets; and their addresses.
 func thousand(datasets int) (*Cluster, []string) {
 	serves := map[peer.DatasetGeneration]int{}
 	var all []peer.DatasetGeneration

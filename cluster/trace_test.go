@@ -35,8 +35,9 @@ func (s *wire) Read(ctx context.Context, address string, q *peer.Query, dst [][]
 	return s.PeerClient.Read(ctx, address, q, dst)
 }
 
-// TestQuestionsAreSiblings: what is asked of another member, beside one that is late or after one that has failed, is beside the
-// first question in the trace, which says why the first one has brought nothing.
+// TestQuestionsAreSiblings: what is asked of another member, beside one that is late or after one
+// that has failed, is beside the first question in the trace, which says why the first one has
+// brought nothing.
 func TestQuestionsAreSiblings(t *testing.T) {
 	for name, c := range map[string]struct {
 		deaf  string // the address of a member that never answers

@@ -10,15 +10,15 @@ import (
 	"github.com/millrace-data/millrace/cluster/placement"
 )
 
-// snapshot says who owns what, for as long as nothing changes. It is immutable.
+// snapshot is the ownership of chunks until the next change. It is immutable.
 type snapshot struct {
 	number uint64                                     // grows when a chunk may have another owner
-	owners map[peer.DatasetGeneration]*placement.View // of one generation, among those that serve it
-	before map[peer.DatasetGeneration]*placement.View // who may hold what has come to others: see Cluster.snapshot
-	recent bool                                       // this gateway has come of late
+	owners map[peer.DatasetGeneration]*placement.View // by generation, the members that serve it
+	before map[peer.DatasetGeneration]*placement.View // the owners before a change: see Cluster.snapshot
+	recent bool                                       // this gateway was started recently
 }
 
-// ownerIn returns the ID of the member that is to hold a chunk, "" if nobody is.
+// ownerIn returns the ID of the member that owns a chunk, "" if there is none.
 func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 	if view == nil {
 		return ""
@@ -34,8 +34,8 @@ func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 	return view.Members()[i].ID
 }
 
-// Owner returns the member that is to hold a chunk, the next choice where some have been asked already; "" for this gateway, and if
-// nobody is known.
+// Owner returns the member that owns a chunk, or the next choice if some have been asked already.
+// It returns "" for this gateway, and if none is known.
 func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	id := ownerIn(c.now.Load().owners[ch.DatasetGeneration], ch, asked...)
 	if id == c.cfg.ID {
@@ -44,9 +44,9 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	return id
 }
 
-// Former returns a member that may hold a chunk of this gateway's, if the chunk has come to it lately: the owner of before, if that
-// drains and still answers, or if this gateway came some minutes ago and the owner was there before it. When others come nothing
-// comes to us.
+// Former returns a member that may hold a chunk that this gateway has owned only recently: the
+// previous owner if it is draining and still answers, or if this gateway was started some minutes
+// ago and the owner before it. When other gateways join, this gateway gets no additional chunks.
 func (c *Cluster) Former(ch peer.Chunk) string {
 	id := ownerIn(c.now.Load().before[ch.DatasetGeneration], ch)
 	if id == c.cfg.ID {
@@ -55,10 +55,11 @@ func (c *Cluster) Former(ch peer.Chunk) string {
 	return id
 }
 
-// recent reports whether this gateway has come so lately that other members may hold what it owns.
+// recent reports whether this gateway was started so recently that other members may hold chunks
+// that it owns.
 func (c *Cluster) recent() bool { return time.Since(c.started) < remember }
 
-// Share returns which part of a generation's chunks this gateway is to hold.
+// Share returns this gateway's share of a generation's chunks.
 func (c *Cluster) Share(generation string) float64 {
 	most := 0.0
 	for served, view := range c.now.Load().owners {
@@ -72,10 +73,10 @@ func (c *Cluster) Share(generation string) float64 {
 	return most
 }
 
-// View changes when Owner or Share may answer otherwise than before.
+// View returns a number that changes when Owner or Share may return other results.
 func (c *Cluster) View() uint64 { return c.now.Load().number }
 
-// membership is a copy of what a snapshot is made of, so that nothing waits for the lock meanwhile.
+// membership is a copy of the state that a snapshot is built from, so that building needs no lock.
 type membership struct {
 	serves   map[peer.DatasetGeneration]int
 	draining bool
@@ -83,8 +84,8 @@ type membership struct {
 	members  []member // by ID
 }
 
-// membership returns the members by ID. A member that has not answered the last hello is Suspect
-// here.
+// membership returns the members by ID. A member that has not answered the last hello is Suspect in
+// it.
 func (c *Cluster) membership() membership {
 	n := c.copied()
 	slices.SortFunc(n.members, func(a, b member) int { return cmp.Compare(a.ID, b.ID) })
@@ -105,7 +106,8 @@ func (c *Cluster) copied() membership {
 	return n
 }
 
-// rebuild makes the snapshot that is due, unless another goroutine has made it since. c.mu is not held.
+// rebuild builds the snapshot if it is stale, unless another goroutine has done so. c.mu is not
+// held.
 func (c *Cluster) rebuild() {
 	c.building.Lock()
 	defer c.building.Unlock()
@@ -128,7 +130,7 @@ func (c *Cluster) rebuild() {
 // sameMembers reports whether two views give every chunk the same owner.
 func sameMembers(a, b *placement.View) bool { return slices.Equal(a.Members(), b.Members()) }
 
-// due reports whether a new snapshot is due; the caller makes it.
+// due reports whether the snapshot is stale; the caller rebuilds it.
 func (c *Cluster) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +139,8 @@ func (c *Cluster) due() bool {
 	return stale
 }
 
-// snapshot says who owns what. The owners of before are those that would own if nobody drained; and, for some
-// minutes after this gateway came, as if it were not there, nor those that came with it.
+// snapshot computes the owners. The previous owners are those without draining. For some minutes
+// after this gateway was started, they exclude this gateway and those that were started with it.
 func (c *Cluster) snapshot(n membership) *snapshot {
 	s := &snapshot{
 		number: 1, recent: c.recent(), owners: map[peer.DatasetGeneration]*placement.View{}, before: map[peer.DatasetGeneration]*placement.View{},
@@ -156,7 +158,7 @@ func (c *Cluster) snapshot(n membership) *snapshot {
 		for _, served := range m.Serves {
 			of := all[served]
 			if of == nil {
-				continue // not ours
+				continue // this gateway does not serve it
 			}
 			if !m.Draining {
 				of.now = append(of.now, p)
@@ -167,7 +169,7 @@ func (c *Cluster) snapshot(n membership) *snapshot {
 		}
 	}
 	self := placement.Member{ID: c.cfg.ID, Weight: c.cfg.Weight}
-	var made []*placement.View // most datasets have the same members: one view serves them all
+	var made []*placement.View // most datasets have the same members, so one view serves them all
 	view := func(of []placement.Member, ours bool) *placement.View {
 		if ours {
 			of = append(of, self)

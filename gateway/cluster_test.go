@@ -73,8 +73,8 @@ func TestPlanForAnotherGateway(t *testing.T) {
 	}
 	wrong("not served", "photos", strings.Repeat("0", 64), params)
 	wrong("not served", "absent", generation, params)
-	wrong("want at most 65536", "photos", generation, shuffle.Params{Shuffle: shuffle.Window, Window: 1 << 20, Strata: 1 << 20})
-	wrong("want at most 1048576", "photos", generation, shuffle.Params{Shuffle: shuffle.Slot, Window: 1 << 40})
+	wrong("must be at most 65536", "photos", generation, shuffle.Params{Shuffle: shuffle.Window, Window: 1 << 20, Strata: 1 << 20})
+	wrong("must be at most 1048576", "photos", generation, shuffle.Params{Shuffle: shuffle.Slot, Window: 1 << 40})
 	wrong("unknown shuffle", "photos", generation, shuffle.Params{Shuffle: "riffle"})
 }
 

@@ -41,20 +41,20 @@ func TestParseJoin(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                "names no host; want HOST:PORT",
-		"consul:gateways": "want a port from 1 to 65535; want HOST:PORT",
+		"":                "names no host; use HOST:PORT",
+		"consul:gateways": "the port must be 1 to 65535; use HOST:PORT",
 		",":               "names no host",
 		"dns:":            "names no host",
 		"srv:":            "names no host",
 		"file:":           "names no host",
-		"dns:a,b":         "want one name",
-		"gw-0:http":       "want a port",
-		"gw-0:0":          "want a port",
-		"gw-0:65536":      "want a port",
-		"0.0.0.0":         "nobody can be reached there",
-		"http://gw-0":     "want",
-		"user@gw-0":       "want a host",
-		":7946":           "want a host",
+		"dns:a,b":         "must be one name",
+		"gw-0:http":       "the port must be 1 to 65535",
+		"gw-0:0":          "the port must be 1 to 65535",
+		"gw-0:65536":      "the port must be 1 to 65535",
+		"0.0.0.0":         "it is an unspecified IP address",
+		"http://gw-0":     "the port must be",
+		"user@gw-0":       "the host is missing or invalid",
+		":7946":           "the host is missing or invalid",
 	} {
 		if got, err := ParseJoin(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %+v, %v, want %q", text, got, err, want)

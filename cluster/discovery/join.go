@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// PeerPort is the port at which a gateway is asked for chunks where its user names none.
+// PeerPort is the default port for questions between gateways.
 const PeerPort = 7946
 
-// Scheme is a way to find the other gateways.
+// Scheme is a way to find other gateways.
 type Scheme string
 
-// The ways. A list has no scheme before it.
+// The schemes. A list has no scheme prefix.
 const (
 	SchemeList Scheme = ""     // HOST:PORT, HOST, ...
 	SchemeDNS  Scheme = "dns"  // the addresses of one name
 	SchemeSRV  Scheme = "srv"  // the hosts and ports of a service: SRV records
-	SchemeFile Scheme = "file" // a file of addresses, one a line, read again when it changes
+	SchemeFile Scheme = "file" // a file of addresses, one per line, read again when it changes
 )
 
-// Join says how to find the others. A host may be a name, and all its addresses count.
+// Join specifies how to find other gateways. A host may be a name; all its addresses are used.
 type Join struct {
 	Scheme  Scheme
-	Targets []string // host:port of a list or a DNS name; else the name of the service, or of the file
+	Targets []string // host:port of a list or a DNS name; otherwise the name of the service or the file
 }
 
-// ParseJoin reads a Join. A port left out is PeerPort.
+// ParseJoin parses a Join. The default port is PeerPort.
 func ParseJoin(s string) (Join, error) {
 	scheme, rest, _ := strings.Cut(s, ":")
 	j := Join{Scheme: Scheme(scheme)}
@@ -45,11 +45,11 @@ func ParseJoin(s string) (Join, error) {
 	}
 	switch {
 	case err != nil:
-		return j, fmt.Errorf("%w; want HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE", err)
+		return j, fmt.Errorf("%w; use HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE", err)
 	case rest == "" || len(j.Targets) == 0:
-		return j, errors.New("names no host; want HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
+		return j, errors.New("names no host; use HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
 	case len(j.Targets) > 1 && j.Scheme == SchemeDNS:
-		return j, errors.New("dns: want one name")
+		return j, errors.New("dns: must be one name")
 	}
 	return j, nil
 }
@@ -62,7 +62,7 @@ func (j Join) String() string {
 	return string(j.Scheme) + ":" + list
 }
 
-// addresses reads a list of hosts, whose ports may be left out.
+// addresses parses a list of hosts, whose ports are optional.
 func addresses(list string) ([]string, error) {
 	var all []string
 	for t := range strings.SplitSeq(list, ",") {
@@ -79,20 +79,21 @@ func addresses(list string) ([]string, error) {
 	return all, nil
 }
 
-// mostList is the longest list of gateways, in bytes, that is read: many times what mostContacts addresses take.
+// mostList is the maximum size of a list of gateways in bytes: many times the size of mostContacts
+// addresses.
 const mostList = 1 << 20
 
-// ReadList reads a file of addresses: one a line; what follows a # is a remark. A pipe is refused: to read it would wait for
-// whoever writes to it, and the gateway could not end meanwhile.
+// ReadList reads a file of addresses: one per line; a # begins a comment. It returns an error for a
+// pipe, since reading it would wait for its writer, and the gateway could not stop meanwhile.
 func ReadList(file string) ([]string, error) {
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the list of gateways: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read the list of gateways: %s is no regular file", file)
+		return nil, fmt.Errorf("read the list of gateways: %s is not a regular file", file)
 	case info.Size() > mostList:
-		return nil, fmt.Errorf("read the list of gateways: %s has %d bytes, at most %d are read", file, info.Size(), mostList)
+		return nil, fmt.Errorf("read the list of gateways: %s has %d bytes: must be at most %d", file, info.Size(), mostList)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -110,40 +111,40 @@ func ReadList(file string) ([]string, error) {
 	return all, nil
 }
 
-// withPort completes a host, a bare IPv6 address among them, by a port.
+// withPort adds a port to a host, which may be a bare IPv6 address.
 func withPort(s string, port int) (string, error) {
 	host, p, err := net.SplitHostPort(s)
 	if err != nil {
 		host, p = strings.Trim(s, "[]"), strconv.Itoa(port)
 		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", fmt.Errorf("%q: want HOST or HOST:PORT", s)
+			return "", fmt.Errorf("%q: must be HOST or HOST:PORT", s)
 		}
 	}
 	address := net.JoinHostPort(host, p)
 	return address, CheckAddress(address)
 }
 
-// CheckAddress refuses what nobody could dial: an address without a host, with one that means "every address here", or without
-// a port above 0.
+// CheckAddress returns an error for an address that cannot be dialed: one without a host, with an
+// unspecified IP address, or without a port above 0.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("address %q: want HOST:PORT", address)
+		return fmt.Errorf("address %q: must be HOST:PORT", address)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("address %q: want a port from 1 to 65535", address)
+		return fmt.Errorf("address %q: the port must be 1 to 65535", address)
 	}
 	ip := net.ParseIP(host)
 	switch {
 	case host == "" || strings.ContainsAny(host, " /@\t\n\r\x00") || len(host) > 253:
-		return fmt.Errorf("address %q: want a host", address)
+		return fmt.Errorf("address %q: the host is missing or invalid", address)
 	case ip != nil && ip.IsUnspecified():
-		return fmt.Errorf("address %q: nobody can be reached there", address)
+		return fmt.Errorf("address %q: it is an unspecified IP address", address)
 	}
 	return nil
 }
 
-// Loopback reports whether only the machine itself can reach the host of an address.
+// Loopback reports whether the host of an address is a loopback address.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

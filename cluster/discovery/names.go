@@ -13,32 +13,32 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Names are looked up again, and a file is read again, every resolveEvery: a gateway that a name service has learnt of is greeted
-// within seconds. Again has that done sooner, but resolveApart after the last time.
+// Names are looked up, and a file is read, every resolveEvery, so a newly registered gateway gets a
+// hello within seconds. Again makes that earlier, at least resolveApart after the last lookup.
 const (
 	resolveEvery = 5 * time.Second
 	resolveApart = time.Second
 )
 
-// Resolver looks up names; net.Resolver is one.
+// Resolver looks up names; *net.Resolver implements it.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// Names finds gateways as a Join says. What a name service or a file said last holds until it says
-// something else: an address where nobody answers costs a hello now and then.
+// Names finds gateways according to a Join. The last result of a name service or file stays valid
+// until the next one: an address without a gateway costs only an occasional hello.
 type Names struct {
 	Where    Join
 	Resolver Resolver
 	Log      zerolog.Logger
 
 	again   chan struct{}
-	last    map[string][]string // the last answer, by what was looked up
+	last    map[string][]string // the last result by name
 	failing map[string]bool
 }
 
-// New returns the gateways of a Join, by the names that the system knows.
+// New returns Names for a Join, with the system's resolver.
 func New(where Join, log zerolog.Logger) *Names {
 	return &Names{
 		Where: where, Resolver: net.DefaultResolver, Log: log,
@@ -54,7 +54,7 @@ func (n *Names) Again() {
 	}
 }
 
-// Run looks names up until ctx ends.
+// Run looks up names until ctx ends.
 func (n *Names) Run(ctx context.Context, found func([]string)) error {
 	var last []string
 	for first := true; ; first = false {
@@ -71,7 +71,7 @@ func (n *Names) Run(ctx context.Context, found func([]string)) error {
 	}
 }
 
-// pause waits until names are due to be looked up again.
+// pause waits until the next lookup is due.
 func (n *Names) pause(ctx context.Context, looked time.Time) error {
 	due := time.NewTimer(time.Until(looked.Add(resolveEvery)))
 	defer due.Stop()
@@ -87,7 +87,7 @@ func (n *Names) pause(ctx context.Context, looked time.Time) error {
 	}
 }
 
-// targets returns the hosts and ports that the Join names now.
+// targets returns the current hosts and ports of the Join.
 func (n *Names) targets(ctx context.Context) []string {
 	from := n.Where.Targets
 	switch n.Where.Scheme {
@@ -107,7 +107,7 @@ func (n *Names) targets(ctx context.Context) []string {
 	return from
 }
 
-// hosts looks up the names among some targets, side by side: one that hangs delays no other.
+// hosts looks up the names among some targets concurrently, so that a slow lookup delays no other.
 func (n *Names) hosts(ctx context.Context, targets []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveEvery)
 	defer cancel()
@@ -135,10 +135,10 @@ func (n *Names) hosts(ctx context.Context, targets []string) []string {
 	return all
 }
 
-// note keeps what was found under a name, and returns what was found last where that failed.
+// note stores the result for a name, and returns the last one if the lookup failed.
 func (n *Names) note(name string, found []string, err error) []string {
 	if err == nil && len(found) == 0 {
-		err = errors.New("it names nobody")
+		err = errors.New("it lists no gateways")
 	}
 	if err == nil {
 		n.last[name], n.failing[name] = found, false
@@ -147,7 +147,7 @@ func (n *Names) note(name string, found []string, err error) []string {
 	if !n.failing[name] {
 		n.failing[name] = true
 		n.Log.Warn().Err(err).Str("name", name).Int("kept", len(n.last[name])).
-			Msg("cluster: where to find the others is not known now; the last addresses are kept")
+			Msg("cluster: lookup of other gateways failed; using the last addresses")
 	}
 	return n.last[name]
 }

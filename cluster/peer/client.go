@@ -23,62 +23,65 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// ClientConfig of a Client. Cluster and ID are needed; of the rest a zero value means its default.
+// ClientConfig of a Client. Cluster and ID are required; the zero value of other fields means the
+// default.
 type ClientConfig struct {
 	Cluster string
 	ID      string      // of the gateway that asks
 	TLS     *tls.Config // nil: plain HTTP
 
-	SharedCert bool // the names of certificates are not those of members
+	SharedCert bool // certificates are not checked for member names
 
-	// Transport carries the requests in place of connections of the client's own, as in a simulation. It must heed the
-	// request's context, and may call a Server's ServeHTTP with a ResponseWriter of its own. The client learns that a
-	// peer lives from httptrace.ContextClientTrace(request.Context()).Got1xxResponse: a transport calls it for each
-	// informational status that the handler writes, when it would arrive, and so passes on what WriteHeader(102) says. A
-	// transport that never calls it simulates a peer that is silent until its answer begins. A handler that panics with
-	// http.ErrAbortHandler has broken its connection: RoundTrip, or the body's Read, returns an error.
+	// Transport replaces the client's own connections, for example in a simulation. It must respect
+	// the request's context, and may call a Server's ServeHTTP with its own ResponseWriter. For
+	// each informational status that the handler writes, such as WriteHeader(102), it calls
+	// httptrace.ContextClientTrace(request.Context()).Got1xxResponse when the status would arrive:
+	// that is how the client learns that a peer is alive. Without these calls a peer appears silent
+	// until its answer begins. If a handler panics with http.ErrAbortHandler, RoundTrip or the
+	// body's Read must return an error.
 	Transport http.RoundTripper
 
-	Dial    time.Duration // to have a connection, 250 ms
-	Silence time.Duration // without a sign of life before the answer, or without a byte within it, 500 ms
-	PerPeer int           // reads of one peer at a time: 64, fewer where there are many peers. More wait for their turn.
-	MostAge time.Duration // of a connection of the client's own: 1 h
+	Dial    time.Duration // timeout for a connection, 250 ms
+	Silence time.Duration // timeout without a sign of life before the answer, or without a byte of it, 500 ms
+	PerPeer int           // concurrent reads from one peer: 64, fewer if there are many peers; others wait
+	MostAge time.Duration // maximum age of the client's own connections: 1 h
 }
 
 const (
 	defaultDial    = 250 * time.Millisecond
 	defaultSilence = 500 * time.Millisecond
 	defaultPerPeer = 64
-	fewPeers       = 16              // have PerPeer reads each at a time; more peers share as many as these
-	leastPerPeer   = 8               // reads of one peer at a time, however many peers there are
-	dialsAtOnce    = 4               // to one peer, of those 64
-	longestWait    = time.Minute     // for an answer to begin, however lively the peer is
-	maxWait        = 2 * time.Minute // a server waits no longer, whatever it is told
+	fewPeers       = 16              // up to so many peers have PerPeer reads each; more peers share that total
+	leastPerPeer   = 8               // minimum concurrent reads from one peer, with any number of peers
+	dialsAtOnce    = 4               // concurrent dials to one peer
+	longestWait    = time.Minute     // timeout for an answer to begin, even with signs of life
+	maxWait        = 2 * time.Minute // maximum wait of a server, also for a later deadline
 	maxSigns       = 2 * int(maxWait/defaultSignEvery)
 
-	// floorAfter is what every body may take, however small, before it must reach floorRate. Peers are near each other, but a link of
-	// 1 Gbit/s that 64 answers share gives each of them 2 MB/s: a higher floor would throw away what has come, and load the link again.
+	// floorAfter is the time before a body must reach floorRate, even if it is small. A link of 1
+	// Gbit/s shared by 64 answers gives each of them 2 MB/s. A higher floor would discard received
+	// bytes and load the link again.
 	floorAfter = 2 * time.Second
-	floorRate  = 1 << 20 // bytes a second
+	floorRate  = 1 << 20 // bytes per second
 
-	clientIdle     = 90 * time.Second // less than the server's, which so seldom closes what is about to be used
-	readBuffer     = 64 << 10         // small samples, and records of TLS, come many to a call to the kernel
+	clientIdle     = 90 * time.Second // less than the server's, so the server seldom closes a connection that is about to be used
+	readBuffer     = 64 << 10         // many small samples and TLS records per system call
 	helloTotal     = 2 * time.Second
 	maxReplyHeader = 16 << 10
 )
 
-// Client asks other gateways. It is safe for concurrent use.
+// Client sends questions and hellos to other gateways. It is safe for concurrent use.
 type Client struct {
 	cfg       ClientConfig
 	scheme    string
 	transport http.RoundTripper
-	reads     *addressLimiter // a read counts as many as there are peers, fewPeers at least
+	reads     *addressLimiter // each read takes as many units as there are peers, at least fewPeers
 	peers     atomic.Int64
-	dials     *addressLimiter // of reads that have no connection yet; nil with a transport of one's own
+	dials     *addressLimiter // of reads without a connection; nil with ClientConfig.Transport
 	buffers   sync.Pool       // *bufio.Reader of readBuffer bytes, for bodies
 }
 
-// NewClient builds a client. It starts nothing.
+// NewClient returns a client. It starts no goroutines.
 func NewClient(cfg ClientConfig) *Client {
 	if cfg.Dial <= 0 {
 		cfg.Dial = defaultDial
@@ -103,11 +106,11 @@ func NewClient(cfg ClientConfig) *Client {
 	return c
 }
 
-// Expect tells the client how many peers there are. Together they take fewPeers * PerPeer reads at a time, so that no gateway of a
-// large cluster has more connections than it accepts.
+// Expect sets the number of peers. Together they get at most fewPeers * PerPeer concurrent reads,
+// so no gateway of a large cluster has more connections than it accepts.
 func (c *Client) Expect(peers int) { c.peers.Store(int64(peers)) }
 
-// share returns what one read counts.
+// share returns the units of one read in the reads limiter.
 func (c *Client) share() int64 {
 	most := c.reads.most / min(leastPerPeer, int64(c.cfg.PerPeer))
 	return max(fewPeers, min(most, c.peers.Load()))
@@ -126,7 +129,7 @@ func newTransport(cfg ClientConfig) *http.Transport {
 		}
 	}
 	t := &http.Transport{
-		DialContext:            dial, // and no proxy: a peer is where it says that it is
+		DialContext:            dial, // without a proxy: a peer is reached directly
 		TLSClientConfig:        cfg.TLS,
 		TLSHandshakeTimeout:    cfg.Silence,
 		DisableCompression:     true,
@@ -139,7 +142,7 @@ func newTransport(cfg ClientConfig) *http.Transport {
 	return t
 }
 
-// bufferedConn buffers reads below TLS, which alone would make a system call for each record.
+// bufferedConn buffers reads below TLS, which would otherwise make a system call for each record.
 type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
@@ -147,14 +150,14 @@ type bufferedConn struct {
 
 func (g *bufferedConn) Read(p []byte) (int, error) { return g.in.Read(p) }
 
-// Close closes the connections that nobody uses. Those in use end with their requests.
+// Close closes idle connections. Connections in use end with their requests.
 func (c *Client) Close() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// Hello says h to the gateway at an address, host:port, and returns what that says of itself.
+// Hello sends h to the gateway at an address, host:port, and returns that gateway's hello.
 func (c *Client) Hello(ctx context.Context, address string, h Hello) (Hello, error) {
 	theirs, err := c.hello(ctx, address, h)
 	if err != nil {
@@ -195,9 +198,9 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 	return theirs, nil
 }
 
-// post sends one question under the eyes of w, and returns the answer when its body begins, an error if it says no. It calls connected
-// when it has a connection. The question may be sent again on another connection where one has died unused: nothing that is
-// asked or told here does harm twice.
+// post sends one request, watched by w, and returns the answer when its body begins, or an error if
+// the peer refuses. It calls connected when it has a connection. The request may be sent again on
+// another connection if the first one was closed unused: all requests are idempotent.
 func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wait time.Duration, body []byte, connected func()) (*http.Response, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
@@ -211,7 +214,7 @@ func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wa
 		VersionHeader:     {strconv.Itoa(Version)},
 		MemberHeader:      {c.cfg.ID},
 		DeadlineHeader:    {strconv.FormatInt(max(1, wait.Milliseconds()), 10)},
-		"Idempotency-Key": {}, // for the transport, which sends none
+		"Idempotency-Key": {}, // marks the request as idempotent for the transport, which does not send this header
 	}
 	tracing.Inject(ctx, req.Header)
 	resp, err := c.transport.RoundTrip(req)
@@ -229,7 +232,7 @@ func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wa
 	return resp, nil
 }
 
-// trace tells w of what net/http, or a transport in its place, hears from the peer before the answer.
+// trace reports events before the answer to w: from net/http, or from a transport in its place.
 func (c *Client) trace(ctx context.Context, w *watchdog, connected func()) context.Context {
 	signs := 0
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -249,7 +252,7 @@ func (c *Client) trace(ctx context.Context, w *watchdog, connected func()) conte
 	})
 }
 
-// refusal reads an answer that says no.
+// refusal reads the error of a refused request.
 func refusal(w *watchdog, resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblemBytes))
 	if err != nil {
@@ -263,10 +266,11 @@ func refusal(w *watchdog, resp *http.Response) error {
 	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)
 }
 
-// some is as much of what a stranger says as a log needs.
+// some limits a text from a peer to the length that a log needs.
 func some(said string, most int) string { return said[:min(len(said), most)] }
 
-// plain is what another gateway says without what would move the cursor of whoever reads it.
+// plain replaces control characters in a text from a peer, which could move the cursor of a
+// terminal.
 func plain(said string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

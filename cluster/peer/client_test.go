@@ -70,7 +70,7 @@ func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	if !errors.As(err, &refused) || *refused != want {
 		t.Errorf("got %v, want the refusal as it came, cut", err)
 	}
-	if !strings.Contains(err.Error(), "a peer port does not give") {
+	if !strings.Contains(err.Error(), "is not from a peer port") {
 		t.Errorf("got %v, want a word of the port", err)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// A query on the wire. Numbers are of 4 bytes, little-endian:
+// The binary form of a query. Numbers have 4 bytes, little-endian:
 //
-//	"MRQ" and the version of the form, 1 byte
+//	"MRQ" and the version of this form, 1 byte
 //	length of the head, number of chunks
 //	head: the Query as JSON, without its chunks
 //	each chunk: its number, how many ranges it has, its digest (32 bytes)
 //	each range, chunk after chunk: offset, length
-//	CRC-32C of all that
+//	CRC-32C of everything before
 const (
 	queryMagic   = "MRQ\x02"
 	fixedBytes   = len(queryMagic) + 4 + 4
@@ -32,7 +32,7 @@ const (
 const (
 	maxQueryBytes = 16 << 20
 	maxHeadBytes  = 24 << 10
-	maxSubset     = 8 << 10                // bytes of a subset that an address writes out
+	maxSubset     = 8 << 10                // bytes of a subset that is written out
 	maxChunk      = math.MaxUint32 - 1<<20 // as in an index
 	maxPosition   = math.MaxInt64
 	maxThink      = 24 * time.Hour
@@ -40,8 +40,8 @@ const (
 
 var errQuery = errors.New("not a query of this form")
 
-// AppendBinary appends q as it goes over the wire. It is an error if a chunk comes twice or out of order, if a number
-// or a name is beyond the limits, or if more than one chunk is asked for with Cached.
+// AppendBinary appends the binary form of q. It is an error if a chunk occurs twice or out of
+// order, if a number or a name exceeds its limit, or if Cached is set with several chunks.
 func (q *Query) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	ranges, err := q.check()
@@ -72,11 +72,11 @@ func (q *Query) AppendBinary(b []byte) ([]byte, error) {
 	return le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli())), nil
 }
 
-// castagnoli returns the table, which crc32 keeps.
+// castagnoli returns the table, which package crc32 caches.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// ParseQuery reads a query as AppendBinary writes it. Every number is held against its limits, and memory is taken for
-// what stands in b, not for what it promises. The query shares nothing with b.
+// ParseQuery parses the binary form of a query. It checks every number, and allocates memory for
+// the actual content of b, not for announced lengths. The query shares no memory with b.
 func ParseQuery(b []byte) (*Query, error) {
 	q, err := parseQuery(b)
 	if err != nil {
@@ -112,7 +112,8 @@ func parseQuery(b []byte) (*Query, error) {
 	return q, nil
 }
 
-// readChunks reads a table of chunks, and their ranges, which lie in one piece of memory. It reports whether they fit.
+// readChunks parses the table of chunks and their ranges, which share one allocation. It reports
+// whether they are consistent.
 func (q *Query) readChunks(table, text []byte) bool {
 	le := binary.LittleEndian
 	ranges := make([]Range, len(text)/rangeBytes)
@@ -133,7 +134,7 @@ func (q *Query) readChunks(table, text []byte) bool {
 	return len(ranges) == 0 && len(text)%rangeBytes == 0
 }
 
-// check holds a query against the limits, and returns how many ranges there are.
+// check checks the limits of a query, and returns its number of ranges.
 func (q *Query) check() (ranges int, err error) {
 	if err := checkNames(q.Dataset, q.Generation); err != nil {
 		return 0, err
@@ -183,11 +184,11 @@ func (r *Reader) check() error {
 
 func checkNames(names ...string) error { return checkTexts(maxNameBytes, names...) }
 
-// checkTexts wants what a log can show.
+// checkTexts checks that names can be written to a log.
 func checkTexts(most int, names ...string) error {
 	for _, name := range names {
 		if len(name) > most || !utf8.ValidString(name) {
-			return fmt.Errorf("a name of %d bytes: at most %d of UTF-8 are read", len(name), most)
+			return fmt.Errorf("a name of %d bytes: must be at most %d bytes of UTF-8", len(name), most)
 		}
 		for i := range len(name) {
 			if name[i] < ' ' || name[i] == 0x7f {

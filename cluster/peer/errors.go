@@ -6,38 +6,40 @@ import (
 	"net/http"
 )
 
-// What becomes of a question that has no answer. A Holder's no is a *Refused.
+// Errors of questions without an answer. A refusal of a Holder is a *RefusalError.
 var (
-	// ErrDown says that the peer did not answer, not in time, or not to the end.
+	// ErrDown reports that the peer did not answer, or not in time, or not completely.
 	ErrDown = errors.New("the peer does not answer")
-	// ErrOutdone says that the bytes have been brought from elsewhere: the peer refused, or was late.
+	// ErrOutdone reports that the bytes came from elsewhere, because the peer refused or was late.
 	ErrOutdone = errors.New("the bytes came from elsewhere")
-	// ErrQuestion says that no peer was asked: the query is not one, its answer has no place to go, or the address is none.
-	ErrQuestion = errors.New("this cannot be asked")
-	// ErrMalformed says that an answer came which does not follow the protocol: too long, too short, or none of its statuses.
-	ErrMalformed = errors.New("the peer's answer does not follow the protocol")
+	// ErrQuestion reports that no peer was asked, because the query, its destination or the address
+	// is invalid.
+	ErrQuestion = errors.New("invalid question")
+	// ErrMalformed reports an answer that breaks the protocol: too long, too short, or with an
+	// unknown status.
+	ErrMalformed = errors.New("the peer's answer breaks the protocol")
 )
 
-// The codes of refusals, as they stand in the problem's JSON.
+// Codes of refusals in the problem's JSON.
 const (
 	CodeNotHere      = "not_here"
 	CodeNotServed    = "not_served"
 	CodeMismatch     = "mismatch"
-	CodeOverloaded   = "overloaded"       // no memory for the answer, or too many are being answered
-	CodeTimeout      = "timeout"          // the asker's deadline passed while the bytes were brought
-	CodeStore        = "store"            // neither memory, disk nor store gave the bytes
+	CodeOverloaded   = "overloaded"       // no memory for the answer, or too many running answers
+	CodeTimeout      = "timeout"          // the asker's deadline passed while the bytes were loaded
+	CodeStore        = "store"            // neither memory, disk nor store delivered the bytes
 	CodeOtherCluster = "other_cluster"    // the asker belongs to another cluster
-	CodeOtherVersion = "other_version"    // the asker speaks another version of the protocol
-	CodeRefused      = "refused"          // the cluster does not take the asker for a member
-	CodePeerPort     = "peer_port"        // a client has come to the port that is for gateways
-	CodeInvalid      = "invalid_argument" // no gateway of this version asks so
+	CodeOtherVersion = "other_version"    // the asker uses another version of the protocol
+	CodeRefused      = "refused"          // the cluster does not accept the asker as a member
+	CodePeerPort     = "peer_port"        // a client used the port for gateways
+	CodeInvalid      = "invalid_argument" // the request is invalid in this version
 )
 
-// row says how one code is told.
+// row is the status and error of one code.
 type row struct {
 	code   string
 	status int
-	means  error // of a Holder, and what the client's errors.Is finds; nil for most
+	means  error // error of a Holder, which the client's errors match with errors.Is; nil for most
 }
 
 // rows is the table of codes.
@@ -57,7 +59,7 @@ func rows() []row {
 	}
 }
 
-// rowOf returns the row of a code, and one without a status for a code that no row has.
+// rowOf returns the row of a code, or one without a status for an unknown code.
 func rowOf(code string) row {
 	for _, r := range rows() {
 		if r.code == code {
@@ -68,25 +70,25 @@ func rowOf(code string) row {
 }
 
 // RefusalError is a refusal by another gateway. It wraps the error of the Holder: ErrNotHere,
-// ErrNotServed, ErrMismatch or ErrNoRoom, the last of them also where that gateway is answering too
-// much already.
+// ErrNotServed, ErrMismatch or ErrNoRoom. ErrNoRoom also reports that the gateway has too many
+// running answers.
 type RefusalError struct {
 	Status int
-	Code   string // one of the codes above, or one that a later version knows
-	Detail string // whole words for whoever reads the log
+	Code   string // one of the codes above, or one of a later version
+	Detail string // explanation for the log
 }
 
 func (r *RefusalError) Error() string {
 	if rowOf(r.Code).status == 0 {
-		// As a gateway's data port would answer: whoever reads this at night has mistaken one port for the other.
-		return fmt.Sprintf("an answer of %d %q, which a peer port does not give: %s", r.Status, r.Code, r.Detail)
+		// A gateway's data port answers so: the operator has probably confused the two ports.
+		return fmt.Sprintf("answer %d %q is not from a peer port: %s", r.Status, r.Code, r.Detail)
 	}
-	return fmt.Sprintf("the peer refuses (%d %s): %s", r.Status, r.Code, r.Detail)
+	return fmt.Sprintf("the peer refused (%d %s): %s", r.Status, r.Code, r.Detail)
 }
 
 func (r *RefusalError) Unwrap() error { return rowOf(r.Code).means }
 
-// refuse makes the refusal that a handler answers with.
+// refuse returns the refusal that a handler answers with.
 func refuse(code, format string, args ...any) *RefusalError {
 	return &RefusalError{Status: rowOf(code).status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }

@@ -22,15 +22,16 @@ import (
 
 const (
 	waitGrace = 250 * time.Millisecond
-	firstSign = 10 * time.Millisecond // until the first sign of life: an answer from memory needs none
+	firstSign = 10 * time.Millisecond // until the first sign of life; an answer from memory needs none
 
-	// What a request takes for each byte of its body while it is answered: of a question's 8 bytes for a range
-	// the lists of query, batch, segments and samples make 128; a value of JSON is larger than its text.
+	// Memory of a request while it is answered, per byte of its body. The 8 bytes of a range in a
+	// question become 128 in the lists of query, batch, segments and samples. A JSON value is
+	// larger than its text.
 	queryTimes, jsonTimes = 16, 4
 )
 
-// ServeHTTP answers one request. Once the first byte of an answer is out, what goes wrong ends in a
-// panic with http.ErrAbortHandler: the connection breaks, and no answer looks whole that is not.
+// ServeHTTP answers one request. After the first byte of an answer, errors cause a panic with
+// http.ErrAbortHandler, which breaks the connection, so an incomplete answer never looks complete.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
@@ -48,7 +49,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// brief answers with a value as JSON.
+// brief answers with a JSON value.
 func brief(out *sending.Writer, status int, content string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -66,7 +67,7 @@ func begin(out *sending.Writer, status int, content string, length int64) {
 	out.WriteHeader(status)
 }
 
-// route finds out what is asked, after who asks.
+// route checks the asker and returns the handler's result.
 func (s *Server) route(out *sending.Writer, r *http.Request) error {
 	handle := map[string]func(*sending.Writer, *http.Request) error{readPath: s.read, helloPath: s.hello}[r.URL.Path]
 	switch got := r.Header.Values(VersionHeader); {
@@ -95,7 +96,7 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	if err != nil {
 		return err
 	}
-	select { // before the body, so that their number bounds what questions take of memory
+	select { // before the body, so that their number limits the memory of questions
 	case s.reads <- struct{}{}:
 		defer func() { <-s.reads }()
 	default:
@@ -128,7 +129,7 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	defer release()
 	total, err := q.fits(segments)
 	if err != nil {
-		panic(err) // another answer than to the question
+		panic(err) // the answer does not match the question
 	}
 	span.Number("millrace.bytes", total)
 	begin(out, http.StatusOK, contentBytes, total)
@@ -142,8 +143,8 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	return nil
 }
 
-// trace begins the span of an answer, in the asker's trace. An asker that records nothing names no trace: then the answer is
-// not recorded either.
+// trace begins the span of an answer, in the asker's trace. An asker that is not recorded sends no
+// trace; then the answer is not recorded either.
 func (s *Server) trace(r *http.Request) (context.Context, tracing.Span) {
 	if r.Header.Get("Traceparent") == "" {
 		return r.Context(), tracing.Span{}
@@ -153,18 +154,18 @@ func (s *Server) trace(r *http.Request) (context.Context, tracing.Span) {
 	return ctx, span
 }
 
-// waitOf is how long an answer may take to begin: as long as the asker waits, and a little, so that
-// the asker is the first to know.
+// waitOf returns the timeout of an answer: the asker's, and a little more, so that the asker's
+// expires first.
 func waitOf(h http.Header) (time.Duration, error) {
 	given := h.Get(DeadlineHeader)
 	ms, err := strconv.ParseUint(given, 10, 31)
 	if err != nil || ms == 0 {
-		return 0, refuse(CodeInvalid, "%s is %.40q, want milliseconds", DeadlineHeader, given)
+		return 0, refuse(CodeInvalid, "%s is %.40q: must be milliseconds", DeadlineHeader, given)
 	}
 	return min(time.Duration(ms)*time.Millisecond, maxWait) + waitGrace, nil
 }
 
-// signs tells the asker every while that this gateway lives, until stop is called.
+// signs sends signs of life to the asker at intervals, until stop is called.
 func signs(out *sending.Writer) (stop func()) {
 	done := make(chan struct{})
 	var signing sync.WaitGroup
@@ -187,34 +188,35 @@ func signs(out *sending.Writer) (stop func()) {
 	})
 }
 
-// body reads the body of a request, for which it first takes so many times its length of memory. Memory is not waited for: the
-// asker holds some. done gives it back.
+// body reads the body of a request, after reserving so many times its length of memory. It does not
+// wait for memory, since the asker holds some. done frees it.
 func (s *Server) body(r *http.Request, limit, times int64) (text []byte, done func(), err error) {
 	n := r.ContentLength
 	if n < 0 || n > limit {
-		return nil, nil, refuse(CodeInvalid, "a body with the Content-Length %d, want one of at most %d", n, limit)
+		return nil, nil, refuse(CodeInvalid, "Content-Length is %d: must be at most %d", n, limit)
 	}
 	done, ok := s.reserve(times * n)
 	if !ok {
-		// Passed over, not kept: an asker that is cut off while it sends takes this gateway for dead.
+		// Read and discard the body: an asker whose connection breaks while it sends would consider
+		// this gateway down.
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			return nil, nil, refuse(CodeInvalid, "the body broke off")
+			return nil, nil, refuse(CodeInvalid, "the body is incomplete")
 		}
 		return nil, nil, refuse(CodeOverloaded, "no memory for a question that takes %d bytes", times*n)
 	}
 	text = make([]byte, n)
 	if _, err := io.ReadFull(r.Body, text); err != nil {
 		done()
-		return nil, nil, refuse(CodeInvalid, "the body broke off")
+		return nil, nil, refuse(CodeInvalid, "the body is incomplete")
 	}
 	return text, done, nil
 }
 
-// reserve takes n bytes of memory, at once or not at all.
+// reserve reserves n bytes of memory without waiting.
 func (s *Server) reserve(n int64) (done func(), ok bool) {
 	switch {
-	case s.beside.TryAcquire(n):
-		return func() { s.beside.Release(n) }, true
+	case s.unreserved.TryAcquire(n):
+		return func() { s.unreserved.Release(n) }, true
 	case s.cfg.Reserve == nil:
 		return func() {}, true
 	}
@@ -229,13 +231,13 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 	defer done()
 	var h Hello
 	if err := json.Unmarshal(text, &h); err != nil {
-		return refuse(CodeInvalid, "the body is not the JSON that belongs here: %v", err)
+		return refuse(CodeInvalid, "the body is no valid hello: %v", err)
 	}
 	switch id := r.Header.Get(MemberHeader); {
 	case !h.named():
-		return refuse(CodeInvalid, "a hello needs an id, and its names have at most %d bytes", maxNameBytes)
+		return refuse(CodeInvalid, "a hello requires an id, and names of at most %d bytes", maxNameBytes)
 	case h.ID != id:
-		return refuse(CodeRefused, "gateway %.300q brings the hello of %q", id, h.ID)
+		return refuse(CodeRefused, "gateway %.300q sent the hello of %q", id, h.ID)
 	}
 	own, err := s.cfg.Met(h, r.RemoteAddr)
 	if err != nil {
@@ -245,8 +247,8 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 	return nil
 }
 
-// refusalOf says how the asker is told of an error. Words of the parts below may name keys and
-// hosts, and stay here.
+// refusalOf converts an error to a refusal for the asker. It omits the texts of other errors, which
+// may contain keys and host names.
 func refusalOf(err error) *RefusalError {
 	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused
@@ -257,13 +259,13 @@ func refusalOf(err error) *RefusalError {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refuse(CodeTimeout, "the bytes were not here in the time that the asker gave")
+		return refuse(CodeTimeout, "the bytes were not loaded before the asker's deadline")
 	}
-	return refuse(CodeStore, "the bytes could not be had; the store may be asked directly")
+	return refuse(CodeStore, "the bytes could not be read; read them from the store directly")
 }
 
-// logRefusal tells the operator of what should not happen between gateways that fit together, once
-// a minute of each kind.
+// logRefusal logs refusals that should not occur between compatible gateways, each kind once a
+// minute.
 func (s *Server) logRefusal(r *http.Request, refused *RefusalError, err error) {
 	level, leftOut := zerolog.DebugLevel, 0
 	switch refused.Code {

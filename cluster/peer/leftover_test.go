@@ -63,10 +63,10 @@ func TestRequests_LeaveNothing(t *testing.T) {
 		if got := ctx.Open(); got != 0 {
 			t.Errorf("%s: got %d contexts that have not ended, want none", c.name, got)
 		}
-		if !server.beside.TryAcquire(besideBudget) {
+		if !server.unreserved.TryAcquire(unreservedBudget) {
 			t.Fatalf("%s: memory for the question was not given back", c.name)
 		}
-		server.beside.Release(besideBudget)
+		server.unreserved.Release(unreservedBudget)
 	}
 }
 

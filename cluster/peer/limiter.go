@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// addressLimiter bounds what requests count that one address has at a time.
+// addressLimiter limits the units of concurrent requests for each address.
 type addressLimiter struct {
 	most int64
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	open map[string]*addressLimit
 }
 
 type addressLimit struct {
 	*semaphore.Weighted
-	users int // who has a turn or waits for one; the last one forgets the address
+	users int // requests with or waiting for a turn; the last one removes the address
 }
 
 func newAddressLimiter(most int) *addressLimiter {
 	return &addressLimiter{most: int64(most), open: map[string]*addressLimit{}}
 }
 
-// take waits for a turn, which counts as n of the most. The function that it returns gives it back, once.
+// take waits for a turn of n units. The returned function returns them; further calls do nothing.
 func (t *addressLimiter) take(ctx context.Context, address string, n int64) (give func(), err error) {
 	t.mu.Lock()
 	at := t.open[address]

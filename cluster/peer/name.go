@@ -11,11 +11,11 @@ import (
 	"github.com/millrace-data/millrace/internal/certs"
 )
 
-// ErrName says that a gateway calls itself by a name that its certificate does not have.
-var ErrName = errors.New("its certificate has another name: give each gateway a certificate of its own --member name, or --peer-shared-cert to all")
+// ErrName reports that a gateway's certificate does not have the gateway's name.
+var ErrName = errors.New("its certificate has another name: give each gateway a certificate with its --member name, or --peer-shared-cert to all")
 
-// certified returns an error unless the certificate at the other end of a connection is for a
-// member. Without a certificate there is nothing to compare.
+// certified returns an error unless the peer certificate of a connection is for a member. Without
+// TLS it returns nil.
 func certified(state *tls.ConnectionState, member string) error {
 	if state == nil {
 		return nil

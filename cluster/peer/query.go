@@ -9,15 +9,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// What a Holder says to a Query that it does not answer. None of them says that something is wrong with it.
+// Errors of a Holder that does not answer a Query. None of them means that the gateway is faulty.
 var (
-	ErrNotHere   = errors.New("the chunk is not here")             // and the query asks for nothing to be loaded
+	ErrNotHere   = errors.New("the chunk is not here")             // and the query does not request loading
 	ErrNotServed = errors.New("the dataset is not served here")    // by this name, or not in this generation
-	ErrMismatch  = errors.New("the chunk is another one here")     // the digest says so, or there is no such chunk or range
-	ErrNoRoom    = errors.New("there is no memory for the answer") // now: an answer waits for no memory, since the asker holds some
+	ErrMismatch  = errors.New("the chunk is another one here")     // another digest, or no such chunk or range
+	ErrNoRoom    = errors.New("there is no memory for the answer") // an answer does not wait for memory, since the asker holds some
 )
 
-// Chunk names one chunk of a dataset.
+// Chunk identifies one chunk of a dataset.
 type Chunk struct {
 	DatasetGeneration
 	Number int // in the index
@@ -29,11 +29,12 @@ type Query struct {
 	Dataset    string
 	Generation string
 	Chunks     []ChunkQuery `json:"-"`          // each chunk once, in ascending order
-	Cached     bool         `json:",omitempty"` // only one whole chunk from memory or disk: nothing is loaded for it
+	Cached     bool         `json:",omitempty"` // only one whole chunk, from memory or disk: nothing is loaded for it
 	Reader     *Reader      `json:",omitempty"` // the rank that needs the ranges; nil: its plan is not known
 }
 
-// ChunkQuery asks for ranges of one chunk. The digest ensures that both sides mean the same bytes.
+// ChunkQuery asks for ranges of one chunk. The digest ensures that both gateways refer to the same
+// bytes.
 type ChunkQuery struct {
 	Chunk  int
 	Digest [32]byte
@@ -43,24 +44,24 @@ type ChunkQuery struct {
 // Range is a part of a chunk's decoded bytes.
 type Range struct{ Offset, Length uint32 }
 
-// Reader is a rank of a job and where it stands, so that the gateway that is asked can fetch ahead of it as if the rank had come
-// itself. It changes speed, never bytes.
+// Reader is a rank of a job and its position, so that the other gateway can prefetch for it as for
+// its own readers. It affects speed, never bytes.
 type Reader struct {
 	Params         shuffle.Params // of its plan
 	Epoch          uint64
-	shuffle.Cursor               // without plan and epoch, which do not travel
-	Think          time.Duration // from the end of an answer to its next request, the mean of late; 0: not known
+	shuffle.Cursor               // without plan and epoch, which are not sent
+	Think          time.Duration // recent mean time from the end of an answer to the next request; 0: unknown
 }
 
-// Holder answers questions from its tiers or from the store. It asks no other gateway, and answers one with Cached from
-// memory or disk only. Segments are the ranges in the order in which the query lists them, valid until release. Errors:
-// those above reach the asker, whose client returns them again; any other one, such as those of datapath.Source.Read,
-// without its words.
+// Holder answers questions from its tiers or from the store. It asks no other gateway, and answers
+// a question with Cached from memory or disk only. Segments are the ranges in the order of the
+// query, valid until release. The errors above are sent to the asker, whose client returns them.
+// Other errors, such as those of datapath.Source.Read, are sent without their text.
 type Holder interface {
 	Answer(ctx context.Context, q *Query) (segments [][]byte, release func(), err error)
 }
 
-// fits returns how many bytes the segments hold, or an error if they are not what q asks for.
+// fits returns the total bytes of the segments, or an error if they do not match q.
 func (q *Query) fits(segments [][]byte) (total int64, err error) {
 	i := 0
 	for _, c := range q.Chunks {

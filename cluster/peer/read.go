@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Read asks the gateway at an address, host:port, and fills dst: one slice for each range of the query, in order, whose
-// length is the range's. Nothing of it is checked against an index. After an error dst may be partly written.
+// Read asks the gateway at an address, host:port, and fills dst: one slice for each range of the
+// query, in order, with the range's length. It does not check the bytes against an index. After an
+// error dst may be partly written.
 //
-// Errors: ErrDown, ErrMalformed, *Refused, ErrQuestion, or the context's cause. No goroutine outlives the call but those that keep
-// connections. Read asks once; net/http sends the question again, on another connection, only if the kept one was closed
-// before it.
+// Errors: ErrDown, ErrMalformed, *RefusalError, ErrQuestion, or the context's cause. No goroutine
+// outlives the call except those of idle connections. Read asks once; net/http repeats the request
+// on another connection only if a reused one was closed before it was sent.
 func (c *Client) Read(ctx context.Context, address string, q *Query, dst [][]byte) error {
 	if err := c.read(ctx, address, q, dst); err != nil {
 		return fmt.Errorf("read %d chunks from %s: %w", len(q.Chunks), address, err)
@@ -38,7 +39,8 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	defer give()
 	connected := func() {}
 	if c.dials != nil {
-		// A cold start would be a storm of handshakes, in which gateways that are well are too busy to show it.
+		// Limit dials: in a cold start healthy gateways would be too busy with handshakes to send
+		// signs of life.
 		if connected, err = c.dials.take(ctx, address, 1); err != nil {
 			return err
 		}
@@ -58,12 +60,12 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	ProgressOf(ctx).Begun()
 	w.within(floorAfter+time.Duration(float64(total)/floorRate*float64(time.Second)), "send its answer")
 	if resp.ContentLength != total {
-		return fmt.Errorf("an answer of %d bytes, %d were asked for: %w", resp.ContentLength, total, ErrMalformed)
+		return fmt.Errorf("an answer of %d bytes instead of %d: %w", resp.ContentLength, total, ErrMalformed)
 	}
 	return c.fill(w, resp.Body, dst)
 }
 
-// fill reads the ranges to where they belong, and makes sure that nothing follows them.
+// fill reads the ranges into dst, and checks that nothing follows them.
 func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	in, _ := c.buffers.Get().(*bufio.Reader)
 	if in == nil {
@@ -82,7 +84,7 @@ func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	var extra [1]byte
 	n, err := io.ReadFull(in, extra[:])
 	if n > 0 {
-		return fmt.Errorf("more bytes than were asked for: %w", ErrMalformed)
+		return fmt.Errorf("more bytes than requested: %w", ErrMalformed)
 	}
 	if !errors.Is(err, io.EOF) {
 		return w.fault(err)
@@ -90,20 +92,21 @@ func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	return nil
 }
 
-// Progress is told how far a Read has come. Its functions must not block.
+// Progress has callbacks for the progress of a Read. They must not block.
 type Progress struct {
-	Alive func() // the peer has said that it brings the answer
+	Alive func() // the peer has sent a sign of life
 	Begun func() // the answer has begun to arrive
 }
 
 type progressKey struct{}
 
-// WithProgress returns a context for one Read that tells p.
+// WithProgress returns a context for one Read that calls p.
 func WithProgress(ctx context.Context, p *Progress) context.Context {
 	return context.WithValue(ctx, progressKey{}, p)
 }
 
-// ProgressOf returns whom a Read tells, nobody if the context names nobody: for what stands in a Client's place.
+// ProgressOf returns the Progress of a context, or one that does nothing. It is for replacements of
+// a Client.
 func ProgressOf(ctx context.Context) *Progress {
 	if p, ok := ctx.Value(progressKey{}).(*Progress); ok {
 		return p

@@ -8,20 +8,21 @@ import (
 	"github.com/millrace-data/millrace/internal/port"
 )
 
-// mostAge is how old a connection becomes: a certificate that has expired, or whose authority was taken away, works for so
-// long at most. A handshake an hour for each connection costs a busy gateway less than 0.01 % of its time.
+// mostAge is the maximum age of a connection, and so of the use of a certificate that has expired
+// or whose authority was removed. One handshake per hour and connection costs a busy gateway less
+// than 0.01 % of its time.
 const mostAge = time.Hour
 
-// renewingTransport bounds the age of its connections, whatever the other end does. From time to
-// time new requests move to a new transport, and the old one closes each connection once its
-// request is answered: no request fails.
+// renewingTransport limits the age of its connections, independently of the other side. At
+// intervals new requests use a new transport, and the old one closes each connection after its
+// request: no request fails.
 type renewingTransport struct {
 	age   time.Duration
 	fresh func() *http.Transport
 
 	mu    sync.Mutex // guards the fields below
 	now   *http.Transport
-	until time.Time // now is in use
+	until time.Time // end of the use of now
 }
 
 func (r *renewingTransport) current() *http.Transport {
@@ -42,5 +43,5 @@ func (r *renewingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return r.current().RoundTrip(req)
 }
 
-// CloseIdleConnections closes the connections that nobody uses.
+// CloseIdleConnections closes idle connections.
 func (r *renewingTransport) CloseIdleConnections() { r.current().CloseIdleConnections() }

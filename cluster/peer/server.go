@@ -17,59 +17,60 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// ServerConfig of a Server. Cluster, Met and Holder are needed; of the rest a zero value means its default.
+// ServerConfig of a Server. Cluster, Met and Holder are required; the zero value of other fields
+// means the default.
 type ServerConfig struct {
-	// Cluster is the name of the one whose members may ask.
+	// Cluster is the name of the cluster whose members may ask.
 	Cluster string
-	// Met takes the hello of a gateway, and from where it came. It returns what this gateway says
-	// of itself, or the reason why the other one is refused.
+	// Met handles the hello of a gateway and the address that it came from. It returns this
+	// gateway's hello, or the reason for refusing the other one.
 	Met func(h Hello, remote string) (Hello, error)
-	// Holder answers what is asked.
+	// Holder answers questions.
 	Holder Holder
-	// Heard is told of the reader for whom something is asked, before it is answered. It must not
-	// block.
+	// Heard is called with the reader of a question before it is answered. It must not block.
 	Heard func(dataset, generation string, r Reader)
-	// Reserve takes memory for a question from whatever bounds the gateway's, at once or not at
-	// all. nil: nothing bounds it.
+	// Reserve reserves memory for a question in the gateway's budget without waiting. nil: there is
+	// no budget.
 	Reserve func(n int64) (release func(), ok bool)
-	// Answered is told how many bytes a member, by the name that it gives itself, was sent. It must
-	// not block.
+	// Answered is called with the number of bytes sent to a member, by the member's own name. It
+	// must not block.
 	Answered func(member string, bytes int64)
 
 	TLS        *tls.Config // nil: plain HTTP
-	SharedCert bool        // the names of certificates are not those of members
+	SharedCert bool        // certificates are not checked for member names
 	Log        zerolog.Logger
-	Trace      tracing.Tracer // records answers to questions that the asker records
+	Trace      tracing.Tracer // records answers to questions whose asker is recorded
 
-	Connections int           // open at a time: half of what the data port may have
-	Reads       int           // answered at a time, 512; above it CodeOverloaded
-	DrainTime   time.Duration // for what is in flight once Serve is told to end, 10 s
-	MostAge     time.Duration // of a connection, 1 h
+	Connections int           // open at once: default half of the data port's limit
+	Reads       int           // concurrent answers, default 512; above it CodeOverloaded
+	DrainTime   time.Duration // for running answers after Serve's ctx ends, default 10 s
+	MostAge     time.Duration // of a connection, default 1 h
 }
 
 const (
 	defaultReads     = 512
-	defaultSignEvery = 200 * time.Millisecond // between two signs of life while an answer is brought
+	defaultSignEvery = 200 * time.Millisecond // between two signs of life while an answer is loaded
 	defaultDrainTime = 10 * time.Second
 	writeStall       = 5 * time.Second // without a byte of an answer sent
 
-	// besideBudget is what all questions together may take without asking ServerConfig.Reserve:
-	// they are small, and a budget that a cache has filled must not refuse each of them.
-	besideBudget = 8 << 20
+	// unreservedBudget is the memory that all questions together may use without
+	// ServerConfig.Reserve. Questions are small, and a budget filled by a cache must not refuse
+	// each of them.
+	unreservedBudget = 8 << 20
 )
 
-// Server answers the questions of other gateways. It is an http.Handler, for whoever has a
-// transport of its own.
+// Server answers the questions of other gateways. It is an http.Handler, for use with other
+// transports.
 type Server struct {
-	cfg      ServerConfig
-	reads    chan struct{}       // one token for each read that is being answered
-	active   atomic.Int64        // requests being answered
-	beside   *semaphore.Weighted // bytes of questions that are not reserved
-	records  sync.Pool           // of sending.New
-	logLimit loglimit.Limiter    // for the log
+	cfg        ServerConfig
+	reads      chan struct{}       // one token for each running answer
+	active     atomic.Int64        // running requests
+	unreserved *semaphore.Weighted // bytes of questions that are not reserved
+	records    sync.Pool           // of sending.New
+	logLimit   loglimit.Limiter    // for the log
 }
 
-// NewServer builds a server. It starts nothing.
+// NewServer returns a server. It starts no goroutines.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.Connections <= 0 {
 		cfg.Connections = max(1, port.MostConnections()/2)
@@ -83,13 +84,13 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.MostAge <= 0 {
 		cfg.MostAge = mostAge
 	}
-	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), beside: semaphore.NewWeighted(besideBudget)}
+	return &Server{cfg: cfg, reads: make(chan struct{}, cfg.Reads), unreserved: semaphore.NewWeighted(unreservedBudget)}
 }
 
-// Serve answers connections of ln until ctx ends, then lets what is in flight come to its end for
-// DrainTime, and closes what is left. A gateway that drains tells so in its Hello, and ends ctx
-// when it wants to be asked no more. Serve closes ln, and returns when every connection and every
-// answer has ended.
+// Serve accepts connections on ln until ctx ends, then waits up to DrainTime for running answers,
+// and closes the remaining connections. A draining gateway announces that in its Hello, and ends
+// ctx when it no longer accepts questions. Serve closes ln, and returns when every connection and
+// every answer has ended.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	err := port.New(port.Config{
 		Handler: s, Service: s, Log: s.cfg.Log, Connections: s.cfg.Connections, DrainTime: s.cfg.DrainTime,
@@ -97,13 +98,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}).Serve(ctx, ln)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.Warn().Err(err).Dur("drain_timeout", s.cfg.DrainTime).
-			Msg("questions of other gateways were still open and are cut off: they ask elsewhere")
+			Msg("canceled running answers to other gateways, which will ask elsewhere")
 		return nil
 	}
 	return err
 }
 
-// Drain implements port.Service. What is asked is answered to the end.
+// Drain implements port.Service. It does nothing: running answers are completed.
 func (s *Server) Drain() {}
 
 // Active implements port.Service.

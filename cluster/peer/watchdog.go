@@ -11,28 +11,29 @@ import (
 	"time"
 )
 
-// missedSigns is after how long without any sign a peer counts as down if the asker can wait no longer: two signs have failed to
-// come. Else askers whose time is short would never tell a peer that has stopped from a slow one.
+// missedSigns is the silence after which a peer counts as down when the asker's deadline expires:
+// two signs of life are missing. Otherwise an asker with a short deadline could not distinguish a
+// stopped peer from a slow one.
 const missedSigns = 2 * defaultSignEvery
 
 // watchdog cancels a request whose peer is silent for too long or misses a deadline. A slow store
 // does not trigger it: a peer that waits for its store sends signs of life.
 type watchdog struct {
-	asker   func() error // why the asker gave up, nil if it has not
+	asker   func() error // returns why the asker canceled; nil if it has not
 	end     context.CancelFunc
-	silence time.Duration // that is borne after last
+	silence time.Duration // maximum silence after last
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	timer   *time.Timer
-	last    time.Time // when the peer was heard of
-	due     time.Time // when look is to run next
-	until   time.Time // when it must be done
-	doing   string    // what it must have done by then
-	verdict error     // why the request was ended
+	last    time.Time // when the last byte or sign of life arrived
+	due     time.Time // when look runs next
+	until   time.Time // deadline of the current step
+	doing   string    // name of the current step
+	verdict error     // why the watchdog canceled the request
 }
 
-// startWatchdog begins to watch a request. Until the first byte from the peer, it tolerates
-// additional silence for connecting.
+// startWatchdog starts to watch a request. Until the first sign of the peer, it allows additional
+// silence for connecting.
 func startWatchdog(ctx context.Context, connecting, silence, total time.Duration) (context.Context, *watchdog) {
 	watched, end := context.WithCancel(ctx)
 	now := time.Now()
@@ -47,20 +48,20 @@ func startWatchdog(ctx context.Context, connecting, silence, total time.Duration
 	return watched, w
 }
 
-// again has look run when the time may be up. The caller holds mu.
+// again schedules look for the earliest possible timeout. The caller holds mu.
 func (w *watchdog) again(now time.Time) {
 	left := min(w.until.Sub(now), w.last.Add(w.silence).Sub(now))
 	w.due = now.Add(left)
 	w.timer.Reset(left)
 }
 
-// look runs when the time may be up.
+// look runs when a timeout may have expired.
 func (w *watchdog) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	if now.Sub(w.due) > w.silence/2 {
-		w.last = now // it was this gateway that stood still: what the peer has said meanwhile is still to be read
+		w.last = now // this gateway was stopped: signs of the peer may not have been read yet
 	}
 	switch {
 	case !now.Before(w.until):
@@ -74,7 +75,7 @@ func (w *watchdog) look() {
 	w.end()
 }
 
-// heard says that the peer is there.
+// heard records a sign of life.
 func (w *watchdog) heard() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +83,7 @@ func (w *watchdog) heard() {
 	w.again(w.last)
 }
 
-// within gives the peer another end, and says for what.
+// within begins a step with a new deadline.
 func (w *watchdog) within(total time.Duration, doing string) {
 	w.mu.Lock()
 	w.until, w.doing = time.Now().Add(total), doing
@@ -90,13 +91,14 @@ func (w *watchdog) within(total time.Duration, doing string) {
 	w.heard()
 }
 
-// finish ends the watch and the request's context.
+// finish ends the watchdog and the request's context.
 func (w *watchdog) finish() {
 	w.timer.Stop()
 	w.end()
 }
 
-// fault says what an error on the way means: the asker's own end, the watch's verdict, or a peer that is gone.
+// fault returns the cause of an error: the asker's cancelation, the watchdog's verdict, or a peer
+// that is gone.
 func (w *watchdog) fault(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,13 +112,13 @@ func (w *watchdog) fault(err error) error {
 		return w.verdict
 	}
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
-		err = http.ErrSchemeMismatch // the words of http.Client for a server without TLS
+		err = http.ErrSchemeMismatch // the error of http.Client for a server without TLS
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)
 }
 
-// activityReader tells a watchdog of every byte. It stores a time; the timer reads it when it
-// fires.
+// activityReader reports every byte to a watchdog. It only stores a time, which the timer reads
+// when it fires.
 type activityReader struct {
 	io.Reader
 	watch *watchdog

@@ -1,6 +1,7 @@
-// Package placement says which gateway of a cluster is to hold a chunk. It is pure arithmetic over the members that are there:
-// nothing is stored, nothing agreed upon. Views that differ cost a read, never a byte. The arithmetic is integer, frozen, and
-// stated in docs/spec/placement.md, so that every machine and every release finds the same owner.
+// Package placement computes which gateway of a cluster owns a chunk. It is pure arithmetic over
+// the current members, without state or consensus. Different views cost a read, never wrong bytes.
+// The arithmetic uses integers, is frozen, and is specified in docs/spec/placement.md, so that
+// every machine and every release computes the same owner.
 package placement
 
 import (
@@ -8,21 +9,22 @@ import (
 	"slices"
 )
 
-// Member is one gateway as placement sees it.
+// Member is one gateway for placement.
 type Member struct {
 	ID     string // the same after a restart
-	Weight uint64 // bytes of cache: a member owns chunks in proportion to it; 0 owns none
+	Weight uint64 // bytes of cache: a member owns chunks in proportion; 0: none
 }
 
-// View is the members of a cluster as one of them sees it. It is immutable and safe for concurrent use.
+// View is the set of members of a cluster as seen by one of them. It is immutable and safe for
+// concurrent use.
 type View struct {
 	members []Member
 	keys    []uint64  // of each member
 	sum     float64   // of the weights
-	log     *logTable // nil: members that own chunks all have one weight
+	log     *logTable // nil: all members that own chunks have the same weight
 }
 
-// NewView makes a view of members, in any order; their IDs are distinct.
+// NewView returns the view of members, in any order; their IDs must be distinct.
 func NewView(members []Member) *View {
 	v := &View{members: slices.Clone(members), keys: make([]uint64, 0, len(members))}
 	slices.SortFunc(v.members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
@@ -41,15 +43,15 @@ func NewView(members []Member) *View {
 // Members returns the members, sorted by ID. The result is shared and must not be changed.
 func (v *View) Members() []Member { return v.members }
 
-// Owner returns the index in Members of the gateway that is to hold the chunk of a digest, by weighted rendezvous; -1: none
-// can. skip, which may be nil, leaves members out: with it Owner tells the second choice. It returns the same for the same
-// member.
+// Owner returns the index in Members of the gateway that owns the chunk with a digest, by weighted
+// rendezvous; -1: there is none. skip, which may be nil, excludes members, for example to get the
+// second choice. It must return the same result for the same member.
 func (v *View) Owner(digest [32]byte, skip func(i int) bool) int {
 	return v.rendezvous(chunkKey(digest), skip)
 }
 
-// Share returns the share of the chunks, from 0 to 1, that the gateway of an ID is expected to own: 0 for one that is no member,
-// and where v is nil.
+// Share returns the expected share of chunks, from 0 to 1, that the gateway with an ID owns. It is
+// 0 if the gateway is no member, or if v is nil.
 func (v *View) Share(id string) float64 {
 	if v == nil {
 		return 0

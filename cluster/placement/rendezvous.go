@@ -8,7 +8,8 @@ import (
 // gamma is the odd constant of the golden ratio, as in SplitMix64.
 const gamma = 0x9e3779b97f4a7c15
 
-// with appends a word to a key, by the finalizer of SplitMix64. It is that of docs/spec/order.md, and frozen like it.
+// with appends a word to a key, by the finalizer of SplitMix64, as in docs/spec/order.md. It is
+// frozen too.
 func with(k, word uint64) uint64 {
 	z := (k ^ word) + gamma
 	z ^= z >> 30
@@ -18,7 +19,8 @@ func with(k, word uint64) uint64 {
 	return z ^ z>>31
 }
 
-// memberKey is the key of an ID: of its length, and its bytes, eight to a word, the first one lowest.
+// memberKey returns the key of an ID, from its length and its bytes, eight to a word, the first one
+// lowest.
 func memberKey(id string) uint64 {
 	k := with(0, uint64(len(id)))
 	for len(id) > 0 {
@@ -29,7 +31,7 @@ func memberKey(id string) uint64 {
 	return k
 }
 
-// chunkKey is the key of a digest: of its four words.
+// chunkKey returns the key of a digest, from its four words.
 func chunkKey(digest [32]byte) uint64 {
 	var k uint64
 	for i := 0; i < len(digest); i += 8 {
@@ -38,10 +40,11 @@ func chunkKey(digest [32]byte) uint64 {
 	return k
 }
 
-// rendezvous returns the member for which -log2(u)/weight is least, u being a random number made of the chunk and the member: so
-// that each member wins in proportion to its weight, and one that leaves changes nothing between the others
-// (Thaler and Ravishankar, IEEE/ACM Transactions on Networking 6(1), 1998; with weights as by Schindelhauer and
-// Schomaker, SPAA 2005). Of equal ones the larger u wins, then the lower index.
+// rendezvous returns the member with the smallest -log2(u)/weight, where u is a pseudorandom number
+// from the chunk and the member. So each member wins in proportion to its weight, and a member that
+// leaves changes nothing between the others (Thaler and Ravishankar, IEEE/ACM Transactions on
+// Networking 6(1), 1998; with weights as by Schindelhauer and Schomaker, SPAA 2005). Of equal ones
+// the larger u wins, then the lower index.
 func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
 	if v.log == nil {
 		return v.highest(chunk, skip)
@@ -55,7 +58,7 @@ func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
 		u := with(k, chunk)
 		log := v.log.minusLog2(u)
 		if best >= 0 {
-			// log/weight against bestLog/bestWeight, in exact numbers.
+			// Compare log/weight with bestLog/bestWeight exactly.
 			hi, lo := bits.Mul64(log, v.members[best].Weight)
 			bestHi, bestLo := bits.Mul64(bestLog, weight)
 			if hi > bestHi || hi == bestHi && (lo > bestLo || lo == bestLo && u <= bestU) {
@@ -69,7 +72,7 @@ func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
 	return best
 }
 
-// highest is rendezvous where all weigh the same: the largest u has the least logarithm.
+// highest is rendezvous for equal weights: the largest u has the smallest logarithm.
 func (v *View) highest(chunk uint64, skip func(i int) bool) int {
 	best, bestU := -1, uint64(0)
 	for i, k := range v.keys {
@@ -82,7 +85,7 @@ func (v *View) highest(chunk uint64, skip func(i int) bool) int {
 	return best
 }
 
-// logBits is how many bits of a logarithm come after the point.
+// logBits is the number of fractional bits of a logarithm.
 const logBits = 38
 
 // logTable is log2(1 + i/256) for i = 0 to 256, rounded down to logBits bits.
@@ -92,7 +95,7 @@ type logTable [257]uint64
 func newLogTable() *logTable {
 	t := &logTable{256: 1 << logBits}
 	for i := range uint64(256) {
-		x := (256 + i) << 55 // from 1 to 2, with 63 bits after the point
+		x := (256 + i) << 55 // from 1 to 2, with 63 fractional bits
 		for range logBits {
 			t[i] <<= 1
 			hi, lo := bits.Mul64(x, x)
@@ -107,8 +110,8 @@ func newLogTable() *logTable {
 	return t
 }
 
-// minusLog2 returns -log2(u / 2^64) with logBits bits after the point, by straight lines between the entries of the table: it
-// never rises with u, and is at least 1. u = 0 counts as 1.
+// minusLog2 returns -log2(u / 2^64) with logBits fractional bits, by linear interpolation between
+// the entries of the table. It never increases with u, and is at least 1. u = 0 counts as 1.
 func (t *logTable) minusLog2(u uint64) uint64 {
 	u |= uint64(bits.LeadingZeros64(u) / 64)
 	zeros := bits.LeadingZeros64(u)

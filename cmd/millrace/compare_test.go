@@ -149,7 +149,7 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 		"--world-size too":        {dir, "--gateways", "3"},
 		"at most --world-size, 2": {dir, "--world-size", "2", "--gateways", "2,3"},
 		"want a dataset in place": {"http://127.0.0.1:1", "--gateways", "3"},
-		"divides the window, 8":   {dir, "--shuffle", "window", "--strata", "3"},
+		"must divide the window, 8":   {dir, "--shuffle", "window", "--strata", "3"},
 		"no meaning for shuffle":  {dir, "--shuffle", "none", "--window", "3"},
 		"--seed is a gateway's":   {dir, "--seed", "3"},
 	} {

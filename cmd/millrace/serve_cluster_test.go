@@ -195,7 +195,7 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "--peer-insecure: others can reach peer-listen 10.1.2.3:7946"},
 		"a cluster's name":     {append(local, "--cluster", "job a"), "--cluster: "},
 		"a member's name":      {append(local, "--member", "a/b"), "--member: "},
-		"a way to join":        {append(local, "--join", "etcd:gw-0"), "want HOST:PORT,HOST:PORT or dns:NAME:PORT"},
+		"a way to join":        {append(local, "--join", "etcd:gw-0"), "use HOST:PORT,HOST:PORT or dns:NAME:PORT"},
 		"a peer port":          {append(local, "--peer-listen", "7946"), "want HOST:PORT"},
 		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others know"},
 		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen: 127.0.0.1:7946: the same address as listen"},

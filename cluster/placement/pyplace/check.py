@@ -1,4 +1,4 @@
-"""Holds place.py against committed vectors: python3 check.py vectors.json"""
+"""Compares place.py with committed vectors: python3 check.py vectors.json"""
 
 import json
 import sys

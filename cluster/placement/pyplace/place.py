@@ -1,4 +1,4 @@
-"""The placement of docs/spec/placement.md, written from that page alone: slow, short, standard library only."""
+"""The placement of docs/spec/placement.md, written only from that page: slow, short, standard library only."""
 
 MASK = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -53,7 +53,7 @@ def minus_log2(u):
 
 
 def owner(members, digest, left_out=()):
-    """The ID of the owner; None: nobody."""
+    """Returns the ID of the owner, or None if there is none."""
     there = [m for m in members if m["weight"] > 0 and m["id"] not in left_out]
     key = chunk_key(digest)
     best = None
@@ -69,7 +69,7 @@ def owner(members, digest, left_out=()):
 
 
 def owners(members, digest):
-    """The owner, the second choice, and so on."""
+    """Returns the owner, the second choice, and so on."""
     out = []
     while (name := owner(members, digest, out)) is not None:
         out.append(name)
