@@ -76,7 +76,7 @@ def test_users_are_told_the_right_name() -> None:
     told = set()
     for path in (*HERE.rglob("*.py"), CLIENT / "README.md", harness.ROOT / "README.md", *(harness.ROOT / "docs").rglob("*.md")):
         text = path.read_text()
-        names = re.findall(r"\bmillrace[\w-]*\[\w+\]", text)
+        names = re.findall(r"\bmillrace[\w-]*\[[a-z]\w*\]", text)
         for command in re.findall(r"pip install ([^`\n]*)", text):
             names += re.findall(r"(?<![\w./-])millrace[\w-]*(?:\[\w+\])?", command)
         assert not [n for n in names if n.partition("[")[0] != "millrace-data"], path

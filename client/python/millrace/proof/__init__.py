@@ -1,7 +1,7 @@
 """Proof of exactly-once delivery: a ledger of delivered samples, and the order of an epoch, computed without a gateway.
 
-The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. The inputs are
-the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
+The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md.
+It requires the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
 
     from millrace import proof
 
