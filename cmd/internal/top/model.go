@@ -294,7 +294,7 @@ On top stands what limits the readers of each gateway, and what to do, the worst
            slow: far behind, and not for want of data: look at that machine
            waits: more than 20 %% of its time for data
            reads: all is well      idle: its whole job asks no more
-  behind   batches, the foremost rank of its job
+  behind   batches behind the fastest rank of its job
   waits    share of its time that it waits for bytes
   thinks   from the end of an answer to its next request
   held     memory that the cache cannot let go of`, every)
