@@ -51,7 +51,7 @@ func (g *Gateway) authorize(x *exchange) (err error) {
 	if err := g.cfg.Audit.Err(); err != nil {
 		return &problem{
 			Code: codeAudit, RetryAfter: time.Second, Cause: err,
-			Detail: "the audit log cannot be written, and the gateway accepts no writes without it",
+			Detail: "the audit log cannot be written: the gateway refuses writes",
 		}
 	}
 	return nil
@@ -97,7 +97,7 @@ func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset b
 }
 
 // errRevoked ends a long answer whose caller has lost its rights.
-var errRevoked = errors.New("the caller may have no more of this answer")
+var errRevoked = errors.New("the right to this response was revoked")
 
 // permitAgain checks the caller's rights again, since they may end during a long answer. It does
 // not change x.
@@ -151,13 +151,13 @@ func (g *Gateway) denied(x *exchange, p auth.Principal, name string, ofDataset b
 	case readable || !ofDataset:
 		return forbidden("the credentials lack the right %q", x.route.right)
 	case strings.HasPrefix(x.route.pattern, "/epoch/"):
-		return address.Refuse(address.NotFound, "the default dataset is not served to these credentials: GET /v1/datasets lists those that are")
+		return address.Refuse(address.NotFound, "these credentials have no right to the default dataset: see GET /v1/datasets")
 	}
 	return notServed(name)
 }
 
 func notServed(name string) error {
-	return address.Refuse(address.NotFound, "no dataset %.100q is served: GET /v1/datasets lists those that are", name)
+	return address.Refuse(address.NotFound, "dataset %.100q is not served: see GET /v1/datasets", name)
 }
 
 // unauthenticated returns the problem that asks for credentials. fault is appended to the
@@ -165,10 +165,10 @@ func notServed(name string) error {
 func unauthenticated(fault string, cause error) *problem {
 	p := &problem{
 		Code: codeUnauthenticated, Cause: cause, Challenge: `Bearer realm="millrace"` + fault,
-		Detail: "credentials are needed here: Authorization: Bearer TOKEN",
+		Detail: "credentials required: send Authorization: Bearer TOKEN",
 	}
 	if cause != nil {
-		p.Detail = "the credentials are not valid: they are unknown, have expired, or are not in the form of Authorization: Bearer TOKEN"
+		p.Detail = "invalid credentials: unknown, expired, or not in the form Authorization: Bearer TOKEN"
 	}
 	return p
 }

@@ -127,7 +127,7 @@ func checkWork(work, most time.Duration) error {
 	if work <= most {
 		return nil
 	}
-	return invalid("the answer takes about %v of processor time, and at most %v are spent on one: ask for fewer batches, or smaller ones",
+	return invalid("the response requires about %v of CPU time, above the limit of %v: request fewer or smaller batches",
 		work.Round(100*time.Millisecond), most)
 }
 
@@ -144,7 +144,7 @@ func (g *Gateway) refuseDraining() error {
 	}
 	return &problem{
 		Code: codeDraining, RetryAfter: retryNotReady,
-		Detail: "this gateway is shutting down; ask another one",
+		Detail: "this gateway is shutting down: use another one",
 	}
 }
 

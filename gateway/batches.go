@@ -50,7 +50,7 @@ func (g *Gateway) getBatches(x *exchange) error {
 	}
 	x.w.Header().Set("Vary", "Accept")
 	if accept := x.accept(); strings.Trim(accept, " \t,") != "" && address.Quality(accept, streamContent) == 0 {
-		return address.Refuse(address.NotAcceptable, "this is served as %s; format= says what each batch is", streamContent)
+		return address.Refuse(address.NotAcceptable, "available as %s; format= selects the format of each batch", streamContent)
 	}
 	if err := x.checkFields(a.dataset, a.View); err != nil {
 		return err

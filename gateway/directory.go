@@ -17,7 +17,7 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 		file := chi.URLParam(x.r, "file")
 		batch, isShard := v.Number(file)
 		if !isShard && file != body.DirectoryIndex {
-			return address.Refuse(address.NotFound, "no file of this name: they are %s, %s and so on, one for each batch", body.DirectoryIndex, v.Name(0))
+			return address.Refuse(address.NotFound, "no such file: the names are %s, %s and so on, one per batch", body.DirectoryIndex, v.Name(0))
 		}
 		a, err := g.decodeDirectory(x, v)
 		if err != nil {
@@ -66,7 +66,7 @@ const shardBytes = 1 << 10
 func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchRequest) error {
 	batches := a.Batching().Batches()
 	if batches > body.MaxSamples {
-		return invalid("the epoch has %d batches: at most %d can be listed, so take a larger batch_size", batches, body.MaxSamples)
+		return invalid("the epoch has %d batches, above the limit of %d: use a larger batch_size", batches, body.MaxSamples)
 	}
 	_, positions := a.Share()
 	if err := body.CheckShare(positions); err != nil {

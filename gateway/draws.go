@@ -30,7 +30,7 @@ func (g *Gateway) decodeDraws(x *exchange) (batchRequest, plans.Rectangle, error
 	b, in := plans.DecodePicture(q, d.Dataset, chi.URLParam(x.r, "epoch"))
 	a, err := g.resolve(x, q, b)
 	if err == nil {
-		err = d.RefuseMixture("which chunks the batches draw from")
+		err = d.RefuseMixture("a picture of chunks")
 	}
 	if err == nil {
 		err = in.Complete(a.Batch)

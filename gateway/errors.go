@@ -245,7 +245,7 @@ func problemOf(err error) *problem {
 	}
 	return &problem{
 		Code: codeInternal, Cause: err,
-		Detail: "the gateway failed; its log has the details under this request ID",
+		Detail: "internal error: see this request ID in the gateway's log",
 	}
 }
 
@@ -274,15 +274,15 @@ func unstored(err error) *problem {
 		return &problem{Code: codeConflict, Detail: conflict.Error(), Cause: err}
 	case errors.As(err, &readOnly):
 		p := &problem{Code: codeReadOnly, Kept: &readOnly.Kept, Cause: err}
-		p.Detail = "the bucket takes no writes: what was reported is lost unless it is sent to a gateway that may write"
+		p.Detail = "the bucket is read-only: the reports are lost unless you send them to a gateway that can write"
 		if readOnly.Kept {
-			p.Detail = "the bucket takes no writes: what was reported is kept in the local log of this gateway, on its disk"
+			p.Detail = "the bucket is read-only: the reports are stored only in the local log of this gateway"
 		}
 		return p
 	case errors.Is(err, selection.ErrReadOnly):
-		return &problem{Code: codeReadOnly, Detail: "the bucket takes no writes: no subset can be stored", Cause: err}
+		return &problem{Code: codeReadOnly, Detail: "the bucket is read-only: no subset can be stored", Cause: err}
 	case errors.Is(err, importance.ErrReadOnly):
-		return &problem{Code: codeReadOnly, Detail: "the bucket takes no writes: no snapshot can be stored", Cause: err}
+		return &problem{Code: codeReadOnly, Detail: "the bucket is read-only: no snapshot can be stored", Cause: err}
 	}
 	return nil
 }

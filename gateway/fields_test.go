@@ -225,7 +225,7 @@ func TestLengthThatATypeDoesNotHaveIsRefused(t *testing.T) {
 		"config":{"data_format":["int"],"data_spec":"[1, null]","item_loader":"PyTreeLoader"}}`, len(shard))
 	r := serveObjects(t, map[string][]byte{"chunk-0-0.bin": shard, "index.json": []byte(index)}, nil)
 	a := r.do("GET", "/epoch/0/batch/0?format=arrow")
-	if a.StatusCode != http.StatusBadRequest || !bytes.Contains(a.body, []byte("column \\\"0\\\" has a value that is not of its type of 7 bytes")) {
+	if a.StatusCode != http.StatusBadRequest || !bytes.Contains(a.body, []byte("column \\\"0\\\": value does not match its type: 7 bytes")) {
 		t.Errorf("got status %d: %s, want a refusal by name", a.StatusCode, a.body)
 	}
 	if a := r.do("GET", "/epoch/0/batch/0?format=tar"); a.StatusCode != http.StatusOK {

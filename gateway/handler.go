@@ -165,7 +165,7 @@ func (g *Gateway) admit(x *exchange) (time.Duration, error) {
 			return 0, tooLong(limit)
 		}
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			return 0, invalid("a %s has no body", r.Method)
+			return 0, invalid("%s requests have no body", r.Method)
 		}
 	}
 	if len(r.RequestURI) > maxURL {

@@ -74,7 +74,7 @@ func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	if match := x.r.Header.Values("If-Match"); len(match) > 0 && !conditional.Names(match, etag, etag) {
 		return false, &problem{
 			Code:   codePrecondition,
-			Detail: "If-Match names another version than the one served here, " + etag,
+			Detail: "If-Match does not match the served version, " + etag,
 		}
 	}
 	if !conditional.Names(x.r.Header.Values("If-None-Match"), etag, "W/"+etag) {

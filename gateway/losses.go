@@ -55,13 +55,13 @@ func (g *Gateway) postReports(x *exchange) error {
 	}
 	single := sent.URL != "" || sent.Losses != nil || sent.Positions != nil
 	if single == (sent.Batches != nil) || !single && len(sent.Batches) == 0 {
-		return invalid("the body must have either url and losses, or batches, a list that is not empty")
+		return invalid("the body must have either url and losses, or batches, a non-empty list")
 	}
 	if single {
 		sent.Batches = []lossReport{sent.lossReport}
 	}
 	if len(sent.Batches) > maxReported {
-		return invalid("the body has reports of %d batches, at most %d are taken at a time: send the others in a request of their own", len(sent.Batches), maxReported)
+		return invalid("the body has reports of %d batches, above the limit of %d: send several requests", len(sent.Batches), maxReported)
 	}
 	if err := g.acquireOf(x, sent.Batches[0].URL); err != nil {
 		return err

@@ -20,7 +20,7 @@ func (g *Gateway) reservePlans(all []*dataset) error {
 	}
 	want := max(g.planned, planMemory(g.cfg.PlanBytes, b.Total(), indexes))
 	if _, err := b.Reserve(context.Background(), want-g.planned); err != nil { // waits only briefly: a reservation fails soon
-		return fmt.Errorf("the memory budget of %d bytes, %d of them in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
+		return fmt.Errorf("the memory budget of %d bytes, %d in use, has no room for %d bytes of plans", b.Total(), b.InUse(), want)
 	}
 	g.planned = want
 	g.plans.Allow(want)

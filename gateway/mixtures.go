@@ -114,7 +114,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	generations := make([]string, len(m.Sources))
 	if generation != "" {
 		if generations = m.Generations(generation); generations == nil {
-			return address.RefuseParameter("generation", "must be the generations of the mixture's %d sources in their order, with commas between them", len(m.Sources))
+			return address.RefuseParameter("generation", "must list the generations of the mixture's %d sources in order, separated by commas", len(m.Sources))
 		}
 	}
 	var held plans.Holds
@@ -127,7 +127,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 		}
 		held, parts = append(held, end), append(parts, d)
 		if d.parts != nil {
-			return address.RefuseParameter("dataset", "source %s is a mixture itself: mix its sources", s.Dataset)
+			return address.RefuseParameter("dataset", "source %s is a mixture: use its sources", s.Dataset)
 		}
 	}
 	d := g.mixtures.find(m.Name(), parts)
@@ -149,7 +149,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 // buildMixture builds the dataset of a URL's mixture.
 func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
 	if g.cfg.Mix == nil {
-		return nil, address.Refuse(address.NotFound, "this gateway mixes no datasets")
+		return nil, address.Refuse(address.NotFound, "this gateway does not support mixtures")
 	}
 	sources := make([]plans.Source, len(parts))
 	for i, s := range m.Sources {

@@ -19,7 +19,7 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	if err := g.plans.Complete(x.r.Context(), d.Dataset, &s.Plan); err != nil {
 		return err
 	}
-	if err := d.RefuseMixture("where a sample comes"); err != nil {
+	if err := d.RefuseMixture("an occurrence list"); err != nil {
 		return err
 	}
 	n, err := findSample(x, d, s.Sample)

@@ -36,7 +36,7 @@ func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {
 		x.w.Header().Set("Connection", "close")
-		return nil, nil, &problem{Code: codeMediaType, Detail: "the body must be application/json, say so in Content-Type, and have no Content-Encoding"}
+		return nil, nil, &problem{Code: codeMediaType, Detail: "the body must have Content-Type application/json and no Content-Encoding"}
 	}
 	limit = min(limit, g.mostOfBodies()/times)
 	var held plans.Holds
@@ -91,7 +91,7 @@ func unsent(err error) *problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &problem{Code: codeTimeout, Detail: "the body was not sent in time", Cause: err}
 	}
-	return &problem{Code: codeInvalid, Detail: "the body ends early or is no HTTP", Cause: err}
+	return &problem{Code: codeInvalid, Detail: "the body is truncated or not valid HTTP", Cause: err}
 }
 
 // decodeJSON decodes one JSON value into v strictly: unknown fields and trailing data are errors.

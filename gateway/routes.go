@@ -190,6 +190,6 @@ func unrouted(x *exchange, r chi.Routes) error {
 	}
 	return &problem{
 		Code:   codeMethodNotAllowed,
-		Detail: "this path takes " + strings.Join(allowed, ", ") + " alone",
+		Detail: "allowed methods: " + strings.Join(allowed, ", "),
 	}
 }

@@ -48,7 +48,7 @@ func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
 	if e.More {
 		count = "more than " + count
 	}
-	p.Detail = count + " shards have a sample of this key: name one with shard="
+	p.Detail = count + " shards have this key: select one with shard="
 	return p
 }
 

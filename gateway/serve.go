@@ -82,9 +82,9 @@ func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 	for _, d := range datasets {
 		switch {
 		case !chunkindex.ValidName(d.Name):
-			faults = append(faults, fmt.Errorf("dataset name %q: letters, digits, dot, dash and underscore only", d.Name))
+			faults = append(faults, fmt.Errorf("dataset name %q: use only letters, digits, dot, dash and underscore", d.Name))
 		case named(all, d.Name) != nil:
-			faults = append(faults, fmt.Errorf("dataset name %q is given twice", d.Name))
+			faults = append(faults, fmt.Errorf("duplicate dataset name %q", d.Name))
 		case d.Index == nil || d.Source == nil:
 			faults = append(faults, fmt.Errorf("dataset %q has no index or no source", d.Name))
 		default:
@@ -108,7 +108,7 @@ func (g *Gateway) newDataset(d Dataset) *dataset {
 func (d *dataset) Close() {
 	d.gateway.mixtures.forget(d)
 	if err := d.gateway.plans.Forget(d.Dataset); err != nil {
-		d.gateway.cfg.Log.Warn().Err(err).Str("dataset", d.Name()).Msg("close what plans were made with")
+		d.gateway.cfg.Log.Warn().Err(err).Str("dataset", d.Name()).Msg("closing plans failed")
 	}
 	if d.close != nil {
 		d.close()
@@ -172,9 +172,9 @@ func (g *Gateway) mixAll(all *[]*dataset, mixtures []Mixture) error {
 func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	switch {
 	case !chunkindex.ValidName(m.Name):
-		return nil, errors.New("a name has letters, digits, dot, dash and underscore only")
+		return nil, errors.New("use only letters, digits, dot, dash and underscore")
 	case named(all, m.Name) != nil:
-		return nil, errors.New("there is a dataset of this name")
+		return nil, errors.New("a dataset has this name")
 	case g.cfg.Mix == nil:
 		return nil, errors.New("mixtures are not supported: Config.Mix is nil")
 	}
@@ -183,7 +183,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 	for _, s := range m.Sources {
 		d := named(all, s.Dataset)
 		if d == nil {
-			return nil, fmt.Errorf("source %q is no dataset that is served", s.Dataset)
+			return nil, fmt.Errorf("source %q is not served", s.Dataset)
 		}
 		sources = append(sources, sourceOf(d, s, m.PerBatch))
 		parts = append(parts, d)
@@ -229,13 +229,13 @@ func (g *Gateway) absent(name, generation string, err error) error {
 	case errors.Is(err, catalog.ErrUnknown):
 		if d, ok := g.datasets.Current(name); ok {
 			_, current := d.Key()
-			return address.Refuse(address.NotFound, "generation %s of dataset %s is not served: the one that is, is %s", generation, name, current)
+			return address.Refuse(address.NotFound, "generation %s of dataset %s is not served; the current one is %s", generation, name, current)
 		}
 		return notServed(name)
 	case errors.Is(err, objstore.ErrNotFound):
 		return &problem{
 			Code: codeGenerationGone, Cause: err,
-			Detail: fmt.Sprintf("generation %.12s of the dataset is not kept any more: begin a new job without generation=, or restore its index and shards", generation),
+			Detail: fmt.Sprintf("generation %.12s is no longer available: start a new job without generation=, or restore its index and shards", generation),
 		}
 	}
 	return err

@@ -24,7 +24,7 @@ func (g *Gateway) postSubset(x *exchange) error {
 		return err
 	}
 	if d.Selection == nil {
-		return address.Refuse(address.NotFound, "this gateway keeps no subsets of the dataset")
+		return address.Refuse(address.NotFound, "this gateway stores no subsets for the dataset")
 	}
 	if err := g.refuseDraining(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (g *Gateway) postSubset(x *exchange) error {
 		return err
 	}
 	if (len(wish.Keys) > 0) == (wish.Subset != "") {
-		return invalid("the body must have either keys, a list that is not empty, or subset")
+		return invalid("the body must have either keys, a non-empty list, or subset")
 	}
 	free, err := g.await(x, d.KeepBytes())
 	if err != nil {

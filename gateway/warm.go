@@ -20,7 +20,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 	if err := g.plans.Complete(x.r.Context(), d.Dataset, &b.Plan); err != nil {
 		return err
 	}
-	if err := d.RefuseMixture("what to warm"); err != nil {
+	if err := d.RefuseMixture("warming"); err != nil {
 		return err
 	}
 	samples := b.Samples
@@ -29,7 +29,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 		return q.Err()
 	}
 	if x.r.ContentLength != 0 {
-		return invalid("the query selects what to warm: send no body")
+		return invalid("the query selects the batches to warm: send no body")
 	}
 	x.log.batch, x.log.hasEpoch = b, true
 	if err := g.refuseDraining(); err != nil {

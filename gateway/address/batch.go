@@ -34,7 +34,7 @@ func (b Batch) Batches() uint64 {
 func (b Batch) CheckEnd() error {
 	for _, at := range b.At {
 		if at >= b.Samples {
-			return RefuseParameter("at", "%d lies past the end: the epoch has %d samples, at positions from 0", at, b.Samples)
+			return RefuseParameter("at", "%d is past the end: the epoch has %d samples, at positions from 0", at, b.Samples)
 		}
 	}
 	n := b.Batches()

@@ -137,7 +137,7 @@ func TestCheckEnd(t *testing.T) {
 		t.Errorf("positions of the epoch: got %v, and %d batches", err, b.Batches())
 	}
 	b.At = []uint64{0, 33, 34}
-	if got, want := refused(t, b.CheckEnd()), "at: 33 lies past the end: the epoch has 33 samples, at positions from 0"; got != want {
+	if got, want := refused(t, b.CheckEnd()), "at: 33 is past the end: the epoch has 33 samples, at positions from 0"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -232,7 +232,7 @@ func TestNegotiate(t *testing.T) {
 		got := b.View.Form.Name
 		if err != nil {
 			var r *Refusal
-			if got = "refused"; !errors.As(err, &r) || r.Kind != NotAcceptable || !strings.HasPrefix(r.Detail, "this is served as application/x-tar, application/") {
+			if got = "refused"; !errors.As(err, &r) || r.Kind != NotAcceptable || !strings.HasPrefix(r.Detail, "available as application/x-tar, application/") {
 				t.Errorf("%s, Accept: %s: got %v", c.raw, c.accept, err)
 			}
 		}

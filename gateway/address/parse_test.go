@@ -104,7 +104,7 @@ func TestParseURL_TellsOfAnotherGeneration(t *testing.T) {
 	if !errors.As(err, &r) || r.Kind != NotFound || q.Err() != nil || !hasBatch {
 		t.Fatalf("got %v, %v, batch %t, want a refusal as not found", err, q.Err(), hasBatch)
 	}
-	if want := "generation " + digest + " of dataset photos is not served: the one that is, is " + generation; r.Detail != want {
+	if want := "generation " + digest + " of dataset photos is not served; the current one is " + generation; r.Detail != want {
 		t.Errorf("got %q, want %q", r.Detail, want)
 	}
 }
@@ -210,7 +210,7 @@ func TestMixture_Generations(t *testing.T) {
 	if _, err := decode(d, "generation="+digest+"%2c"+generation, "0", "0"); err != nil {
 		t.Errorf("the generations in their order: %v", err)
 	}
-	const want = "generation: must be the generations of the sources in their order, with commas between them"
+	const want = "generation: must list the generations of the sources in order, separated by commas"
 	if _, err := decode(d, "generation="+generation+","+digest, "0", "0"); refused(t, err) != want {
 		t.Errorf("in another order: got %v, want %s", err, want)
 	}

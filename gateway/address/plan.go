@@ -155,7 +155,7 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 		}
 	}
 	if best == 0 {
-		return Refuse(NotAcceptable, "this is served as %s", strings.Join(types, ", "))
+		return Refuse(NotAcceptable, "available as %s", strings.Join(types, ", "))
 	}
 	return nil
 }

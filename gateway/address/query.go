@@ -317,7 +317,7 @@ func (d Dataset) Check(q *Query) error {
 	other := s != "" && s != d.Generation
 	switch {
 	case other && IsMixture(d.Name):
-		q.Fail("generation", "must be the generations of the sources in their order, with commas between them")
+		q.Fail("generation", "must list the generations of the sources in order, separated by commas")
 	case other && !IsDigest(s):
 		q.Fail("generation", notADigest)
 	}
@@ -325,7 +325,7 @@ func (d Dataset) Check(q *Query) error {
 		return err
 	}
 	if other {
-		return Refuse(NotFound, "generation %s of dataset %s is not served: the one that is, is %s", s, d.Name, d.Generation)
+		return Refuse(NotFound, "generation %s of dataset %s is not served; the current one is %s", s, d.Name, d.Generation)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func TestNegotiate_ListsEachTypeOnce(t *testing.T) {
 	d := photos()
 	d.Forms = append(d.Forms, Form{Name: "lines", ContentType: "application/json", Fields: true})
 	for raw, want := range map[string]string{
-		"":         "this is served as application/x-tar, application/octet-stream, application/json",
-		"fields=a": "this is served as application/x-tar, application/json",
+		"":         "available as application/x-tar, application/octet-stream, application/json",
+		"fields=a": "available as application/x-tar, application/json",
 	} {
 		b, err := decode(d, raw, "0", "0")
 		if err != nil {

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrCrowded is returned when too many requests wait for a place.
-var ErrCrowded = errors.New("too many requests wait to be planned")
+var ErrCrowded = errors.New("too many requests wait for planning")
 
 // Places limits the number of requests that plan, locate and lay out concurrently. These steps need
 // processor time, and one request may ask for a minute of it. A request holds a place for one batch
@@ -52,6 +52,6 @@ func (p Places) Take(ctx context.Context) (leave func(), err error) {
 	case p.free <- struct{}{}:
 		return leave, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait to be planned: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for planning: %w", ctx.Err())
 	}
 }

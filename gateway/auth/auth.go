@@ -83,7 +83,7 @@ type Credentials struct {
 
 // ErrInvalid wraps every rejection of credentials. The surrounding text is for logs and never
 // contains the credentials.
-var ErrInvalid = errors.New("the credentials are not valid")
+var ErrInvalid = errors.New("invalid credentials")
 
 // invalid returns an ErrInvalid with a reason.
 func invalid(format string, args ...any) error {

@@ -82,7 +82,7 @@ func (p *policy) prove(text string, now time.Time) (proof, error) {
 			return proof{who, is.keys, keys}, err
 		}
 	}
-	return proof{}, invalid("a JWT of an issuer that the access file does not name")
+	return proof{}, invalid("a JWT of an issuer that is not in the access file")
 }
 
 // byIssuer returns the principal of a JWT that the issuer's keys verify.
@@ -114,7 +114,7 @@ func (p *policy) byIssuer(is *issuer, keys *keySet, signed *jwt.JSONWebToken, no
 func (p *policy) issuedTo(is *issuer, claims map[string]json.RawMessage) (Principal, error) {
 	var subject string
 	if json.Unmarshal(claims[is.subject], &subject) != nil || !validSubject(subject) {
-		return Principal{}, invalid("a JWT of %s whose claim %s is no name of 1 to %d bytes without control characters", is.name, is.subject, maxName)
+		return Principal{}, invalid("a JWT of %s whose claim %s is not a name of 1 to %d bytes without control characters", is.name, is.subject, maxName)
 	}
 	name := "jwt:" + is.name + "#" + subject
 	who := Principal{Name: name, who: []string{name}}

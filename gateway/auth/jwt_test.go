@@ -110,8 +110,8 @@ func TestJWTsThatAreRefused(t *testing.T) {
 		{"a claim twice", e.sign(t, members{"alg": "ES256", "kid": "e"}, string(plain[:len(plain)-1])+`,"sub":"root"}`), "claims are malformed"},
 		{"iss twice", e.sign(t, members{"alg": "ES256", "kid": "e"}, string(plain[:len(plain)-1])+`,"iss":"x"}`), "claims are malformed"},
 		{"claims in other letters", e.sign(t, members{"alg": "ES256", "kid": "e"}, strings.Replace(string(plain), `"iss"`, `"ISS"`, 1)), "of an issuer that"},
-		{"no iss", p.sign(t, e, nil, members{"iss": nil}), "of an issuer that the access file does not name"},
-		{"another iss", p.sign(t, e, nil, members{"iss": p.URL + "/"}), "of an issuer that the access file does not name"},
+		{"no iss", p.sign(t, e, nil, members{"iss": nil}), "of an issuer that is not in the access file"},
+		{"another iss", p.sign(t, e, nil, members{"iss": p.URL + "/"}), "of an issuer that is not in the access file"},
 		{"no aud", p.sign(t, e, nil, members{"aud": nil}), "a JWT of corp: "},
 		{"another aud", p.sign(t, e, nil, members{"aud": "millrace2"}), "invalid audience claim"},
 		{"other auds", p.sign(t, e, nil, members{"aud": []string{"a", "b"}}), "invalid audience claim"},
@@ -122,17 +122,17 @@ func TestJWTsThatAreRefused(t *testing.T) {
 		{"expired", p.sign(t, e, nil, members{"exp": now - 61}), "token is expired"},
 		{"not valid yet", p.sign(t, e, nil, members{"nbf": now + 61}), "not valid yet"},
 		{"issued in the future", p.sign(t, e, nil, members{"iat": now + 61}), "issued in the future"},
-		{"no sub", p.sign(t, e, nil, members{"sub": nil}), "whose claim sub is no name"},
-		{"an empty sub", p.sign(t, e, nil, members{"sub": ""}), "whose claim sub is no name"},
+		{"no sub", p.sign(t, e, nil, members{"sub": nil}), "whose claim sub is not a name"},
+		{"an empty sub", p.sign(t, e, nil, members{"sub": ""}), "whose claim sub is not a name"},
 		{"a sub that is a number", p.sign(t, e, nil, members{"sub": 7}), wrong},
-		{"a sub with a line end", p.sign(t, e, nil, members{"sub": "a\nb"}), "whose claim sub is no name"},
-		{"a long sub", p.sign(t, e, nil, members{"sub": strings.Repeat("a", 257)}), "whose claim sub is no name"},
+		{"a sub with a line end", p.sign(t, e, nil, members{"sub": "a\nb"}), "whose claim sub is not a name"},
+		{"a long sub", p.sign(t, e, nil, members{"sub": strings.Repeat("a", 257)}), "whose claim sub is not a name"},
 		{"groups that are numbers", p.sign(t, e, nil, members{"groups": []int{1}}), "whose claim groups is neither a list"},
 		{"groups that are an object", p.sign(t, e, nil, members{"groups": members{"ml": true}}), "whose claim groups is neither"},
 		{"more than 16 KiB", p.sign(t, e, nil, members{"padding": strings.Repeat("a", 16<<10)}), "more than 16384"},
 		{"deep", e.sign(t, members{"alg": "ES256", "kid": "e"}, strings.Repeat("[", 12000)), "claims are malformed"},
-		{"JSON serialization", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, "characters that no token has"},
-		{"with line ends", parts[0] + ".\n" + parts[1] + "." + parts[2], "characters that no token has"},
+		{"JSON serialization", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, "has invalid characters"},
+		{"with line ends", parts[0] + ".\n" + parts[1] + "." + parts[2], "has invalid characters"},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, p.guard, c.because, "Bearer "+c.text) })
 	}
@@ -190,7 +190,7 @@ func TestTheSubjectIsTheClaimThatTheFileNames(t *testing.T) {
 	if shown.Name != "jwt:corp#a@b.example" || !slices.Equal(shown.who, []string{shown.Name}) {
 		t.Errorf("got %q with %q, want the claim email, and no groups", shown.Name, shown.who)
 	}
-	refused(t, p.guard, "whose claim email is no name", "Bearer "+p.sign(t, e, nil, nil))
+	refused(t, p.guard, "whose claim email is not a name", "Bearer "+p.sign(t, e, nil, nil))
 }
 
 func TestAnIssuerIsOneOfSeveral(t *testing.T) {

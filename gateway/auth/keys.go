@@ -34,7 +34,7 @@ const (
 
 // ErrNoKeys is wrapped by a rejection if the keys of a JWT's issuer are unknown, because the issuer
 // has not been reachable since the start or for a day. The same JWT may be accepted later.
-var ErrNoKeys = errors.New("the issuer's keys could not be fetched yet, or for 24 h")
+var ErrNoKeys = errors.New("the issuer's keys could not be fetched within 24 h")
 
 // keyring holds the keys of an issuer.
 type keyring struct {
@@ -138,10 +138,10 @@ func (g *Guard) fetch(ctx context.Context, is *issuer) (*keySet, error) {
 		return nil, err
 	}
 	if about.Issuer != is.url {
-		return nil, fmt.Errorf("%s: it is that of issuer %.300q, want %q", address, about.Issuer, is.url)
+		return nil, fmt.Errorf("%s: belongs to issuer %.300q, expected %q", address, about.Issuer, is.url)
 	}
 	if u, err := url.Parse(about.Keys); err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%s: jwks_uri is no https URL", address)
+		return nil, fmt.Errorf("%s: jwks_uri must be an https URL", address)
 	}
 	var published struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -221,7 +221,7 @@ func (g *Guard) get(ctx context.Context, address string, into any) error {
 // redirect allows redirects only within the issuer's host.
 func redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirect || req.URL.Scheme != via[0].URL.Scheme || req.URL.Host != via[0].URL.Host {
-		return errors.New("it leads to another host, or too far")
+		return errors.New("redirects to another host, or too often")
 	}
 	return nil
 }

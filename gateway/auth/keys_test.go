@@ -172,13 +172,13 @@ func TestAnswersOfAnIssuerThatAreRefused(t *testing.T) {
 		spoil func(*provider)
 		want  string
 	}{
-		"another issuer":          {func(p *provider) { p.issuer += "/" }, "it is that of issuer"},
-		"no issuer":               {func(p *provider) { p.issuer = "" }, "it is that of issuer"},
+		"another issuer":          {func(p *provider) { p.issuer += "/" }, "belongs to issuer"},
+		"no issuer":               {func(p *provider) { p.issuer = "" }, "belongs to issuer"},
 		"no JSON":                 {says(about, "<html>"), "invalid character"},
 		"nothing":                 {says(about, ""), "unexpected end"},
-		"no jwks_uri":             {func(p *provider) { says(about, `{"issuer":"`+p.URL+`"}`)(p) }, "jwks_uri is no https URL"},
-		"keys by http":            {func(p *provider) { says(about, `{"issuer":"`+p.URL+`","jwks_uri":"http://a.example/k"}`)(p) }, "jwks_uri is no https URL"},
-		"keys in a file":          {func(p *provider) { says(about, `{"issuer":"`+p.URL+`","jwks_uri":"file:///etc/passwd"}`)(p) }, "jwks_uri is no https URL"},
+		"no jwks_uri":             {func(p *provider) { says(about, `{"issuer":"`+p.URL+`"}`)(p) }, "jwks_uri must be an https URL"},
+		"keys by http":            {func(p *provider) { says(about, `{"issuer":"`+p.URL+`","jwks_uri":"http://a.example/k"}`)(p) }, "jwks_uri must be an https URL"},
+		"keys in a file":          {func(p *provider) { says(about, `{"issuer":"`+p.URL+`","jwks_uri":"file:///etc/passwd"}`)(p) }, "jwks_uri must be an https URL"},
 		"1 MiB and a byte":        {says(keys, `{"keys":[]}`+strings.Repeat(" ", maxAnswer-10)), "more than 1048576 bytes"},
 		"a list":                  {says(keys, `[]`), "cannot unmarshal"},
 		"no keys":                 {func(p *provider) { p.keys = nil }, "none of 0 keys"},
@@ -186,9 +186,9 @@ func TestAnswersOfAnIssuerThatAreRefused(t *testing.T) {
 		"keys of other kinds": {func(p *provider) {
 			p.keys = []any{members{"kty": "new", "kid": "e"}, members{"kid": "e"}, "text", jose.JSONWebKey{Key: []byte("secret"), KeyID: "oct"}}
 		}, "none of 4 keys"},
-		"a redirect elsewhere": {leads(about, other.URL+about), "it leads to another host"},
-		"a redirect to http":   {func(p *provider) { leads(keys, strings.Replace(p.URL, "https", "http", 1)+"/other")(p) }, "it leads to another host"},
-		"a redirect in a loop": {leads(keys, keys), "or too far"},
+		"a redirect elsewhere": {leads(about, other.URL+about), "redirects to another host"},
+		"a redirect to http":   {func(p *provider) { leads(keys, strings.Replace(p.URL, "https", "http", 1)+"/other")(p) }, "redirects to another host"},
+		"a redirect in a loop": {leads(keys, keys), "or too often"},
 		"a missing page": {func(p *provider) {
 			p.answer = func(w http.ResponseWriter, _ string) bool { w.WriteHeader(404); return true }
 		}, "404"},
@@ -259,7 +259,7 @@ func TestAReloadKeepsTheKeysOfAnIssuer(t *testing.T) {
 	mustBe(t, p.guard, p.sign(t, e, nil, members{"aud": "other"}))
 	p.file.put(t, opens)
 	must(t, p.guard.Reload())
-	refused(t, p.guard, "of an issuer that the access file does not name", "Bearer "+p.sign(t, e, nil, nil))
+	refused(t, p.guard, "of an issuer that is not in the access file", "Bearer "+p.sign(t, e, nil, nil))
 	p.file.put(t, p.access("audience: other, groups: g"))
 	must(t, p.guard.Reload())
 	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil))
@@ -315,7 +315,7 @@ func TestReload_KeysBelongToTheURL(t *testing.T) {
 	p.file.put(t, strings.ReplaceAll(p.access(fields), p.URL, other))
 	must(t, p.guard.Reload())
 	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, members{"iss": other}))
-	refused(t, p.guard, "of an issuer that the access file does not name", "Bearer "+p.sign(t, e, nil, nil))
+	refused(t, p.guard, "of an issuer that is not in the access file", "Bearer "+p.sign(t, e, nil, nil))
 	two := strings.Replace(p.access(fields), "issuers: [", `issuers: [{name: new, issuer: "`+other+`", audience: millrace}, `, 1)
 	p.file.put(t, two)
 	must(t, p.guard.Reload())

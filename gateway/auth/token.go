@@ -72,7 +72,7 @@ func bearer(values []string) (string, error) {
 		return "", invalid("no token after Bearer")
 	}
 	if strings.ContainsFunc(text, func(c rune) bool { return !alphanumeric(c) && !strings.ContainsRune("-._~+/=", c) }) {
-		return "", invalid("the Authorization header holds characters that no token has")
+		return "", invalid("the Authorization header has invalid characters")
 	}
 	return text, nil
 }

@@ -78,10 +78,10 @@ func (p *parser) principal(at *yaml.Node, text string) (string, bool) {
 		text = kind + ":" + canonicalSAN(name)
 	case "uid":
 		if n, err := strconv.ParseUint(name, 10, 32); err != nil || n == math.MaxUint32 || name != strconv.FormatUint(n, 10) {
-			fault = "want the number of a user, as id -u prints it"
+			fault = "must be a user ID, as printed by id -u"
 		}
 	default:
-		fault = "want token:NAME, jwt:ISSUER#NAME, group:ISSUER#NAME, certificate:NAME, uid:NUMBER or anonymous"
+		fault = "must be token:NAME, jwt:ISSUER#NAME, group:ISSUER#NAME, certificate:NAME, uid:NUMBER or anonymous"
 	}
 	if fault != "" {
 		p.add(at, "who %.300q: %s", text, fault)

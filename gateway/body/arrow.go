@@ -159,7 +159,7 @@ func layArrow(ctx context.Context, b *Body, a Answer) error {
 	w, err := arrow.NewWriter(len(b.samples), fields, values)
 	switch {
 	case errors.Is(err, arrow.ErrUnfit):
-		return address.Refuse(address.Invalid, "%v: leave it out with fields=, or ask for another form", err).Because(err)
+		return address.Refuse(address.Invalid, "%v: exclude it with fields=, or request another format", err).Because(err)
 	case err != nil:
 		return unframed(err)
 	}

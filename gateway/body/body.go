@@ -451,11 +451,11 @@ func (p Part) Check(segments [][]byte) error {
 		}
 		n++
 		if s := &p.body.samples[i]; int(seq) >= len(segments) || len(segments[seq]) != int(s.length) {
-			return fmt.Errorf("read sample %d: the segments that came are not those that were asked for", s.number)
+			return fmt.Errorf("read sample %d: got segments other than requested", s.number)
 		}
 	}
 	if n != len(segments) {
-		return fmt.Errorf("read %d samples: %d segments came", n, len(segments))
+		return fmt.Errorf("read %d samples: got %d segments", n, len(segments))
 	}
 	return nil
 }

@@ -45,12 +45,12 @@ func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 			return nil, mdsColumns{}, err
 		}
 		if !ok {
-			return nil, mdsColumns{}, address.Refuse(address.Invalid, "the samples have too many parts to make a column of each: name some with fields=")
+			return nil, mdsColumns{}, address.Refuse(address.Invalid, "the samples have too many parts for columns: select some with fields=")
 		}
 		names = all
 	}
 	if slices.Contains(names, keyColumn) {
-		return nil, mdsColumns{}, address.Refuse(address.Invalid, "a part is called %s, as the column of keys: name others with fields=", keyColumn)
+		return nil, mdsColumns{}, address.Refuse(address.Invalid, "part %s has the name of the key column: select others with fields=", keyColumn)
 	}
 	c := mdsColumns{Names: append([]string{keyColumn}, names...)}
 	slices.Sort(c.Names)
@@ -73,7 +73,7 @@ func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 func mdsFraming(constants json.RawMessage) (format.Framing, error) {
 	f, err := framing.Read(framing.MDS, constants)
 	if err != nil {
-		return nil, address.Refuse(address.Invalid, "the parts make no columns: name others with fields=").Because(err)
+		return nil, address.Refuse(address.Invalid, "the parts are not columns: select others with fields=").Because(err)
 	}
 	return f, nil
 }

@@ -39,7 +39,7 @@ func layTar(ctx context.Context, b *Body, a Answer) error {
 		for _, p := range all {
 			name := memberName(t.keys[i], p.Ext)
 			if strings.IndexByte(name, 0) >= 0 {
-				return address.Refuse(address.Invalid, "the name %q cannot stand in a tar: ask for another format", address.Bounded(name))
+				return address.Refuse(address.Invalid, "the name %q cannot be stored in a tar: request another format", address.Bounded(name))
 			}
 			header = appendTarHeader(header[:0], name, p.Length)
 			if err := b.checkText(int64(len(header)) + tarBlock); err != nil {

@@ -27,7 +27,7 @@ const (
 )
 
 // ErrUnknown is returned for names and generations that are not served.
-var ErrUnknown = errors.New("nothing of this name is served")
+var ErrUnknown = errors.New("name not served")
 
 // Entry is one generation of a dataset.
 type Entry[E any] interface {

@@ -16,9 +16,9 @@ import (
 
 // Reasons why a request is rejected.
 var (
-	ErrCrossSite = errors.New("a page of another site sent this request")
+	ErrCrossSite = errors.New("cross-site requests are not allowed")
 	ErrHost      = errors.New("this port serves only its own machine: use localhost or a loopback address, or start the gateway with --host NAME")
-	ErrProxy     = errors.New("a proxy sent this request, and this port serves only its own machine: start the gateway with an --access file")
+	ErrProxy     = errors.New("a proxy sent this request, but this port serves only its own machine: start the gateway with --access")
 	ErrPlain     = errors.New("credentials were sent without TLS and may have been read: use https and replace the caller's token")
 )
 

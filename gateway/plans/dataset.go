@@ -67,7 +67,7 @@ func (d *Dataset) CheckFields(ctx context.Context, v address.View) error {
 // CheckImportance returns an error if the dataset has no importance store.
 func (d *Dataset) CheckImportance() error {
 	if d.Importance == nil {
-		return address.Refuse(address.NotFound, "this gateway keeps no importance of the dataset")
+		return address.Refuse(address.NotFound, "this gateway stores no importance for the dataset")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (d *Dataset) RefuseMixture(what string) error {
 	if d.mixture == nil {
 		return nil
 	}
-	return address.Refuse(address.Invalid, "%s is of one dataset: ask the mixture's sources", what)
+	return address.Refuse(address.Invalid, "%s requires a single dataset: use the mixture's sources", what)
 }
 
 // chunkLengths returns the length of each chunk in bytes.

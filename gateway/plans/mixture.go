@@ -43,7 +43,7 @@ func NewMixture(name string, samples uint64, sources []Source, forms func(Index)
 	m := &mixture{samples: samples, written: address.IsMixture(name)}
 	for _, s := range sources {
 		if s.Dataset.mixture != nil {
-			return nil, fmt.Errorf("source %q is a mixture itself", s.Dataset.Name())
+			return nil, fmt.Errorf("source %q is a mixture", s.Dataset.Name())
 		}
 		i := shuffle.Ingredient{Samples: s.Dataset.Index.Samples(), Weight: s.Weight, PerBatch: s.PerBatch}
 		if s.Subset != "" {

@@ -56,7 +56,7 @@ func newMixedIndex(m *mixture, order *shuffle.Mixture) (*mixtureIndex, error) {
 		x.maxChunk, x.maxSample, x.meanParts = max(x.maxChunk, p.MaxChunk()), max(x.maxSample, p.MaxSample()), max(x.meanParts, p.MeanParts())
 	}
 	if n := x.chunks[len(x.parts)]; n > math.MaxInt32 {
-		return nil, fmt.Errorf("its sources have %d chunks, more than can be numbered", n)
+		return nil, fmt.Errorf("its sources have %d chunks: too many", n)
 	}
 	x.defaults = own.Defaults()
 	if b := order.BatchSize(); b > 0 {

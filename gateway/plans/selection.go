@@ -38,7 +38,7 @@ func (d *Dataset) nameSplit(ctx context.Context, params *shuffle.Params) error {
 func (d *Dataset) checkKept(a *address.Plan) error {
 	s, _ := address.ParseSubset(a.Params.Subset)
 	if d.Selection == nil && (s.Stored != "" || address.IsDigest(a.Quarantine)) {
-		return address.Refuse(address.NotFound, "this gateway keeps no subsets and no quarantines of the dataset")
+		return address.Refuse(address.NotFound, "this gateway stores no subsets and quarantines for the dataset")
 	}
 	return nil
 }

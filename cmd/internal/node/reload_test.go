@@ -136,7 +136,7 @@ func TestTheSetChanges(t *testing.T) {
 	for lines, want := range map[string]string{
 		"  a: " + a + "\n  c: ftp://x\n":               r.file + `:3: dataset "c=ftp://x": scheme "ftp"`,
 		"  a: " + a + "\n  c: " + t.TempDir() + "\n":   r.file + ":3: dataset c: open dataset file://",
-		"  b: " + b + "\nmixtures:\n  both: a:1,b:2\n": `source "a" is no dataset that is served`,
+		"  b: " + b + "\nmixtures:\n  both: a:1,b:2\n": `source "a" is not served`,
 		"": "no dataset: want at least one",
 	} {
 		r.write(lines)

@@ -51,7 +51,7 @@ func (f Field) size() int64 {
 }
 
 // ErrUnfit is wrapped by the error for a value whose length does not match its type.
-var ErrUnfit = errors.New("a value that is not of its type")
+var ErrUnfit = errors.New("value does not match its type")
 
 // NewWriter plans a stream of one record batch. Columns must be smaller than 2 GiB.
 func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
@@ -65,11 +65,11 @@ func NewWriter(rows int, fields []Field, columns []Column) (*Writer, error) {
 				w.bytes[i] += int64(n)
 			}
 			if null := c.Null != nil && c.Null[row]; !null && !fields[i].Type.Fits(n) {
-				return nil, fmt.Errorf("column %.100q has %w of %d bytes", fields[i].Name, ErrUnfit, n)
+				return nil, fmt.Errorf("column %.100q: %w: %d bytes", fields[i].Name, ErrUnfit, n)
 			}
 		}
 		if w.bytes[i] > math.MaxInt32 {
-			return nil, fmt.Errorf("column %.100q has %d bytes: Arrow takes less than 2 GiB", fields[i].Name, w.bytes[i])
+			return nil, fmt.Errorf("column %.100q has %d bytes: Arrow requires less than 2 GiB", fields[i].Name, w.bytes[i])
 		}
 	}
 	w.head = append(message(isSchema, 0, schema(fields)), message(isRecords, w.body(), w.records(rows))...)
