@@ -122,7 +122,8 @@ def main() -> int:
         print(f"check.py: {e}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Whoever read the report has seen enough. Nothing is left to be flushed at exit, which would fail again.
+        # The reader of the report has closed the pipe. Discard the rest, because flushing it at
+        # exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

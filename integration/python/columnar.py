@@ -28,7 +28,7 @@ import pyarrow as pa
 
 FILES = pathlib.Path(__file__).resolve().parents[2] / "chunkindex" / "codec" / "rowgroup" / "testdata"
 
-# Integers of Parquet that stand for narrower ones, and are such in an Arrow stream.
+# Narrow integer types, which Parquet stores as wider ones and an Arrow stream as they are.
 NARROW = ("int8", "int16", "uint8", "uint16")
 
 # Committed files, by releases of their writers that the environment of the tests need not have.

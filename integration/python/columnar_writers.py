@@ -55,7 +55,9 @@ def flat() -> dict[str, pa.Array]:
 
 
 def nested() -> dict[str, pa.Array]:
-    """What data sets of images, embeddings and chats have, with nulls everywhere but among numbers of a list."""
+    """Returns typical columns of image, embedding and chat data sets, with nulls everywhere except
+    among numbers of a list.
+    """
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     turn = {"role": "user", "content": "hi", "tokens": [1, 2]}
     outer = pa.struct([("inner", pa.struct([("leaf", pa.int32())]))])
@@ -274,7 +276,7 @@ def by_fastparquet(path: pathlib.Path) -> pa.Table:
     return pa.Table.from_pandas(fastparquet.ParquetFile(str(path)).to_pandas(), preserve_index=False)
 
 
-# Each directory with what writes it and, if that is not pyarrow, what reads it.
+# Each directory with its writer and, if that is not pyarrow, its reader.
 WRITERS = {
     "arrow-flat": (arrow_flat, None),
     "arrow-nested": (arrow_nested, None),

@@ -1,7 +1,7 @@
-"""Parquet files of which some columns are read: columns.py DIR NAME COLUMN...
+"""Writes Parquet files of which some columns are read: columns.py DIR NAME COLUMN...
 
-Writes two data sets in DIR: NAME, and NAME-some with what ParquetFile.read(columns=) reads of it. Prints a JSON object with "files": of every
-file its size, and where the column chunks of these columns lie: the first byte and the last one of each run.
+Writes two data sets in DIR: NAME, and NAME-some with the columns that ParquetFile.read(columns=) reads from it. Prints a JSON object with
+"files": for every file its size, and the positions of the column chunks of these columns: the first and the last byte of each run.
 """
 
 import json
@@ -33,7 +33,7 @@ def table(rows: int, seed: int) -> pa.Table:
 
 
 def runs(path: pathlib.Path, names: list[str]) -> list[list[int]]:
-    """Where the column chunks of some columns lie in a file."""
+    """Returns the positions of the column chunks of some columns in a file."""
     meta, all = pq.read_metadata(path), []
     for group in (meta.row_group(i) for i in range(meta.num_row_groups)):
         for column in (group.column(i) for i in range(group.num_columns)):

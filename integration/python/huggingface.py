@@ -1,11 +1,11 @@
-"""Rows of a Hugging Face repository, as the library datasets reads them and as a gateway answers them.
+"""Prints rows of a Hugging Face repository, as the library datasets reads them and as a gateway sends them.
 
 huggingface.py write DIR               makes a repository with nulls and nested columns, whose classes only its README.md names
 huggingface.py datasets DIR SPLIT...   reads splits with datasets
 huggingface.py millrace GATEWAY SPLIT...  reads datasets of these names from a gateway, with millrace.decoders
 
-Each prints a JSON object: of every split, each row by its number, and what is known of the columns under the name "columns". A value says
-its type, so that 1 is not 1.0, and no float is rounded.
+datasets and millrace print a JSON object with, for every split, each row by its number, and the description of the columns under the name
+"columns". A value includes its type, so that 1 differs from 1.0, and no float is rounded.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Writes and reads LitData's chunks with LitData itself: lit.py write DIR | lit.py read DIR...
 
-Both print a JSON object: of every directory, and of every sample there by its id, a digest of what the library makes of it.
+Both print a JSON object with, for every directory and every sample in it, by id, a digest of the sample as the library decodes it.
 """
 
 import hashlib

@@ -1,6 +1,8 @@
-"""The rows of a Parquet or Arrow file as pyarrow reads them, each value as its physical bytes in hexadecimal: what docs/spec/rows.md says
-that a row holds. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value. Beside them the type of each
-column, in the words of docs/api.md."""
+"""Prints the rows of a Parquet or Arrow file as pyarrow reads them, in the representation of docs/spec/rows.md.
+
+Each value is its physical bytes in hexadecimal. A null is None, a struct a dict, a list a list, a map a list of dicts of key and value.
+The type of each column is included, as docs/api.md names it.
+"""
 
 import json
 import struct
@@ -60,7 +62,7 @@ def leaf(scalar, column) -> bytes:
         value = scalar.value if hasattr(scalar, "value") else scalar.as_py()
         return integer(value, int(physical[3:]) // 8)
     if pa.types.is_float16(kind):
-        return natural(scalar)  # as_py would lose what a NaN carries
+        return natural(scalar)  # as_py would lose the payload of a NaN
     value = scalar.as_py()
     if isinstance(value, str):
         return value.encode()
@@ -184,7 +186,7 @@ class Source:
     def __init__(self, path: str):
         self.path = path
         if path.endswith((".parquet", ".parq")):
-            # In nanoseconds, INT96 would lose what lies beyond the year 2262.
+            # In nanoseconds, INT96 would lose times after the year 2262.
             self.file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
             self.schema = self.file.schema_arrow
             self.columns = [self.file.schema.column(i) for i in range(len(self.file.schema))]

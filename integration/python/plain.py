@@ -2,8 +2,8 @@
 
 TFRecord by the tfrecord package and tensorboardX, JSON Lines by json, jq and Polars, comma-separated values by csv,
 pandas, Polars, DuckDB and pyarrow, zip archives by zipfile, zip and bsdtar, arrays by NumPy and npy-append-array, token files by Megatron's
-own indexed_dataset and by NumPy. Both print a JSON object: of every directory, and
-of every sample there by its id, a digest of what the library makes of it.
+own indexed_dataset and by NumPy. Both print a JSON object with,
+for every directory and every sample in it, by id, a digest of the sample as the library decodes it.
 """
 
 import csv
@@ -192,7 +192,9 @@ def write_zipfile(directory: Path) -> None:
 
 
 def write_zip_tools(directory: Path) -> None:
-    """By zip, which compresses what gets smaller, and by bsdtar."""
+    """Writes archives with zip, which compresses only where that makes a member smaller, and with
+    bsdtar.
+    """
     with tempfile.TemporaryDirectory() as root:
         for i in range(SAMPLES):
             name, content = picture(i)
@@ -211,7 +213,7 @@ def write_npy(directory: Path) -> None:
 
 
 def write_npy_append(directory: Path) -> None:
-    """In pieces, each of which writes the header anew."""
+    """Appends in pieces, each of which rewrites the header."""
     from npy_append_array import NpyAppendArray
 
     with NpyAppendArray(str(directory / "x.npy")) as out:

@@ -1,9 +1,9 @@
-"""What typed columns are: schemas.py write DIR | schemas.py read DATASET=BATCH...
+"""Checks the types of columns: schemas.py write DIR | schemas.py read DATASET=BATCH...
 
-write makes data sets in DIR: of Parquet files with every logical type, and of Arrow's files and streams with dictionaries. read takes
-batches in the form arrow. Both print a JSON object: of every data set its rows by their keys, and as "schema" its columns, in both
-cases as pyarrow reads them. What docs/spec/rows.md says of types that a batch has otherwise is undone in read, where values are concerned,
-and done in write for the schema.
+write makes data sets in DIR: Parquet files with every logical type, and Arrow files and streams with dictionaries. read takes batches in
+the form arrow. Both print a JSON object with, for every data set, its rows by their keys, and as "schema" its columns, in both cases as
+pyarrow reads them. Some types differ in a batch, as docs/spec/rows.md describes: read converts the values back, and write converts the
+schema.
 """
 
 import decimal

@@ -1,7 +1,7 @@
-"""Reads batches in the form arrow with pyarrow, column by column as their types say: typed.py mds|lit CONSTANTS NAME=FILE...
+"""Reads batches in the form arrow with pyarrow, column by column by type: typed.py mds|lit CONSTANTS NAME=FILE...
 
-Prints a JSON object: of every name, and of every sample by its id, the digest that mds.py and lit.py make of what the library of
-the format reads from the dataset itself. CONSTANTS are those of the dataset's description.
+Prints a JSON object with, for every name and every sample, by id, the digest that mds.py and lit.py compute from the sample as the format's
+library reads it from the dataset itself. CONSTANTS are those of the dataset's description.
 """
 
 import hashlib

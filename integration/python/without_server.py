@@ -1,4 +1,4 @@
-"""Opens a dataset without a server, reads two epochs, and prints as JSON what came: `without_server.py DATASET`."""
+"""Opens a dataset without a server, reads two epochs, and prints the samples as JSON: `without_server.py DATASET`."""
 
 import json
 import sys

@@ -32,13 +32,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 STATE = os.path.join(ROOT, "bin", "sabotage.json")
 JOBS = int(os.environ.get("SABOTAGEJOBS") or os.cpu_count() or 1)
 PAGE = os.path.join(ROOT, "docs", "dev", "planted-bugs.md")
-LIMIT = 600  # seconds for one test, many times what the slowest takes on a busy machine: after that it hangs
+# seconds for one test, many times the slowest test's time on a busy machine: a slower test counts
+# as hanging
+LIMIT = 600
 MOST = 150  # planted bugs: contracts and several processes; mutation tests cover the rest
 NOTICED = ("noticed", "noticed: hangs")
 HEAD = """# Planted bugs
 
-Maintainers read here which mistakes the tests provably notice. Each bug breaks a contract that users depend on, and was planted in the
-source at the commit of its row, where only the test beside it ran. [testing.md](testing.md#planted-bugs) describes how.
+This page lists for maintainers the mistakes that the tests provably notice. Each bug breaks a contract that users depend on, and was planted in the
+source at the commit of its row, where only the test in its row ran. [testing.md](testing.md#planted-bugs) describes how.
 `integration/sabotage/run.sh --page` writes this page.
 
 | contract | planted | noticed | not tried |
@@ -144,7 +146,7 @@ def misfits(edits):
 
 
 def faults(chosen):
-    """Returns what is wrong with the list itself, by name."""
+    """Returns the problems of the list itself, by name."""
     found = {}
     for name, named, edits in chosen:
         wrong = list(misfits(edits))

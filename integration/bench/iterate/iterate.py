@@ -3,7 +3,7 @@
 iterate.py GATEWAY DATASET QUERY SPAN ROUNDS STORE PREFIX
 
 Arms alternate; each reads for SPAN seconds. Prints {"client": [...], "checked": [...], "readinto": [...], "get1": [...]}: samples
-per second. "client" is what a plain install does; "checked" has the package that computes CRC-32C, and checks every body.
+per second. "client" is a plain installation; "checked" has the package that computes CRC-32C, and checks every body.
 The store's credentials come from the environment.
 """
 

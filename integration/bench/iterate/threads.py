@@ -1,13 +1,15 @@
-"""How much it is worth that the client's threads move between fetching and decoding, against as many threads that do not.
+"""The benefit of client threads that switch between fetching and decoding, compared with the same
+number of threads that do not.
 
 threads.py GATEWAY LINE DATASET QUERY SPAN ROUNDS
 
-Four threads, in three works: "line", where each connection is slow (LINE is the gateway behind such a network) and decoding costs next
-to nothing; "decoder", where the gateway is near and a batch is decoded for longer than it is fetched; "both", where half the epoch is
-the one and half the other. A decoder waits, as one does that runs on a core of its own and has let go of the interpreter's lock.
+Four threads do three kinds of work. In "line" each connection is slow (LINE is the gateway behind
+such a network) and decoding costs next to nothing. In "decoder" the gateway is near, and decoding
+takes longer than fetching. In "both", half the epoch is the one and half the other. The decoder
+waits, like one that runs on its own core and has released the interpreter's lock.
 
-Arms alternate; each reads for SPAN seconds. Prints {work: {arm: [samples a second]}}: "moving", and "F+D" for F threads that fetch
-and D that decode.
+Arms alternate; each reads for SPAN seconds. Prints {work: {arm: [samples per second]}}: "moving",
+and "F+D" for F threads that fetch and D that decode.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def moving(client: millrace.Client, plan: dict[str, Any], decode: Decode, number
 
 
 def fixed(client: millrace.Client, plan: dict[str, Any], decode: Decode, fetching: int, number: int) -> Iterator[millrace.Batch]:
-    """What one writes with a pool of threads from the standard library."""
+    """Fixed roles: a typical pool of threads from the standard library."""
     with (
         ThreadPoolExecutor(THREADS - fetching) as pool,
         client.epoch(number, **plan, reading=millrace.Reading(threads=fetching)).read() as reader,
@@ -83,7 +85,8 @@ def main() -> None:
     plan = {"shuffle": query["shuffle"], "order": order, "global_batch_size": int(query["batch_size"])}
     found: dict[str, dict[str, list[float]]] = {}
     with millrace.Client(gateway, dataset=dataset) as near, millrace.Client(line, dataset=dataset) as far:
-        rate(partial(moving, far, plan, lambda _: 0.0), 0, float(span))  # makes connections and brings what the gateway lacks
+        # opens connections and warms the gateway
+        rate(partial(moving, far, plan, lambda _: 0.0), 0, float(span))
         for turn, (work, (distant, decode)) in itertools.product(range(int(rounds)), WORKS.items()):
             client, arms = far if distant else near, found.setdefault(work, {})
             arms.setdefault("moving", []).append(rate(partial(moving, client, plan, decode), turn * 1000, float(span)))

@@ -29,7 +29,7 @@ LONG = 4.0  # seconds that workers read before their memory is taken
 
 
 class Nothing(IterableDataset):  # type: ignore[misc]
-    """What makes workers import torch and wait."""
+    """A dataset without samples, which makes workers import torch and wait."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         while True:

@@ -1,8 +1,8 @@
-"""How each library reads Parquet files: as in libraries.py, the part that its authors should read.
+"""How each library reads Parquet files. As in libraries.py, its authors should review this code.
 
-All read the same files, which `datasets` has written. Images come as batches of a tensor of bytes and a tensor of classes,
-texts as a dict of columns (sets.py). Nobody decodes images: `datasets` is asked not to, since a decoder would be all that is
-measured.
+All read the same files, which `datasets` has written. Images arrive as batches of a tensor of bytes
+and a tensor of classes, texts as a dict of columns (sets.py). No library decodes images: decoding
+is switched off in `datasets`, because otherwise the decoder would dominate the measurement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes down each measurement as it is made, so that none is lost, and says what is left."""
+"""Records each measurement when it is made, so that none is lost, and lists the remaining ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Task:
     """One measurement."""
 
     part: str  # of the report: same, speed, resume, cut, resize
-    about: dict[str, Any]  # what tells it from the others of its part
+    about: dict[str, Any]  # the values that distinguish it from other tasks of its part
     make: Callable[[], dict[str, Any]]
 
     @property
@@ -100,7 +100,7 @@ class Ledger:
         self.tell(f"{sum(took.values()) / 60:6.1f} min  in all")
 
     def results(self) -> dict[str, Any]:
-        """What the report is made of: rows by part, those of speed as medians over rounds."""
+        """Returns the data of the report: rows by part, with speeds as medians over rounds."""
         rows = [self.book["rows"][t.name] for t in self.tasks]
         found: dict[str, Any] = {part: [r for r in rows if r["part"] == part] for part in ("same", "resume", "cut", "resize")}
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -115,7 +115,7 @@ class Ledger:
 
 
 def outcome(row: dict[str, Any]) -> str:
-    """What came of a measurement, in a line."""
+    """Returns the result of a measurement in one line."""
     if row["error"]:
         return str(row["error"]).splitlines()[0]
     if "epochs" not in row:

@@ -1,10 +1,11 @@
-"""How each library reads a set: the part that its authors should read.
+"""How each library reads a set. Its authors should review this code.
 
-Each function takes a Job and returns a Reader. All give the same: batches of a tensor of bytes [samples, length] and a tensor
-of classes, by a DataLoader with the asked number of workers. Settings are those that the library's own documentation
-recommends for training from S3, and everything else is left as it is. Samples are batched by the workers, as WebDataset's
-documentation advises; its further step of mixing the batches of all workers anew, for a better shuffle, is left out, since it
-takes every sample through the main process once more.
+Each function takes a Job and returns a Reader. All return the same: batches of a tensor of bytes
+[samples, length] and a tensor of classes, by a DataLoader with the requested number of workers.
+Settings are those that the library's own documentation recommends for training from S3, and all
+others keep their defaults. The workers batch samples, as WebDataset's documentation advises. Its
+further step of shuffling the batches of all workers again is left out, because it passes every
+sample through the main process once more.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Job:
     samples: int
     shards: int  # tar shards of the set
     endpoint: str  # of the store
-    local: str  # empty directory for what the library keeps on this machine
+    local: str  # empty directory for the library's files on this machine
     workers: int
     seed: int = 1
     batch: int = BATCH  # samples of this process's batches
@@ -42,7 +43,9 @@ class Job:
 @dataclass
 class Reader:
     epoch: Callable[[], Iterator[Any]]  # the batches of one more epoch: see sets.py
-    state: Callable[[int], dict[str, Any] | None]  # after so many batches; None: the library cannot go on, and reads them again
+    # the state after a number of batches; None: the library cannot resume, and reads these batches
+    # again
+    state: Callable[[int], dict[str, Any] | None]
 
 
 def to_tensor(content: Any) -> torch.Tensor:
@@ -133,7 +136,9 @@ def litdata(job: Job) -> Reader:
 
 
 def millrace(job: Job) -> Reader:
-    """tar shards, the same as WebDataset's, by batches with the default plan, without a server: a gateway is started beside."""
+    """Reads tar shards, the same as WebDataset's, by batches with the default plan, without a
+    server: millrace.open starts a gateway.
+    """
     return from_millrace(job, f"tar-{job.set}", {"bin": to_tensor, "cls": int}, _content_and_class)
 
 
@@ -151,7 +156,9 @@ def _content_and_class(batch: dict[str, Any]) -> Any:
 
 
 def from_millrace(job: Job, dataset: str, decode: Mapping[str, Callable[[Any], Any]], build: Callable[[dict[str, Any]], Any]) -> Reader:
-    """Batches of a dataset in the bucket. build makes of the columns what the set's batches are. The decoders only read: copy=False."""
+    """Reads batches of a dataset in the bucket. build makes the set's batches from the columns. The
+    decoders only read: copy=False.
+    """
     from millrace import Reading
     from millrace.torch import DataLoader, Dataset
 

@@ -44,7 +44,9 @@ def litdata(data: sets.Set, shard: int, out: str) -> None:
 
 
 def parquet(data: sets.Set, _: int, out: str) -> None:
-    """Files of `datasets` or pyarrow, with LitData's index beside them. Millrace and all others read them in place."""
+    """Writes files of `datasets` or pyarrow, together with LitData's index. Millrace and all others
+    read them in place.
+    """
     import datasets
     import litdata
     from pyarrow import parquet

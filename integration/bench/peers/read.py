@@ -1,7 +1,9 @@
-"""Reads epochs with one library, as a process of its own: read.py LIBRARY JOB-AS-JSON. Prints what it saw as JSON.
+"""Reads epochs with one library, in a separate process: read.py LIBRARY JOB-AS-JSON. Prints its
+results as JSON.
 
-JOB holds the fields of libraries.Job, "epochs", "stop": after how many batches the last epoch ends, 0 for never, "counts":
-where the store tells what it was asked for, and "digest": whether the values are to be digested.
+JOB holds the fields of libraries.Job and these: "epochs"; "stop", the number of batches after which
+the last epoch ends, or 0; "counts", the address at which the store reports its requests; and
+"digest", whether the values are hashed.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def end_within(seconds: float) -> None:
     def force() -> None:
         for worker in multiprocessing.active_children():
             worker.kill()
-        os._exit(FORCED)  # the resource tracker, a process of its own, removes what they shared once all are gone
+        # the resource tracker, another process, removes the shared memory when all have ended
+        os._exit(FORCED)
 
     timer = threading.Timer(seconds, force)
     timer.daemon = True
@@ -97,7 +100,7 @@ def main() -> None:
                 saw["state"] = reader.state(stop)
             since = time.monotonic()
         saw["files"] = in_memory(options["local"], os.environ["TMPDIR"])
-    except Exception as e:  # what a library raises is a result
+    except Exception as e:  # a library's exception is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)
     # Workers end, and shared memory and lock files go, only in the regular way; but a library's threads may still download.

@@ -1,4 +1,5 @@
-"""Turns what was measured into sections of the page: one of the formats that each library has for itself, one of Parquet."""
+"""Makes sections of the page from measurements: one of each library's own format, one of Parquet.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ LOAD = os.getloadavg()[0]  # before anything is measured
 
 
 def put(bench: str, name: str, text: str, commits: list[str]) -> None:
-    """Stores a section with its provenance, in place of the one before: the page is made of what is stored."""
+    """Stores a section with its provenance, in place of the previous one. The page is made from
+    stored sections.
+    """
     if len(commits) > 1:
         raise SystemExit(f"{name} was measured at several commits, and is not stored: {', '.join(commits)}")
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
@@ -58,7 +61,7 @@ def best(rows: list[dict[str, Any]], key: str, most: bool) -> Any:
 
 
 def failed(row: dict[str, Any]) -> str:
-    """What a library said when it failed, fit for a cell."""
+    """Returns the error of a library, shortened for a cell."""
     text = " ".join((row["error"] or "").replace("|", "/").split())
     return f"failed: {text[:160]}" if text else "none"
 
@@ -67,7 +70,7 @@ def mark(value: str, is_best: bool) -> str:
     return f"**{value}**" if value and is_best else value
 
 
-# A figure: its key, whether more is better, how it is shown, and what stands above it.
+# A figure: its key, whether more is better, its format, and its column head.
 Column = tuple[str, bool, Callable[[Any], str], str]
 RATES: list[Column] = [
     ("cold", True, lambda v: f"{v:,.0f}", "cold, samples/s"), ("warm", True, lambda v: f"{v:,.0f}", "warm, samples/s"),

@@ -1,6 +1,6 @@
-"""Measures Millrace and the libraries that people use now on the same data in the same MinIO: run.py --help.
+"""Measures Millrace and other current libraries on the same data in the same MinIO: run.py --help.
 
-What is measured is written down after each measurement, so that a run that was ended can go on: --resume.
+Each measurement is recorded when it is made, so that an interrupted run can be resumed: --resume.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sets
 import world
 from ledger import Ledger, Task
 
-# What each library reads: the format of its own, or Parquet.
+# The format that each library reads: its own, or Parquet.
 LIBRARIES = {
     "millrace": "tar", "millrace-mds": "mds", "webdataset": "tar", "webdataset-cache": "tar", "streaming": "mds", "litdata": "litdata",
     "millrace-parquet": "parquet", "datasets": "parquet", "litdata-parquet": "parquet", "pyarrow": "parquet",
@@ -36,7 +36,7 @@ SHAPES: dict[str, list[str]] = {"plain": [], "shaped": world.SHAPED}
 
 
 class Bench:
-    """One run: a store with all sets in all formats, and a directory for what libraries keep."""
+    """One run: a store with all sets in all formats, and a directory for the libraries' files."""
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
@@ -70,7 +70,7 @@ class Bench:
         """Has Millrace index shards in place."""
         assert self.store is not None
         env = {**os.environ, "AWS_ENDPOINT_URL_S3": f"http://{self.store.backend}"}
-        # Said rather than found out, since LitData's index lies beside Parquet files.
+        # The format is given, not detected, because LitData's index is next to the Parquet files.
         command = [self.options.program, "index", f"s3://{world.BUCKET}/{prefix}", "--format", kind]
         begun = time.monotonic()
         subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -88,7 +88,9 @@ class Bench:
     # A measurement has a machine to itself that holds nothing.
 
     def stand(self, line: str) -> world.Store:
-        """Puts the line before the store, empties what libraries left on this machine, and counts from here on."""
+        """Puts the line before the store, removes the libraries' files from this machine, and
+        resets the counts.
+        """
         assert self.store is not None
         if self.line != line:
             self.store.stand(SHAPES[line])
@@ -100,7 +102,7 @@ class Bench:
     def clean(self) -> None:
         for name in ("local", "tmp"):
             world.empty(self.directory / name)
-        os.sync()  # what one reader has left to be written is not to be the next one's time
+        os.sync()  # so that pending writes of one reader do not slow down the next
 
     def gateway(self, name: str, store: world.Store) -> world.Gateway | None:
         """Place for a gateway, for Millrace."""
@@ -130,10 +132,12 @@ class Bench:
                 gateway.close()
             self.clean()
 
-    # What is measured.
+    # The measurements.
 
     def tasks(self) -> Iterator[Task]:
-        """All measurements, in their order. Libraries take turns, so that what else the machine does befalls all alike."""
+        """All measurements in order. Libraries take turns, so that other load on the machine
+        affects all alike.
+        """
         shards = [data for data in self.sets if data.parquet is None]
         for data in self.sets:
             if data.parquet is not None:
@@ -153,10 +157,11 @@ class Bench:
                 yield Task("resize", {"set": data.name, "library": name}, partial(self.resize, name, data))
 
     def turns(self, line: str, data: sets.Set, workers: list[int]) -> Iterator[Task]:
-        """The measurements of speed of a set. Every other round goes backwards, so that not always the same library follows another.
+        """The speed measurements of a set. Every other round is in reverse order, so that the
+        predecessor of each library varies.
 
-        A reader pays for what the one before has left behind: pages that the system has to find anew took Millrace's gateway 0.4 s
-        where WebDataset had been before it.
+        A reader is affected by its predecessor: allocating pages again took Millrace's gateway 0.4
+        s after WebDataset had run.
         """
         for n in workers:
             for turn in range(self.options.rounds):
@@ -177,7 +182,9 @@ class Bench:
         return {x: saw[x] for x in ("epochs", "error", "memory", "files", "gateway", "cpu", "code")}
 
     def resume(self, name: str, data: sets.Set) -> dict[str, Any]:
-        """Stops after 60 % of an epoch; goes on in another process on a machine that holds nothing."""
+        """Stops after 60 % of an epoch, and resumes in another process on a machine without cached
+        data.
+        """
         stop = data.samples * 6 // 10 // BATCH
         before = self.read(name, data, stop=stop)
         after = self.read(name, data, **({"state": before["state"]} if before["state"] else {"skip": stop}))
@@ -194,7 +201,8 @@ class Bench:
         return {"error": saw["error"], "of": data.samples, "samples": seen["samples"], "distinct": seen["distinct"]}
 
     def resize(self, name: str, data: sets.Set) -> dict[str, Any]:
-        """Two ranks stop in the middle of an epoch, four go on, at the same global batch size."""
+        """Two ranks stop in the middle of an epoch, and four resume, at the same global batch size.
+        """
         store, half = self.stand("plain"), data.samples // 2 // BATCH
         gateway = self.gateway(name, store)
         try:
@@ -210,7 +218,9 @@ class Bench:
         return {"error": error, "of": data.samples, "twice": len(ids) - len(set(ids)), "never": data.samples - len(set(ids))}
 
     def ranks(self, name: str, data: sets.Set, store: world.Store, gateway: world.Gateway | None, size: int, **more: Any) -> list[dict[str, Any]]:
-        """Reads as so many ranks side by side on a machine that keeps nothing of before, as torchrun would start them."""
+        """Reads as the given number of parallel ranks on a machine without cached data, as torchrun
+        would start them.
+        """
         for kept in ("local", "tmp"):
             world.empty(self.directory / kept)
         env = self.env() | {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
@@ -225,9 +235,9 @@ class Bench:
 
 
 def shard_size(size: int) -> int:
-    """Bytes of a shard: what MosaicML Streaming and LitData take by default, and less for a small set.
+    """Bytes of a shard: the default of MosaicML Streaming and LitData, and less for a small set.
 
-    A set has at least 8 shards, since each worker of WebDataset needs one, and some to shuffle.
+    A set has at least 8 shards, because each worker of WebDataset needs one, and some to shuffle.
     """
     return min(64 << 20, size // 10)
 
@@ -241,14 +251,14 @@ def begin(options: argparse.Namespace, name: str) -> Path:
 
 
 def versions(program: str) -> dict[str, Any]:
-    """The versions of what is measured."""
+    """Returns the versions of the measured software."""
     packages = {"webdataset": "webdataset", "streaming": "mosaicml-streaming", "litdata": "litdata", "datasets": "datasets", "pyarrow": "pyarrow"}
     found = {name: metadata.version(package) for name, package in packages.items()}
     return {"versions": found, "program": hashlib.sha256(Path(program).read_bytes()).hexdigest()[:12]}
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
-    """What has to be the same for a run to go on."""
+    """Returns the properties that must be the same for a run to be resumed."""
     return versions(options.program) | {
         "size": options.size, "rounds": options.rounds, "workers": options.workers,
         "shaped_workers": options.shaped_workers, "sets": options.sets, "lines": options.lines, "libraries": options.libraries,

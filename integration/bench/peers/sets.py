@@ -58,7 +58,7 @@ class Set:
 
 
 class Texts(Set):
-    """Rows of a crawl: a text of words and four columns beside it."""
+    """Rows of a crawl: a text of words and four more columns."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         for i in range(self.samples):
@@ -71,7 +71,7 @@ class Texts(Set):
         return digest(tuple(row.values()) for row in self.rows())
 
 
-# Kind, bytes of a sample, MiB in all, and how it lies in Parquet.
+# Kind, bytes of a sample, MiB in all, and layout in Parquet.
 SETS: dict[str, tuple[type[Set], int, int, Layout | None]] = {
     "photos": (Set, 110_000, 256, None),
     "text": (Set, 4_000, 256, None),
@@ -88,7 +88,7 @@ def make(name: str, mebibytes: int = 0) -> Set:
     return kind(name, length, max(((mebibytes or size) << 20) // length, 4 * CLASSES), layout)
 
 
-# What a batch holds, of either kind.
+# The contents of a batch, of either kind.
 
 
 def ids(batch: Any) -> list[int]:

@@ -1,6 +1,8 @@
-"""Measures a training step with decoding, Millrace against the libraries that people use now: train.py --help. Minutes, not hours.
+"""Measures a training step with decoding, with Millrace and other current libraries: train.py
+--help. Takes minutes, not hours.
 
-Readers take turns; what is measured is written down after each measurement, so that a run that was ended can go on: --resume.
+Readers take turns. Each measurement is recorded when it is made, so that an interrupted run can be
+resumed: --resume.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A training step with decoding, by each library in the way that its own documentation has it: the part that its authors should read.
 
 Two sets of JPEG images of 256 x 256 (4:2:0, some 17 KB): `photos` with classes, `captions` with a text. Every reader yields batches
-of 64: a tensor of bytes [64, 3, 224, 224], each image cropped and flipped at random, and one of classes or of words' numbers. What
-a library does by default is left as it is: who decodes (Pillow, or torchvision for LitData), where (workers, and for Millrace threads
-besides), how it shuffles. The model is as small as one that learns from pixels can be, since two processors are all that there is.
+of 64: a tensor of bytes [64, 3, 224, 224], each image cropped and flipped at random, and one of classes or of words' numbers.
+Defaults of a library are kept: the decoder (Pillow, or torchvision for LitData), its place (workers, and for Millrace also threads),
+the shuffling. The model is as small as possible for learning from pixels, because there are only two processors.
 
-    training.py LIBRARY JOB-AS-JSON     reads an epoch, as a process of its own, and prints what it saw as JSON
+    training.py LIBRARY JOB-AS-JSON     reads an epoch in a separate process, and prints its results as JSON
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from libraries import Job, Reader, loader_options
 from torch.utils import data as torch_data
 
 SIDE, CROP, BATCH, WORDS, VOCABULARY = 256, 224, 64, 32, 4096
-SETS = {"photos": "cls", "captions": "txt"}  # and the part beside the image
+SETS = {"photos": "cls", "captions": "txt"}  # and the other part of a sample
 FILES = 8  # shards or Parquet files of a set, so that each worker has several
 
 
@@ -50,7 +50,7 @@ def draw(directory: Path, samples: int) -> None:
 
 
 def beside(name: str, i: int, samples: int) -> Any:
-    """What a sample has beside its image: its class, or a caption."""
+    """Returns the part of a sample other than its image: its class, or a caption."""
     if name == "photos":
         return i * sets.CLASSES // samples
     pick = random.Random(i)
@@ -113,7 +113,7 @@ def _parquet(rows: Rows, part: str, shard: int, out: str) -> None:  # noqa: ARG0
         table.shard(FILES, n, contiguous=True).to_parquet(f"{out}/train-{n:05d}-of-{FILES:05d}.parquet")
 
 
-# What is done to an image, the same for all.
+# The transformation of an image, the same for all.
 
 
 class Augment:
@@ -303,7 +303,7 @@ def main() -> None:
         saw["before"] = saw["epochs"][0].pop("before")
         with urllib.request.urlopen(counts, timeout=10) as answer:
             saw["epochs"][-1]["store"] = json.load(answer)
-    except Exception as e:  # what a library raises is a result
+    except Exception as e:  # a library's exception is a result
         saw["error"] = f"{type(e).__name__}: {e}"[:300]
     print("RESULT " + json.dumps(saw), flush=True)
     end_within(END)

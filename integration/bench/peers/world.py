@@ -1,4 +1,6 @@
-"""What the readers stand on: MinIO, the wire before it, the gateways that they start; and a watch over processes."""
+"""The environment of the readers: MinIO, the proxy before it, the gateways that they start, and a
+watch over processes.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ class Store:
 class Gateway:
     """The gateway that a reader's millrace.open starts for its user: a user of the measurement's own, with an empty cache.
 
-    It holds what the library's default gives it, a quarter of the machine's memory, and no disk.
+    It has the library's default cache, a quarter of the machine's memory, and no disk.
     """
 
     def __init__(self, program: str, endpoint: str, directory: Path) -> None:
@@ -185,7 +187,7 @@ class Watch:
         self._end.set()
         self._thread.join()
         gateway = sum(self._cpu.pop(pid, 0) for pid in self._gateways)
-        # What has ended says exactly what it took; a worker that was killed is known only from looking.
+        # For ended processes the usage is exact; a killed worker's usage is only sampled.
         now = resource.getrusage(resource.RUSAGE_CHILDREN)
         ended = now.ru_utime + now.ru_stime - self._ended.ru_utime - self._ended.ru_stime
         return gateway + max(ended, sum(self._cpu.values()))
@@ -235,11 +237,11 @@ class Run:
         self.watch = Watch(self.child.pid, gateway)
 
     def finish(self) -> dict[str, Any]:
-        """Returns what the reader saw, and bytes of memory and seconds of processor time, the gateway's with its own.
+        """Returns the reader's results, and the bytes of memory and seconds of processor time of the reader and its gateway.
 
         Processor time counts from when the reader was made: imports of torch are not the libraries' doing.
         "memory" is the most that both held together, pages that processes share counted once, and "gateway" the gateway's part.
-        "files" is what the system keeps in memory of the files that the reader has on this machine.
+        "files" is the system's page cache of the files that the reader has on this machine.
         "code" is how it ended: read.FORCED is no failure.
         """
         try:
@@ -273,7 +275,9 @@ class Run:
 
 
 def _shared(pids: list[int]) -> set[Path]:
-    """Files of shared memory that processes hold: nobody removes them when all are killed at once."""
+    """Removes files of shared memory that processes hold: when all processes are killed at once,
+    they cannot remove these.
+    """
     found = set()
     for pid in pids:
         try:

@@ -21,7 +21,7 @@ class Table:
         self.fields = at - struct.unpack_from("<i", data, at)[0]
 
     def place(self, field: int) -> int:
-        """Where a field lies, or 0 where it is left out."""
+        """Returns the position of a field, or 0 if it is absent."""
         slot = 4 + 2 * field
         if slot >= int(struct.unpack_from("<H", self.data, self.fields)[0]):
             return 0

@@ -1,4 +1,5 @@
-"""Runs a client against gateways that fail, and compares what it has read, sample by sample."""
+"""Runs a client against gateways with faults, and compares the samples that it reads, one by one.
+"""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""Containers that are made of bytes alone: what a compressor makes of bytes differs from one release to the next, so
-the compressed ones are whole, valid files whose blocks are stored as they are.
+"""Containers with reproducible bytes. The output of a compressor differs from one release to the
+next, so the compressed containers here are valid files whose blocks are stored without compression.
 """
 
 import struct
@@ -63,7 +63,7 @@ def varint(n: int) -> bytes:
 
 
 def zip_member(name: str, data: bytes, deflated: bool) -> bytes:
-    """A member as it lies in an archive, with its header."""
+    """Returns a member with its header, as in an archive."""
     packed = deflate_stored(data) if deflated else data
     sizes = (zlib.crc32(data), len(packed), len(data), len(name), 0)
     header = struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, 8 if deflated else 0, 0, 0x21, *sizes)  # of 1 January 1980

@@ -8,7 +8,7 @@ for _n in range(256):
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C (Castagnoli) of data; crc is that of what comes before."""
+    """Returns the CRC-32C (Castagnoli) of data; crc is that of the data before it."""
     crc ^= 0xFFFFFFFF
     table = _TABLE
     for byte in data:

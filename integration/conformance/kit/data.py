@@ -1,6 +1,6 @@
 """Writes a small dataset of each format, the same bytes on every machine, with nothing but Python's standard library.
 
-The files of tables are pyarrow's, and lie in integration/conformance/tables.
+The files of tables were written by pyarrow, and are in integration/conformance/tables.
 """
 
 import io
@@ -16,7 +16,7 @@ from .containers import gzip_stored, xz_stored, zip_archive, zip_member, zstd_st
 from .crc32c import crc32c
 from .pseudorandom import number, stream
 
-TREE = dict[str, bytes]  # name of a file -> what is in it
+TREE = dict[str, bytes]  # contents by file name
 
 
 class Dataset(NamedTuple):
@@ -25,7 +25,8 @@ class Dataset(NamedTuple):
     options: tuple[str, ...]  # of `millrace index`
     write: Callable[[], tuple[TREE, list[bytes]]]  # the files, and the stored bytes of every sample
     fields: str  # a list for fields=
-    around: Optional[tuple[bytes, bytes]] = (b"", b"")  # what its own form has before and after the samples; None: more
+    # bytes before and after the samples in its own form; None: the form has more than these
+    around: Optional[tuple[bytes, bytes]] = (b"", b"")
 
 
 def tar_sample(members: list[tuple[str, bytes]]) -> bytes:
@@ -191,9 +192,11 @@ def tsv() -> tuple[TREE, list[bytes]]:
 
 
 def archives(label: str, deflated: bool) -> tuple[TREE, list[bytes]]:
-    """Zip archives. Two samples of three have two members, which share a key; the other one has one.
+    """Zip archives. Two samples of three have two members, which share a key; the other one has
+    one.
 
-    A sample of stored members is what lies in the archive, with the header between them. One of deflated members is their contents.
+    A sample of stored members is the range of the archive that contains them, with the header
+    between them. A sample of deflated members is their contents.
     """
     files, samples = {}, []
     for s in range(2):

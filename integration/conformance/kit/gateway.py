@@ -1,4 +1,4 @@
-"""Holds a gateway against the vectors and against what docs/api.md and docs/answers.md promise."""
+"""Checks a gateway against the vectors and against docs/api.md and docs/answers.md."""
 
 import json
 import re
@@ -17,7 +17,9 @@ TAR = batch_path("tar", 0, 1, {})
 
 
 def check(base: str, loaded: dict[str, Any], report: Report) -> None:
-    """Runs every check. Each one is a name, and what is wrong: nothing, if all is well."""
+    """Runs every check. Each one has a name, and lists violations; the list is empty if there are
+    none.
+    """
     with report.check("datasets of the kit"):
         for name, want in loaded["datasets"].items():
             said = ask(base, f"/v1/datasets/{name}").json()
@@ -77,7 +79,7 @@ def once(report: Report, base: str, d: data.Dataset) -> None:
 
 
 def agree(report: Report, base: str, d: data.Dataset) -> None:
-    """A batch in one form has what it has in the others."""
+    """A batch in one form must have the same content as in the others."""
 
     def get(**parameters: str) -> Answer:
         return ask(base, batch_path(d.name, 1, 1, parameters))

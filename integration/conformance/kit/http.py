@@ -1,4 +1,4 @@
-"""One request, and what came back of it."""
+"""One request and its answer."""
 
 import http.client
 import json

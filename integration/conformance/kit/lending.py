@@ -99,7 +99,7 @@ def otherwise(report: Report, connection: Connection) -> None:
 
 
 def held(report: Report, connection: Connection) -> None:
-    """What is held stays while others are read and let go of."""
+    """Memory in use must stay unchanged while other batches are read and released."""
     path = biggest(connection)
     kept = [connection.lend(path % i) for i in range(HELD)]
     copies = [answer.whole for answer in kept]
@@ -118,7 +118,7 @@ def held(report: Report, connection: Connection) -> None:
 
 
 def ended(report: Report, connection: Connection) -> None:
-    """What is mapped stays when its connection has ended."""
+    """Mapped memory must stay valid when its connection has ended."""
     path = biggest(connection)
     kept = connection.lend(path % 1)
     copy = kept.whole

@@ -1,4 +1,5 @@
-"""A gateway's front door that does to one client what networks and busy gateways do."""
+"""A proxy before a gateway that simulates the faults of networks and busy gateways for one client.
+"""
 
 import email.message
 import http.server
@@ -27,7 +28,7 @@ class Seen(NamedTuple):
 
 class Fault(NamedTuple):
     name: str
-    text: str  # what happens to a batch
+    text: str  # the fault of a batch
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -42,7 +43,8 @@ FAULTS: tuple[Fault, ...] = (
 
 
 class Proxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Passes on what it is asked, but does fault number b to batch b of an epoch, the first times that it is asked for."""
+    """Forwards requests, but applies fault number b to the first requests for batch b of an epoch.
+    """
 
     daemon_threads = True
     allow_reuse_address = True
@@ -94,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Proxy
 
     def log_message(self, *_: object) -> None:
-        """The report says what was asked."""
+        """The report lists the requests."""
 
     def do_HEAD(self) -> None:
         self._pass_on("", 1)
@@ -141,14 +143,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         self.wfile.flush()
         if reset:
-            # What was written must have left before the connection is torn down: a reset discards what is under way.
+            # The data must have been sent before the reset, because a reset discards unsent data.
             time.sleep(0.1)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
 
 
 def closed_port() -> int:
-    """A port at which nobody listens."""
+    """Returns a port without a listener."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What was checked, and what was found to be wrong."""
+"""The checks and their findings."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ class Report:
         try:
             yield
         except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as e:
-            # An answer that is like nothing foreseen is the finding, and the other checks go on.
+            # An unforeseen kind of answer is a finding, and the other checks continue.
             self.wrong(f"{type(e).__name__}: {e}")
         if self._wrong:
             self.failed += 1

@@ -100,7 +100,9 @@ def nested(element: Node, values: Sequence[Any]) -> bytes:
 
 
 def parts(nodes: Sequence[Node], values: Sequence[Any]) -> dict[str, bytes]:
-    """The parts of a row: its values that are present, and what stands for a struct, or for a row, that has none."""
+    """Returns the parts of a row: its present values, and markers for a struct or a row without
+    any.
+    """
     out: dict[str, bytes] = {}
     collect(nodes, values, "", out)
     return out or {"__null__": b""}

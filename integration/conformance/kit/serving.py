@@ -17,7 +17,7 @@ QUARANTINED = {"tar": "photos/img-0004", "jsonl": "part-1/000000005"}  # a bad s
 
 
 class KitError(Exception):
-    """Something that the kit needs is not there. The text says what, and what to do."""
+    """Something that the kit needs is missing. The text names it and the remedy."""
 
 
 def run(program: str, *args: str) -> str:

@@ -1,4 +1,4 @@
-"""Batches in shared memory, by the letter of docs/spec/shared-memory.md: what a gateway at a Unix socket lends on one connection."""
+"""Batches in shared memory, as docs/spec/shared-memory.md defines them, from a gateway at a Unix socket."""
 
 import array
 import errno
@@ -20,7 +20,7 @@ GET_SEALS = 1034
 
 
 class Lent(Answer):
-    """An answer: with `said`, its samples lie in `memory`."""
+    """An answer. If `said` is set, its samples are in `memory`."""
 
     def __init__(self, status: int, headers: "http.client.HTTPMessage", body: bytes) -> None:
         super().__init__(status, headers, body)
@@ -51,7 +51,7 @@ class Connection:
         self._socket.close()
 
     def forget(self) -> None:
-        """Closes descriptors. What is mapped ends with its last view."""
+        """Closes descriptors. Mapped memory is released with its last view."""
         self.close()
         for d in [*self.descriptors.values(), *self._came]:
             os.close(d)
@@ -119,7 +119,7 @@ class Connection:
             self.segments.pop(int(gone), None)  # its descriptor stays: its number is not used again
 
     def _check(self, descriptor: int, size: int) -> None:
-        """The memory has its length for ever, and nobody but the gateway writes to it."""
+        """The memory must have a fixed length, and only the gateway can write to it."""
         seals = fcntl.fcntl(descriptor, GET_SEALS)
         if os.fstat(descriptor).st_size != size or seals & SEALS != SEALS:
             self.faults.append(f"memory of {os.fstat(descriptor).st_size} bytes with the seals {seals}, want {size} and {SEALS}")

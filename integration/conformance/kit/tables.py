@@ -1,6 +1,8 @@
-"""The table of which the kit has files by pyarrow in integration/conformance/tables: its columns, and what is in each row.
+"""The table whose files in integration/conformance/tables were written by pyarrow: its columns and
+rows.
 
-Parquet and Arrow have the same rows, so that their samples have the same bytes. integration/conformance/tables/write.py writes the files.
+Parquet and Arrow files have the same rows, so that their samples have the same bytes.
+integration/conformance/tables/write.py writes the files.
 """
 
 import os
@@ -24,7 +26,8 @@ SCHEMA = (
     Node("counts", "map", True, (Node("key", "string", False), Node("value", "int32"))),
 )
 
-# What the dataset's description says of the columns: name, encoding, type, whether the part may be missing.
+# The columns as in the dataset's description: name, encoding, type, whether the part may be
+# missing.
 FIELDS = (
     ("id", "raw", "int32", False),
     ("label", "raw", "int64", True),

@@ -1,4 +1,6 @@
-"""The vectors: what plans there are, how their answers are noted down, and how a gateway is held against them."""
+"""The vectors: the plans, the representation of their answers, and the comparison of a gateway with
+them.
+"""
 
 import base64
 import hashlib
@@ -60,7 +62,9 @@ FRAMED_TABLES = ("", "keys", "parts", "keys,parts")
 
 
 def forms(native: str) -> list[str]:
-    """The forms of a dataset beside its own whose bytes are defined. A multipart's boundary is the gateway's choice."""
+    """Returns the forms of a dataset other than its own whose bytes are defined. A multipart's
+    boundary is the gateway's choice.
+    """
     names = [name for name in ("tar", "mds", "arrow") if name != native]
     if native == "jsonl":
         names.append("ndjson")
@@ -99,7 +103,7 @@ WRITTEN = (
 
 
 def describe(answer: Answer) -> dict[str, Any]:
-    """What a vector says of an answer, from its headers and its body."""
+    """Returns the vector of an answer, from its headers and its body."""
     return {
         "batches": int(answer.header("Millrace-Batches") or -1),
         "samples": int(answer.header("Millrace-Samples") or -1),
@@ -126,7 +130,9 @@ def take(base: str, name: str, epoch: int, batch: int, parameters: dict[str, str
 
 
 def make(base: str, quarantine: dict[str, str]) -> dict[str, Any]:
-    """Asks a gateway for every plan. A change of what is written here is a change of what addresses mean."""
+    """Requests every plan from a gateway. A change of the result is a change of the meaning of
+    addresses.
+    """
     out: dict[str, Any] = {"fields": FIELDS, "datasets": {}, "vectors": []}
     for name in [*(d.name for d in data.DATASETS), "mix"]:
         said = ask(base, f"/v1/datasets/{name}").json()
@@ -153,7 +159,7 @@ def load(path: str = PATH) -> dict[str, Any]:
 
 
 def differences(vector: dict[str, Any], answer: Answer) -> list[str]:
-    """Where an answer is not what a vector says."""
+    """Returns the differences between an answer and its vector."""
     if answer.status != 200:
         return [f"status: got {answer.status}, want 200: {answer.body[:300].decode(errors='replace')}"]
     got = describe(answer)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the kit's table as Parquet and Arrow files by pyarrow, or reads those that are here.
+"""Writes the kit's table as Parquet and Arrow files by pyarrow, or reads the existing ones.
 
-usage: write.py            write part-0.parquet, part-1.parquet, part-0.arrow (file format) and part-1.arrow (stream)
-       write.py --check    say whether pyarrow reads from them what kit/tables.py has
+usage: write.py            write part-0.parquet, part-1.parquet, part-0.arrow (file format) and
+part-1.arrow (stream)
+       write.py --check    report whether pyarrow reads the content of kit/tables.py from them
 
-The kit itself needs no pyarrow. Files of another release of pyarrow have other bytes, and so other generations: after
-writing them anew comes `check.py vectors`.
+The kit itself needs no pyarrow. Files of another release of pyarrow have other bytes, and so other
+generations: after writing them again, run `check.py vectors`.
 """
 
 import os

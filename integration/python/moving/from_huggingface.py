@@ -13,7 +13,7 @@ ROWS = 12  # of each file
 
 
 def offline(cache: str) -> None:
-    """Has the library datasets keep its files there, and ask nobody."""
+    """Makes the library datasets keep its files in this directory, and access no hub."""
     os.environ.update(HF_HOME=cache, HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
 
 

@@ -65,7 +65,8 @@ def keep(gateway: str, train: Train) -> None:
         import os
 
         os.environ["S3_ENDPOINT_URL"] = gateway
-        os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any")  # boto3 wants to sign; a gateway does not look
+        # boto3 requires credentials for signing; a gateway ignores the signature
+        os.environ.update(AWS_ACCESS_KEY_ID="any", AWS_SECRET_ACCESS_KEY="any")
         epoch = "s3://v1/datasets/streaming/epochs/0/mds/seed=1&batch_size=16"
         dataset = Photos(remote=epoch, local=local, shuffle=False, batch_size=16)
         for images, labels in DataLoader(dataset, batch_size=16, num_workers=2):

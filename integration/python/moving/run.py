@@ -1,9 +1,9 @@
 """Runs the scripts of docs/moving.md: run.py before NAME DIR | run.py keep NAME GATEWAY | run.py after GATEWAY NAME...
 
 Each module from_NAME.py has write(DIR), which makes a dataset with the library itself; before(DIR, train), which reads it with that
-library; after(GATEWAY, train), which reads the same files by Millrace; and some have keep(GATEWAY, train): the library on what a gateway
-serves. Regions between lines `# begin: WORD` and `# end` are the page's code blocks. This prints a JSON object: of every
-dataset, and of every sample there by a digest of its tensors, how often train was given it.
+library; after(GATEWAY, train), which reads the same files by Millrace; and some have keep(GATEWAY, train), which reads a gateway's
+answers with the library. Regions between lines `# begin: WORD` and `# end` are the page's code blocks. This prints a JSON object with,
+for every dataset and every sample, by a digest of its tensors, the number of times that train received it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import torch
 
 
 class Told:
-    """What train was given."""
+    """The samples that train received."""
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
