@@ -103,8 +103,8 @@ func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	})
 }
 
-// Whoever reaches us but is not reached by us owns nothing, as far as we are concerned; and we, as
-// far as it is.
+// A gateway that can reach this one but cannot be reached owns nothing in this gateway's view, and
+// vice versa.
 func TestAsymmetricLink(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cut = func(from, to string) bool { return from == at(0) && to == at(1) }
@@ -195,7 +195,7 @@ func TestStrangersAreRefused(t *testing.T) {
 				for _, n := range []*node{a, b} {
 					got := refusals(n)
 					if tc.hello != nil && n == b {
-						continue // it does not know what was made of its words
+						continue // it does not see the result of its hello
 					}
 					if len(got) == 0 || n == a && !strings.Contains(strings.Join(got, "\n"), tc.want) {
 						t.Errorf("%s: got %q, want %q", n.address, got, tc.want)

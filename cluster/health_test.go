@@ -24,7 +24,7 @@ func (w *world) fails(address string, err error) {
 	}
 }
 
-// ask reads a chunk from whoever owns it, and returns who that is.
+// ask reads a chunk from its owner, and returns the owner.
 func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
 	t.Helper()
 	id := n.Owner(c)
@@ -34,8 +34,8 @@ func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
 	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)}, nil)
 }
 
-// A failed read ejects at once: the second choice owns the chunk, and nobody asks the first one
-// before its time is over and it has answered a hello.
+// A failed read ejects a silent member at once: the second choice owns the chunk, and the first one
+// is not asked before its ejection is over and it has answered a hello.
 func TestFailedReadEjects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -177,7 +177,7 @@ func TestLiarIsLeftAloneForLong(t *testing.T) {
 	})
 }
 
-// What says nothing of the member leaves it as it is.
+// Errors that say nothing about the member do not change its state.
 func TestRefusalsInOrderAreNoFault(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -232,9 +232,8 @@ func TestTrafficIsCounted(t *testing.T) {
 	})
 }
 
-// Where nearly all are silent, as when this machine stands still or a crowd of readers has come,
-// half of the members stay owners. Those that are gone are found out by hellos, and one that drains
-// owns nothing anyway.
+// If nearly all members are silent, because this machine is stopped or overloaded, half of them
+// stay owners. Hellos find out those that are gone, and a draining member owns nothing anyway.
 func TestSilenceOfAllEjectsHalf(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
@@ -272,7 +271,7 @@ func TestSilenceOfAllEjectsHalf(t *testing.T) {
 	})
 }
 
-// Who was refused and is gone is shown as nobody.
+// A refused gateway that is gone is shown without a member.
 func TestStrangerThatIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)
@@ -306,8 +305,8 @@ func TestEjectedMemberIsBackInTime(t *testing.T) {
 	})
 }
 
-// A member whose store hangs shows signs of life for ever: it must not keep every batch waiting, if
-// others can do what it cannot.
+// A member whose store hangs sends signs of life for ever. It must not delay every batch if others
+// can answer.
 func TestStuckMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -376,8 +375,8 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 	})
 }
 
-// A member that was refused and is now stopped is gone because it does not answer: whoever looks is
-// not sent after the old reason.
+// A refused member that is stopped now is gone because it does not answer: the status shows the
+// current reason.
 func TestReasonIsThatOfNow(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
@@ -396,7 +395,7 @@ func TestReasonIsThatOfNow(t *testing.T) {
 	})
 }
 
-// Who is at an address where nobody answers is asked for at night: the reason stands there.
+// The status contains the reason why an address does not answer.
 func TestNobodyAnswersForAReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/seeds"
 )
 
-// TestHistories lets gateways start, die, drain, restart, lose links one way or both, fail reads
-// and lie, as a seed has it. At any time a gateway reads only from whom it takes for well, and from
-// an ejected one not before its time is over; and once all is well again for a while, all views are
-// the same.
+// TestHistories: gateways start, die, drain, restart, lose links in one or both directions, fail
+// reads and send wrong bytes, as a seed determines. At any time a gateway reads only from members
+// that are healthy in its view, and from an ejected one only after its ejection. Some time after
+// the last fault all views are the same.
 func TestHistories(t *testing.T) {
 	from, to, _ := seeds.Range(t, 60, 3000)
 	for seed := from; seed < to; seed++ {
@@ -150,12 +150,12 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// ask reads some chunks and holds what happens against what was known before.
+// ask reads some chunks and compares the results with the state before.
 func (h *history) ask(t *testing.T, n *node) {
 	for range 5 {
 		c := chunk(h.rng.IntN(1000))
 		for _, who := range []func(peer.Chunk) string{func(ch peer.Chunk) string { return n.Owner(ch) }, n.Former} {
-			synctest.Wait() // a hello that is on its way may let somebody in
+			synctest.Wait() // a running hello may readmit a member
 			id := who(c)
 			if id == "" {
 				continue

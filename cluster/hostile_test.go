@@ -36,8 +36,8 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 	})
 }
 
-// Nobody can have a gateway dial what its discovery does not know, nor keep the others from being
-// met.
+// A stranger cannot make a gateway dial an address that its discovery does not list, nor prevent it
+// from meeting others.
 func TestStrangersNameNoAddresses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Draining is known to all at once, and each is told what it owns from now on, once and nothing
-// else.
+// All members learn of a drain at once, and each gets exactly the list of chunks that it owns from
+// now on.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(4)
@@ -72,7 +72,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// The answer to a hello is bounded: what is needed last is left out.
+// The answer to a hello is bounded: the chunks needed last are omitted.
 func TestHeirsAreToldOfTheFirstOnly(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
@@ -91,8 +91,8 @@ func TestHeirsAreToldOfTheFirstOnly(t *testing.T) {
 	})
 }
 
-// A restart at the same address is a new boot of the same member; it owns what it owned. The
-// newcomer knows who held its chunks.
+// After a restart at the same address the member has a new boot and owns the same chunks. The
+// restarted gateway knows who held its chunks.
 func TestRestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -180,8 +180,8 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// A gateway that stands still answers no hello either: suspect first, then gone, and back once it
-// goes on.
+// A stopped gateway answers no hello either: it is suspect first, then gone, and back once it
+// continues.
 func TestStandstill(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// wantsReady compares what a gateway says of itself now. waiting is a part of what it waits for, ""
-// if it is to be ready.
+// wantsReady compares the readiness of a gateway. waiting is a part of the expected reason, "" if
+// the gateway is to be ready.
 func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	t.Helper()
 	synctest.Wait()
@@ -40,7 +40,8 @@ func (a delayedDiscovery) Run(ctx context.Context, found func([]string)) error {
 	return a.knows.Run(ctx, found)
 }
 
-// TestFirstOfAllIsReadyAtOnce: it knows itself alone, or nobody, or addresses where nobody is yet.
+// TestFirstOfAllIsReadyAtOnce: the discovery finds only the gateway itself, or nothing, or
+// addresses without a gateway.
 func TestFirstOfAllIsReadyAtOnce(t *testing.T) {
 	for name, known := range map[string][]int{"itself": {0}, "a name of nobody": {}, "all dead": {0, 5, 6, 7}} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -57,7 +58,7 @@ func TestReadyOnceItHasMetAnother(t *testing.T) {
 		w.join(0, []int{0}, nil)
 		w.join(2, []int{2}, nil)
 		b := w.join(1, []int{0, 1, 2, 7}, nil)
-		wantsReady(t, "before any answer", b, "2 of 4 addresses have been asked") // itself, and where nobody is
+		wantsReady(t, "before any answer", b, "2 of 4 addresses have been asked") // itself, and an address without a gateway
 		w.pass(99 * time.Millisecond)
 		wantsReady(t, "before the answer", b, "2 of 4 addresses have been asked")
 		w.pass(time.Millisecond)
@@ -65,7 +66,7 @@ func TestReadyOnceItHasMetAnother(t *testing.T) {
 	})
 }
 
-// TestReadyOnceAllWereAsked: whoever answers may be of no use.
+// TestReadyOnceAllWereAsked: the answers may be of any gateway.
 func TestReadyOnceAllWereAsked(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"another generation": func(c *Config) { c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1} },
@@ -84,8 +85,8 @@ func TestReadyOnceAllWereAsked(t *testing.T) {
 	}
 }
 
-// TestReadyAfterSomeSecondsAnyway: a look-up that hangs, or an address that does, holds nobody back
-// for long. The log says so once.
+// TestReadyAfterSomeSecondsAnyway: a lookup or an address that hangs delays readiness only for a
+// while. This is logged once.
 func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	for name, c := range map[string]struct {
 		where   Discovery
@@ -112,7 +113,7 @@ func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	}
 }
 
-// TestReadyForEver: neither whoever goes nor whoever is found later makes a gateway wait again.
+// TestReadyForEver: a ready gateway never waits again, if members leave or are found later.
 func TestReadyForEver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer

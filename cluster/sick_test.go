@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// other is what a test brings in a member's place.
+// other simulates the bytes from elsewhere in a member's place.
 type other struct {
 	err        error
 	concurrent int // times that it was asked while the member was late
@@ -44,8 +44,8 @@ func sicknesses() map[string]error {
 	}
 }
 
-// A member that refuses what another one can do is ejected; where the others cannot either, as with
-// the store down, it is as well as they.
+// A member that refuses questions that another one can answer is ejected. If the others cannot
+// answer either, as with the store down, it counts as healthy.
 func TestRefusalsThatOthersDoNotGive(t *testing.T) {
 	for name, refusal := range sicknesses() {
 		t.Run(name, func(t *testing.T) {
@@ -81,12 +81,12 @@ func TestRefusalsThatOthersDoNotGive(t *testing.T) {
 	}
 }
 
-// A member whose answers come late is asked no more; another one is asked beside it, while that is
-// seldom.
+// A member whose answers are late is ejected; other gateways are asked concurrently while that is
+// rare.
 func TestLateMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
-		var slow atomic.Int64 // what an answer takes
+		var slow atomic.Int64 // time of an answer
 		w.read = func(string, string) error { time.Sleep(time.Duration(slow.Load())); return nil }
 		o := &other{}
 		ask := func() error {
@@ -209,8 +209,8 @@ func TestHedgesAreFew(t *testing.T) {
 	})
 }
 
-// A late member is asked beside once, also where that brings nothing and the member gives a sign of
-// life after it.
+// A question is hedged once, even if the hedge fails and the member sends a sign of life
+// afterwards.
 func TestAQuestionIsHedgedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -222,7 +222,7 @@ func TestAQuestionIsHedgedOnce(t *testing.T) {
 	})
 }
 
-// No more than half of the members are ejected for what may be everybody's sickness.
+// No more than half of the members are ejected for faults that may have a common cause.
 func TestHalfOfTheMembersStay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
@@ -304,8 +304,7 @@ func TestNobodyIsEjectedWhereAllAreSlow(t *testing.T) {
 	}
 }
 
-// A store that is cold is slow for everybody: the first answers are waited for, and not asked for
-// twice.
+// A cold store is slow for all members: the first answers are waited for, and not hedged.
 func TestColdStoreIsWaitedFor(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]

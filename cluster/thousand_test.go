@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// BenchmarkThousandMembers is what a cluster of 1,000 gateways costs each of them: a snapshot for
-// each change of members, a status for each scrape, and what the discovery finds.
+// BenchmarkThousandMembers measures the cost of a cluster of 1,000 gateways for each of them: a
+// snapshot for each change of members, a status for each scrape, and each result of the discovery.
 func BenchmarkThousandMembers(b *testing.B) {
 	for _, datasets := range []int{1, 16} {
 		c, addresses := thousand(datasets)

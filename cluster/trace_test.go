@@ -35,13 +35,13 @@ func (s *wire) Read(ctx context.Context, address string, q *peer.Query, dst [][]
 	return s.PeerClient.Read(ctx, address, q, dst)
 }
 
-// TestQuestionsAreSiblings: what is asked of another member, beside one that is late or after one
-// that has failed, is beside the first question in the trace, which says why the first one has
-// brought nothing.
+// TestQuestionsAreSiblings: a question to another member, concurrent with a late one or after a
+// failed one, is a sibling of the first question in the trace, whose span contains the reason of
+// its failure.
 func TestQuestionsAreSiblings(t *testing.T) {
 	for name, c := range map[string]struct {
 		deaf  string // the address of a member that never answers
-		fails string // what the trace says of the first question
+		fails string // the reason in the trace of the first question
 	}{
 		"late":    {at(1), errLate.Error()},
 		"refuses": {"", peer.CodeOverloaded},

@@ -21,14 +21,14 @@ import (
 type world struct {
 	t     *testing.T
 	mu    sync.Mutex
-	nodes map[string]*node                       // by address, whoever listens there now
+	nodes map[string]*node                       // by address, the current listener
 	cut   func(from, to string) bool             // by address: nothing passes
-	read  func(from, to string) error            // what becomes of reads; nil: they fill dst with zeros
+	read  func(from, to string) error            // result of reads; nil: they fill dst with zeros
 	mute  time.Duration                          // that a member takes until it gives a sign of life
 	loads time.Duration                          // that a member takes after a sign of life
 	reads []string                               // from>to
-	told  map[string]map[string][]peer.ChunkList // by ID: what each member was to take over, by the ID of the one that went
-	hello func(from string, h *peer.Hello)       // bends what a gateway says
+	told  map[string]map[string][]peer.ChunkList // by ID: the chunks that each member was to take over, by the ID of the draining one
+	hello func(from string, h *peer.Hello)       // modifies a gateway's hello
 	early func(c *Cluster)                       // is called before a gateway runs
 	slow  map[string]time.Duration               // by address: how long a gateway takes to answer a hello
 	peers map[string]int                         // by address: how many gateways it knows, as its client is told
@@ -255,7 +255,7 @@ func states(n *node) map[string]State {
 	return out
 }
 
-// refusals returns what a gateway shows of those that are no members.
+// refusals returns the status of gateways that are not members.
 func refusals(n *node) []string {
 	var out []string
 	for _, o := range n.Status().Others {

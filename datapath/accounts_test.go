@@ -36,7 +36,7 @@ func (p *Path) idle(tb testing.TB, when string) {
 	}
 }
 
-// taken counts what reads under way and open bodies have taken.
+// taken returns the resources that running reads and open bodies hold.
 func (p *Path) taken() map[string]int64 {
 	c := p.cache.Stats()
 	held := map[string]int64{
@@ -91,7 +91,8 @@ func (p *Path) extracted() int64 {
 	return int64(len(p.extracts.samples))
 }
 
-// following counts the open sources with a reader that stays after an hour of silence: a read of it has not ended.
+// following counts the open sources with a reader that stays after an hour of silence: a read of it
+// has not ended.
 func (p *Path) following() (n int64) {
 	p.readers.Forget(time.Now().Add(time.Hour))
 	for _, s := range p.open {

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader that has gone is forgotten when anybody reads, also one who follows no order, and what it came for can go.
+// A reader that has ended is forgotten at the next read of any reader, also of one without
+// locality. Its chunks may then be evicted.
 func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20) // 40 chunks
 	bubble.Test(t, func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 	})
 }
 
-// What was evicted before its reader came for it is fetched again, though its reader has not moved.
+// A chunk that is evicted before its reader needs it is fetched again, although the reader has not
+// moved.
 func TestWhatIsNeededSoonIsFetchedAgain(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -112,8 +114,8 @@ func TestWhatIsNeededSoonIsFetchedAgain(t *testing.T) {
 	})
 }
 
-// Run goes on as soon as there is memory again, though the reader only thinks meanwhile: when the body is closed that held
-// it, and when a request has given up for which it was left.
+// Run continues as soon as there is memory, even if the reader sends no request meanwhile: when the
+// body that held the memory is closed, and when a request that waited for it is canceled.
 func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
 	const chunks, room = 32, 20
 	d := oneToAShard(t, chunks)
@@ -154,7 +156,8 @@ func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
 	}
 }
 
-// Where there is no room for all the chunks that one store read would bring, it brings some of them.
+// Where there is no room for all the chunks that one store read would bring, it brings some of
+// them.
 func TestPrefetchTakesWhatMemoryThereIs(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 32<<10) // 64 chunks in one shard
 	bubble.Test(t, func(t *testing.T) {

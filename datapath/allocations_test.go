@@ -10,12 +10,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmAllocations is how many allocations a batch of 256 samples out of memory takes. Each costs a tenth of a microsecond, and
-// more where many batches a second keep the collector busy.
+// warmAllocations is how many allocations a batch of 256 samples out of memory takes. Each costs a
+// tenth of a microsecond, and more where many batches a second keep the collector busy.
 const warmAllocations = 17
 
-// TestABatchFromMemoryAllocatesLittle: neither what is there for other gateways nor what is there for traces costs a batch
-// that comes from memory anything, where there are none.
+// TestABatchFromMemoryAllocatesLittle: without other gateways and traces, a batch from memory makes
+// no allocations for them.
 func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	d := newDataset(t, 20, same(4096, 1000), 1<<20, 256<<10)
 	p := newPath(t, Config{Budget: bud(64 << 20), NoPrefetch: true})

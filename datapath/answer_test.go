@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// wants makes a query of what a batch wants.
+// wants returns a query for the ranges of a batch.
 func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
 	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
 	for _, c := range chunks {
@@ -32,7 +32,7 @@ func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
 	return q, r
 }
 
-// What is asked for wrongly is refused by name, and nothing is read for it.
+// Invalid queries are refused with an error, and nothing is read for them.
 func TestQuestionsThatAreRefused(t *testing.T) {
 	d := newDataset(t, 90, same(60, 900), 60, 8<<10)
 	for what, c := range map[string]struct {
@@ -84,7 +84,8 @@ func many(w peer.ChunkQuery, n int) []peer.ChunkQuery {
 	return all
 }
 
-// Whoever answers never waits for memory: who holds it may wait for this very answer.
+// An answer never waits for memory, since the gateway that asks may hold it while it waits for the
+// answer.
 func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	d := newDataset(t, 91, same(60, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -106,7 +107,8 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	})
 }
 
-// A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those who have: it reads it once, as a whole.
+// A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those
+// who have: it reads it once, as a whole.
 func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 	d := newDataset(t, 95, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -138,8 +140,8 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 	})
 }
 
-// A gateway that does not think that a chunk is its own, and has no room to spare, answers with just the samples, each of them checked, and
-// asks nobody.
+// A gateway that does not own a chunk in its view, and has no spare memory, answers with only the
+// requested samples, each one checked, and asks no other gateway.
 func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -207,7 +209,7 @@ func TestWhatIsCachedIsSent(t *testing.T) {
 	})
 }
 
-// A question ends with its context, and so does what was brought for it.
+// A canceled question also ends the reads that were made for it.
 func TestAnAnswerEndsWithItsContext(t *testing.T) {
 	d := newDataset(t, 94, same(60, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

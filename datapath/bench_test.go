@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// BenchmarkRead256 reads batches of 256 samples out of memory: a window's chunks leased, and gathered into one buffer
-// as a server of small samples does.
+// BenchmarkRead256 reads batches of 256 samples out of memory: a window's chunks leased, and
+// gathered into one buffer as a server of small samples does.
 func BenchmarkRead256(b *testing.B) {
 	for _, size := range []int{4 << 10, 110 << 10} {
 		for _, gather := range []bool{false, true} {
@@ -47,7 +47,8 @@ func BenchmarkRead256(b *testing.B) {
 	}
 }
 
-// BenchmarkReadManyChunks reads batches out of memory whose samples lie in 118 chunks, as those of a slot order with 128 lanes do.
+// BenchmarkReadManyChunks reads batches from memory whose samples are in 118 chunks, as in a slot
+// order with 128 lanes.
 func BenchmarkReadManyChunks(b *testing.B) {
 	const chunks, perChunk = 128, 64
 	d := newDataset(b, 21, same(chunks*perChunk, 4<<10), perChunk, 8<<20)

@@ -17,8 +17,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestPath_HoldsBodiesUpToItsBudget: a body may take all of the budget, but for the memory to decode in. A larger one is refused
-// with all the numbers, and gaps between samples get an eighth only where that fits too.
+// TestPath_HoldsBodiesUpToItsBudget: a body may take the whole budget except the memory to decode
+// in. A larger one is refused with an error that contains all numbers. Gaps between samples get an
+// eighth only if that fits too.
 func TestPath_HoldsBodiesUpToItsBudget(t *testing.T) {
 	const total = 1 << 20
 	p := newPath(t, Config{Budget: bud(total)})
@@ -49,7 +50,8 @@ func TestPath_HoldsBodiesUpToItsBudget(t *testing.T) {
 	p.decoding.size.Store(0)
 }
 
-// TestRoom_GoesWithItsLastHolder: memory stays as long as somebody holds it, and shrinks only for a single holder.
+// TestRoom_GoesWithItsLastHolder: memory is freed with its last holder, and shrinks only for a
+// single holder.
 func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(4 << 20)})
 	r, err := p.room(t.Context(), 1<<20, false)
@@ -88,7 +90,8 @@ func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	}
 }
 
-// TestTally_TiersAddUp: memory has the rest, tiers without bytes are left out, and the last one has the wait.
+// TestTally_TiersAddUp: memory has the rest, tiers without bytes are left out, and the last one has
+// the wait.
 func TestTally_TiersAddUp(t *testing.T) {
 	for _, c := range []struct {
 		came tally
@@ -113,7 +116,8 @@ func TestTally_TiersAddUp(t *testing.T) {
 	}
 }
 
-// TestPartOf_HalvesTheTimeLeft: a question may take half of the time that its request has, which has no end of its own otherwise.
+// TestPartOf_HalvesTheTimeLeft: a question may take half of the time that its request has, which
+// has no end of its own otherwise.
 func TestPartOf_HalvesTheTimeLeft(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		whole, end := context.WithTimeout(context.Background(), time.Minute)
@@ -135,7 +139,8 @@ func TestPartOf_HalvesTheTimeLeft(t *testing.T) {
 	})
 }
 
-// TestOwners_ChoiceAsksFewMembers: the owner first, the next choices while there is time, and no more than three in all.
+// TestOwners_ChoiceAsksFewMembers: the owner first, the next choices while there is time, and no
+// more than three in all.
 func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20), Peers: &scripted{dataset: d}})
@@ -157,7 +162,8 @@ func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 	}
 }
 
-// TestBatch_TellsPeersWhoReads: peers learn the plan's parameters, the epoch and the place, and a pause of an hour at most.
+// TestBatch_TellsPeersWhoReads: peers learn the plan's parameters, the epoch and the place, and a
+// pause of an hour at most.
 func TestBatch_TellsPeersWhoReads(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 8<<10)
 	plan := d.plan(t, shuffle.Full, 0)
@@ -175,7 +181,8 @@ func TestBatch_TellsPeersWhoReads(t *testing.T) {
 	}
 }
 
-// TestPath_FitsCountsDatasetsReadLately: the chunks of datasets that were read within half a minute count together, those of others do not.
+// TestPath_FitsCountsDatasetsReadLately: the chunks of datasets that were read within half a minute
+// count together, those of others do not.
 func TestPath_FitsCountsDatasetsReadLately(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 8<<10)
 	var cost int64
@@ -199,7 +206,8 @@ func TestPath_FitsCountsDatasetsReadLately(t *testing.T) {
 	}
 }
 
-// TestPath_NewTakesDefaults: a part is 16 MiB unless it is set, and places are at least twelve unless they are set.
+// TestPath_NewTakesDefaults: a part is 16 MiB unless it is set, and places are at least twelve
+// unless they are set.
 func TestPath_NewTakesDefaults(t *testing.T) {
 	for _, c := range []struct {
 		cfg           Config
@@ -231,7 +239,8 @@ func TestPath_NewTakesDefaults(t *testing.T) {
 	}
 }
 
-// TestPath_SharedAsFindsTheLatest: peers get the dataset of their name and generation that was opened last, and is not to be closed.
+// TestPath_SharedAsFindsTheLatest: peers get the dataset of their name and generation that was
+// opened last, and is not to be closed.
 func TestPath_SharedAsFindsTheLatest(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	generation := d.index.Generation()

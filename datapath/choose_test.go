@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_WholeChunkPaysAgainstReads: a whole chunk is read where the bytes that nobody wants cost less than the reads that are saved.
+// TestSource_WholeChunkPaysAgainstReads: a chunk is read whole if its unneeded bytes cost less than
+// the saved reads.
 func TestSource_WholeChunkPaysAgainstReads(t *testing.T) {
 	for form, spared := range map[string]int64{tars: 2, objects: 0} { // reads of three samples that a whole chunk saves
 		d := newDatasetOf(t, form, 1, same(3, 100<<10), 3, 1<<20)
@@ -49,8 +50,8 @@ func TestSource_WholeChunkPaysAgainstReads(t *testing.T) {
 	}
 }
 
-// TestPath_FirstPartFillsTheIdleLine: what a first batch waits for is read in as many parts as there are places, each an eighth of a
-// part at least and a whole one at most.
+// TestPath_FirstPartFillsTheIdleLine: the chunks of a first batch are read in as many parts as
+// there are places, each at least an eighth of a part and at most a whole one.
 func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 	for _, c := range []struct {
 		part, total int64
@@ -71,8 +72,8 @@ func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 	}
 }
 
-// TestSource_DueByPolicy: chunks that a reader comes for soon are due before all others, in the order of the plan; of the others
-// only a policy by plan knows more than that nobody comes.
+// TestSource_DueByPolicy: chunks that a reader needs soon are due before all others, in the order
+// of the plan. The others have a due time only with the plan policy.
 func TestSource_DueByPolicy(t *testing.T) {
 	d := newDataset(t, 1, same(120, 3000), 10, 16<<10)
 	plan := d.plan(t, shuffle.None, 0)
@@ -114,7 +115,8 @@ func TestSource_DueByPolicy(t *testing.T) {
 	}
 }
 
-// TestSource_KeysOnDiskByOrigin: datasets share files where SHA-256 proves them; else only the same generation of the same place does.
+// TestSource_KeysOnDiskByOrigin: datasets share files where SHA-256 proves them; else only the same
+// generation of the same place does.
 func TestSource_KeysOnDiskByOrigin(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	desc := d.index.Chunk(0)
@@ -144,7 +146,8 @@ func TestSource_KeysOnDiskByOrigin(t *testing.T) {
 	}
 }
 
-// TestSource_IntactChecksAllClaims: a chunk is right by its CRC-32C, and by its digest where that is compared.
+// TestSource_IntactChecksAllClaims: a chunk is right by its CRC-32C, and by its digest where that
+// is compared.
 func TestSource_IntactChecksAllClaims(t *testing.T) {
 	data := []byte("what the index has seen")
 	right := chunkindex.Chunk{CRC32C: checksum(data), Digest: sha256.Sum256(data)}
@@ -164,7 +167,8 @@ func TestSource_IntactChecksAllClaims(t *testing.T) {
 	}
 }
 
-// TestSource_NewBatchAddsUp: chunks are sorted, the request stays as it is, and segments and bytes are counted over all chunks.
+// TestSource_NewBatchAddsUp: chunks are sorted, the request stays as it is, and segments and bytes
+// are counted over all chunks.
 func TestSource_NewBatchAddsUp(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
@@ -196,7 +200,8 @@ func TestSource_NewBatchAddsUp(t *testing.T) {
 	}
 }
 
-// TestStore_ReadsNothingForThoseWhoHaveGone: a load that was given up while another tier was asked costs no read of the store.
+// TestStore_ReadsNothingForThoseWhoHaveGone: a load that was given up while another tier was asked
+// costs no read of the store.
 func TestStore_ReadsNothingForThoseWhoHaveGone(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
@@ -216,7 +221,8 @@ func TestStore_ReadsNothingForThoseWhoHaveGone(t *testing.T) {
 	}
 }
 
-// TestLater_FactorAndBounds: a chunk goes for one that is read ahead only if it is due four times as late, and never one soon for one later.
+// TestLater_FactorAndBounds: a chunk goes for one that is read ahead only if it is due four times
+// as late, and never one soon for one later.
 func TestLater_FactorAndBounds(t *testing.T) {
 	for due, want := range map[int64]int64{
 		0: 0, 1: 4, 1000: 4000, chunkcache.Soon / 4: min(chunkcache.Soon/4*4, chunkcache.Soon-1), chunkcache.Soon - 1: chunkcache.Soon - 1,

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A step that does not pay is taken back, the next one goes the other way, and rests grow; steps are judged by the best rate so far.
+// A step that does not pay is taken back, the next one goes the other way, and rests grow; steps
+// are judged by the best rate so far.
 func TestClimb_Steps(t *testing.T) {
 	type round struct {
 		rate  float64

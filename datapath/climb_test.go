@@ -15,9 +15,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// unevenChunks is oneToAShard with chunks of different lengths, so that their streams end one by one, as they do on a line.
-// Streams of equal length all end at one instant of the fake clock: between the end of one and the start of the next the gate
-// is not full and counts no bytes, so the order in which the goroutines run would decide which rate the climb sees.
+// unevenChunks is oneToAShard with chunks of different lengths, so that their streams end one by
+// one, as they do on a line. Streams of equal length all end at one instant of the fake clock:
+// between the end of one and the start of the next the gate is not full and counts no bytes, so the
+// order in which the goroutines run would decide which rate the climb sees.
 func unevenChunks(t *testing.T, chunks int) *dataset {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	lengths := make([]int, chunks*perChunk)
@@ -31,8 +32,8 @@ func unevenChunks(t *testing.T, chunks int) *dataset {
 	return d
 }
 
-// Where each stream has a rate of its own, more of them are opened until no more is to be had; where all share a line, no more
-// than fill it; and a number that is asked for stays.
+// Where each stream has a rate of its own, more of them are opened until no more is to be had;
+// where all share a line, no more than fill it; and a number that is asked for stays.
 func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 	d := unevenChunks(t, 600)
 	const chunk = 80_000
@@ -70,7 +71,8 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 	}
 }
 
-// A line of 100 Gbit/s carries 156 streams of 80 MB/s. With enough memory for that many chunks, the reads fill nine tenths of it.
+// A line of 100 Gbit/s carries 156 streams of 80 MB/s. With enough memory for that many chunks, the
+// reads fill nine tenths of it.
 func TestReadsFillALineOfManyStreams(t *testing.T) {
 	const chunks, chunk, streams = 4000, 8_000, 156
 	rnd := rand.New(rand.NewPCG(2, 1))
@@ -128,7 +130,7 @@ type heldBack struct{ objstore.RangeReader }
 
 func (heldBack) Paced() bool { return true }
 
-// A store that holds reads back says nothing of how many side by side pay, nor of how fast a stream is.
+// Delayed reads of a store show neither how many concurrent reads pay nor how fast a stream is.
 func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
 	d := oneToAShard(t, 600)
 	const chunk = 80_000
@@ -147,9 +149,9 @@ func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
 	})
 }
 
-// A store that asks for less is asked for less, and for more again when it has recovered. One that is down or refuses says nothing
-// of how much it could bear. Each question is one store read: of several side by side, any number may fail before the first
-// failure ends the others.
+// A store that throttles gets fewer reads, and more again when it has recovered. A store that is
+// down or refuses does not change the limit. Each question is one store read: of several concurrent
+// reads, any number may fail before the first failure cancels the others.
 func TestStoreThatAsksForLess(t *testing.T) {
 	d := unevenChunks(t, 600)
 	bubble.Test(t, func(t *testing.T) {
@@ -171,8 +173,9 @@ func TestStoreThatAsksForLess(t *testing.T) {
 		}
 		d.store.SetFault(nil)
 		x.source.store = shaped.New(d.store, shaped.Shape{Stream: 400_000, Piece: 5_000})
-		// The reader takes the chunks in order, so each is on its way when the reader comes for it. Reads that requests make
-		// beside those ahead are beyond the limit, and with four places one of them is a quarter of the rate.
+		// The reader takes the chunks in order, so each is being loaded when the reader needs it.
+		// Reads for requests are not limited by the reads ahead, and with four places one of them
+		// is a quarter of the rate.
 		plan := d.plan(t, shuffle.None, 0)
 		for number := range uint64(4) {
 			x.epoch(t, plan, number, 0)
@@ -184,8 +187,8 @@ func TestStoreThatAsksForLess(t *testing.T) {
 	})
 }
 
-// The climb on hills of known form, with rates that vary: where it comes to rest, how much of the best rate it has, and how
-// often it still moves.
+// The climb on hills of known form, with rates that vary: where it comes to rest, how much of the
+// best rate it has, and how often it still moves.
 func TestClimb(t *testing.T) {
 	for name, c := range map[string]struct {
 		hill        func(n float64) float64

@@ -34,7 +34,7 @@ func first(plan *shuffle.Plan, epoch, batch uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), End: batch, BatchSize: batch}
 }
 
-// openedOnce is what must be gone when a source and its index are closed.
+// openedOnce is the state that must be gone when a source and its index are closed.
 type openedOnce struct {
 	source weak.Pointer[Source]
 	index  weak.Pointer[chunkindex.Index]
@@ -73,7 +73,8 @@ func (p *Path) empty(tb testing.TB, was ...openedOnce) {
 	}
 }
 
-// over closes a source, and takes away what the path must not use any more: a use of that later panics, or is a race.
+// over closes a source, and replaces state that the path must not use any more, so that later use
+// panics or is a race.
 func (s *Source) over() {
 	s.Close()
 	s.index, s.chunks, s.store = nil, nil, nil
@@ -112,7 +113,8 @@ func (alone) Former(peer.Chunk) string           { return "" }
 func (alone) Share(string) float64               { return 1 }
 func (alone) View() uint64                       { return 1 }
 
-// A source that is closed leaves nothing behind in a path that goes on, however its dataset is stored, and other sources keep what they have.
+// A closed source leaves nothing behind in a path that continues, with any storage of its dataset,
+// and other sources keep their chunks.
 func TestCloseLetsGoOfEverything(t *testing.T) {
 	for _, form := range forms() {
 		for _, checked := range []bool{false, true} {
@@ -145,8 +147,8 @@ func TestCloseLetsGoOfEverything(t *testing.T) {
 	}
 }
 
-// A dataset that grew starts with the chunks of its older generation, in memory and on disk, when that is closed; what only the older one
-// has goes.
+// When the older generation of a grown dataset is closed, the new one takes over its chunks in
+// memory and on disk. Chunks of only the older one are freed.
 func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
 	old, grown := newDataset(t, 202, same(60, 3000), 20, 16<<10), newDataset(t, 202, same(80, 3000), 20, 16<<10)
 	for _, checked := range []bool{false, true} {
@@ -192,7 +194,7 @@ func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
 	}
 }
 
-// Close ends what the path does for a source by itself and for peers, and waits for nothing else than that.
+// Close cancels the path's own work for a source and for peers, and waits for nothing else.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	d := newDataset(t, 203, same(400, 3000), 20, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -243,7 +245,8 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// A load that another source waits for ends as it would have, and Close waits for it; and so it does for a body that is sent.
+// A load that another source waits for ends as it would have, and Close waits for it; and so it
+// does for a body that is sent.
 func TestCloseWaitsForOthers(t *testing.T) {
 	d := newDataset(t, 204, same(40, 3000), 20, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -291,7 +294,7 @@ func TestCloseWaitsForOthers(t *testing.T) {
 	})
 }
 
-// What has failed is not in use.
+// Failed work is not counted as a use.
 func TestCloseAfterFailures(t *testing.T) {
 	d := newDataset(t, 209, same(40, 3000), 20, 64<<10)
 	d.store.SetFault(down)
@@ -321,7 +324,7 @@ func TestCloseAfterFailures(t *testing.T) {
 	p.empty(t)
 }
 
-// What comes too late gets an error.
+// Calls after Close return an error.
 func TestCallsAfterClose(t *testing.T) {
 	d := newDataset(t, 205, same(40, 3000), 20, 64<<10)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 4 << 20})
@@ -377,7 +380,8 @@ func TestCallsAfterClose(t *testing.T) {
 	p.empty(t)
 }
 
-// Memory to decode in is as large as the largest chunk needs of the sources that are open, and is not waited for.
+// Memory to decode in is as large as the largest chunk needs of the sources that are open, and is
+// not waited for.
 func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
 	small, large := newDatasetOf(t, gzips, 206, same(20, 10000), 10, 64<<10), newDatasetOf(t, gzips, 207, same(20, 30000), 10, 64<<10)
 	p := newPath(t, Config{Budget: bud(8 << 20)})
@@ -396,7 +400,8 @@ func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
 	p.empty(t)
 }
 
-// A gateway among others closes a source and opens it again, while all read: what it held for others goes, too.
+// A gateway of a cluster closes a source and opens it again during reads: the chunks that it held
+// for others are freed too.
 func TestCloseAmongPeers(t *testing.T) {
 	d := newDataset(t, 208, same(480, 900), 60, 8<<10)
 	f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 3, Config{}, 8<<20)
@@ -415,7 +420,7 @@ func TestCloseAmongPeers(t *testing.T) {
 	m.path.empty(t, was)
 }
 
-// Hot samples go with their source, and leave those of others that lie beside them.
+// Hot samples are freed with their source, and those of other sources stay.
 func TestCloseDropsHotSamples(t *testing.T) {
 	d := newDataset(t, 1, same(1000, 3000), 1000, 64<<10)
 	p := newPath(t, Config{Budget: bud(2 << 20)})
@@ -433,7 +438,7 @@ func TestCloseDropsHotSamples(t *testing.T) {
 	p.empty(t)
 }
 
-// What was read ahead for a rank goes at once, also where nothing else expires.
+// Read-ahead for a rank is freed at once, even if nothing else expires.
 func TestCloseForgetsRanks(t *testing.T) {
 	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -464,7 +469,8 @@ func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	return was
 }
 
-// TestSource_UsesEndOnce: no use begins after Close, a context of a use tells that the dataset is closed, and Close waits for each.
+// TestSource_UsesEndOnce: no use begins after Close, a context of a use tells that the dataset is
+// closed, and Close waits for each.
 func TestSource_UsesEndOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDataset(t, 1, same(4, 900), 4, 8<<10)

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// One reader of a cold epoch gets nearly the whole bandwidth of the store. The epoch is long, so that its last chunk, for
-// which nothing else is left to read meanwhile, hardly counts.
+// One reader of a cold epoch gets nearly the whole bandwidth of the store. The epoch is long, so
+// that its last chunk, for which nothing else is left to read meanwhile, hardly counts.
 func TestColdEpochKeepsTheLineFull(t *testing.T) {
 	d := newDataset(t, 40, same(64*288, 3000), 72*8, 256<<10) // 288 chunks of a little less than 256 KiB
 	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 16} {

@@ -16,8 +16,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A dataset is opened, read in all ways, asked for by another gateway and closed, a thousand times in a long run, while another dataset
-// is read in the same little memory. No byte is wrong, and nothing of any round is left.
+// A dataset is opened, read in all ways, asked for by another gateway and closed, a thousand times
+// in a long run, while another dataset is read in the same little memory. No byte is wrong, and
+// nothing of any round is left.
 func TestSourcesComeAndGoUnderLoad(t *testing.T) {
 	from, to, _ := seeds.Range(t, 60, 1000)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 512 << 10})
@@ -80,7 +81,7 @@ func (d *dataset) round(t *testing.T, p *Path, disk *diskcache.Cache, seed uint6
 	}
 	readers.Wait()
 	if seed%5 == 0 {
-		time.Sleep(5 * time.Millisecond) // what is read ahead comes
+		time.Sleep(5 * time.Millisecond) // let read-ahead arrive
 	}
 	answered, asked := make(chan struct{}), make(chan error)
 	go func() { asked <- d.ask(t, p, answered) }()
@@ -94,7 +95,8 @@ func (d *dataset) round(t *testing.T, p *Path, disk *diskcache.Cache, seed uint6
 	return was
 }
 
-// ask asks as another gateway does until it gets an error, and closes a channel when the first answer was right.
+// ask asks as another gateway does until it gets an error, and closes a channel when the first
+// answer was right.
 func (d *dataset) ask(t *testing.T, p *Path, answered chan struct{}) error {
 	first := sync.OnceFunc(func() { close(answered) })
 	defer first()

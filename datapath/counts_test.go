@@ -29,7 +29,8 @@ func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// A process that is started again serves a whole epoch from disk, in any order, with a store that is down.
+// A process that is started again serves a whole epoch from disk, in any order, with a store that
+// is down.
 func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		order  string
@@ -70,7 +71,8 @@ func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 	}
 }
 
-// With room for half the data each, two gateways hold all of it: the second epoch reads nothing from the store.
+// With room for half the data each, two gateways hold all of it: the second epoch reads nothing
+// from the store.
 func TestTwoHalvesHoldEverything(t *testing.T) {
 	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -91,8 +93,8 @@ func TestTwoHalvesHoldEverything(t *testing.T) {
 	}
 }
 
-// With a disk of half the data each epoch reads the other half of the store, and what is on disk is not written over and
-// over again.
+// With a disk of half the data each epoch reads the other half from the store, and chunks on disk
+// are not replaced repeatedly.
 func TestHalfOfTheDataOnDisk(t *testing.T) {
 	d := newDataset(t, 67, same(800, 3000), 40, 32<<10) // 80 chunks
 	plan := d.plan(t, shuffle.Window, 4)
@@ -123,8 +125,8 @@ func TestHalfOfTheDataOnDisk(t *testing.T) {
 	})
 }
 
-// Jobs whose plans are too large to be followed have their chunks brought whole as long as that takes nobody's place: in
-// memory that is free, and in memory full of chunks that nobody comes for.
+// Jobs whose plans are too large to be followed have their chunks read whole while that takes no
+// memory from readers: into free memory, or into memory of chunks that no reader needs.
 func TestUnfollowedReadersUseMemoryThatNobodyNeeds(t *testing.T) {
 	d := newDataset(t, 47, same(4096, 500), 4096, 4<<10) // 1024 chunks
 	for name, fill := range map[string]func(*testing.T, *Path, int64){"free": mapMemory, "cold": fillMemory} {
@@ -146,7 +148,8 @@ func TestUnfollowedReadersUseMemoryThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// What a peer sends along is served from here: of eight batches one asks. No sample is sent twice, and none is sent in vain.
+// Samples that peers send ahead are served from memory: one of eight batches asks. No sample is
+// sent twice, and none in vain.
 func TestOneQuestionBringsManyBatches(t *testing.T) {
 	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -173,9 +176,10 @@ func TestOneQuestionBringsManyBatches(t *testing.T) {
 	}
 }
 
-// readInStep reads an epoch of batches of 8 samples by as many ranks as there are gateways, each at its own. The ranks go on
-// together, as they do when they train: the bubble's clock goes on when all have read their shares. A rank that is more
-// batches ahead of the others than a reader spans makes their gateways forget what was read ahead for them.
+// readInStep reads an epoch of batches of 8 samples by as many ranks as there are gateways, each at
+// its own. The ranks stay in step, as in training: the bubble's clock advances when all have read
+// their shares. If a rank is ahead of the others by more batches than one reader spans, the
+// gateways forget its read-ahead.
 func (f *fleet) readInStep(t *testing.T) {
 	t.Helper()
 	var ranks sync.WaitGroup
@@ -239,7 +243,7 @@ func TestStoreReadsOfAnEpoch(t *testing.T) {
 				d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, c.shuffle, window), 0, 32)
 				cancel()
 				wg.Wait()
-				next := 0 // what was fetched for the epoch after it
+				next := 0 // reads for the next epoch
 				if ahead {
 					next = 2 * window
 				}

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// onHungDisk returns a source whose chunks are all on a disk that hangs: each file is a pipe that nobody writes to. goOn ends that.
+// onHungDisk returns a source whose chunks are all on a disk that hangs: each file is a pipe
+// without a writer. goOn ends that.
 func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +41,7 @@ func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 		for _, f := range files {
 			w, err := os.OpenFile(f, os.O_RDWR, 0) // which ends the open calls that wait
 			if errors.Is(err, os.ErrNotExist) {
-				continue // a call that went on has found it wrong
+				continue // a resumed call has found it corrupt
 			}
 			must(t, err)
 			_ = os.Remove(f)
@@ -51,7 +52,8 @@ func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 	return s, goOn
 }
 
-// A disk that hangs keeps no request past its deadline, whatever way it reads, and then not its source or the path open.
+// A disk that hangs delays no request beyond its deadline, in any kind of read, and does not keep
+// its source or path open.
 func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	d := newDataset(t, 76, same(40, 3000), 10, 1<<20) // 4 chunks
 	plan := d.plan(t, shuffle.None, 0)
@@ -89,7 +91,8 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	}
 }
 
-// What a disk that hangs does not send within a while comes from the store, and what it sends when it goes on goes nowhere.
+// Chunks that a hanging disk does not deliver in time come from the store, and its late bytes are
+// discarded.
 func TestDisk_StoreAnswersForDiskThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDataset(t, 77, same(40, 3000), 10, 1<<20) // 4 chunks

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// onDisk runs body with a path over a disk cache in dir, and closes both. It must be called in a bubble.
+// onDisk runs body with a path over a disk cache in dir, and closes both. It must be called in a
+// bubble.
 func onDisk(t *testing.T, dir string, size int64, cfg Config, body func(p *Path)) {
 	t.Helper()
 	disk, err := diskcache.Open(diskcache.Config{Dir: dir, MaxBytes: size, Datasets: []string{"here"}})
@@ -32,7 +33,7 @@ func onDisk(t *testing.T, dir string, size int64, cfg Config, body func(p *Path)
 	var run sync.WaitGroup
 	run.Go(func() { _ = p.Run(ctx) })
 	body(p)
-	synctest.Wait() // what is to be written is written
+	synctest.Wait() // wait for the queued writes
 	stop()
 	run.Wait()
 	finish(t, p)
@@ -48,7 +49,7 @@ var errDown = errors.New("the store is down")
 
 func down(memstore.Call) memstore.Fault { return memstore.Fault{Err: errDown} }
 
-// The tiers of a body say what came from disk.
+// The tiers of a body report the bytes from disk.
 func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	d := newDataset(t, 62, same(40, 3000), 10, 1<<20) // 4 chunks
 	dir := t.TempDir()
@@ -84,8 +85,8 @@ func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	})
 }
 
-// Every file is damaged while the process is down: no wrong byte is served, and the chunks are read from the store and
-// written anew.
+// If every file is damaged while the process is down, no wrong byte is served, and the chunks are
+// read from the store and written again.
 func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
 	d := newDataset(t, 63, same(200, 3000), 40, 64<<10)
 	dir := t.TempDir()
@@ -115,7 +116,7 @@ func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
 	})
 }
 
-// A disk whose directory goes away under the process is not noticed by anybody.
+// Reads and writes do not fail if the disk's directory is removed while the process runs.
 func TestDiskThatGoesAway(t *testing.T) {
 	d := newDataset(t, 64, same(200, 3000), 40, 64<<10)
 	dir := t.TempDir()
@@ -136,7 +137,8 @@ func TestDiskThatGoesAway(t *testing.T) {
 	})
 }
 
-// What one place's index claims is not served to readers of another place, unless all chunks are held against SHA-256.
+// Chunks of one origin's index are not served to readers of another origin, unless all chunks are
+// checked by SHA-256.
 func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	d := newDataset(t, 65, same(40, 3000), 10, 1<<20)
 	plan := d.plan(t, shuffle.None, 0)
@@ -156,8 +158,8 @@ func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	}
 }
 
-// Somebody writes files whose checksums are right and whose bytes are not. Where chunks are held against SHA-256, those from
-// disk are too.
+// Files with right checksums and wrong bytes are detected if chunks are checked by SHA-256, also
+// when they are read from disk.
 func TestForgedFilesAreFoundBySHA(t *testing.T) {
 	d := newDataset(t, 73, same(40, 3000), 10, 1<<20)
 	dir := t.TempDir()
@@ -206,7 +208,8 @@ func TestNothingIsKeptUnasked(t *testing.T) {
 	})
 }
 
-// Warm fills memory and then the disk, and an epoch then needs no store; a disk that is too small is full.
+// Warm fills memory and then the disk, and an epoch then needs no store; a disk that is too small
+// is full.
 func TestWarmGoesOnToTheDisk(t *testing.T) {
 	d := newDataset(t, 70, same(400, 3000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 4)
@@ -241,7 +244,8 @@ func TestWarmGoesOnToTheDisk(t *testing.T) {
 	}
 }
 
-// A chunk in memory is there for its next use: what matters to the disk is the one after.
+// A chunk in memory serves its next use from there, so the disk uses the time of the use after
+// that.
 func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 	d := newDataset(t, 71, same(40, 3000), 10, 1<<20) // 4 chunks
 	plan := d.plan(t, shuffle.None, 0)
@@ -258,7 +262,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 			if first, last := p.untilRead(s.ref(0)), p.untilRead(s.ref(3)); first <= last {
 				t.Errorf("chunk 0 in memory: got %v until it is read, want more than the %v of chunk 3", first, last)
 			}
-			synctest.Wait() // nobody writes it any more
+			synctest.Wait() // no write is running any more
 			p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 			if first, second := p.untilRead(s.ref(0)), p.untilRead(s.ref(1)); first >= second {
 				t.Errorf("chunk 0 not in memory: got %v until it is read, want less than the %v of chunk 1", first, second)
@@ -267,7 +271,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 	})
 }
 
-// What nobody reads any more makes room for what somebody reads.
+// Chunks that are no longer read make room for chunks that are.
 func TestDiskFollowsTheReaders(t *testing.T) {
 	old, new := newDataset(t, 68, same(200, 3000), 40, 64<<10), newDataset(t, 69, same(200, 3000), 40, 64<<10)
 	size := old.index.Bytes() * 11 / 10
@@ -292,7 +296,8 @@ func TestDiskFollowsTheReaders(t *testing.T) {
 	})
 }
 
-// TestDisk_CountsChunksEvictedBeforeTheirWrite evicts all chunks from memory while they wait to be written.
+// TestDisk_CountsChunksEvictedBeforeTheirWrite evicts all chunks from memory while they wait to be
+// written.
 func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
 	d := newDataset(t, 74, same(40, 3000), 10, 1<<20) // 4 chunks
 	plan := d.plan(t, shuffle.None, 0)
@@ -326,8 +331,9 @@ func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
 	})
 }
 
-// TestDisk_ReadAheadWithDamagedFileStaysAhead reads a chunk ahead whose file is damaged: at the store the read is one made ahead, not
-// a request's, and where requests hold all places it gives up.
+// TestDisk_ReadAheadWithDamagedFileStaysAhead reads a chunk ahead whose file is damaged: at the
+// store the read is one made ahead, not a request's, and where requests hold all places it gives
+// up.
 func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 	d := newDataset(t, 75, same(40, 3000), 10, 1<<20) // 4 chunks
 	for _, busy := range []bool{false, true} {

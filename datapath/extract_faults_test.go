@@ -40,7 +40,8 @@ func (k *keyed) count() int {
 	return k.reads
 }
 
-// The error of a shard that has changed goes to batches of that shard, and not to one of another shard that has joined.
+// The error of a shard that has changed goes to batches of that shard, and not to one of another
+// shard that has joined.
 func TestExtracts_KeepAnErrorWithItsObject(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 20, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -80,7 +81,8 @@ func TestExtracts_KeepAnErrorWithItsObject(t *testing.T) {
 	})
 }
 
-// A batch that has joined a question to an owner that hangs reads the store after half of its time, as it does alone.
+// A batch that has joined a question to an owner that hangs reads the store after half of its time,
+// as it does alone.
 func TestExtracts_JoinedBatchesLeaveAHungOwnerInTime(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	for _, joins := range []bool{false, true} {
@@ -117,7 +119,8 @@ func TestExtracts_JoinedBatchesLeaveAHungOwnerInTime(t *testing.T) {
 	}
 }
 
-// a is late, and b, which is asked instead, hangs. A batch that comes then gets the sample that a sends.
+// a is late, and b, which is asked instead, hangs. A batch that comes then gets the sample that a
+// sends.
 func TestExtracts_HedgesAreNotJoined(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -161,7 +164,7 @@ func TestExtracts_HedgesAreNotJoined(t *testing.T) {
 	})
 }
 
-// A batch that comes after a hedge has failed joins the load that goes on.
+// A batch that arrives after a hedge has failed joins the running load.
 func TestExtracts_AFailedHedgeHidesNoLoad(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -257,7 +260,7 @@ func TestExtracts_ATryWithoutOthersHidesNoHotSample(t *testing.T) {
 	})
 }
 
-// Samples without bytes are there at once, whatever load they belong to.
+// Samples without bytes are complete at once, whatever load contains them.
 func TestExtracts_EmptySamplesWaitForNoLoad(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

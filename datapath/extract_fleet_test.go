@@ -13,8 +13,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Ranks and readers of no plan read the same samples at three gateways, which are slow, lie and change: they get the stored bytes, or an error
-// of their own, and nothing stays pinned.
+// Ranks and readers without a plan read the same samples at three gateways, which are slow, send
+// wrong bytes and change. Each gets the stored bytes or an error of its own, and nothing stays
+// pinned.
 func TestExtracts_FleetStorm(t *testing.T) {
 	lengths := make([]int, 120)
 	for i := range lengths {

@@ -71,7 +71,8 @@ func (h *nearTwo) Owner(c peer.Chunk, asked ...string) string {
 	return h.scripted.Owner(c, asked...)
 }
 
-// A near part that fails ends its batch while the far part hangs, and a client that leaves is noticed.
+// A near part that fails ends its batch while the far part hangs, and a client that leaves is
+// noticed.
 func TestExtracts_AFailedNearPartWaitsForNoFarPart(t *testing.T) {
 	d := newDatasetOf(t, gzips, 65, same(50, 10_000), 10, 1<<20) // 5 chunks
 	bubble.Test(t, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestExtracts_AFailedNearPartWaitsForNoFarPart(t *testing.T) {
 	})
 }
 
-// One load hits its deadline. The batches that had joined read the sample once together, not once each.
+// One load hits its deadline. The batches that had joined read the sample once together, not once
+// each.
 func TestExtracts_JoinersOfALostLoadReadOnce(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -214,7 +216,8 @@ func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 	})
 }
 
-// Two gateways take each other for the owner of all: reads of the same samples end at once, also with answers that join.
+// Two gateways take each other for the owner of all: reads of the same samples end at once, also
+// with answers that join.
 func TestFleet_ViewsThatPointAtEachOther(t *testing.T) {
 	d := newDataset(t, 310, same(60, 9000), 20, 80<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -239,7 +242,8 @@ func TestFleet_ViewsThatPointAtEachOther(t *testing.T) {
 	})
 }
 
-// A source is closed while a joiner alone keeps a load, and the hot samples of that load go with the source.
+// A source is closed while a joiner alone keeps a load, and the hot samples of that load go with
+// the source.
 func TestSource_CloseWhileAJoinerKeepsTheLoad(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -269,7 +273,8 @@ func TestSource_CloseWhileAJoinerKeepsTheLoad(t *testing.T) {
 	})
 }
 
-// A mixture that names a source twice reads a sample that both parts need once, and tries again where it is given up.
+// A mixture that names a source twice reads a sample that both parts need once, and tries again
+// where it is given up.
 func TestMixture_OfOneSourceTwice(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	for _, total := range []int64{32 << 20, 300 << 10} {

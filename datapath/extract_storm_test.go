@@ -17,8 +17,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Mixtures over two paths share samples, hot and empty ones too, in front of stores that fail, lie and are slow: they get the stored bytes, or
-// an error of their own by their deadline, and nothing stays pinned.
+// Mixtures over two paths share samples, including hot and empty ones, with stores that fail, send
+// wrong bytes and are slow. Each read gets the stored bytes or an error of its own by its deadline,
+// and nothing stays pinned.
 func TestExtracts_MixedStorm(t *testing.T) {
 	lengths := make([]int, 120)
 	for i := range lengths {

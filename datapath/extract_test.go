@@ -34,7 +34,8 @@ func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source,
 	return p.Open(d.index, store, "set/"), store, func() { close(open) }
 }
 
-// extractOf returns an extract that nobody finds, and what it wants, with ranges that are numbered by its samples.
+// extractOf returns an extract that other batches do not find, and its request, with ranges that
+// are numbered by its samples.
 func extractOf(s *Source, b *request, memory room) (*extract, request) {
 	e := &extract{all: &s.path.extracts, source: s, room: memory, pins: 1}
 	chunks := make([]batch.ChunkRanges, len(b.chunks))
@@ -108,7 +109,7 @@ func TestExtracts_EndWhenTheLastBatchLeaves(t *testing.T) {
 					t.Errorf("got %v, want %v", err, context.Canceled)
 				}
 				release()
-				got := <-d.reading(t.Context(), t, s, []uint64{20}) // a newcomer does not join what was given up
+				got := <-d.reading(t.Context(), t, s, []uint64{20}) // a new request does not join a canceled load
 				must(t, got.err)
 				got.body.Close()
 			}
@@ -123,7 +124,7 @@ func TestExtracts_EndWhenTheLastBatchLeaves(t *testing.T) {
 	}
 }
 
-// Samples 5 and 6 are stored side by side, so one store read brings both.
+// Samples 5 and 6 are adjacent, so one store read loads both.
 func TestExtracts_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -160,8 +161,8 @@ func TestExtracts_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
 	})
 }
 
-// Batches of few samples come and leave at random, in front of a store that fails, lies and is slow: they get the stored bytes, their
-// own cancellation or an error of the store.
+// Batches of few samples begin and end at random, with a store that fails, sends wrong bytes and is
+// slow: each gets the stored bytes, its own cancellation or an error of the store.
 func TestExtracts_Storm(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	from, to, few := seeds.Range(t, 200, 20_000)
@@ -193,7 +194,7 @@ func (d *dataset) sampleStorm(t *testing.T, seed uint64, ended map[string]int) {
 		own := rand.New(rand.NewPCG(rnd.Uint64(), 32))
 		readers.Go(func() {
 			for range 1 + own.IntN(4) {
-				time.Sleep(time.Duration(own.IntN(20)) * time.Millisecond) // the bubble's clock, as in what follows
+				time.Sleep(time.Duration(own.IntN(20)) * time.Millisecond) // in the bubble's clock, as below
 				kind := d.sampleReader(t, s, own)
 				mu.Lock()
 				ended[kind]++
@@ -231,8 +232,8 @@ func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
 	return "bytes"
 }
 
-// TestExtracts_StayFoundBesideASecondOne: a batch that brings a sample by itself which another one has, as a hedge does, takes nothing from
-// those who look for it later.
+// TestExtracts_StayFoundBesideASecondOne: a batch that brings a sample by itself which another one
+// has, as a hedge does, takes nothing from those who look for it later.
 func TestExtracts_StayFoundBesideASecondOne(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Chunks that cannot be fetched ahead are asked for once, and again only after a while, when a reader comes.
+// Chunks that cannot be fetched ahead are asked for once, and again only after a while, when a
+// reader comes.
 func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
 	const shards, good = 8, "set/s00000.tar"
 	d := newDataset(t, 50, same(10*shards, 3000), 10, 1<<20) // one chunk of about 36 KB in each shard
@@ -82,7 +83,7 @@ func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Parts of a chunk that fail while it is fetched ahead make nobody look for the next one.
+// Failed parts of a prefetched chunk do not start the prefetch of the next chunk.
 func TestPartsThatFailTellNobody(t *testing.T) {
 	d := newDataset(t, 50, same(10, 3000), 10, 1<<20)
 	for err, want := range map[error]bool{nil: true, objstore.ErrUnavailable: false} {
@@ -98,7 +99,8 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 	}
 }
 
-// Run goes on by itself once chunks that failed may be tried again, though the reader only thinks meanwhile.
+// Run resumes by itself when failed chunks may be retried, even if the reader sends no request
+// meanwhile.
 func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
 	const chunks = 16
 	d := oneToAShard(t, chunks)

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// opening is a data set of 32 chunks of 1 MB, of 16 samples each, behind a store to which a line leads, and a path that is running. Its
-// batches of 16 have one sample of a chunk, or two.
+// opening is a data set of 32 chunks of 1 MB, of 16 samples each, behind a store to which a line
+// leads, and a path that is running. Its batches of 16 have one sample of a chunk, or two.
 type opening struct {
 	*dataset
 	line   *shaped.Store
@@ -29,7 +29,8 @@ const openingBatch = 16
 
 var openingSet = sync.OnceValue(func() []int { return same(32*16, 64_000) })
 
-// opened opens the dataset in the fake clock and calls test. By then the store's rates are measured, and no chunk is in memory.
+// opened opens the dataset in the fake clock and calls test. By then the store's rates are
+// measured, and no chunk is in memory.
 func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T, x *opening)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -47,14 +48,16 @@ func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T
 	})
 }
 
-// In the near store one more read costs little, in the quick one hardly anything, in the far one more than some chunks of 1 MB.
+// In the near store one more read costs little, in the quick one hardly anything, in the far one
+// more than some chunks of 1 MB.
 var (
 	nearStore  = shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6}
 	quickStore = shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 20e6}
 	farStore   = shaped.Shape{FirstByte: 200 * time.Millisecond, Stream: 100e6}
 )
 
-// read reads one batch, checks it, and returns how long it took and how many of its reads were of samples by themselves.
+// read reads one batch, checks it, and returns how long it took and how many of its reads were of
+// samples by themselves.
 func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Duration, ranged uint64) {
 	t.Helper()
 	begin, before := time.Now(), x.path.Stats().RangeReads
@@ -74,7 +77,8 @@ func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Dur
 	return took, x.path.Stats().RangeReads - before
 }
 
-// measured reads an epoch under another plan, so that the store's rates are known, and forgets all of it.
+// measured reads an epoch under another plan, so that the store's rates are known, and forgets all
+// of it.
 func (x *opening) measurement(t *testing.T) {
 	t.Helper()
 	x.readEpoch(t, x.source, x.dataset.plan(t, shuffle.None, 0), 0, openingBatch)
@@ -92,7 +96,8 @@ func (x *opening) forget(t *testing.T) {
 	}
 }
 
-// A first batch comes by its own ranges where the store's rates say that it comes sooner so, and else by whole chunks.
+// A first batch comes by its own ranges where the store's rates say that it comes sooner so, and
+// else by whole chunks.
 func TestFirstBatchComesByWhatIsSooner(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for name, c := range map[string]struct {
@@ -178,13 +183,14 @@ func TestOnlyTheFirstBatchIsReadTwice(t *testing.T) {
 				}
 			}
 		}
-		if want := int64(openingBatch * 64_000 * 9 / 8); twice > want { // with what lies between two of its samples
+		if want := int64(openingBatch * 64_000 * 9 / 8); twice > want { // with the gaps between its samples
 			t.Errorf("got %d bytes read twice, want the %d of the first batch at most", twice, want)
 		}
 	})
 }
 
-// A resume, a jump and a return after all has gone begin as the first reader does; who finds much in memory takes that.
+// A resume, a jump and a return after all has gone begin as the first reader does; who finds much
+// in memory takes that.
 func TestWhoResumesWaitsForNoWholeChunks(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	opened(t, d, nearStore, func(t *testing.T, x *opening) {
@@ -206,12 +212,13 @@ func TestWhoResumesWaitsForNoWholeChunks(t *testing.T) {
 				t.Errorf("%s: got %d reads of samples by themselves, want some: %v", c.what, ranged, c.ranges)
 			}
 			synctest.Wait()
-			time.Sleep(time.Second) // for what is fetched ahead
+			time.Sleep(time.Second) // let prefetching work
 		}
 	})
 }
 
-// The batches that a client asks for at the same time do not keep the first one waiting, in whatever order they come.
+// Batches that a client requests at the same time do not delay the first one, in any order of
+// arrival.
 func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for _, order := range [][]uint64{{0, 1, 2, 3}, {1, 0, 2, 3}} {
@@ -234,8 +241,8 @@ func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
 	}
 }
 
-// Reads of a first batch's ranges are no more at a time than they have places, however many the gateway has found to pay: with more of
-// those its whole chunks come as soon.
+// Reads of a first batch's ranges are no more at a time than they have places, however many the
+// gateway has found to pay: with more of those its whole chunks come as soon.
 func TestFirstBatchOfAGatewayWithManyPlaces(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for places, ranges := range map[int]bool{DefaultFetchers: true, mostPlaces: false} {

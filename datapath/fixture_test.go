@@ -48,7 +48,8 @@ func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSi
 	return newDatasetOf(tb, tars, seed, lengths, perShard, chunkSize)
 }
 
-// newDatasetOf stores samples of the given lengths in one of the forms. Objects have a byte more: none is empty.
+// newDatasetOf stores samples of the given lengths in one of the forms. Objects have a byte more:
+// none is empty.
 func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
 	leaks.Check(tb)
@@ -148,7 +149,7 @@ func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 	return out
 }
 
-// want returns a range's bytes as they were packed.
+// want returns a range's bytes as packed.
 func (d *dataset) want(c int, r batch.Range) []byte {
 	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }

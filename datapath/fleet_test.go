@@ -18,14 +18,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleet is some gateways that read one dataset in one store and ask each other over wires in memory.
+// fleet is some gateways that read one dataset in one store and ask each other over wires in
+// memory.
 type fleet struct {
 	*dataset
 	members []*member
 	plan    *shuffle.Plan
 }
 
-// member is one gateway, and what it thinks of the others.
+// member is one gateway, with its view of the others.
 type member struct {
 	fleet  *fleet
 	number int
@@ -33,7 +34,7 @@ type member struct {
 	source *Source
 
 	view   atomic.Uint64
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	gone   map[int]bool
 	former func(c peer.Chunk) string
 	fault  func(to int, q *peer.Query) (wireFault, error)
@@ -41,7 +42,7 @@ type member struct {
 	asked  []peer.Query
 }
 
-// wireFault is what becomes of an answer on its way.
+// wireFault is a fault of an answer in transit.
 type wireFault struct {
 	delay time.Duration
 	spoil func(q *peer.Query, dst [][]byte)
@@ -50,7 +51,8 @@ type wireFault struct {
 
 func name(n int) string { return fmt.Sprintf("gateway-%d", n) }
 
-// newFleet starts so many gateways with a budget each, and stops them at the end of the test. A plan of nil: none is read.
+// newFleet starts so many gateways with a budget each, and stops them at the end of the test. A
+// plan of nil: none is read.
 func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, total int64) *fleet {
 	tb.Helper()
 	f := &fleet{dataset: d, plan: plan}
@@ -179,7 +181,8 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 	return err
 }
 
-// carry carries a question to another member as a wire would: the sums stay here, and the bytes are copied.
+// carry carries a question to another member as a wire would: the sums stay here, and the bytes are
+// copied.
 func (m *member) carry(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
 	if ctx.Value(answering{}) != nil && !q.Cached {
 		panic(errForwarded)

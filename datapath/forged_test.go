@@ -9,17 +9,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// forge changes five bytes so that the CRC-32C stays what it was: by the polynomial that it divides
-// by.
+// forge changes five bytes without changing the CRC-32C, by its polynomial.
 func forge(b []byte) {
 	for i, bits := 0, uint64(0x82F63B78)<<1|1; i < 5; i++ {
 		b[i] ^= byte(bits >> (8 * i))
 	}
 }
 
-// What another gateway sends is held against the CRC-32C of each sample, which finds faults and not
-// forgery, as docs/cluster.md says under Security. A whole chunk has a SHA-256: with it forgery is
-// found there.
+// Samples from another gateway are compared with their CRC-32C, which finds faults but not forgery,
+// as docs/cluster.md says under Security. A whole chunk has a SHA-256, which finds forgery.
 func TestForgeryBySamplesIsNotFound(t *testing.T) {
 	d := newDataset(t, 83, same(60, 900), 60, 8<<10)
 	forged := func(_ *peer.Query, dst [][]byte) { forge(dst[0]) }

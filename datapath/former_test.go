@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// joined is a fleet of two of which the second has read everything alone, and the first has come since.
+// joined is a fleet of two of which the second has read everything alone, and the first has come
+// since.
 func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 	d.store.Reset()
 	f := newFleet(t, d, d.plan(t, order, 6), 2, Config{}, total)
@@ -27,7 +28,7 @@ func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 	return f
 }
 
-// A gateway that joins brings its share from whoever held it, and nothing from the store.
+// A gateway that joins gets its chunks from their previous owners, and nothing from the store.
 func TestANewOwnerAsksTheFormerOne(t *testing.T) {
 	d := newDataset(t, 80, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -50,7 +51,8 @@ func TestANewOwnerAsksTheFormerOne(t *testing.T) {
 	}
 }
 
-// A former owner that has nothing, lies or is silent costs one question, and the store has the chunk.
+// A former owner that has nothing, sends wrong bytes or is silent costs one question, and the store
+// delivers the chunk.
 func TestAFormerOwnerThatFails(t *testing.T) {
 	d := newDataset(t, 81, same(240, 900), 60, 8<<10)
 	for what, fault := range map[string]func(int, *peer.Query) (wireFault, error){
@@ -110,7 +112,8 @@ func heldOf(chunks []peer.Chunk) peer.ChunkList {
 	return h
 }
 
-// What a member holds that leaves is brought by those who own it then, and the next epoch reads nothing from the store.
+// The new owners load the chunks that a leaving member holds, and the next epoch reads nothing from
+// the store.
 func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 	d := newDataset(t, 82, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -141,7 +144,7 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 	})
 }
 
-// Nothing is thrown out for what is pulled, and one that does not send what it said ends it.
+// Pull evicts nothing, and ends if the member does not send a chunk that it announced.
 func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 	d := newDataset(t, 83, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -166,7 +169,8 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 		r.Release()
 		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })
 		stays.path.Pull(t.Context(), name(1), heldOf(held))
-		// It is silent from its last miss on. Each one before may have left its place to one chunk more.
+		// It is silent from its last miss on. Each one before may have left its place to one chunk
+		// more.
 		most := uint64(DefaultFetchers + formerMisses - 1)
 		if more := stays.path.Stats(); more.StoreReads > most || more.FormerChunks != got.FormerChunks {
 			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want at most %d and none",
@@ -175,7 +179,7 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 	})
 }
 
-// A former owner is asked for what it has, and reads nothing for it.
+// A former owner sends chunks that it has, and reads nothing for it.
 func TestAFormerOwnerReadsNothing(t *testing.T) {
 	d := newDataset(t, 84, same(120, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -191,7 +195,8 @@ func TestAFormerOwnerReadsNothing(t *testing.T) {
 	})
 }
 
-// A gateway that joins and is asked for what is its own from now on has it from whoever held it: the store is not asked again.
+// A gateway that joins and is asked for its new chunks gets them from their previous owners; the
+// store is not asked again.
 func TestANewOwnerAnswersWithWhatTheFormerOneHolds(t *testing.T) {
 	d := newDataset(t, 85, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -32,7 +32,8 @@ func (d *dataset) readBatch(t *testing.T, s *Source, lo, hi uint64) error {
 	return nil
 }
 
-// Whoever waits for some samples of many objects waits for those objects, each once and under its own ETag.
+// A request for some samples of many objects reads only those objects, each once and under its own
+// ETag.
 func TestObjectsAreReadOneByOne(t *testing.T) {
 	d := newDatasetOf(t, objects, 60, same(100, 999), 1, 50_000)
 	if got, want := d.index.ExtentCount(0), 50; got != want {
@@ -68,7 +69,7 @@ func wantExtent(t *testing.T, d *dataset, err, want error, shard int, length int
 	}
 }
 
-// Of a chunk of many objects that are not what the index says, the error names the one that is wrong.
+// If objects of a chunk differ from the index, the error names the wrong object.
 func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
 	for form, read := range map[string][2]uint64{"its chunk": {0, 50}, "by itself": {30, 40}} {
 		t.Run(form, func(t *testing.T) {
@@ -91,7 +92,8 @@ func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-// The objects of a chunk are read side by side: as many as the gate lets, for whoever waits and ahead of need.
+// The objects of a chunk are read concurrently, up to the gate's limit, for requests and for
+// prefetching.
 func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
 	d := newDatasetOf(t, objects, 62, same(60, 999), 1, 1<<20)
 	for _, ahead := range []bool{false, true} {
@@ -147,7 +149,7 @@ func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
 	return err
 }
 
-// Extents of one shard that lie near each other are one read.
+// Adjacent or close extents of one shard are one read.
 func TestNearPiecesAreOneRead(t *testing.T) {
 	ext := func(shard int, offset, length int64) piece {
 		return piece{ext: chunkindex.Extent{Shard: shard, Offset: offset, Length: length}, dst: make([]byte, length)}
@@ -195,7 +197,8 @@ func TestCompressedChunksThatAreWrong(t *testing.T) {
 	}
 }
 
-// What a chunk takes to decode is reserved with it, or when its dataset is opened; where that leaves no room for a batch, the batch is refused.
+// The memory to decode a chunk is reserved with it, or when its dataset is opened. If that leaves
+// no room for a batch, the batch is refused.
 func TestMemoryToDecodeIn(t *testing.T) {
 	d := newDatasetOf(t, gzips, 65, same(40, 10_000), 10, 1<<20) // 4 chunks
 	c := d.index.Chunk(0)
@@ -225,7 +228,8 @@ func TestMemoryToDecodeIn(t *testing.T) {
 	}
 }
 
-// Many requests that all need memory to decode in, and have too little of it together, come one after another.
+// Many requests that all need memory to decode in, and have too little of it together, come one
+// after another.
 func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 	d := newDatasetOf(t, gzips, 66, same(80, 5000), 10, 1<<20)
 	c := d.index.Chunk(0)
@@ -246,7 +250,8 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Ranks that ask faster than the store answers do not keep the chunks of objects from coming ahead: what fits into memory is there in the end.
+// Ranks that request faster than the store answers do not prevent prefetching of objects' chunks:
+// chunks that fit into memory are there in the end.
 func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
 	d := newDatasetOf(t, objects, 67, same(2000, 999), 1, 50_000)
 	bubble.Test(t, func(t *testing.T) {

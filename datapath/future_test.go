@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// trial is a path over a dataset of chunks alike, one to a shard, in the fake clock: so store reads count chunks.
+// trial is a path over a dataset of chunks alike, one to a shard, in the fake clock: so store reads
+// count chunks.
 type trial struct {
 	*dataset
 	path   *Path
@@ -42,7 +43,7 @@ func (d *dataset) trialOf(t *testing.T, chunks int64, cfg Config) *trial {
 	return x
 }
 
-// room is the least budget whose part for what readers come for holds so many chunks.
+// room is the smallest budget whose part for prefetched chunks holds so many chunks.
 func (d *dataset) room(chunks int64) int64 {
 	cost := (&Source{index: d.index}).Cost(0) * chunks
 	return (cost + 6) / 7 * 10
@@ -86,8 +87,8 @@ func slow(delay time.Duration) func(memstore.Call) memstore.Fault {
 	return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} }
 }
 
-// Jobs on one epoch read the store as much as one, together or some seconds apart, as long as the memory holds what
-// lies between them.
+// Jobs on one epoch read the store as much as one job, at the same time or some seconds apart, as
+// long as memory holds the chunks between them.
 func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)
@@ -110,7 +111,7 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 				}
 				wg.Wait()
 				x.stop()
-				if got := x.reads(); got > chunks+20 { // and what the next epoch begins with
+				if got := x.reads(); got > chunks+20 { // plus the first chunks of the next epoch
 					t.Errorf("got %d store reads of %d chunks, want each once", got, chunks)
 				}
 			})
@@ -118,9 +119,9 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// With half the data in memory a second epoch reads no more than the bound where what is needed now and soon, a window
-// and 16 chunks, passes through, N - (C - W - 16), if chunks go by the plan; where the oldest go, nearly all are read
-// again.
+// With half the data in memory a second epoch stays within the bound N - (C - W - 16) if chunks are
+// evicted by the plan. W and 16 are the window and the chunks that are needed soon. With LRU nearly
+// all chunks are read again.
 func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	const n, c, w = 128, 64, 4
 	d := oneToAShard(t, n)
@@ -145,7 +146,8 @@ func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// However unlike the readers are and however small the memory, they do not take turns in throwing each other's chunks out.
+// However unlike the readers are and however small the memory, they do not take turns in throwing
+// each other's chunks out.
 func TestReadersLeaveEachOtherTheirChunks(t *testing.T) {
 	d := oneToAShard(t, 96)
 	for _, room := range []int64{12, 24, 48, 80} {
@@ -224,8 +226,8 @@ func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 	})
 }
 
-// What is on its way for a reader that has jumped is given up when it is clear that it does not come back, and so is
-// what it left in memory.
+// Loads for a reader that has jumped are canceled when it is clear that it does not come back, and
+// its chunks in memory may be evicted.
 func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 	const chunks, there = 96, 60
 	d := oneToAShard(t, chunks)
@@ -235,7 +237,7 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 		e := plan.Epoch(0)
 		d.store.SetFault(func(call memstore.Call) memstore.Fault {
 			if call.Key > "set/s00009.tar" && call.Key < fmt.Sprintf("set/s%05d.tar", there) {
-				return memstore.Fault{Stall: true} // what is ahead of the place where it begins comes never
+				return memstore.Fault{Stall: true} // chunks after its starting place never arrive
 			}
 			return memstore.Fault{Delay: time.Millisecond}
 		})
@@ -260,8 +262,8 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 	})
 }
 
-// What the path remembers of its readers changes no byte: the same requests in another order, on a path that has seen
-// other readers, give the same bodies.
+// The path's knowledge of its readers changes no byte: the same requests in another order, on a
+// path with other readers before, give the same bodies.
 func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
 	for _, policy := range Policies() {
@@ -316,7 +318,7 @@ func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 	}
 }
 
-// Requests do not wait for what is fetched ahead, whoever reads it and however slowly it comes; a burst of readers
+// Requests do not wait for prefetches of any reader, however slow these are; a burst of readers
 // stays within the budget.
 func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 	const chunks = 96

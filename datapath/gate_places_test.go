@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// wants compares what is taken of a gate. waiting and shares of stores are derived from the requests.
+// wants compares the use of a gate. waiting and the shares of stores are derived from the requests.
 func (g *gate) wants(t *testing.T, when string, demand, ahead, warm, queue, later int) {
 	t.Helper()
 	got := g.holdings()
@@ -20,7 +20,8 @@ func (g *gate) wants(t *testing.T, when string, demand, ahead, warm, queue, late
 	}
 }
 
-// Whoever leaves a gate makes the next one enter: requests first, then those who warm, and Run is told where nobody waits.
+// A read that leaves a gate admits the next one: requests first, then reads that warm. If no
+// request waits, Run is woken.
 func TestGate_GivesPlacesOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		told := 0
@@ -154,7 +155,8 @@ func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestGate_FullOnlyForReadsAhead: a gate is full if all places are taken, and none of them by a read that warms and would leave it.
+// TestGate_FullOnlyForReadsAhead: a gate is full if all places are taken, and none of them by a
+// read that warms and would leave it.
 func TestGate_FullOnlyForReadsAhead(t *testing.T) {
 	for _, c := range []struct {
 		demand, ahead, warm int
@@ -177,8 +179,9 @@ func TestGate_FullOnlyForReadsAhead(t *testing.T) {
 	}
 }
 
-// TestGate_HoldsAndSlowsDown: a round in which a store held reads back counts as paced, also one that begins meanwhile; a store that
-// throttles takes a place from this gate and from the one below.
+// TestGate_HoldsAndSlowsDown: a round in which a store held reads back counts as paced, also one
+// that begins meanwhile; a store that throttles takes a place from this gate and from the one
+// below.
 func TestGate_HoldsAndSlowsDown(t *testing.T) {
 	below := &gate{}
 	g := &gate{below: below}

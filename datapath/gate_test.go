@@ -11,11 +11,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A store that hangs holds up its own reads: another store has half of as many places beside them, and a third one a third.
+// A store that hangs delays only its own reads: another store gets half as many additional places,
+// and a third one a third.
 func TestStoresShareThePlaces(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 12, idle: func() {}}
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the variables below
 		running := map[string]int{}
 		ctx, cancel := context.WithCancel(t.Context())
 		enter := func(store string) {
@@ -69,8 +70,8 @@ func TestStoresShareThePlaces(t *testing.T) {
 	})
 }
 
-// TestGate_GivesBackPlaceGrantedAsContextEnds lets the context of a read that waits end first, and then grants it a place: the read
-// has left, and its place is free for others, who are told of it.
+// TestGate_GivesBackPlaceGrantedAsContextEnds lets the context of a read that waits end first, and
+// then grants it a place: the read has left, and its place is free for others, who are told of it.
 func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 	for name, wait := range map[string]func(g *gate, ctx context.Context) error{
 		"request": func(g *gate, ctx context.Context) error { return g.enter(ctx, "store") },
@@ -105,7 +106,8 @@ func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 	}
 }
 
-// The last read of a store that ends leaves its place to one that waits, though all others are those of a store that hangs.
+// The last read of a store that ends leaves its place to one that waits, though all others are
+// those of a store that hangs.
 func TestAShareIsGivenOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}

@@ -16,8 +16,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// gradual is a store that fills one slice after the other and reports each. Before each it calls next with the offset of the slice, and
-// fails if that does. What it has not reported is undefined then.
+// gradual is a store that fills one slice after the other and reports each. Before each it calls
+// next with the offset of the slice, and fails if that returns an error. Unreported bytes are
+// undefined then.
 type gradual struct {
 	objstore.RangeReader
 	next func(ctx context.Context, offset int64) error
@@ -120,7 +121,8 @@ func TestStore_PublishesAChunkBeforeTheRestOfItsGroup(t *testing.T) {
 	})
 }
 
-// failing is a group of chunks of one read that fails at the start of the first chunk, once all who read it have begun.
+// failing is a group of chunks of one read that fails at the start of the first chunk, once all who
+// read it have begun.
 func (d *dataset) failing(t *testing.T, err error) (p *Path, s *Source, store *gradual, fail func()) {
 	release := make(chan struct{})
 	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
@@ -192,7 +194,8 @@ func TestStore_ReadsOnlyWantedChunksOfAFailedGroupAgain(t *testing.T) {
 	})
 }
 
-// A store that is down is asked twice at most, whatever the number of chunks, and one that throttles only once.
+// A store that is down gets at most two reads, for any number of chunks, and one that throttles
+// only one.
 func TestStore_FailsSoonWhereTheWholeStoreFails(t *testing.T) {
 	d := newDataset(t, 2, same(40, 100<<10), 40, 512<<10)
 	chunks := make([]int, d.index.Chunks())

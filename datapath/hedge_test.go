@@ -16,18 +16,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// scripted is a cluster of gateways a, b and c, which own all chunks in this order and answer as a test says.
+// scripted is a cluster of gateways a, b and c, which own all chunks in this order and answer as a
+// test says.
 type scripted struct {
 	alone
 	*dataset
 	answers map[string]answerScript
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	asked []string
 	lies  []string
 }
 
-// answerScript is what becomes of a question to one gateway; instead is what brings the same from elsewhere.
+// answerScript simulates a question to one gateway; instead gets the bytes elsewhere.
 type answerScript = func(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error
 
 func (s *scripted) Owner(_ peer.Chunk, asked ...string) string {
@@ -52,7 +53,7 @@ func (s *scripted) Read(ctx context.Context, member string, q *peer.Query, dst [
 	return s.answers[member](ctx, s, q, dst, instead)
 }
 
-// send fills dst with what was asked for.
+// send fills dst with the requested bytes.
 func (s *scripted) send(q *peer.Query, dst [][]byte) {
 	n := 0
 	for _, c := range q.Chunks {
@@ -107,13 +108,15 @@ func comes(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instea
 	return nil
 }
 
-// breaks is late, and fails though the same has come from elsewhere: the client has taken that for lost too.
+// breaks is late, and fails though the same has come from elsewhere: the client has taken that for
+// lost too.
 func breaks(ctx context.Context, _ *scripted, _ *peer.Query, _ [][]byte, instead Instead) error {
 	_ = instead(ctx, true)
 	return errSilent
 }
 
-// However owners answer or do not, a batch has the right bytes, counts each sample for the tier that brought it, and nothing is left over.
+// However owners answer or do not, a batch has the right bytes, counts each sample for the tier
+// that brought it, and nothing is left over.
 func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	chunks := d.ranges(t, []uint64{1, 2, 12, 33, 47})
@@ -189,7 +192,8 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 	}
 }
 
-// tiersAre compares what a body says of its tiers: so many bytes in all, of which peers sent some and the store the rest.
+// tiersAre compares the tiers of a body: all bytes in total, of which peers sent some and the store
+// the rest.
 func tiersAre(t *testing.T, body *batch.Body, all, sent int64) {
 	t.Helper()
 	got := map[string]int64{}
@@ -211,7 +215,8 @@ func (h *halves) Owner(c peer.Chunk, asked ...string) string {
 	return h.scripted.Owner(c, asked...)
 }
 
-// A batch whose own part fails does not wait for its owners, and one whose client leaves waits for neither.
+// A batch whose own part fails does not wait for its owners, and one whose client leaves waits for
+// neither.
 func TestOwners_AreLeftWhenTheOwnPartFails(t *testing.T) {
 	d := newDataset(t, 311, same(60, 900), 20, 8<<10)
 	chunks := d.ranges(t, []uint64{1, 12, 33, 47})
@@ -250,7 +255,8 @@ func TestOwners_AreLeftWhenTheOwnPartFails(t *testing.T) {
 	}
 }
 
-// What a leaving gateway tells others that it holds is in memory, and of datasets that they share, the soonest due first.
+// The chunks that a leaving gateway lists are in memory and of shared datasets, the soonest due
+// first.
 func TestHeld_ListsSharedChunksInMemory(t *testing.T) {
 	d := newDataset(t, 312, same(60, 900), 20, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

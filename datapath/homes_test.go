@@ -13,9 +13,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Gateways that know nothing of each other read the store once between them where shares follow homes, one home for each:
-// each fetches ahead what is at home with its ranks, keeps it, and reads nothing again in the next epoch. Samples that move
-// between homes, since ranks do not divide evenly among them, are read by themselves.
+// Gateways without a cluster read the store once together if shares follow homes, one home for
+// each. Each gateway prefetches and keeps the chunks at home with its ranks, and reads nothing
+// again in the next epoch. Samples that move between homes, since ranks do not divide evenly among
+// them, are read by their ranges.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	const gateways, batch = 4, 256
 	d := newDataset(t, 70, same(400*16, 1500), 1600, 31<<10)
@@ -28,7 +29,7 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 		size += d.index.Chunk(c).Stored
 	}
 	for _, ranks := range []uint64{4, 6, 32} {
-		for _, share := range []int64{25, 400} { // percent of the data that each keeps what readers come for of
+		for _, share := range []int64{25, 400} { // percent of the data that each may keep for readers
 			t.Run(fmt.Sprintf("%d ranks, memory %d%%", ranks, share), func(t *testing.T) {
 				bubble.Test(t, func(t *testing.T) {
 					d.store.SetFault(slow(5 * time.Millisecond))
@@ -49,7 +50,8 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// sharedByHomes has ranks read two epochs, each at the gateway of its group, and returns the bytes that the store sent in each.
+// sharedByHomes has ranks read two epochs, each at the gateway of its group, and returns the bytes
+// that the store sent in each.
 func (d *dataset) sharedByHomes(t *testing.T, plan *shuffle.Plan, ranks, gateways, batch uint64, memory int64) (read [2]int64) {
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// An index may claim one digest for two chunks that differ. Each is read for itself then: without a comparison of
-// digests as the CRC says, with one as an error.
+// An index may claim one digest for two chunks that differ. Each is read for itself then: without a
+// comparison of digests as the CRC says, with one as an error.
 func TestTwoChunksThatClaimOneDigest(t *testing.T) {
 	lengths := append(same(4, 1000), same(4, 2000)...) // two shards of one chunk, the second is longer
 	for check, want := range map[bool]error{false: nil, true: chunkindex.ErrCorrupt} {
@@ -43,7 +43,8 @@ func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.In
 	return d.rewritten(t, func(sections [][]byte) { copy(sections[chunkTable][chunkRow*chunk:], digest[:]) })
 }
 
-// straddling makes every other sample of a chunk end in the object after its own: the index of no format says such a thing, but one may.
+// straddling makes every other sample of a chunk end in the object after its own: the index of no
+// format says such a thing, but one may.
 func (d *dataset) straddling(t *testing.T) *dataset {
 	x := d.rewritten(t, func(sections [][]byte) {
 		sections[sampleTables] = nil
@@ -60,7 +61,8 @@ func (d *dataset) straddling(t *testing.T) *dataset {
 	return &dataset{store: d.store, index: x, packed: d.packed, start: d.start}
 }
 
-// straddle moves bytes of samples to the one before where that stays shorter than the longest of all.
+// straddle moves bytes of samples to the one before where that stays shorter than the longest of
+// all.
 func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
 	for i := 1; i < len(table.Offset); i += 2 {
 		n := min(table.Length[i]/2, uint32(d.index.MaxSample())-table.Length[i-1])

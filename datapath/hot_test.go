@@ -24,8 +24,8 @@ func hotBatch(tb testing.TB, d *dataset, samples []uint64, limit uint64) []batch
 	return chunks
 }
 
-// readHot reads a batch of a full order, whose samples are read by themselves, and compares it with what is stored. It
-// returns the store's bytes that it cost.
+// readHot reads a batch of a full order by its samples' ranges, and compares it with the stored
+// bytes. It returns the bytes read from the store.
 func readHot(t *testing.T, p *Path, d *dataset, s *Source, samples []uint64, limit uint64) uint64 {
 	t.Helper()
 	plan := d.plan(t, shuffle.Full, 0)
@@ -39,7 +39,8 @@ func readHot(t *testing.T, p *Path, d *dataset, s *Source, samples []uint64, lim
 	return p.Stats().StoreBytes - before
 }
 
-// What a plan draws often is read once, also where a batch holds it several times; the rest each time.
+// Samples that a plan draws often are read once, even if a batch contains them several times; other
+// samples are read each time.
 func TestHotSamplesAreReadOnce(t *testing.T) {
 	d := newDataset(t, 1, same(1000, 3000), 1000, 64<<10)
 	p := newPath(t, Config{Budget: bud(2 << 20)})
@@ -57,7 +58,8 @@ func TestHotSamplesAreReadOnce(t *testing.T) {
 	}
 }
 
-// The samples stay within their part of the budget, the oldest go first, and all of it is given back to whoever needs it.
+// Hot samples stay within their part of the budget, the oldest are evicted first, and all of them
+// are freed on demand.
 func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 	d := newDataset(t, 2, same(1000, 3000), 1000, 64<<10)
 	b := bud(2 << 20)
@@ -84,7 +86,7 @@ func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 	}
 }
 
-// Samples that nobody has asked for in ten minutes give their memory back.
+// Hot samples without a hit for ten minutes are freed.
 func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 	d := newDataset(t, 3, same(1000, 3000), 1000, 64<<10)
 	bubble.Test(t, func(t *testing.T) {

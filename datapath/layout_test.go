@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestLayout_PiecesCoverAPortion: the pieces of a portion cover its bytes in order, each in one extent, and none is longer than a read may be.
+// TestLayout_PiecesCoverAPortion: the pieces of a portion cover its bytes in order, each in one
+// extent, and none is longer than a read may be.
 func TestLayout_PiecesCoverAPortion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l layout
@@ -63,8 +64,8 @@ func TestLayout_PiecesCoverAPortion(t *testing.T) {
 	})
 }
 
-// TestReadRange_CountsAndSlowsDown: a read is counted when it begins, its bytes when it ends, and only a store that throttles or is
-// late loses a place. The error names the shard and the range.
+// TestReadRange_CountsAndSlowsDown: a read is counted when it begins, its bytes when it ends, and
+// only a store that throttles or is late loses a place. The error names the shard and the range.
 func TestReadRange_CountsAndSlowsDown(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{12})
@@ -106,7 +107,8 @@ func TestReadRange_CountsAndSlowsDown(t *testing.T) {
 	}
 }
 
-// TestSource_ReadEndsWithItsCause: a read whose context ends gives its cause, and no error of the store.
+// TestSource_ReadEndsWithItsCause: a read whose context ends gives its cause, and no error of the
+// store.
 func TestSource_ReadEndsWithItsCause(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{12})

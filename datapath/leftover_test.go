@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_KeepsNothingOfWhatHasEnded: in its own context, which ends with the source, nor in that of a caller.
+// TestSource_KeepsNothingOfWhatHasEnded: in its own context, which ends with the source, nor in
+// that of a caller.
 func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
 	d := newDataset(t, 210, same(100, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -14,12 +14,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A distant store with a line that eight streams fill, in the fake clock: what is left is what the order of the reads costs.
+// distant is a remote store with a line that eight streams fill, under a fake clock: differences
+// come only from the order of the reads.
 func distant(d *dataset) *shaped.Store {
 	return shaped.New(d.store, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 2.5e6, Total: 15.6e6})
 }
 
-// The first batch comes hardly later than its window could be downloaded alone, though reading ahead has begun.
+// The first batch comes hardly later than its window could be downloaded alone, though reading
+// ahead has begun.
 func TestFirstBatchDoesNotWaitForWhatIsFetchedAhead(t *testing.T) {
 	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -60,8 +62,8 @@ func (d *dataset) download(t *testing.T, store objstore.RangeReader, chunks []in
 	return time.Since(begin)
 }
 
-// firstBatches reads the first samples of epoch 0 in batches of 256, by readers that take turns, through a path with nothing in
-// memory, and returns how long that takes.
+// firstBatches reads the first samples of epoch 0 in batches of 256, by readers that take turns,
+// through a path with nothing in memory, and returns how long that takes.
 func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *shuffle.Plan, readers int, samples uint64) time.Duration {
 	p := newPath(t, Config{Budget: bud(64 << 20), PartSize: 512 << 10})
 	s := p.Open(d.index, store, "set/")
@@ -93,7 +95,8 @@ func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *s
 	return took
 }
 
-// A reader that has gone does not keep its share of the memory from one that goes on; a slow one keeps it.
+// A reader that has ended does not keep its share of the memory from an active one; a slow one
+// keeps it.
 func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
 	d := newDataset(t, 41, same(960, 2000), 24*8, 64<<10) // 40 chunks of 24 samples; two windows of them fit, two readers' do not
 	for name, c := range map[string]struct {

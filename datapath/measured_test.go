@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A read tells of the store only if it says when its bytes came, was not held back, did not begin anew, and brought enough; all its
-// bytes count once in any case.
+// A read is measured only if it reported when its bytes arrived, was not delayed, did not restart,
+// and was long enough. All its bytes count once in any case.
 func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 	const n = 10 * policy.RatedBytes
 	const tenth = 10 * time.Millisecond
@@ -54,7 +54,8 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 	}
 }
 
-// Costs are a mean in which each of the first reads weighs as much as the others, and later ones a thirty-second; they stay in bounds.
+// Costs are a mean in which each of the first reads weighs as much as the others, and later ones a
+// thirty-second; they stay in bounds.
 func TestRates_CostIsAMeanInBounds(t *testing.T) {
 	var r rates
 	for range policy.RatedReads - 1 {

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestPath_TryReserveEvictsOnlyWhatSuffices: a reservation that cannot be met evicts nothing, and one that can evicts no
-// more chunks than it lacks bytes for.
+// TestPath_TryReserveEvictsOnlyWhatSuffices: a reservation that cannot be met evicts nothing, and
+// one that can evicts no more chunks than it lacks bytes for.
 func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 	d := newDataset(t, 1, same(64, 100<<10), 16, 1<<20) // 8 chunks
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(12 << 20)})
@@ -48,8 +48,9 @@ func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 	}
 }
 
-// TestPath_SmallBodiesPassOneThatWaits: a body too large for what others hold waits for memory. Small ones get theirs meanwhile,
-// whether they wait for memory or not, of chunks that fill the budget. What looks ahead takes none.
+// TestPath_SmallBodiesPassOneThatWaits: a body too large for the memory that others leave waits.
+// Small ones get theirs meanwhile, whether they wait for memory or not, from chunks that fill the
+// budget. Prefetching takes none.
 func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const chunk, small = 100 << 10, 1 << 20
@@ -97,7 +98,8 @@ func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 	})
 }
 
-// TestPart_SharesItsMemory: each part of a batch gets its bytes and an eighth more as far as that reaches, none of them twice.
+// TestPart_SharesItsMemory: each part of a batch gets its bytes and an eighth more as far as that
+// reaches, none of them twice.
 func TestPart_SharesItsMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		sizes []uint32
@@ -140,7 +142,8 @@ func TestPart_SharesItsMemory(t *testing.T) {
 	}
 }
 
-// TestPath_ReclaimAsksInOrder: each holder is asked for what those before it did not give, and nobody after that.
+// TestPath_ReclaimAsksInOrder: each holder is asked for the bytes that those before it did not
+// free, and none after that.
 func TestPath_ReclaimAsksInOrder(t *testing.T) {
 	var asked []string
 	gives := func(name string, most int64) yielder {

@@ -24,7 +24,7 @@ type pair struct {
 	paths   []*Path
 	sources []*Source
 	mixture *Mixture
-	at      shuffle.Cursor      // zero: the reader stands nowhere
+	at      shuffle.Cursor      // zero: no position
 	chunks  []batch.ChunkRanges // of one batch: samples of a, and then as many of b
 }
 
@@ -48,7 +48,7 @@ func newPair(t *testing.T, a, b *dataset, totals ...int64) *pair {
 	return m
 }
 
-// right compares those segments of a body that are not nil with what is stored.
+// right compares the segments of a body that are not nil with the stored bytes.
 func (m *pair) right(t *testing.T, body *batch.Body) {
 	t.Helper()
 	for _, c := range m.chunks {
@@ -84,8 +84,8 @@ func (m *pair) idle(t *testing.T, when string) {
 	}
 }
 
-// The first part of a batch that fails ends the others, gives back what they have brought, and names its source and the shard in the
-// numbers of the mixture.
+// The first part of a batch that fails cancels the others and frees their memory. The error names
+// its source and the shard in the mixture's numbers.
 func TestMixture_OnePartThatFailsEndsTheOthers(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	trial := func(t *testing.T, fails int, total int64, other memstore.Fault) {
@@ -120,10 +120,12 @@ func TestMixture_OnePartThatFailsEndsTheOthers(t *testing.T) {
 	}
 }
 
-// tight is a budget that has room for the bytes of a pair's batch, and for no part of it with gaps beside the other.
+// tight is a budget with room for the bytes of a pair's batch, but not for one part of it with gaps
+// and the other part.
 const tight = 24 << 10
 
-// Parts that find no room for their chunks are copied into memory that is taken for all of them; a body says once what each tier brought.
+// Parts without room for their chunks are copied into memory that is reserved for all of them; a
+// body reports each tier's bytes once.
 func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	const bytes = 6 * 3584
@@ -148,7 +150,7 @@ func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 					if tiers != bytes || len(body.Segments) != 6 {
 						t.Errorf("got %d segments, %d bytes by tier; want 6 and %d", len(body.Segments), tiers, bytes)
 					}
-					for seq := range 6 { // what is sent is not needed any more
+					for seq := range 6 { // sent segments are not needed any more
 						body.Segments[seq] = nil
 						body.Settle()
 						m.right(t, body)
@@ -166,7 +168,7 @@ func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 	}
 }
 
-// Where one path has no memory, what was taken of the others goes back.
+// If one path has no memory, the memory of the others is freed.
 func TestMixture_RefusedByOnePathHoldsNothing(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	for _, full := range []int{0, 1} {
@@ -184,7 +186,7 @@ func TestMixture_RefusedByOnePathHoldsNothing(t *testing.T) {
 	}
 }
 
-// What no mixture can serve is refused before anything is taken.
+// Requests that no mixture can serve are refused before anything is reserved.
 func TestMixture_RefusesAtOnce(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -36,7 +36,8 @@ func mixedOf(paths []*Path, sets []*dataset, sources []*Source) *mixedSets {
 	return m
 }
 
-// ranges locates samples, each given by its set and its number there, in the numbers of the mixture: the k-th becomes segment k.
+// ranges locates samples, each given by its set and its number there, in the numbers of the
+// mixture: the k-th becomes segment k.
 func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []batch.ChunkRanges {
 	tb.Helper()
 	var out []batch.ChunkRanges
@@ -96,7 +97,8 @@ func (m *mixedSets) compare(chunks []batch.ChunkRanges, body *batch.Body) error 
 	return nil
 }
 
-// batch draws a batch with samples of every set, as a reader of plans that stands there or as somebody without one.
+// batch draws a batch with samples of every set, for a reader of plans at a position or for a
+// reader without one.
 func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) (at shuffle.Cursor, chunks []batch.ChunkRanges) {
 	tb.Helper()
 	var samples [][2]uint64
@@ -134,7 +136,8 @@ func mixedForms(t *testing.T) (sets []*dataset) {
 	return sets
 }
 
-// mixing is a process with two paths, and two mixtures of the same sources in opposite order. The sources are in one path, or in both.
+// mixing is a process with two paths, and two mixtures of the same sources in opposite order. The
+// sources are in one path, or in both.
 type mixing struct {
 	paths    []*Path
 	mixtures []*mixedSets
@@ -186,9 +189,10 @@ func (m *mixedSets) plans(tb testing.TB, rnd *rand.Rand) (plans []*shuffle.Plan)
 	return plans
 }
 
-// Batches of mixtures whose sources are stored in all forms, in memory that holds one or two batches, are asked for all at once; their clients
-// are slow. Whoever waits for memory may do so for long, and there is enough for any batch whose turn has come. So each must come:
-// if one held memory while he waits for more, some would stand still together until the end.
+// Batches of mixtures with sources in all forms are requested at once, with memory for one or two
+// batches and slow clients. A batch may wait long for memory, and there is enough for any batch
+// whose turn has come. So each must arrive: if batches held memory while they waited for more, some
+// would deadlock.
 func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 	sets := mixedForms(t)
 	from, to, _ := seeds.Range(t, usualScenarios/20, 100_000/20)
@@ -222,8 +226,8 @@ func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// The same with a store that fails and readers that go away: each read ends in the stored bytes or an explicit error by its deadline and a
-// second, and nothing is left over.
+// The same with a store that fails and readers that go away: each read ends in the stored bytes or
+// an explicit error by its deadline and a second, and nothing is left over.
 func TestStormOfMixtures(t *testing.T) {
 	sets := mixedForms(t)
 	ended := map[string]int{}
@@ -295,7 +299,8 @@ func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
 	return "bytes"
 }
 
-// holds reports whether an error names a shard by its number in the mixture, and its key behind the name of its source.
+// holds reports whether an error names a shard by its number in the mixture, and its key behind the
+// name of its source.
 func (m *mixedSets) holds(where *chunkindex.RangeError) bool {
 	n := where.Shard
 	for _, d := range m.sets {
@@ -307,7 +312,8 @@ func (m *mixedSets) holds(where *chunkindex.RangeError) bool {
 	return false
 }
 
-// A mixture of a dataset that gateways share is asked of them as the dataset itself is, also where memory is taken for all of a batch at once.
+// A mixture of a dataset that gateways share is asked of them as the dataset itself is, also where
+// memory is taken for all of a batch at once.
 func TestMixtureAsksPeers(t *testing.T) {
 	d := newDataset(t, 110, same(240, 1000), 60, 6<<10)
 	ended := map[string]int{}

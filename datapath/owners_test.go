@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Owners are remembered as long as a view holds, beside the budget, and are those of the view of now.
+// Owners are cached for one view, outside the budget, and are those of the current view.
 func TestOwnersAreThoseOfTheView(t *testing.T) {
 	d := newDataset(t, 96, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -44,8 +44,9 @@ func TestOwnersAreThoseOfTheView(t *testing.T) {
 	})
 }
 
-// TestOwners_FirstQuestionInAViewMakesOnePage: the first question about a dataset in a new view comes under locks, so it makes a small
-// part of the memory for a million owners. Each chunk has a place of its own.
+// TestOwners_FirstQuestionInAViewMakesOnePage: the first question about a dataset in a new view
+// comes under locks, so it makes a small part of the memory for a million owners. Each chunk has a
+// place of its own.
 func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
 	const chunks = 1_000_001
 	var before, after runtime.MemStats
@@ -65,14 +66,14 @@ func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
 	}
 }
 
-// What a run brings is dealt to its rank once, and remembered until the rank has read it.
+// The deal of a run's batches is computed once, and cached until the rank has read it.
 func TestARunIsRememberedAsDealt(t *testing.T) {
 	if lookahead.RunBatches+1 > shuffle.KeptDeals {
 		t.Errorf("got runs of %d batches beside the one that is read, want no more than the %d that an epoch remembers", lookahead.RunBatches, shuffle.KeptDeals)
 	}
 }
 
-// Those who wait for peers hold half the memory at most, and nobody waits for his turn for ever.
+// Batches that wait for peers hold at most half the memory, and none waits for its turn for ever.
 func TestThoseWhoWaitForPeersHoldHalf(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200)
@@ -105,7 +106,8 @@ func TestThoseWhoWaitForPeersHoldHalf(t *testing.T) {
 	})
 }
 
-// BenchmarkView has a view change, with so many chunks of which a part is in memory, and a reader among them.
+// BenchmarkView has a view change, with so many chunks of which a part is in memory, and a reader
+// among them.
 func BenchmarkView(b *testing.B) {
 	for _, c := range []struct {
 		samples int

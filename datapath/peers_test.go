@@ -16,14 +16,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// slowly makes each store read take a while, so that what is asked meanwhile finds it on its way.
+// slowly delays each store read, so that concurrent requests find it running.
 func (d *dataset) slowly(delay time.Duration) (restore func()) {
 	d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} })
 	return func() { d.store.SetFault(nil) }
 }
 
-// However many gateways there are and whatever the order: the bytes are right, and in a cold epoch that all ranks read at once each
-// stored byte of a chunk is read once over all gateways.
+// For any number of gateways and any order the bytes are right. In a cold epoch that all ranks read
+// at once, each stored byte of a chunk is read once over all gateways.
 func TestAFleetReadsEachChunkOnce(t *testing.T) {
 	d := newDataset(t, 60, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -46,7 +46,8 @@ func TestAFleetReadsEachChunkOnce(t *testing.T) {
 	}
 }
 
-// Every member wants every chunk at the same instant, again and again: the store hears of each once.
+// Every member needs every chunk at the same time, repeatedly: each chunk is read from the store
+// once.
 func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 	d := newDataset(t, 61, same(120, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -70,8 +71,8 @@ func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 
 var errWire = errors.New("the wire is cut")
 
-// A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all: the bytes of a batch are
-// right, nobody waits for long, and a peer that lies is told of.
+// A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all.
+// The bytes of a batch are right, no read waits for long, and wrong bytes are reported.
 func TestNoPeerSpoilsABatch(t *testing.T) {
 	d := newDataset(t, 63, same(240, 900), 60, 8<<10)
 	flip := func(_ *peer.Query, dst [][]byte) {
@@ -129,7 +130,8 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 	}
 }
 
-// A member that does not answer is asked no more, and its successor once: what it had is read again by that one, whole.
+// A member that does not answer is not asked again, and its successor once: the successor reads the
+// chunks again, whole.
 func TestASuccessorIsAskedOnce(t *testing.T) {
 	d := newDataset(t, 64, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -170,7 +172,8 @@ func (f *fleet) line(chunk int) (order []*member) {
 	return order
 }
 
-// TestAChunkStaysWithItsOwner: a gateway asks the owner of a chunk for the samples that it needs, and keeps none of the chunk.
+// TestAChunkStaysWithItsOwner: a gateway asks the owner of a chunk for the samples that it needs,
+// and keeps none of the chunk.
 func TestAChunkStaysWithItsOwner(t *testing.T) {
 	d := newDataset(t, 66, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -189,8 +192,9 @@ func TestAChunkStaysWithItsOwner(t *testing.T) {
 	})
 }
 
-// Those who own a chunk may be gone one after another: two further ones are asked at most. The one that is left, or this gateway if that
-// is the one, brings the chunk as a whole, also where memory is short.
+// Those who own a chunk may be gone one after another: two further ones are asked at most. The one
+// that is left, or this gateway if that is the one, brings the chunk as a whole, also where memory
+// is short.
 func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 	d := newDataset(t, 65, same(480, 900), 60, 8<<10)
 	for _, c := range []struct {
@@ -233,8 +237,9 @@ func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 	}
 }
 
-// Two gateways think that the other one owns everything, and have little memory; all their readers ask at once. Nobody waits for
-// anybody in a circle: every read ends in its bytes long before any time-out, or is refused for want of memory.
+// Two gateways each think that the other one owns everything, and have little memory; all their
+// readers ask at once. There is no deadlock: every read ends with its bytes long before any
+// timeout, or is refused for lack of memory.
 func TestTwoThatAskEachOtherForEverything(t *testing.T) {
 	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
 	var answered uint64
@@ -298,7 +303,7 @@ func TestViewsThatFlap(t *testing.T) {
 	}
 }
 
-// Each gateway that is told to warm brings what it is to hold, and nothing of the others'.
+// Each gateway that warms loads the chunks that it owns, and no others.
 func TestWarmingBringsWhatIsOwned(t *testing.T) {
 	d := newDataset(t, 68, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -326,7 +331,7 @@ func TestWarmingBringsWhatIsOwned(t *testing.T) {
 	}
 }
 
-// What lies in memory is served from there, whoever owns it, and so is what lies on disk.
+// Chunks in memory or on disk are served from there, regardless of their owner.
 func TestWhatIsHereIsNotAskedFor(t *testing.T) {
 	d := newDataset(t, 69, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -370,7 +375,7 @@ func TestASampleIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// Whoever comes back after days is a reader like others.
+// A reader that continues after days is a reader like others.
 func TestAReaderThatPausedForDays(t *testing.T) {
 	d := newDataset(t, 57, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A read ahead gives its place and its use of the source back, whatever becomes of it.
+// A read ahead returns its place and ends its use of the source, with any result.
 func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 	d := newDataset(t, 330, same(40, 3000), 20, 10_000)
 	for name, c := range map[string]struct {
@@ -35,7 +35,7 @@ func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 		"closed before": {func(_ *Path, s *Source) func() { s.Close(); return func() {} }, false, 0, false},
 		"given up meanwhile": {func(p *Path, s *Source) func() {
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Stall: true} })
-			return p.giveUp // nobody comes for the chunks
+			return p.giveUp // no reader needs the chunks
 		}, true, 0, true},
 		"the store fails": {func(*Path, *Source) func() {
 			d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: objstore.ErrDenied} })
@@ -82,7 +82,8 @@ func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// A peer gets a chunk of the disk if there is memory for it and the disk has it whole, and else nothing is kept for it.
+// A peer gets a chunk of the disk if there is memory for it and the disk has it whole, and else
+// nothing is kept for it.
 func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 	d := newDataset(t, 331, same(40, 3000), 10, 1<<20)
 	dir := t.TempDir()
@@ -168,7 +169,7 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 	})
 }
 
-// What an index does not hold is refused by name, and takes nothing.
+// Requests for data that the index does not contain are refused with an error, and reserve nothing.
 func TestSource_RefusesWhatTheIndexDoesNotHold(t *testing.T) {
 	d := newDataset(t, 332, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
@@ -193,7 +194,8 @@ func TestSource_RefusesWhatTheIndexDoesNotHold(t *testing.T) {
 	}
 }
 
-// What an open dataset takes is its table of chunks, and memory for its largest compressed chunk if there is one.
+// An open dataset takes its table of chunks, and memory for its largest compressed chunk if there
+// is one.
 func TestTakes(t *testing.T) {
 	plain, packed := newDataset(t, 333, same(40, 3000), 10, 1<<20), newDatasetOf(t, gzips, 334, same(40, 3000), 10, 1<<20)
 	if table, decoding := Takes(plain.index); table != 8*int64(plain.index.Chunks()) || decoding != 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Memory is mapped before the first reader comes, no more of it than the chunks need, and used for them.
+// Memory is mapped before the first reader comes, no more of it than the chunks need, and used for
+// them.
 func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	d := newDataset(t, 30, same(40, 30000), 10, 1<<20) // four chunks of about 300 KB
 	bubble.Test(t, func(t *testing.T) {

@@ -51,7 +51,8 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 			}
 		}
 		spare := make([]byte, rapid.IntRange(0, 1000).Draw(t, "spare"))
-		// joined reports whether one read may bring some pieces, by the bounds as they are documented.
+		// joined reports whether one read may bring some pieces, by the bounds as they are
+		// documented.
 		joined := func(ps []piece) bool {
 			first, last := ps[0].ext, ps[len(ps)-1].ext
 			var wanted int64

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// What a read costs is what the store was found to need: the bytes that one stream brings in the time to the first of them.
+// The cost of a read is measured: the bytes of one stream in the time to its first byte.
 func TestReadCostIsMeasured(t *testing.T) {
 	d := newDataset(t, 60, same(200, 30_000), 10, 1<<20) // 20 chunks of 300 KB
 	for name, c := range map[string]struct {
@@ -66,7 +66,8 @@ func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 	})
 }
 
-// A job that begins in the middle of its epoch reads those chunks by their samples that it needs little of, and the others whole.
+// A job that begins in the middle of its epoch reads those chunks by their samples that it needs
+// little of, and the others whole.
 func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
 	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20) // chunks of 4.9 MB of 160 samples
 	for first, ranged := range map[uint64]bool{0: false, 80: false, 154: true} {
@@ -85,7 +86,7 @@ func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
 	}
 }
 
-// What is not worth a read of the whole chunk is not fetched ahead either.
+// Chunks that are not worth reading whole are not prefetched either.
 func TestWhatIsReadBySamplesIsNotFetchedAhead(t *testing.T) {
 	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20)
 	bubble.Test(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Two datasets that fit into memory one by one, but not together, are not read whole for a batch of each.
+// Two datasets that fit into memory one by one, but not together, are not read whole for a batch of
+// each.
 func TestTwoDataSetsThatDoNotFitTogether(t *testing.T) {
 	d := newDataset(t, 3, same(1200, 3000), 100, 256<<10)
 	p := newPath(t, Config{Budget: bud(d.index.Bytes() * 2)})
@@ -126,7 +127,7 @@ func TestStoreErrorsNameTheRange(t *testing.T) {
 	}
 }
 
-// What an index claims is no proof: two datasets share a chunk only where its digest was compared.
+// An index's claim is no proof: two datasets share a chunk only if its digest was compared.
 func TestTwoNamesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	for check, want := range map[bool]int{true: 1, false: 2} {
@@ -160,8 +161,8 @@ func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 	}
 }
 
-// Where chunks are held against SHA-256, what one generation of a data set has in memory serves the next one, without a read of the
-// store. Where only their sums are compared, each generation brings its own.
+// With CheckSHA the chunks of one generation in memory serve the next one, without store reads.
+// Without it each generation loads its own chunks.
 func TestADataSetThatGrewStartsWarm(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	for _, proved := range []bool{true, false} {
@@ -190,7 +191,7 @@ func TestADataSetThatGrewStartsWarm(t *testing.T) {
 	}
 }
 
-// A reader's first batch is spread over most of the fetchers; what follows is read in whole chunks.
+// A reader's first batch is spread over most of the fetchers; later chunks are read whole.
 func TestFirstBatchIsReadInParts(t *testing.T) {
 	d := newDataset(t, 8, same(40, 10000), 10, 1<<20) // four chunks of about 107 KB
 	p := newPath(t, Config{Budget: bud(4 << 20), Fetchers: 12, PartSize: 128 << 10, NoPrefetch: true})
@@ -217,7 +218,7 @@ func TestChunkLargerThanAPartIsReadInParts(t *testing.T) {
 	}
 }
 
-// The load goes on for the second reader when the first, who started it, goes away.
+// A load continues for its second reader when the first one, which started it, leaves.
 func TestLoadOutlivesItsFirstReader(t *testing.T) {
 	d := newDataset(t, 9, same(4, 1000), 4, 1<<20)
 	chunks := d.ranges(t, []uint64{1, 2})

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// carriedBytes is what a gateway keeps of what was asked for before its batch.
+// carriedBytes returns the bytes of a gateway's read-ahead.
 func (m *member) carriedBytes() int64 {
 	synctest.Wait()
 	c := m.path.ahead
@@ -20,8 +20,8 @@ func (m *member) carriedBytes() int64 {
 	return c.held
 }
 
-// What was fetched for a reader's next batches goes when it is elsewhere, when it has gone, and when somebody else needs
-// the memory.
+// Read-ahead for a reader's next batches is freed when the reader is elsewhere, when it has ended,
+// and when its memory is needed.
 func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
 	begin := func(t *testing.T) *fleet {
@@ -110,7 +110,7 @@ func (f *fleet) readShare(t *testing.T, m *member, n, rank, world uint64) {
 	body.Close()
 }
 
-// What is sent along and is not what the index says is not kept, and whoever sent it is told of.
+// Read-ahead that differs from the index is not kept, and its sender is reported.
 func TestWrongSamplesAreNotKept(t *testing.T) {
 	d := newDataset(t, 72, same(960, 450), 480, 32<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -134,7 +134,8 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 	})
 }
 
-// A client may have several requests under way, which come in any order. What is on its way is waited for: no sample is asked for twice.
+// A client may have several open requests, which arrive in any order. Batches wait for running
+// runs: no sample is requested twice.
 func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 	d := newDataset(t, 73, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -173,7 +174,7 @@ func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 	})
 }
 
-// What does not come, or comes late, is asked for by the batch that needs it.
+// A batch requests samples itself if its run fails or is late.
 func TestABatchDoesWithoutItsRun(t *testing.T) {
 	d := newDataset(t, 74, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -181,8 +182,9 @@ func TestABatchDoesWithoutItsRun(t *testing.T) {
 		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
 		m := f.members[0]
 		m.breaks(func(_ int, q *peer.Query) (wireFault, error) {
-			// What a question asks for decides whether it fails. Its number must not: the batches of a run that has failed
-			// and the next run make nine questions, so each run could have the number of one that fails.
+			// The content of a question decides whether it fails. Its number must not: the batches
+			// of a failed run and the next run ask nine questions, so each run could have the
+			// number of a failing one.
 			var sum uint32
 			for _, c := range q.Chunks {
 				for _, r := range c.Ranges {
@@ -203,7 +205,8 @@ func TestABatchDoesWithoutItsRun(t *testing.T) {
 	})
 }
 
-// The memory of a run goes back with the last batch that it was for, not when the rank has left it far behind.
+// The memory of a run goes back with the last batch that it was for, not when the rank has left it
+// far behind.
 func TestReadAhead_FreesARunWithItsLastBatch(t *testing.T) {
 	d := newDataset(t, 75, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

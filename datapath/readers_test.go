@@ -14,7 +14,8 @@ import (
 
 func near(got, want float64) bool { return math.Abs(got-want) <= .1*want }
 
-// Two ranks of one job: what the table says of each follows from when it asks, when the bytes come and when they are sent.
+// Two ranks of one job: the table's data about each follow from the times of its requests, of the
+// bytes and of the answers.
 func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 	d := newDataset(t, 50, same(400, 1000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 2)
@@ -88,7 +89,7 @@ func mapMemory(t *testing.T, p *Path, n int64) {
 	}
 }
 
-// fillMemory fills the memory with chunks of n bytes of a dataset that nobody reads any more.
+// fillMemory fills the memory with chunks of n bytes of a dataset that is no longer read.
 func fillMemory(t *testing.T, p *Path, n int64) {
 	load := func(_ context.Context, fills []*chunkcache.Fill[key]) error {
 		fills[0].Publish()

@@ -73,7 +73,8 @@ func shifted(chunks []batch.ChunkRanges, by int) []batch.ChunkRanges {
 	return out
 }
 
-// AnyDue refuses a read, at whichever of its store reads, the read says why, gives back all that it took, and succeeds the next time.
+// AnyDue refuses a read, at whichever of its store reads, the read says why, gives back all that it
+// took, and succeeds the next time.
 func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 	for _, w := range ways() {
 		d := newDatasetOf(t, w.form, 300, same(40, 3000), 10, 16<<10)
@@ -138,7 +139,8 @@ func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 	}
 }
 
-// faultAt lets the n-th store read of a read fail, and reports whether the read made so many. It must end with the fault's error.
+// faultAt lets the n-th store read of a read fail, and reports whether the read made so many. It
+// must end with the fault's error.
 func (d *dataset) faultAt(t *testing.T, n int, fault memstore.Fault, read func(context.Context) error) (reached bool) {
 	t.Helper()
 	calls := 0

@@ -7,8 +7,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSettledBodiesHoldLittle reads batches that take a little of many chunks, or that were copied, and lets them settle once
-// a half of each is sent: the chunks can go, though others wait for their memory, and the bytes stay right.
+// TestSettledBodiesHoldLittle reads batches that take a little of many chunks, or that were copied,
+// and lets them settle once a half of each is sent: the chunks can go, though others wait for their
+// memory, and the bytes stay right.
 func TestSettledBodiesHoldLittle(t *testing.T) {
 	const total = 4 << 20
 	d := newDataset(t, 70, same(600, 5000), 100, 128<<10)

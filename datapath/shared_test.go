@@ -11,8 +11,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_AsksForChunksWithoutALock: where SHA-256 proves chunks, those of other datasets count too. What is asked of chunks that
-// are not in memory, under the lock of the readers for instance, takes no lock of the cache all the same.
+// TestSource_AsksForChunksWithoutALock: with CheckSHA, chunks of other datasets count too. Still,
+// looking up chunks that are not in memory takes no lock of the cache, for example under the
+// readers' lock.
 func TestSource_AsksForChunksWithoutALock(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: true, NoPrefetch: true})
@@ -44,7 +45,8 @@ func TestSource_AsksForChunksWithoutALock(t *testing.T) {
 	l.Close()
 }
 
-// TestSource_FindsChunksOfOtherDatasets: a batch and a fetch ahead find chunks that another dataset has brought, and load none.
+// TestSource_FindsChunksOfOtherDatasets: a batch and a fetch ahead find chunks that another dataset
+// has brought, and load none.
 func TestSource_FindsChunksOfOtherDatasets(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: true, NoPrefetch: true})

@@ -22,13 +22,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// usualScenarios is how many scenarios an ordinary run plays: enough to see everything that can happen.
+// usualScenarios is how many scenarios an ordinary run plays: enough to see everything that can
+// happen.
 const usualScenarios = 2_000
 
-// A scenario is a store that fails in every way, a budget that is often too small, now and then a disk that somebody
-// damages, readers of two sources that come, warm, wait, hold and go away, and other sources that are opened, read and
-// closed meanwhile, under a fake clock. Each read must end
-// in the stored bytes or an explicit error by its deadline and a second, and nothing may be left over.
+// A scenario has a store that fails in every way, a budget that is often too small, and sometimes a
+// disk with damaged files. Readers of two sources begin, warm, wait, hold and end, and other
+// sources are opened, read and closed meanwhile, under a fake clock. Each read must end with the
+// stored bytes or an error by its deadline and a second, and nothing may leak.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {
@@ -220,7 +221,7 @@ func (r *simulated) comeAndGo(t *testing.T, p *Path) {
 	}
 }
 
-// read reads one batch, checks what it got, and says how it ended.
+// read reads one batch, checks the result, and describes it.
 func (r *simulated) read(t *testing.T) string {
 	size := 1 + r.rnd.Uint64N(64)
 	e := r.plan.Epoch(r.rnd.Uint64N(2))

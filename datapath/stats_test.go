@@ -49,7 +49,7 @@ func TestPath_StatsReportEachCounter(t *testing.T) {
 	}
 }
 
-// TestPath_StatsReportTheCache: what the cache counts is in the field of its name.
+// TestPath_StatsReportTheCache: the cache's counters are in the fields of the same names.
 func TestPath_StatsReportTheCache(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})
@@ -82,8 +82,8 @@ func (a refusing) Read(context.Context, string, *peer.Query, [][]byte, Instead) 
 
 func (refusing) Lied(string) {}
 
-// TestPath_ReadCountsTheFailuresOfMembers: a member that does not have the chunk has not failed, nor has one whose question was
-// given up; one that is too late has.
+// TestPath_ReadCountsTheFailuresOfMembers: a member that does not have the chunk has not failed,
+// nor has one whose question was given up; one that is too late has.
 func TestPath_ReadCountsTheFailuresOfMembers(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()

@@ -16,8 +16,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Three gateways with little memory whose views differ and change, whose wires fail, lie and stand still, and which open and close the dataset
-// meanwhile, in front of a store that fails, lies and stands still: each read ends in the stored bytes or an explicit error by its deadline and a second, and nothing is left over.
+// Three gateways with little memory have different and changing views and connections that fail,
+// send wrong bytes and hang. They open and close the dataset meanwhile, with a store that fails,
+// sends wrong bytes and hangs. Each read ends with the stored bytes or an error by its deadline and
+// a second, and nothing leaks.
 func TestStormBetweenGateways(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {
@@ -100,7 +102,7 @@ func (m *member) reopen(rnd *rand.Rand) {
 	}
 }
 
-// storms makes what happens to the questions of one member, and to its view meanwhile.
+// storms returns the faults of the questions to one member, and changes its view meanwhile.
 func (m *member) storms(rnd *rand.Rand) func(int, *peer.Query) (wireFault, error) {
 	var mu sync.Mutex // guards rnd
 	level := rnd.IntN(8)
@@ -134,7 +136,8 @@ func (m *member) storms(rnd *rand.Rand) func(int, *peer.Query) (wireFault, error
 	}
 }
 
-// storm reads a few batches as a rank that goes on, or has one gateway pull from another, and says how that ended.
+// storm reads a few batches as a rank that proceeds, or makes one gateway pull from another, and
+// describes the result.
 func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	limit := time.Duration(1+r.rnd.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

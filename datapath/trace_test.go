@@ -39,7 +39,8 @@ type requests struct {
 	open   sync.WaitGroup
 }
 
-// ask reads some samples from a position of the plan on, and returns when the request waits for something or has ended.
+// ask reads some samples from a position of the plan on, and returns when the request waits for
+// something or has ended.
 func (r *requests) ask(t *testing.T, name string, first, samples uint64, deadline time.Duration) {
 	t.Helper()
 	e := r.plan.Epoch(0)
@@ -63,7 +64,7 @@ func (r *requests) ask(t *testing.T, name string, first, samples uint64, deadlin
 	synctest.Wait()
 }
 
-// ended waits for all requests, and for what they have begun.
+// ended waits for all requests and their background work.
 func (r *requests) ended() {
 	r.open.Wait()
 	synctest.Wait()
@@ -89,8 +90,8 @@ func (r *requests) names() (all []string) {
 // none is the parent of a span that has none.
 const none = "0000000000000000"
 
-// TestWhoWaitsForALoadIsLinkedToIt: a load is a trace of its own, linked to the request that has begun it, and each request that
-// waits for it is linked to it, also one that gives up.
+// TestWhoWaitsForALoadIsLinkedToIt: a load is a trace of its own, linked to the request that has
+// begun it, and each request that waits for it is linked to it, also one that gives up.
 func TestWhoWaitsForALoadIsLinkedToIt(t *testing.T) {
 	d := oneToAShard(t, 1)
 	bubble.Test(t, func(t *testing.T) {
@@ -128,8 +129,8 @@ func TestWhoWaitsForALoadIsLinkedToIt(t *testing.T) {
 	})
 }
 
-// TestWhatComesAheadIsATraceOfItsOwn: what is fetched ahead of a reader, or warmed, begins a trace, to which a request is linked
-// that comes before it is there.
+// TestWhatComesAheadIsATraceOfItsOwn: a prefetch or a warming begins a trace. A request that
+// arrives before its end is linked to it.
 func TestWhatComesAheadIsATraceOfItsOwn(t *testing.T) {
 	d := oneToAShard(t, 8)
 	for name, begin := range map[string]func(t *testing.T, r *requests){
@@ -172,7 +173,8 @@ func TestWhatComesAheadIsATraceOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestWaitsForMemoryAndPlacesAreSpans: what a request waits for before the store is asked is in its trace.
+// TestWaitsForMemoryAndPlacesAreSpans: the waits of a request before the store is read are in its
+// trace.
 func TestWaitsForMemoryAndPlacesAreSpans(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 256<<10) // one chunk, for which there is never room
 	open := func(t *testing.T) (*Path, *requests) {
@@ -243,7 +245,7 @@ func TestWaitsForMemoryAndPlacesAreSpans(t *testing.T) {
 	})
 }
 
-// TestDiskReadsAreSpans: what comes from disk is seen, and what does not.
+// TestDiskReadsAreSpans: successful and failed disk reads are in the trace.
 func TestDiskReadsAreSpans(t *testing.T) {
 	d := oneToAShard(t, 2)
 	dir := t.TempDir()
@@ -295,7 +297,8 @@ func TestDiskReadsAreSpans(t *testing.T) {
 	})
 }
 
-// TestFormerOwnersAreSpans: the question to the gateway that held a chunk before is a part of its load.
+// TestFormerOwnersAreSpans: the question to the gateway that held a chunk before is a part of its
+// load.
 func TestFormerOwnersAreSpans(t *testing.T) {
 	d := newDataset(t, 93, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -321,7 +324,8 @@ func TestFormerOwnersAreSpans(t *testing.T) {
 	})
 }
 
-// TestReadAheadOfPeersIsATraceOfItsOwn: what peers are asked for before its batch begins a trace, to which the batch is linked.
+// TestReadAheadOfPeersIsATraceOfItsOwn: read-ahead from peers begins a trace, to which the batch is
+// linked.
 func TestReadAheadOfPeersIsATraceOfItsOwn(t *testing.T) {
 	d := newDataset(t, 94, same(960, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

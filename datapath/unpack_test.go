@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestSource_UnpackGivesItsTurnBack: however the read of a compressed chunk without room ends, its memory to decode in is there for the next one.
+// TestSource_UnpackGivesItsTurnBack: however the read of a compressed chunk without room ends, its
+// memory to decode in is there for the next one.
 func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 	d := newDatasetOf(t, gzips, 1, same(10, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{3, 7})

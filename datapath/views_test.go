@@ -16,7 +16,7 @@ type changing struct {
 
 func (c *changing) View() uint64 { return c.view.Load() }
 
-// Whoever comes first after the view has changed has the table of readers told, before it asks that for anything.
+// The first request after a change of the view updates the table of readers before it uses it.
 func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 	d := newDataset(t, 337, same(40, 3000), 10, 1<<20)
 	peers := &changing{}
@@ -59,7 +59,7 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 	p.idle(t, "told")
 }
 
-// A closed source leaves memory, so Run is told to look for what may come instead.
+// A closed source frees memory, so Run is woken to prefetch other chunks.
 func TestSource_CloseMakesRunLook(t *testing.T) {
 	d := newDataset(t, 338, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})

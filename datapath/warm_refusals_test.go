@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A call of Warm that ends early says why, gives its places back, and the next one brings what is missing.
+// A call of Warm that ends early returns the reason and its places, and the next one loads the
+// missing chunks.
 func TestWarm_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	d := newDataset(t, 340, same(40, 3000), 10, 1<<20) // four chunks
 	gone := errors.New("the client has gone")
@@ -97,7 +98,8 @@ func TestWarm_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	})
 }
 
-// What a leaving member holds is pulled as far as there are memory, a place and an answer; nothing is kept of what is not.
+// The chunks of a leaving member are pulled as long as there are memory, a place and an answer;
+// nothing else is kept.
 func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	d := newDataset(t, 341, same(40, 3000), 10, 1<<20)
 	for name, c := range map[string]struct {

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmAll calls Warm until it is done or full, and returns how often, and how many chunks were brought.
+// warmAll calls Warm until it is done or full, and returns how often, and how many chunks were
+// brought.
 func (x *trial) warmAll(t *testing.T, p *shuffle.Plan, from uint64) (calls, chunks int, full bool) {
 	t.Helper()
 	for at := from; at < p.Samples() && !full; calls++ {
@@ -56,7 +57,8 @@ func TestWarmEpochNeedsNoStore(t *testing.T) {
 	}
 }
 
-// Memory that is too small is filled as far as the horizon may reach, with what the epoch begins with, and not beyond.
+// Memory that is too small is filled up to the limit, with the first chunks of the epoch, and not
+// beyond.
 func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 	const chunks, room = 40, 20
 	d := oneToAShard(t, chunks)
@@ -106,7 +108,7 @@ func TestWarmLeavesReadersAlone(t *testing.T) {
 	})
 }
 
-// Errors are the store's and the caller's; what came before stays.
+// Errors are the store's and the caller's; chunks loaded before stay.
 func TestWarmEndsWithTheFirstError(t *testing.T) {
 	d := oneToAShard(t, 40)
 	bubble.Test(t, func(t *testing.T) {
@@ -137,7 +139,8 @@ func TestWarmEndsWithTheFirstError(t *testing.T) {
 	})
 }
 
-// Whoever waits for a place for a read ahead gets one when it is free, after the requests, and none that nobody can use is lost.
+// A read that waits for a place ahead gets one when it is free, after the requests, and no unused
+// place is lost.
 func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}
@@ -178,7 +181,8 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 	})
 }
 
-// While a reader finds no place for what it needs soon, those who warm share half of them; else they take them all.
+// While a reader finds no place for its chunks, reads that warm get at most half of the places;
+// otherwise all.
 func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 4, idle: func() {}}
@@ -224,7 +228,7 @@ func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
 	})
 }
 
-// A reader's chunks are there when it comes for them, though somebody else warms another data set over the same line.
+// A reader's chunks arrive in time although another dataset is warmed over the same line.
 func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
 	d := newDataset(t, 44, same(64*72, 3000), 72*8, 256<<10)
 	other := newDataset(t, 45, same(64*72, 3000), 72*8, 256<<10)
@@ -265,7 +269,8 @@ func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
 	})
 }
 
-// TestWarm_OrderWithoutLocalityGoesAsStored: warming goes on at the chunk of the sample at which it stopped.
+// TestWarm_OrderWithoutLocalityGoesAsStored: warming continues at the chunk of the sample at which
+// it stopped.
 func TestWarm_OrderWithoutLocalityGoesAsStored(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 4<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20)})

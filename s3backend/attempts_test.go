@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestReport_TellsTheBreaker: answers show that a store is well, those without word of its health change nothing.
+// TestReport_TellsTheBreaker: answers show that a store is well, those without word of its health
+// change nothing.
 func TestReport_TellsTheBreaker(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -78,7 +79,8 @@ func outage(t *testing.T, b *Backend, s *scriptedStore) {
 	}
 }
 
-// TestProbeThatGetsNoPlaceIsOver lets the probe wait for a place until its caller gives up: the next one is sent in its time.
+// TestProbeThatGetsNoPlaceIsOver lets the probe wait for a place until its caller gives up: the
+// next one is sent in its time.
 func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	policy := quick()
@@ -111,8 +113,8 @@ func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 	})
 }
 
-// TestNoPauseBeyondTheDeadline fails under a deadline that ends before the pause would: the caller hears of it at once. One who
-// leaves in a pause hears why it was made.
+// TestNoPauseBeyondTheDeadline fails under a deadline that ends before the pause would: the caller
+// hears of it at once. One who leaves in a pause hears why it was made.
 func TestNoPauseBeyondTheDeadline(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top = 1000*time.Hour, 1000*time.Hour
@@ -146,8 +148,9 @@ func (s *scriptedStore) trickle(piece int, pauses func(sent int) time.Duration) 
 	}
 }
 
-// TestSlowBodyIsReplaced: a body that is slower than the least rate over a window is given up, whatever it brought in the window
-// before, and the rest comes with another attempt. One at the least rate is not.
+// TestSlowBodyIsReplaced: a body that is slower than the minimum rate over a window is canceled,
+// even if earlier windows were faster, and another attempt reads the rest. A body at the minimum
+// rate is not canceled.
 func TestSlowBodyIsReplaced(t *testing.T) {
 	const piece = 32 << 10
 	policy := quick()
@@ -193,7 +196,8 @@ func TestSlowBodyIsReplaced(t *testing.T) {
 	}
 }
 
-// TestOpen_Lies: what a second transfer says of the object must be what the first one said, and each must tell a length.
+// TestOpen_Lies: a second transfer must report the same object as the first, and each must report a
+// length.
 func TestOpen_Lies(t *testing.T) {
 	data := sample(30)
 	for _, c := range []struct {
@@ -328,7 +332,8 @@ func (slow) Error() string   { return "i/o timeout" }
 func (slow) Timeout() bool   { return true }
 func (slow) Temporary() bool { return true }
 
-// TestSettle_TellsWhoEndedAnAttempt: the caller, the fault of its own body, our watch, or else the store.
+// TestSettle_TellsWhoEndedAnAttempt: the caller, the fault of its own body, our watch, or else the
+// store.
 func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 	fault, watched := errors.New("fault"), &failure{kind: objstore.ErrTimeout, detail: "no progress"}
 	own := &failure{detail: "read the body: fault", own: true}
@@ -359,7 +364,8 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 	}
 }
 
-// TestAnother_PausesLongerWhenThrottled: ten times as long, and longer after each attempt without progress.
+// TestAnother_PausesLongerWhenThrottled: ten times as long, and longer after each attempt without
+// progress.
 func TestAnother_PausesLongerWhenThrottled(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top, policy.attempts = time.Minute, time.Hour, 3

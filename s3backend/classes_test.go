@@ -20,7 +20,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestClassifyAnswer finds for each refusal its word, and whether it is worth another attempt, may have taken effect, or wants new credentials.
+// TestClassifyAnswer checks for each refusal its error, and whether it should be retried, may have
+// taken effect, or requires new credentials.
 func TestClassifyAnswer(t *testing.T) {
 	const retry, lost, fresh = "retry", "lost", "fresh"
 	for _, c := range []struct {
@@ -55,7 +56,8 @@ func TestClassifyAnswer(t *testing.T) {
 	}
 }
 
-// TestLimiter_LeavesOnePlace however often the store asks to slow down, and gives the others back with success.
+// TestLimiter_LeavesOnePlace however often the store asks to slow down, and gives the others back
+// with success.
 func TestLimiter_LeavesOnePlace(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := newConcurrencyLimit(3)
@@ -76,7 +78,8 @@ func TestLimiter_LeavesOnePlace(t *testing.T) {
 	})
 }
 
-// TestSource_IsLeftAloneAfterItsRequest: a transport that still reads gets nothing of the caller's body.
+// TestSource_IsLeftAloneAfterItsRequest: a transport that still reads gets nothing of the caller's
+// body.
 func TestSource_IsLeftAloneAfterItsRequest(t *testing.T) {
 	fault := errors.New("disk on fire")
 	for _, c := range []struct {
@@ -172,7 +175,8 @@ func TestSend_SignsWithTheTimeOfTheRequest(t *testing.T) {
 	})
 }
 
-// TestCredentials_AskTheMetadataServiceWhereItCanBe: at AWS, unless it is switched off, or where an identity is set.
+// TestCredentials_AskTheMetadataServiceWhereItCanBe: at AWS, unless it is switched off, or where an
+// identity is set.
 func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, disabled, container string
@@ -207,7 +211,7 @@ func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 	}
 }
 
-// TestProfile_FollowsNoRedirect: who gives out credentials is what the files name.
+// TestProfile_FollowsNoRedirect: credentials come only from the service named in the files.
 func TestProfile_FollowsNoRedirect(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n", "[keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n")
 	var elsewhere credentialService

@@ -68,8 +68,8 @@ func inBubble(t *testing.T, policy retryPolicy, handler http.HandlerFunc, do fun
 	})
 }
 
-// TestNoPauseBeyondOurOwn fails every attempt, in each way: with no wait between attempts
-// the fake clock stands still, as nothing below has a wait of its own.
+// TestNoPauseBeyondOurOwn fails every attempt, in each way: without waits between attempts the fake
+// clock does not advance, since no other code waits.
 func TestNoPauseBeyondOurOwn(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top = 0, 0

@@ -23,7 +23,7 @@ func TestPrivateAuthority(t *testing.T) {
 		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
 		w.Header().Set("Content-Range", "bytes 0-2/3")
 		w.WriteHeader(http.StatusPartialContent)
-		_, _ = io.WriteString(w, "abc") // the reader checks what arrives
+		_, _ = io.WriteString(w, "abc") // the reader checks the bytes
 	}))
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
@@ -137,7 +137,8 @@ func (m *multipart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestFailedPartsLeaveNothing fails a part, and then the last step: each time the upload is aborted.
+// TestFailedPartsLeaveNothing fails a part, and then the last step: each time the upload is
+// aborted.
 func TestFailedPartsLeaveNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -155,7 +156,7 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 			b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
 			_, err := b.Put(t.Context(), testKey, strings.NewReader(strings.Repeat("x", minPart+1)), minPart+1, objstore.Condition{IfAbsent: true})
 			b.Close()
-			srv.Close() // waits for its requests: what follows is read alone
+			srv.Close() // waits for its requests: later attempts are not concurrent with them
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// bare answers every request on its connections with the same bytes, and allocates nothing to do so.
+// bare answers every request on its connections with the same bytes, and allocates nothing to do
+// so.
 func bare(tb testing.TB, answer []byte) (url string) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,8 +68,8 @@ func bareBackend(tb testing.TB, n int) *Backend {
 	return b
 }
 
-// TestReadIsCheap counts what a read of 4 KiB allocates: many small reads are what readers of single samples cost. With the race
-// detector pools forget, so it runs without.
+// TestReadIsCheap counts the allocations of a read of 4 KiB: readers of single samples make many
+// small reads. With the race detector pools do not keep objects, so it runs without.
 func TestReadIsCheap(t *testing.T) {
 	const most, mostBytes = 115, 15 << 9
 	b, dst := bareBackend(t, 4<<10), make([]byte, 4<<10)
@@ -94,7 +95,8 @@ func TestReadIsCheap(t *testing.T) {
 	}
 }
 
-// BenchmarkReadRange reads from a store that does nothing but answer, and sums the bytes as they come.
+// BenchmarkReadRange reads from a store that does nothing but answer, and sums the bytes as they
+// come.
 func BenchmarkReadRange(b *testing.B) {
 	for _, n := range []int{4 << 10, 1 << 20, 8 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) {

@@ -22,8 +22,8 @@ import (
 // rotation is a store that takes one access key, and the service that hands it out.
 type rotation struct {
 	mu      sync.Mutex
-	valid   string // what the store takes
-	given   string // what is handed out; empty: the service fails
+	valid   string // key that the store accepts
+	given   string // key that the service issues; empty: the service fails
 	hangs   bool   // the service does not answer
 	handed  int
 	refused int
@@ -140,8 +140,8 @@ func TestRevocationIsFinal(t *testing.T) {
 	}
 }
 
-// TestCredentialsOutliveTheirSource fails the service that hands them out while the store
-// refuses once: requests keep their signature, and go on when both are sound.
+// TestCredentialsOutliveTheirSource: the service that issues credentials fails while the store
+// refuses once. Requests keep their signature, and succeed when both work again.
 func TestCredentialsOutliveTheirSource(t *testing.T) {
 	r := &rotation{valid: "one", given: "one"}
 	b := rotating(t, r, quick())
@@ -158,8 +158,8 @@ func TestCredentialsOutliveTheirSource(t *testing.T) {
 	}
 }
 
-// TestCredentialSourceThatHangsIsGivenUp lets the service that hands out the new key not answer: requests end with
-// what the store says of the old one, and succeed once that is good again.
+// TestCredentialSourceThatHangsIsGivenUp: the service that issues the new key does not answer.
+// Requests end with the store's answer to the old key, and succeed once that is valid again.
 func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
 	r := &rotation{valid: "one", given: "one"}
 	policy := quick()
@@ -229,7 +229,8 @@ func TestSteadyLooksAgain(t *testing.T) {
 	})
 }
 
-// TestNoEndpointIsSet: where no service is named, what the network says of AWS's own hosts does not tell what is missing.
+// TestNoEndpointIsSet: without an endpoint, a network error of AWS's own hosts is not enough, so
+// the error names the missing setting.
 func TestNoEndpointIsSet(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		t.Setenv(name, "")
@@ -256,7 +257,8 @@ func TestNoEndpointIsSet(t *testing.T) {
 	}
 }
 
-// TestBadEndpoint: the error names the setting, its value and the form that is wanted, but shows no password.
+// TestBadEndpoint: the error contains the setting, its value and the required form, but no
+// password.
 func TestBadEndpoint(t *testing.T) {
 	for _, c := range []struct{ variable, value, want string }{
 		{"AWS_ENDPOINT_URL", "127.0.0.1:9000", "s3: AWS_ENDPOINT_URL=127.0.0.1:9000 is no http or https URL: write it as http://HOST:PORT"},

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// regionalStore is a store whose bucket is in one region. It refuses requests that are signed for another, in one of AWS's ways.
+// regionalStore is a store whose bucket is in one region. It refuses requests that are signed for
+// another, in one of AWS's ways.
 type regionalStore struct {
 	region string
 	refuse http.HandlerFunc
@@ -39,7 +40,7 @@ func (s *regionalStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		_, _ = io.Copy(io.Discard, r.Body) // what was put is not kept
+		_, _ = io.Copy(io.Discard, r.Body) // uploaded bytes are discarded
 	}
 }
 
@@ -58,8 +59,8 @@ func kinds(t *testing.T) map[string]func(*Backend) error {
 	}
 }
 
-// TestRegion lets a store refuse what is signed for another region than the bucket's, in each way: where the user names no
-// region, the store's is taken; where he does, the error names both.
+// TestRegion: a store refuses requests signed for another region than the bucket's, in each way. If
+// the user sets no region, the store's is used; otherwise the error contains both.
 func TestRegion(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -105,7 +106,8 @@ func homeless(t *testing.T, url, region string) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: url, Region: region}, quick())
 }
 
-// TestRegionThatIsNone meets a store that names a host where it should name a region, and one that names another each time.
+// TestRegionThatIsNone meets a store that names a host where it should name a region, and one that
+// names another each time.
 func TestRegionThatIsNone(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -134,7 +136,7 @@ func TestRegionThatIsNone(t *testing.T) {
 	}
 }
 
-// dialTo makes connections to a server, whatever the address.
+// dialTo connects to a server for any address.
 func dialTo(srv *httptest.Server) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
@@ -176,7 +178,8 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// TestOddKeysArrive asks for odd keys in both styles, and compares what a server makes of the path.
+// TestOddKeysArrive requests unusual keys in both styles, and compares the path that the server
+// decodes.
 func TestOddKeysArrive(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -73,7 +73,8 @@ func TestList_ResumesBehindTheLastKey(t *testing.T) {
 	}
 }
 
-// TestList_RefusesKeysOutOfOrder lists a key twice, or before the one that it follows: nothing behind it is visited.
+// TestList_RefusesKeysOutOfOrder lists a key twice, or before the one that it follows: nothing
+// behind it is visited.
 func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	for _, c := range []struct{ keys, visited, want string }{
 		{"a b b c", "a b", `wrong answer: key "b" comes after "b"`},
@@ -132,7 +133,7 @@ func TestSoundPrefix(t *testing.T) {
 	}
 }
 
-// TestNoBucket names the bucket that is missing, whatever is asked of it.
+// TestNoBucket: for each operation the error names the missing bucket.
 func TestNoBucket(t *testing.T) {
 	s := newService()
 	s.faults(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -196,7 +197,8 @@ func TestStat_RefusesAnIncompleteHead(t *testing.T) {
 	}
 }
 
-// TestPastEnd lets a service say "no such range" of an object that is shorter, of one that changed, and of one that it then cannot find.
+// TestPastEnd lets a service say "no such range" of an object that is shorter, of one that changed,
+// and of one that it then cannot find.
 func TestPastEnd(t *testing.T) {
 	const there = 10
 	for _, c := range []struct {
@@ -248,12 +250,13 @@ func TestPastEnd(t *testing.T) {
 // large is stored in three parts.
 var large = sample(2*minPart + 100)
 
-// TestPut_Faults fails one request of a Put, in one request or in parts: what is stored, what is reported, and that no upload stays.
+// TestPut_Faults fails one request of a Put, whole or in parts, and checks the stored object, the
+// error, and that no upload remains.
 func TestPut_Faults(t *testing.T) {
 	refuse := func(status int, code string) func(*service, http.ResponseWriter, *http.Request) {
 		return func(_ *service, w http.ResponseWriter, _ *http.Request) { say(w, status, code) }
 	}
-	lose := func(s *service, _ http.ResponseWriter, r *http.Request) { // does what is asked, and does not say so
+	lose := func(s *service, _ http.ResponseWriter, r *http.Request) { // performs the request, and sends no answer
 		s.ServeHTTP(&lostResponse{http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	}
@@ -328,15 +331,15 @@ func TestPut_Faults(t *testing.T) {
 	}
 }
 
-// lostResponse is an answer that nobody gets.
+// lostResponse is a response that is not sent.
 type lostResponse struct{ header http.Header }
 
 func (u *lostResponse) Header() http.Header         { return u.header }
 func (u *lostResponse) Write(p []byte) (int, error) { return len(p), nil }
 func (u *lostResponse) WriteHeader(int)             {}
 
-// TestPut_AbortsWhatIsCanceled cancels while a part is under way: the upload is removed all the same. A service that does not
-// remove it is counted, and changes nothing.
+// TestPut_AbortsWhatIsCanceled cancels while a part is under way: the upload is removed all the
+// same. A service that does not remove it is counted, and changes nothing.
 func TestPut_AbortsWhatIsCanceled(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newService()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzResponseHeaders holds any head of an answer against the range asked for: what is
-// accepted has the version wanted and is about exactly these bytes.
+// FuzzResponseHeaders checks any head of an answer against the requested range: an accepted answer
+// has the requested version and exactly these bytes.
 func FuzzResponseHeaders(f *testing.F) {
 	f.Add(206, "bytes 3-9/40", int64(7), testETag, testETag, int64(3), int64(7))
 	f.Add(206, "bytes 3-39/40", int64(37), testETag, "", int64(3), int64(-1))

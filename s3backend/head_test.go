@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestCheckHead_TakesOnlyTheBytesAskedFor: for each answer that may be taken there are its neighbours, by one byte, which may not.
+// TestCheckHead_TakesOnlyTheBytesAskedFor: for each answer that may be taken there are its
+// neighbours, by one byte, which may not.
 func TestCheckHead_TakesOnlyTheBytesAskedFor(t *testing.T) {
 	short := func(total int) error {
 		return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the object has %d bytes", total)}

@@ -125,7 +125,8 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 					t.Error("a place is still taken")
 				}
 				synctest.Wait()
-				// Who never answers has seen the loser's connection end, or the bubble is deadlocked.
+				// Who never answers has seen the loser's connection end, or the bubble is
+				// deadlocked.
 			})
 		})
 	}
@@ -157,7 +158,8 @@ func TestSecondRequestsAreFew(t *testing.T) {
 	})
 }
 
-// TestNoSecondRequest holds it back where it would do harm. Its place is free again at once, while the first request is under way.
+// TestNoSecondRequest holds it back where it would do harm. Its place is free again at once, while
+// the first request is under way.
 func TestNoSecondRequest(t *testing.T) {
 	for name, prevent := range map[string]func(*Backend){
 		"all places taken": func(b *Backend) { b.concurrency = newConcurrencyLimit(1) },

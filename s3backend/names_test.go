@@ -60,8 +60,8 @@ func known(query []byte) []byte {
 	return reply
 }
 
-// TestNameServiceDown goes on with the address that was good a short while ago, and with no
-// other.
+// TestNameServiceDown: while the name service fails, the last good address is used for a while, and
+// no other one.
 func TestNameServiceDown(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestOpenEndsBehindTheLastBytes lets a transfer end together with its last bytes, when there is no use in another: the
-// bytes are delivered, then the error, and nothing more is asked for.
+// TestOpenEndsBehindTheLastBytes lets a transfer end together with its last bytes, when there is no
+// use in another: the bytes are delivered, then the error, and nothing more is asked for.
 func TestOpenEndsBehindTheLastBytes(t *testing.T) {
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, sample(30)) })
 	policy := quick()
@@ -36,7 +36,8 @@ func TestOpenEndsBehindTheLastBytes(t *testing.T) {
 	}
 }
 
-// TestReads_TellABodyThatEndsFromOneThatBreaks: a body that is short is a fault of its answer, one that is cut off one of the network.
+// TestReads_TellABodyThatEndsFromOneThatBreaks: a body that is short is a fault of its answer, one
+// that is cut off one of the network.
 func TestReads_TellABodyThatEndsFromOneThatBreaks(t *testing.T) {
 	broken := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	policy := quick()

@@ -38,7 +38,7 @@ func sharedFiles(t *testing.T, config, credentials string) (configFile, credenti
 // credentialService is a store, and the service that gives out the credentials of roles.
 type credentialService struct {
 	mu    sync.Mutex
-	seen  []string // what each request showed: a key, and a role or a session
+	seen  []string // for each request, its key and its role or session
 	fails string   // code with which roles are refused
 }
 
@@ -67,7 +67,8 @@ func (g *credentialService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		strings.ToUpper(name), name, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 }
 
-// asked has a backend of a profile ask for an object that is not there, and returns what the service saw.
+// asked requests a missing object with a profile, and returns the credentials that the service
+// received.
 func (g *credentialService) asked(t *testing.T, name string) ([]string, error) {
 	t.Helper()
 	leaks.Check(t)
@@ -83,7 +84,8 @@ func (g *credentialService) asked(t *testing.T, name string) ([]string, error) {
 	return g.seen, err
 }
 
-// TestProfilesGiveTheirOwnCredentials looks at whose signature arrives for each kind of profile, whatever the environment has.
+// TestProfilesGiveTheirOwnCredentials checks the signature for each kind of profile, with any
+// environment.
 func TestProfilesGiveTheirOwnCredentials(t *testing.T) {
 	process := filepath.Join(t.TempDir(), "give")
 	if err := os.WriteFile(process, []byte("#!/bin/sh\necho '{\"Version\": 1, \"AccessKeyId\": \"OFPROCESS'$1'\", \"SecretAccessKey\": \"s\"}'\n"), 0o700); err != nil {
@@ -145,7 +147,8 @@ aws_secret_access_key = s
 	}
 }
 
-// TestFaultsOfProfilesAreNamed wants the profile and its files in each fault, before anything is asked, and no secret.
+// TestFaultsOfProfilesAreNamed: each error contains the profile and its files, before any request,
+// and no secret.
 func TestFaultsOfProfilesAreNamed(t *testing.T) {
 	config, credentials := sharedFiles(t, `[bare]
 aws_access_key_id = canary
@@ -193,7 +196,8 @@ duration_seconds = canary
 	}
 }
 
-// TestRolesThatAreRefused: what the service says of a role is told by its code alone, and it is asked once, not for each read.
+// TestRolesThatAreRefused: the error of a role contains only the service's code, and the service is
+// asked once, not for each read.
 func TestRolesThatAreRefused(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n[profile keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n", "")
 	g := &credentialService{fails: "AccessDenied"}
@@ -211,7 +215,8 @@ func TestRolesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeysOfAProfileAreReplaced writes another key to the file: it is read again once the store refuses the old one.
+// TestKeysOfAProfileAreReplaced writes another key to the file: it is read again once the store
+// refuses the old one.
 func TestKeysOfAProfileAreReplaced(t *testing.T) {
 	text := func(key string) string { return "[team]\naws_access_key_id = " + key + "\naws_secret_access_key = s\n" }
 	_, file := sharedFiles(t, "", text("one"))

@@ -15,8 +15,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestReads_GiveUpOnlyWithoutProgress cuts every answer after ten bytes: reads go on while these count as progress, and else end after so
-// many attempts, however many bytes all of them brought.
+// TestReads_GiveUpOnlyWithoutProgress cuts every answer after ten bytes: reads continue while these
+// count as progress. Otherwise they end after the maximum number of attempts, however many bytes
+// arrived in total.
 func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 	const cut, attempts = 10, 3
 	data := sample(5 * cut) // so that both take fewer retries than a second has
@@ -77,7 +78,8 @@ func (f *faulty) RetrieveWithCredContext(*credentials.CredContext) (credentials.
 	return credentials.Value{AccessKeyID: f.id}, f.err
 }
 
-// TestSteady_ForgetsTheFaultBeforeItsFirstKey: once a key was found, no later look returns an error.
+// TestSteady_ForgetsTheFaultBeforeItsFirstKey: once a key was found, no later look returns an
+// error.
 func TestSteady_ForgetsTheFaultBeforeItsFirstKey(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		fault := errors.New("fault")

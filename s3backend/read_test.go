@@ -148,8 +148,8 @@ func TestOpenNeverMixes(t *testing.T) {
 	}
 }
 
-// TestLies answers bytes 10-19 of 100 wrongly: every lie is an error or hidden by another
-// attempt, and no wrong byte is accepted.
+// TestLies answers bytes 10-19 of 100 wrongly: every wrong answer is an error or replaced by
+// another attempt, and no wrong byte is accepted.
 func TestLies(t *testing.T) {
 	const from, n, size = 10, 10, 100
 	data := sample(size)
@@ -208,8 +208,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestABodyThatIsTooLongIsGivenUp sends one byte too many each time: the bytes thrown away are no progress, so
-// the attempts are counted, and the retries of others stay saved.
+// TestABodyThatIsTooLongIsGivenUp sends one byte too many each time: the bytes thrown away are no
+// progress, so the attempts are counted, and the retries of others stay saved.
 func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	policy := quick()
 	policy.progress = defaultRetryPolicy().progress
@@ -232,7 +232,8 @@ func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestBackend_BoundsResponseHeaders: a store that answers with endless headers takes no memory for them.
+// TestBackend_BoundsResponseHeaders: a store that answers with endless headers takes no memory for
+// them.
 func TestBackend_BoundsResponseHeaders(t *testing.T) {
 	data := sample(10)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestNew_Refuses what cannot be used, with the setting that is wrong.
+// TestNew_Refuses: errors for unusable values contain the setting.
 func TestNew_Refuses(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CA_BUNDLE"} {
 		t.Setenv(name, "")
@@ -51,7 +51,8 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
-// TestPlace: a bucket is known by its endpoint, or at AWS by the region, as the environment or the address say.
+// TestPlace: a bucket is known by its endpoint, or at AWS by the region, as the environment or the
+// address say.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
 		cfg              Config
@@ -75,7 +76,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestBlame: a refusal names the clock, or the region, where that is its cause, and is not repeated with other credentials then.
+// TestBlame: a refusal names the clock, or the region, where that is its cause, and is not repeated
+// with other credentials then.
 func TestBlame(t *testing.T) {
 	denied := func(code string) *failure {
 		return &failure{kind: objstore.ErrDenied, code: code, detail: "x", fresh: true}
@@ -140,7 +142,7 @@ func TestFailure_HidesWhatServersWrite(t *testing.T) {
 	}
 }
 
-// TestStats_AreACopy: who changes what it got changes no count.
+// TestStats_AreACopy: changing a returned value changes no counter.
 func TestStats_AreACopy(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
 	b.report(objstore.ErrShort)
@@ -150,7 +152,8 @@ func TestStats_AreACopy(t *testing.T) {
 	}
 }
 
-// TestCredentials_SourceFails: the fault of a source that cannot be reached, or answers with nonsense, is named, never its words.
+// TestCredentials_SourceFails: the fault of a source that cannot be reached, or answers with
+// nonsense, is named, never its words.
 func TestCredentials_SourceFails(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n[profile keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n"+
 		"[profile bare]\nrole_arn = arn:aws:iam::1:role/reader\ncredential_source = Environment\n[profile zero]\nrole_arn = a\ncredential_source = Environment\nduration_seconds = 0\n", "")
@@ -195,7 +198,8 @@ func TestCredentials_SourceFails(t *testing.T) {
 	}
 }
 
-// TestDialer_RemembersForAWhile: an address that a name had is used while the name service fails, until it is too old.
+// TestDialer_RemembersForAWhile: an address that a name had is used while the name service fails,
+// until it is too old.
 func TestDialer_RemembersForAWhile(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -52,7 +52,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestStragglersBringNoSecondProbe lets requests from before the outage end while a probe is under way.
+// TestStragglersBringNoSecondProbe lets requests from before the outage end while a probe is under
+// way.
 func TestStragglersBringNoSecondProbe(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := breaker{open: true}
@@ -70,7 +71,8 @@ func TestStragglersBringNoSecondProbe(t *testing.T) {
 	})
 }
 
-// TestWait_StaysWithinItsBounds draws waits before ever more retries: up to a bound that doubles until it reaches the greatest.
+// TestWait_StaysWithinItsBounds draws waits before ever more retries: up to a bound that doubles
+// until it reaches the greatest.
 func TestWait_StaysWithinItsBounds(t *testing.T) {
 	l := defaultRetryPolicy()
 	for _, throttled := range []bool{false, true} {

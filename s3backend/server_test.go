@@ -18,8 +18,8 @@ const (
 	testKey  = "a/shard.tar"
 )
 
-// server speaks raw HTTP on real sockets: answer writes whatever it likes and returns
-// whether the connection may go on.
+// server speaks raw HTTP on real sockets: answer writes any bytes and returns whether to keep the
+// connection.
 type server struct {
 	url    string
 	mu     sync.Mutex
@@ -103,7 +103,7 @@ func contentRange(from, to, total int) string {
 	return fmt.Sprintf("Content-Range: bytes %d-%d/%d", from, to, total)
 }
 
-// want reads the Range header of a request for an object of size bytes.
+// want parses the Range header of a request for an object of size bytes.
 func want(r request, size int) (from, to int) {
 	to = size - 1
 	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
@@ -135,7 +135,8 @@ func refuse(c net.Conn, status, code string) bool {
 	return true
 }
 
-// quick shortens every pause, so that a test spends no time waiting, and lets no attempt end because the machine stood still.
+// quick shortens every pause, so that a test does not wait, and no attempt ends because the machine
+// is slow.
 func quick() retryPolicy {
 	l := defaultRetryPolicy()
 	l.base, l.top = time.Microsecond, time.Millisecond
@@ -151,7 +152,8 @@ func backend(t *testing.T, s *server, policy retryPolicy) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, policy)
 }
 
-// opened returns a backend that the end of the test closes. It has to be idle then, and goroutines and descriptors as they were.
+// opened returns a backend that the end of the test closes. It has to be idle then, and goroutines
+// and descriptors as they were.
 func opened(t *testing.T, cfg Config, policy retryPolicy) *Backend {
 	t.Helper()
 	leaks.Check(t)
@@ -163,7 +165,8 @@ func opened(t *testing.T, cfg Config, policy retryPolicy) *Backend {
 	return b
 }
 
-// closeIdle closes a backend after its last request: every place of the limiter is free, and no probe is under way.
+// closeIdle closes a backend after its last request: every place of the limiter is free, and no
+// probe is under way.
 func closeIdle(t *testing.T, b *Backend) {
 	t.Helper()
 	if !idle(b.concurrency) {

@@ -21,7 +21,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
-// service speaks enough of S3 for a whole store, in front of one in memory. Its lists have small pages.
+// service speaks enough of S3 for a whole store, in front of one in memory. Its lists have small
+// pages.
 type service struct {
 	store *memstore.Store
 
@@ -29,7 +30,7 @@ type service struct {
 	tokens map[string]string         // of the last Put, by key
 	parts  map[string]map[int][]byte // by upload
 	fault  func(w http.ResponseWriter, r *http.Request) (answered bool)
-	log    []string // method, and what distinguishes the request
+	log    []string // method and distinguishing parameters of each request
 }
 
 const pageKeys = 7
@@ -49,7 +50,7 @@ func serviceBackend(t *testing.T, s *service) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
 }
 
-// faults sets what answers in place of the service, where it wants to.
+// faults sets a function that may answer in place of the service.
 func (s *service) faults(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +245,7 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, q url.Values) {
 }
 
 func writeList(w io.Writer, page *listResult) {
-	_ = xml.NewEncoder(w).Encode(page) // the client checks what arrives
+	_ = xml.NewEncoder(w).Encode(page) // the client checks the bytes
 }
 
 func TestConformance(t *testing.T) {

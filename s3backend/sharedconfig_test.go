@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// TestReadShared_ReadsSettings as the tools of AWS do: the file of credentials goes before the other one, setting by setting.
+// TestReadShared_ReadsSettings as the tools of AWS do: the file of credentials goes before the
+// other one, setting by setting.
 func TestReadSharedConfig_ReadsSettings(t *testing.T) {
 	leaks.Check(t)
 	sharedFiles(t, `stray = before any section
@@ -93,7 +94,8 @@ func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestProfile_RoleIsAssumedWhereItsRegionSays: the region of the bucket goes before that of the profile.
+// TestProfile_RoleIsAssumedWhereItsRegionSays: the region of the bucket goes before that of the
+// profile.
 func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 	sharedFiles(t, "[profile here]\nrole_arn = a\nregion = eu-west-1\ncredential_source = Environment\nduration_seconds = 900\n"+
 		"[profile nowhere]\nrole_arn = a\ncredential_source = Ec2InstanceMetadata\n[profile container]\nrole_arn = a\ncredential_source = EcsContainer\n", "")
@@ -127,7 +129,8 @@ func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 	}
 }
 
-// TestRole_SignsWithAllOfItsSource: a source that was given out itself has a session, without which its key is worth nothing.
+// TestRole_SignsWithAllOfItsSource: a source that was given out itself has a session, without which
+// its key is worth nothing.
 func TestRole_SignsWithAllOfItsSource(t *testing.T) {
 	var g credentialService
 	srv := httptest.NewServer(&g)
@@ -169,7 +172,8 @@ func (f fixed) RetrieveWithCredContext(*credentials.CredContext) (credentials.Va
 }
 func (f fixed) IsExpired() bool { return f.err != nil }
 
-// TestProfile_IsExpiredWithItsSource, unless what it gave has no end.
+// TestProfile_IsExpiredWithItsSource: credentials expire with their source, or never if they have
+// no expiration.
 func TestProfile_IsExpiredWithItsSource(t *testing.T) {
 	for _, c := range []struct {
 		p    profile
@@ -185,7 +189,8 @@ func TestProfile_IsExpiredWithItsSource(t *testing.T) {
 	}
 }
 
-// TestProfile_FailsAsItsSourceDid: only a fault of the network is worth another attempt, and no request has had an effect.
+// TestProfile_FailsAsItsSourceDid: only a fault of the network is worth another attempt, and no
+// request has had an effect.
 func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 	own := &failure{kind: objstore.ErrDenied, detail: "own", lost: true}
 	refusal := credentials.ErrorResponse{}

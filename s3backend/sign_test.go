@@ -55,8 +55,9 @@ func oddKeys() []string {
 	}
 }
 
-// TestSignsAsMinIOGoDoes compares the signatures of reads with those of minio-go, which servers are known to take, for odd
-// keys, versions, temporary credentials and with and without the optional headers.
+// TestSignsAsMinIOGoDoes compares the signatures of reads with those of minio-go, which servers are
+// known to take, for odd keys, versions, temporary credentials and with and without the optional
+// headers.
 func TestSignsAsMinIOGoDoes(t *testing.T) {
 	s := signer4("eu-west-1")
 	for i, key := range oddKeys() {
@@ -96,7 +97,8 @@ func TestSignsAsMinIOGoDoes(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheDay signs across midnight and with another secret: the key that is kept is never used for either.
+// TestKeyOfTheDay signs across midnight and with another secret: the key that is kept is never used
+// for either.
 func TestKeyOfTheDay(t *testing.T) {
 	kept := signer4("us-east-1")
 	evening := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)

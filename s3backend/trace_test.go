@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 )
 
-// TestTraceShowsEachAttempt: a read that is refused once, and whose second attempt is late, is three requests to the store in
-// the trace of whoever reads, each of which named its span to the store.
+// TestTraceShowsEachAttempt: a read that is refused once, and whose second attempt is late, has
+// three store requests in the reader's trace. Each of them sent its span to the store.
 func TestTraceShowsEachAttempt(t *testing.T) {
 	s := &scriptedStore{data: sample(100), every: usual}
 	var mu sync.Mutex

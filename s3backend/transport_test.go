@@ -29,7 +29,8 @@ type closeRecorder struct {
 
 func (e *closeRecorder) Close() error { e.closed = true; return nil }
 
-// TestRefusing_MakesRefusalsErrors: what an answer with a status from 300 on says is in its error, and its body is closed. Others pass.
+// TestRefusing_MakesRefusalsErrors: an answer with a status from 300 on becomes an error with its
+// content, and its body is closed. Other answers pass.
 func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 	type headers map[string]string
 	for _, c := range []struct {
@@ -81,7 +82,8 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 	wantError(t, "no answer", err, objstore.ErrUnavailable, "the connection was closed")
 }
 
-// TestTransport_KeepsItsConnections, as many as requests are under way, and asks for no compression.
+// TestTransport_KeepsItsConnections, as many as requests are under way, and asks for no
+// compression.
 func TestTransport_KeepsItsConnections(t *testing.T) {
 	const readers = 8
 	var together sync.WaitGroup

@@ -63,7 +63,8 @@ func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 	}
 }
 
-// TestPut_WaitsWhileTheBodyIsTaken: each piece of the body and then the answer have a limit of their own.
+// TestPut_WaitsWhileTheBodyIsTaken: each piece of the body and then the answer have a limit of
+// their own.
 func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
 	const piece, pieces = 64 << 10, 10
 	policy := distinct()
@@ -122,7 +123,8 @@ func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bo
 	}
 }
 
-// TestList_LimitsPagesNotVisitors: a visitor may take its time, a page may not, the first or a later one.
+// TestList_LimitsPagesNotVisitors: a visitor may take its time, a page may not, the first or a
+// later one.
 func TestList_LimitsPagesNotVisitors(t *testing.T) {
 	policy := distinct()
 	visit := func(got *[]string) func(objstore.Object) error {
@@ -157,7 +159,8 @@ func TestList_LimitsPagesNotVisitors(t *testing.T) {
 	}
 }
 
-// TestList_CountsAttemptsFromTheLastKey: a list ends when too many attempts in a row bring no key, however many failed before.
+// TestList_CountsAttemptsFromTheLastKey: a list ends when too many attempts in a row bring no key,
+// however many failed before.
 func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
 	policy := quick()
 	policy.attempts = 3
@@ -180,7 +183,8 @@ func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
 	}
 }
 
-// TestPaced_EndsItsWaitWithTheTransfer: the bytes are delivered with the context's error, and an error of the body comes without a wait.
+// TestPaced_EndsItsWaitWithTheTransfer: the bytes are delivered with the context's error, and an
+// error of the body comes without a wait.
 func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 	fault := errors.New("fault")
 	for _, c := range []struct {
@@ -232,8 +236,8 @@ func TestNewPace(t *testing.T) {
 	}
 }
 
-// TestOpen_EndsAnswersItRefuses: the connection of an answer without a length, or with another one than before, is closed. That the server
-// would keep it open shows at the end of the test.
+// TestOpen_EndsAnswersItRefuses: the connection of an answer without a length, or with another one
+// than before, is closed. That the server would keep it open shows at the end of the test.
 func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 	data := sample(30)
 	s := serve(t, func(c net.Conn, r request) bool {
@@ -284,7 +288,8 @@ func TestOpen_WaitsForSlowReaders(t *testing.T) {
 	})
 }
 
-// TestOpen_EndsWithItsCaller in the middle of a body: that is no fault of the store, and nothing more is asked for.
+// TestOpen_EndsWithItsCaller in the middle of a body: that is no fault of the store, and nothing
+// more is asked for.
 func TestOpen_EndsWithItsCaller(t *testing.T) {
 	s := &scriptedStore{data: sample(30)}
 	inBubble(t, distinct(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -303,7 +308,8 @@ func TestOpen_EndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// TestOpen_LetsTheConnectionGoAtTheEnd, before Close: here the body has no length, and its end does not come.
+// TestOpen_LetsTheConnectionGoAtTheEnd, before Close: here the body has no length, and its end does
+// not come.
 func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 	s := serve(t, func(c net.Conn, _ request) bool {
 		head(c, "206 Partial Content", etag(testETag), contentRange(1, 9, 10), "Transfer-Encoding: chunked")

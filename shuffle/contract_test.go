@@ -29,8 +29,8 @@ func digestWords(parts ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// TestOrderDigests_AreThoseOfTheirWords compares with the words of the format, of orders with so many chunks that the words are hashed in
-// parts, too.
+// TestOrderDigests_AreThoseOfTheirWords compares with the words of the format, of orders with so
+// many chunks that the words are hashed in parts, too.
 func TestOrderDigests_AreThoseOfTheirWords(t *testing.T) {
 	name := "0123456789abc" // two words
 	named := []uint64{13, binary.LittleEndian.Uint64([]byte(name[:8])), binary.LittleEndian.Uint64([]byte(name[8:] + "\x00\x00\x00"))}
@@ -99,9 +99,10 @@ func subsetPlan(t *testing.T, params Params, first, members []uint64) *Plan {
 	return p
 }
 
-// TestQuarantine_MostIsReached finds, over many epochs, the number of times that each sample is delivered at most.
+// TestQuarantine_MostIsReached finds, over many epochs, the number of times that each sample is
+// delivered at most.
 func TestQuarantine_MostIsReached(t *testing.T) {
-	first, bad := prefix(4, 3, 0, 2, 5), []uint64{0, 1, 2, 7, 8, 9, 10} // chunk 3 goes on with chunk 4, which has bad samples
+	first, bad := prefix(4, 3, 0, 2, 5), []uint64{0, 1, 2, 7, 8, 9, 10} // chunk 3 uses chunk 4, which has bad samples
 	q, err := NewQuarantine(5, first, bad)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,8 @@ func TestQuarantine_MostIsReached(t *testing.T) {
 	}
 }
 
-// TestMembers_OfLongBitmaps compares with a list, in chunks that are longer than one word or two of the bitmap.
+// TestMembers_OfLongBitmaps compares with a list, in chunks that are longer than one word or two of
+// the bitmap.
 func TestMembers_OfLongBitmaps(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.Uint64Range(1, 200).Draw(r, "samples")
@@ -160,7 +162,8 @@ func TestMembers_OfLongBitmaps(t *testing.T) {
 	})
 }
 
-// TestPlan_HomesOfChunksWithoutDraws asks for homes of chunks that the layout of the draws has no piece of, and of chunks that there are not.
+// TestPlan_HomesOfChunksWithoutDraws asks for homes of chunks that the layout of the draws has no
+// piece of, and of chunks that there are not.
 func TestPlan_HomesOfChunksWithoutDraws(t *testing.T) {
 	p := weightedPlan(t, Params{Shuffle: Slot, Window: 4, Importance: snapshot}, prefix(10, 10, 0, 10, 10), []uint64{0, 5, 0, 5, 0})
 	strata := mustPlan(t, Params{Shuffle: Window, Window: 4, Strata: 2}, prefix(5, 0, 5))
@@ -213,7 +216,8 @@ func TestEpoch_WithoutSamples(t *testing.T) {
 	}
 }
 
-// TestWeightStats_OfProductsBeyondAWord has a weight that is drawn in every epoch only by the upper word of its product with the draws.
+// TestWeightStats_OfProductsBeyondAWord has a weight that is drawn in every epoch only by the upper
+// word of its product with the draws.
 func TestWeightStats_OfProductsBeyondAWord(t *testing.T) {
 	for _, c := range []struct {
 		draws, total uint64

@@ -33,7 +33,7 @@ func TestOrderDigestNamesTheOrder(t *testing.T) {
 	if got, want := digest(base, prefix(3, 0, 5, 9)), digest(base, first); got != want {
 		t.Errorf("the same order twice: got %s, want %s", got, want)
 	}
-	// What an order does not depend on is not in its digest.
+	// Parameters that the order does not depend on are not in its digest.
 	if got, want := digest(Params{Shuffle: Full, Window: 7}, prefix(17)), digest(Params{Shuffle: Full}, first); got != want {
 		t.Errorf("full, other chunks of as many samples: got %s, want %s", got, want)
 	}

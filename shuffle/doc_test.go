@@ -50,7 +50,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// exampleParams returns what the example's orders are made with.
+// exampleParams returns the parameters of the example's orders.
 func exampleParams(name string) Params {
 	if name == Slot {
 		return Params{Shuffle: name, Window: 3, Seed: 42}
@@ -58,7 +58,8 @@ func exampleParams(name string) Params {
 	return Params{Shuffle: name, Window: 2, Seed: 42}
 }
 
-// slotExample returns the figures of the example's lanes, and of a subset, a quarantine and homes with them.
+// slotExample returns the figures of the example's lanes, and of a subset, a quarantine and homes
+// with them.
 func slotExample(t *testing.T, first []uint64) []string {
 	p := mustPlan(t, exampleParams(Slot), first)
 	e := p.Epoch(0)

@@ -13,7 +13,7 @@ import (
 
 const snapshot = "5c0e1f" // the name of weights that a test makes up
 
-// weighing is what a test knows of a weighted dataset: its weights in stored order.
+// weighing is a weighted dataset of a test: its weights in stored order.
 type weighing struct {
 	first   []uint64
 	weights []uint32
@@ -150,8 +150,8 @@ func TestDrawsFollowTheWeights(t *testing.T) {
 	})
 }
 
-// TestEqualWeightsChangeNothing holds that drawing is no other order: with equal weights each
-// sample is drawn once, and stands where it stands without them.
+// TestEqualWeightsChangeNothing: with equal weights each sample is drawn once, at the position that
+// it has without weights.
 func TestEqualWeightsChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		params, first := drawParams(t), drawChunks(t)
@@ -376,7 +376,7 @@ func TestWeightStats(t *testing.T) {
 	}
 }
 
-// TestCoverageIsMeasured compares the expectation with what epochs deliver.
+// TestCoverageIsMeasured compares the expected coverage with that of epochs.
 func TestCoverageIsMeasured(t *testing.T) {
 	w := &weighing{first: equal(8, 250), weights: make([]uint32, 2000)}
 	var total uint64

@@ -38,7 +38,8 @@ func TestBatchVariance_OfSmallOrders(t *testing.T) {
 	}
 }
 
-// TestBatchVariance_OfOneSample: a batch of one sample varies as one that is drawn independently, whatever the order.
+// TestBatchVariance_OfOneSample: a batch of one sample varies like an independent draw, in any
+// order.
 func TestBatchVariance_OfOneSample(t *testing.T) {
 	for _, params := range []Params{{Shuffle: None}, {Shuffle: Full}, {Shuffle: Window, Window: 2}, {Shuffle: Window, Window: 4, Strata: 2}, {Shuffle: Slot, Window: 3}} {
 		p := mustPlan(t, params, equal(20, 5))
@@ -59,7 +60,8 @@ func TestBatchVariance_OfOneSample(t *testing.T) {
 	}
 }
 
-// TestBatchVariance_OfAWindowThatHoldsAll is the same as that of a full order, and none where a batch is the whole epoch.
+// TestBatchVariance_OfAWindowThatHoldsAll is the same as that of a full order, and none where a
+// batch is the whole epoch.
 func TestBatchVariance_OfAWindowThatHoldsAll(t *testing.T) {
 	full := mustPlan(t, Params{Shuffle: Full}, equal(7, 11))
 	for _, batch := range []uint64{1, 5, 30, 76} {
@@ -75,8 +77,8 @@ func TestBatchVariance_OfAWindowThatHoldsAll(t *testing.T) {
 	}
 }
 
-// TestBatchVariance_OfALongLane looks at some of its pieces only, which are all alike: of b samples in a row 4b-5 ordered pairs are of one
-// chunk.
+// TestBatchVariance_OfALongLane looks at some of its pieces only, which are all alike: of b samples
+// in a row 4b-5 ordered pairs are of one chunk.
 func TestBatchVariance_OfALongLane(t *testing.T) {
 	const chunks, batch = 1 << 13, 1 << 14
 	v, ok := mustPlan(t, Params{Shuffle: Slot, Window: 1}, equal(chunks, 4)).BatchVariance(batch)

@@ -32,8 +32,8 @@ func homeOf(e *Epoch, t, homes uint64) int {
 	panic("a sample of no lane")
 }
 
-// dealtModel deals places to groups of ranks by searching the largest surplus and deficit anew for each transfer, and counts
-// transfers. The ranks of a group then take its places one by one.
+// dealtModel deals places to groups of ranks by searching the largest surplus and deficit again for
+// each transfer, and counts transfers. The ranks of a group then take its places one by one.
 func dealtModel(home []int, worldSize, homes int) (shares [][]int, moves int) {
 	rankQuota := func(r int) int { return (r+1)*len(home)/worldSize - r*len(home)/worldSize }
 	groups, quota := make([][]int, homes), make([]int, homes)
@@ -74,7 +74,8 @@ func dealtModel(home []int, worldSize, homes int) (shares [][]int, moves int) {
 	return shares, moves
 }
 
-// checkDeal holds the shares of a batch against the model and against what every sharing promises.
+// checkDeal compares the shares of a batch with the model, and checks the guarantees of all
+// sharings.
 func checkDeal(e *Epoch, batch Share, worldSize, homes uint64) error {
 	home := make([]int, batch.Count)
 	for place := range home {
@@ -158,7 +159,8 @@ func TestDealtDrawsFollowHomes(t *testing.T) {
 	})
 }
 
-// TestRepairBreaksTiesByGroup holds a case by hand: groups 1 and 2 have two too many, groups 0, 3 and 4 lack 1, 1 and 2.
+// TestRepairBreaksTiesByGroup holds a case by hand: groups 1 and 2 have two too many, groups 0, 3
+// and 4 lack 1, 1 and 2.
 func TestRepairBreaksTiesByGroup(t *testing.T) {
 	more := unevenGroups{{group: 1, by: 2}, {group: 2, by: 2}}
 	less := unevenGroups{{group: 0, by: 1}, {group: 3, by: 1}, {group: 4, by: 2}}
@@ -172,8 +174,8 @@ func TestRepairBreaksTiesByGroup(t *testing.T) {
 	}
 }
 
-// TestGradientsSumAlike is what sharing must not change: the sum over all ranks of anything that a sample contributes, in
-// integers to the bit.
+// TestGradientsSumAlike: sharing does not change the sum over all ranks of any value of the
+// samples, exactly in integers.
 func TestGradientsSumAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))
@@ -203,7 +205,8 @@ func TestGradientsSumAlike(t *testing.T) {
 	})
 }
 
-// movedFrom returns how many samples of a batch, of which it is given where they are at home, are beyond the quotas.
+// movedFrom returns how many samples of a batch, of which it is given where they are at home, are
+// beyond the quotas.
 func movedFrom(own []uint32, worldSize, homes uint64) uint64 {
 	d := homeDeal{count: uint64(len(own)), worldSize: worldSize, homes: homes}
 	return d.surplus(own)
@@ -220,7 +223,7 @@ func movedOver(e *Epoch, batchSize, worldSize, homes uint64) float64 {
 	return float64(moved) / float64(b.Samples)
 }
 
-// hashedMoved is what would be moved if chunks were owned by hash.
+// hashedMoved returns the moved share if a hash determined the homes of chunks.
 func hashedMoved(e *Epoch, batchSize, worldSize uint64) float64 {
 	var moved uint64
 	for lo := uint64(0); lo+batchSize <= e.plan.samples; lo += batchSize {
@@ -246,7 +249,8 @@ func TestMovedIsBounded(t *testing.T) {
 	}
 }
 
-// TestChunksAreAtHomeWithTheirSamples compares Home with where the samples of a chunk are, in several epochs.
+// TestChunksAreAtHomeWithTheirSamples compares Home with where the samples of a chunk are, in
+// several epochs.
 func TestChunksAreAtHomeWithTheirSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))
@@ -352,7 +356,8 @@ func TestDealHomesWithoutHomesIsContiguous(t *testing.T) {
 	}
 }
 
-// TestDealsOfManyBatchesAtOnce asks out of order and concurrently: what one asker finds made is of its own batch.
+// TestDealsOfManyBatchesAtOnce requests deals out of order and concurrently: a cached deal is used
+// only for its own batch.
 func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Slot, Window: 10, Seed: 2}, equal(400, 7)).Epoch(0)
 	done := make(chan error)
@@ -375,8 +380,8 @@ func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDealHomes_RemembersTheVeryBatch asks one epoch for batches that share a place in its memory, for several ranks and homes: it
-// answers as one that has dealt nothing yet.
+// TestDealHomes_RemembersTheVeryBatch asks one epoch for batches that share a place in its memory,
+// for several ranks and homes: it answers as one that has dealt nothing yet.
 func TestDealHomes_RemembersTheVeryBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))
@@ -399,7 +404,7 @@ func TestDealHomes_RemembersTheVeryBatch(t *testing.T) {
 	})
 }
 
-// Memory is bounded: a deal of more than 2^20 samples is made anew each time.
+// Memory is bounded: a deal of more than 2^20 samples is computed again each time.
 func TestDealHomes_ForgetsLargeBatches(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 4}, []uint64{0, keptSamples, 2 * keptSamples})
 	for count, want := range map[uint64]bool{keptSamples: true, keptSamples + 1: false} {
@@ -483,8 +488,8 @@ func TestLaterKnowsWhatItCannotTell(t *testing.T) {
 	}
 }
 
-// TestDealsCostNoMoreThanTheirBatch has strata and ranks far beyond the samples: what is made of a batch is as large as the batch and
-// its ranks, not as the homes.
+// TestDealsCostNoMoreThanTheirBatch has many more strata and ranks than samples: the memory of a
+// deal depends on the batch and its ranks, not on the homes.
 func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
 	const k = MaxStrata
 	p := mustPlan(t, Params{Shuffle: Window, Window: k, Strata: k, Seed: 3}, equal(30, 10))
@@ -501,8 +506,8 @@ func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
 	}
 }
 
-// TestAReaderLooksAheadOfDealsThatAreKept has ranks that take a batch and look at the seven after it, as the data path does: the batches
-// are dealt once for all of them.
+// TestAReaderLooksAheadOfDealsThatAreKept has ranks that take a batch and look at the seven after
+// it, as the data path does: the batches are dealt once for all of them.
 func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Slot, Window: 8, Seed: 2}, equal(40, 10)).Epoch(0)
 	look := func(rank uint64) {
@@ -523,7 +528,8 @@ func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	}
 }
 
-// TestRanksThatComeTogetherShareOneDeal has all ranks ask for a batch at the same time, as those of one training step do.
+// TestRanksThatComeTogetherShareOneDeal has all ranks ask for a batch at the same time, as those of
+// one training step do.
 func TestRanksThatComeTogetherShareOneDeal(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 64, Seed: 2}, equal(256, 1<<10))
 	batch := Share{Count: 1 << 18}

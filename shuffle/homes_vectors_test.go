@@ -10,13 +10,15 @@ import (
 
 const homesFile = "testdata/homes.json"
 
-// homesVectors are those of what came after weighted.json: strata, and shares that follow homes.
+// homesVectors are vectors of later features than those of weighted.json: strata, and shares that
+// follow homes.
 type homesVectors struct {
 	Strata []strataVector `json:"strata"`
 	Homes  []homesVector  `json:"homes"`
 }
 
-// HomedPlan is what a vector's plan is made of (exported for go-cmp, which looks into no other). With weights its samples are virtual ones.
+// HomedPlan has the parameters of a vector's plan (exported for go-cmp, which compares only
+// exported fields). With weights its samples are virtual ones.
 type HomedPlan struct {
 	Shuffle  string      `json:"shuffle"`
 	Window   uint64      `json:"window"`

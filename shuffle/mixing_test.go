@@ -40,8 +40,8 @@ func (d mixed) first() []uint64 {
 	return prefix(counts...)
 }
 
-// places counts over epochs how often each sample comes in each of 16 parts of an epoch, and correlates its places in one epoch with
-// those in the next.
+// places counts over epochs how often each sample comes in each of 16 parts of an epoch, and
+// correlates its places in one epoch with those in the next.
 func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 	const bins = 16
 	s := p.Samples()
@@ -70,8 +70,9 @@ func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 	return chiSquare, correlation
 }
 
-// TestSlotMixesAfreshInEveryEpoch holds what each epoch promises: a sample may stand anywhere, wherever it stood before, with more lanes
-// than chunks and with fewer. Lanes are some fifty samples long: a shorter one shows that it may lack a sample of the last row.
+// TestSlotMixesAfreshInEveryEpoch: in each epoch a sample may be at any position, independent of
+// its earlier ones, with more lanes than chunks and with fewer. Lanes have about fifty samples: in
+// a shorter one the missing sample of the last row would be visible.
 func TestSlotMixesAfreshInEveryEpoch(t *testing.T) {
 	for _, d := range []mixed{
 		{2, 3000, false},
@@ -95,7 +96,8 @@ func TestSlotMixesAfreshInEveryEpoch(t *testing.T) {
 	}
 }
 
-// TestSlotMixesClasses holds the variance of a class's share of a batch, ten classes sorted, where chance has 1.
+// TestSlotMixesClasses holds the variance of a class's share of a batch, ten classes sorted, where
+// chance has 1.
 func TestSlotMixesClasses(t *testing.T) {
 	for _, c := range []struct {
 		chunks, each uint64
@@ -117,7 +119,8 @@ func TestSlotMixesClasses(t *testing.T) {
 	}
 }
 
-// classVariance lays ten classes over the stored samples, one after another, and looks at batches of 40 epochs of as many seeds.
+// classVariance lays ten classes over the stored samples, one after another, and looks at batches
+// of 40 epochs of as many seeds.
 func classVariance(t *testing.T, params Params, first chunkTable, batch uint64) float64 {
 	const classes, seeds = 10, 40
 	var sum, n float64

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Find returns at which position of the mixture sample n of a source comes, n being counted over all the source's epochs: the
-// inverse of At. False: after the last of the mixture's epochs.
+// Find returns at which position of the mixture sample n of a source comes, n being counted over
+// all the source's epochs: the inverse of At. False: after the last of the mixture's epochs.
 func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
 	s := &m.sources[sourceNumber]
 	end := m.Epochs() * m.samples
@@ -126,7 +126,8 @@ func TestMixtureInFixedCountsTakesEachOwnPositionOnce(t *testing.T) {
 	})
 }
 
-// TestMixtureStaysNearItsWeights holds the counts at any position against the definition in numbers of any size.
+// TestMixtureStaysNearItsWeights holds the counts at any position against the definition in numbers
+// of any size.
 func TestMixtureStaysNearItsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var from []Ingredient
@@ -169,8 +170,8 @@ func TestMixtureStaysNearItsWeights(t *testing.T) {
 	})
 }
 
-// TestMixture_EndsWithItsLastEpoch has epochs so long that there are few below 2^63: the samples at each border are found in the
-// epochs that it parts, and those after the last epoch in none.
+// TestMixture_EndsWithItsLastEpoch has epochs so long that there are few below 2^63: the samples at
+// each border are found in the epochs that it parts, and those after the last epoch in none.
 func TestMixture_EndsWithItsLastEpoch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, from := drawMixture(t)

@@ -10,7 +10,7 @@ import (
 
 const mixturesFile = "testdata/mixtures.json"
 
-// mixtureVectors are those of what stands between positions and the samples of one whole dataset.
+// mixtureVectors are vectors of the features between positions and the samples of a whole dataset.
 type mixtureVectors struct {
 	Quarantine []quarantineVector `json:"quarantine"`
 	Subset     []subsetVector     `json:"subset"`
@@ -85,7 +85,7 @@ func (v *subsetVector) size() (n uint64) {
 	return n
 }
 
-// plan returns the plan of the subset, and what its samples are.
+// plan returns the plan of the subset, and the samples in it.
 func (v *subsetVector) plan(t *testing.T) (*Plan, split) {
 	s := split{first: (&planVector{Chunks: v.Chunks}).first()}
 	var is []bool
@@ -207,7 +207,8 @@ func mixtureInputs() mixtureVectors {
 	return v
 }
 
-// mixtureSource returns samples, weight and count of a source: of a small mixture, a huge one, or one in fixed counts.
+// mixtureSource returns samples, weight and count of a source: of a small mixture, a huge one, or
+// one in fixed counts.
 func mixtureSource(k key, kind, j uint64) [3]uint64 {
 	small := 1 + k.draw(j, 90)
 	switch kind {

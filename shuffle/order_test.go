@@ -38,7 +38,7 @@ func mustPlan(t testing.TB, params Params, first []uint64) *Plan {
 	return p
 }
 
-// checkBijection holds an epoch against what every order promises, sample by sample.
+// checkBijection checks the guarantees of all orders for an epoch, sample by sample.
 func checkBijection(e *Epoch) error {
 	s := e.plan.Samples()
 	all := e.Append(nil, 0, s)
@@ -142,8 +142,8 @@ func TestHugePermutationsInvert(t *testing.T) {
 	})
 }
 
-// TestAnyRangeEqualsTheWhole is what makes a batch an address: where reading begins, and how
-// batches are cut, changes nothing.
+// TestAnyRangeEqualsTheWhole: the first position and the size of batches do not change the sequence
+// of samples.
 func TestAnyRangeEqualsTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		params, first := drawParams(t), drawChunks(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each refusal says what is wrong, and what holds instead. Values at the limits are accepted.
+// Each error describes the problem and the solution. Values at the limits are accepted.
 func TestPlans_Refuse(t *testing.T) {
 	first := []uint64{0, 5, 5, 12}
 	plan := func(p Params, first ...uint64) func() error {
@@ -154,7 +154,8 @@ func TestOrders_PanicAtWhatThereIsNot(t *testing.T) {
 	}
 }
 
-// Ranks are in as many groups as there are homes, one each if that is not said, and in one where shares do not follow homes.
+// Ranks are in as many groups as there are homes, one each if that is not said, and in one where
+// shares do not follow homes.
 func TestCursor_Group(t *testing.T) {
 	for _, c := range []struct {
 		rank, worldSize, homes uint64

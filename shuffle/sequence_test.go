@@ -15,7 +15,8 @@ func someChunks() []uint64 {
 	return prefix(sizes...)
 }
 
-// TestSequenceOfAWindowIsItsSpans: each window holds the chunks of the places from its own first one to the next one's.
+// TestSequenceOfAWindowIsItsSpans: each window holds the chunks of the places from its own first
+// one to the next one's.
 func TestSequenceOfAWindowIsItsSpans(t *testing.T) {
 	for _, params := range []Params{{Shuffle: Window, Window: 6, Seed: 3}, {Shuffle: Window, Window: 1, Seed: 3}, {Shuffle: Window, Window: 8, Strata: 4, Seed: 3}, {Shuffle: Window, Window: 99}} {
 		e := mustPlan(t, params, someChunks()).Epoch(2)
@@ -56,7 +57,8 @@ func TestSequenceOfAWindowIsItsSpans(t *testing.T) {
 	}
 }
 
-// TestSequenceOfSlotIsItsLanes: row k takes a sample of each lane, of the chunks that stand in it, one after another.
+// TestSequenceOfSlotIsItsLanes: row k takes a sample of each lane, from the lane's chunks one after
+// another.
 func TestSequenceOfSlotIsItsLanes(t *testing.T) {
 	for _, window := range []uint64{1, 3, 7, 60, 500} {
 		for epoch := range uint64(5) {
@@ -109,7 +111,8 @@ func checkPermutation(t *testing.T, got []uint32, n int) {
 	}
 }
 
-// TestOrdersWithoutASequence: stored order has none of its own, and a full order takes samples, not chunks.
+// TestOrdersWithoutASequence: stored order has none of its own, and a full order takes samples, not
+// chunks.
 func TestOrdersWithoutASequence(t *testing.T) {
 	for _, name := range []string{None, Full} {
 		e := mustPlan(t, Params{Shuffle: name}, someChunks()).Epoch(0)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkSpans holds an epoch's spans against its order: each is found again in it and counted right, they come in order, and what
-// Spans(t) leaves out has ended by t.
+// checkSpans compares an epoch's spans with its order: each is correct and has the right count,
+// they are in order, and spans that Spans(t) omits have ended by t.
 func checkSpans(e *Epoch) error {
 	p, s := e.plan, e.plan.Samples()
 	spans := slices.Collect(e.Spans(0))
@@ -48,7 +48,8 @@ func filled(c chunkTable) (n uint64) {
 	return n
 }
 
-// chunkSpans finds the span of each chunk in the order: from its first sample to its last, or in all its window.
+// chunkSpans finds the span of each chunk in the order: from its first sample to its last, or in
+// all its window.
 func chunkSpans(e *Epoch) []Span {
 	found := map[uint32]Span{}
 	for t, x := range e.Append(nil, 0, e.plan.samples) {
@@ -69,8 +70,9 @@ func chunkSpans(e *Epoch) []Span {
 	return slices.Collect(maps.Values(found))
 }
 
-// runs finds the spans of the lanes in the order: a lane takes samples of one chunk after another, and of one of them twice if it
-// begins within a piece, which is one span where the lane has no other.
+// runs finds the spans of the lanes in the order: a lane takes samples of one chunk after another,
+// and of one of them twice if it begins within a piece, which is one span where the lane has no
+// other.
 func runs(e *Epoch) (found []Span) {
 	s := e.plan.samples
 	lanes, m := e.slot.appendLanes(nil, 0, s), e.slot.width
@@ -112,7 +114,8 @@ func checkLaterSpans(e *Epoch, spans []Span) error {
 	return nil
 }
 
-// checkNext asks for every chunk, and for one too many, and compares with the spans that end after t.
+// checkNext asks for every chunk, and for one too many, and compares with the spans that end after
+// t.
 func checkNext(e *Epoch, t uint64, spans []Span) error {
 	next := map[uint64]Span{}
 	for _, span := range slices.Backward(spans) {
@@ -163,8 +166,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestChunksBeginOneAfterAnother holds what turns do besides: chunks of one size do not begin all at once, though each lane
-// holds a whole number of them.
+// TestChunksBeginOneAfterAnother checks another effect of turns: chunks of equal size do not begin
+// at the same time, although each lane has a whole number of them.
 func TestChunksBeginOneAfterAnother(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Slot, Window: 32, Seed: 1}, equal(512, 128)).Epoch(0)
 	rows := map[uint64]int{}
@@ -179,8 +182,8 @@ func TestChunksBeginOneAfterAnother(t *testing.T) {
 	}
 }
 
-// TestATurnCutsOnePieceOfALane counts spans of equal chunks: lanes of four whole chunks each, one of which is read in two parts, but
-// for a lane that begins where a chunk does.
+// TestATurnCutsOnePieceOfALane counts spans of equal chunks: lanes of four whole chunks each, one
+// of which is read in two parts, but for a lane that begins where a chunk does.
 func TestATurnCutsOnePieceOfALane(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 16, Seed: 3}, equal(64, 50))
 	for epoch := range uint64(20) {

@@ -17,8 +17,8 @@ func trials(n uint64) uint64 {
 	return n
 }
 
-// checkUniform compares counts with what is expected of them by chi-square. Seeds are fixed, so that the
-// verdict is always the same; five standard deviations leave none of these tests to luck.
+// checkUniform compares counts with their expectation by chi-square. Seeds are fixed, so the result
+// is always the same; with five standard deviations no test depends on luck.
 func checkUniform(t *testing.T, what string, got []uint64, share []float64) {
 	t.Helper()
 	var n, chi float64
@@ -197,7 +197,8 @@ func TestAllSmallPermutationsAreEquallyLikely(t *testing.T) {
 	checkUniform(t, "permutations of 5", got, even(120))
 }
 
-// TestDrawsHaveNoBias takes a bound at which every third result would come twice as often as the others.
+// TestDrawsHaveNoBias takes a bound at which every third result would come twice as often as the
+// others.
 func TestDrawsHaveNoBias(t *testing.T) {
 	const bound, bins = 3 << 62, 3
 	var got [bins]uint64
@@ -211,8 +212,8 @@ func TestDrawsHaveNoBias(t *testing.T) {
 	checkUniform(t, "thirds", got[:], even(bins))
 }
 
-// TestSlot_LastRowIsOfLongerLanes: whatever the seed and the epoch, an incomplete last row has none of the samples of shorter lanes, and all others
-// equally often.
+// TestSlot_LastRowIsOfLongerLanes: for any seed and epoch, an incomplete last row has no samples of
+// shorter lanes, and all others equally often.
 func TestSlot_LastRowIsOfLongerLanes(t *testing.T) {
 	const lanes, whole, longer = 8, 9, 6
 	first := equal(13, 6) // 78 samples

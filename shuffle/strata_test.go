@@ -90,8 +90,8 @@ func TestStrataFollowTheirDefinition(t *testing.T) {
 	})
 }
 
-// TestWindowsHoldAllStrataAlike holds what strata are for: as many chunks of each in every window of whole rows, in any epoch, of the
-// same chunks.
+// TestWindowsHoldAllStrataAlike checks the purpose of strata: each window of whole rows has equally
+// many chunks of each stratum, and strata have the same chunks in any epoch.
 func TestWindowsHoldAllStrataAlike(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Window, Window: 32, Strata: 16, Seed: 7}, equal(500, 3)) // 31 rows and 4 chunks
 	for epoch := range uint64(5) {

@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// split cuts a dataset into two subsets, as a test knows them: a bitmap of one of them for each chunk.
+// split cuts a dataset into two subsets, as a test knows them: a bitmap of one of them for each
+// chunk.
 type split struct {
 	first   []uint64
 	bitmaps [][]byte

@@ -22,8 +22,8 @@ func logNormal(n, c uint64) []uint64 {
 	return first
 }
 
-// TestBatchVarianceIsThatOfEpochs compares with batches of the order itself, of many seeds. In the long run it looks at
-// ten times as many batches of every size, and prints the table.
+// TestBatchVarianceIsThatOfEpochs compares with batches of the order itself, of many seeds. In the
+// long run it looks at ten times as many batches of every size, and prints the table.
 func TestBatchVarianceIsThatOfEpochs(t *testing.T) {
 	long := os.Getenv("MILLRACE_LONG") != ""
 	for _, params := range []Params{
@@ -50,7 +50,8 @@ func TestBatchVarianceIsThatOfEpochs(t *testing.T) {
 	}
 }
 
-// checkVariance holds the three figures to a tenth of what so many batches show, and to what chance leaves open of that.
+// checkVariance compares the three values with measurements of batches, with a tolerance of a tenth
+// plus the statistical error.
 func checkVariance(t *testing.T, p *Plan, batch, batches uint64) {
 	t.Helper()
 	v, ok := p.BatchVariance(batch)
@@ -69,7 +70,8 @@ func checkVariance(t *testing.T, p *Plan, batch, batches uint64) {
 	t.Log(row)
 }
 
-// measuredVariance looks at batches of epochs of different seeds, and returns what chance leaves open of each figure.
+// measuredVariance measures batches of epochs of different seeds, and returns the mean and
+// statistical error of each value.
 func measuredVariance(t *testing.T, p *Plan, batch, batches uint64) (mean, chance [3]float64) {
 	const looks = 10 // of an epoch
 	var square [3]float64
@@ -120,7 +122,8 @@ func TestBatchVarianceIsANumber(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfTheDefault pins figures that users read when they choose: 512 chunks of 128 samples, batches of 256.
+// TestBatchVarianceOfTheDefault pins figures that users read when they choose: 512 chunks of 128
+// samples, batches of 256.
 func TestBatchVarianceOfTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		params Params
@@ -146,7 +149,8 @@ func TestBatchVarianceOfTheDefault(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfSmallData holds the promise that the default order mixes data of few chunks, sorted by class, better than chance.
+// TestBatchVarianceOfSmallData holds the promise that the default order mixes data of few chunks,
+// sorted by class, better than chance.
 func TestBatchVarianceOfSmallData(t *testing.T) {
 	for _, first := range [][]uint64{equal(3, 1000), logNormal(3, 1000), equal(1, 1000), equal(40, 250)} {
 		for batch, most := range map[uint64]float64{32: 0.80, 128: 0.30, 256: 0.30} {
@@ -158,7 +162,8 @@ func TestBatchVarianceOfSmallData(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceCostsChunksNotSamples bounds the time and the memory of plans too large to look at sample by sample.
+// TestBatchVarianceCostsChunksNotSamples bounds the time and the memory of plans too large to look
+// at sample by sample.
 func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
 	for _, params := range []Params{{Shuffle: Slot, Window: 128}, {Shuffle: Slot, Window: 16000}, {Shuffle: Window, Window: 128}, {Shuffle: None}, {Shuffle: Full}} {
 		for _, batch := range []uint64{256, 1 << 24, 1 << 30} {
@@ -174,7 +179,8 @@ func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceIsFoundOnce for a batch size: a thousand ranks that open an epoch ask for the same figure.
+// TestBatchVarianceIsFoundOnce for a batch size: a thousand ranks that open an epoch ask for the
+// same figure.
 func TestBatchVarianceIsFoundOnce(t *testing.T) {
 	params, first := Params{Shuffle: Window, Window: 4}, logNormal(640, 100)
 	p := mustPlan(t, params, first)
@@ -190,7 +196,8 @@ func TestBatchVarianceIsFoundOnce(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfDraws: with importance the figure is that of the draws, with a subset of its members.
+// TestBatchVarianceOfDraws: with importance the figure is that of the draws, with a subset of its
+// members.
 func TestBatchVarianceOfDraws(t *testing.T) {
 	first, totals, members := equal(300, 100), make([]uint64, 300), make([]uint64, 301)
 	for i := range totals {
@@ -216,7 +223,8 @@ func TestBatchVarianceOfDraws(t *testing.T) {
 	}
 }
 
-// TestRankVarianceOfLocality pins how mixed a rank's own share is: 512 chunks of 128 samples, 128 lanes, batches of 2048.
+// TestRankVarianceOfLocality pins how mixed a rank's own share is: 512 chunks of 128 samples, 128
+// lanes, batches of 2048.
 func TestRankVarianceOfLocality(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 128}, equal(512, 128))
 	batching := Batching{Samples: p.samples, BatchSize: 2048, Tail: Short}

@@ -11,7 +11,8 @@ import (
 
 const weightedFile = "testdata/weighted.json"
 
-// weightedVectors are those of what came after vectors.json, which never changes: draws by importance, and shares of equal bytes.
+// weightedVectors are vectors of later features than those of vectors.json, which never changes:
+// draws by importance, and shares of equal bytes.
 type weightedVectors struct {
 	Importance []importanceVector `json:"importance"`
 	Balance    []balanceVector    `json:"balance"`
@@ -129,7 +130,8 @@ func weightedInputs() weightedVectors {
 	return v
 }
 
-// weightRuns returns weights of a kind for s samples: those of ranks, few or none but for one, any, one in five thrice its worth, huge.
+// weightRuns returns weights of a kind for s samples: by rank, few or zero except one, random,
+// triple for one in five, very large.
 func weightRuns(k key, kind, s uint64) [][2]uint64 {
 	var runs [][2]uint64
 	for i := uint64(0); s > 0; i++ {

@@ -97,8 +97,8 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 	return "", all, b.err
 }
 
-// looking runs a look-up in a bubble. check compares what was found last, and how often something was found, with what is wanted
-// after a while.
+// looking runs a lookup in a bubble. check compares the last result and the number of results after
+// a while with the expected ones.
 func looking(t *testing.T, where Join, b *book, log io.Writer) (n *Names, check func(when string, wait time.Duration, wantCalls int, want ...string), end func()) {
 	t.Helper()
 	n = New(where, zerolog.New(log))
@@ -187,7 +187,8 @@ func TestServicesAreLookedUp(t *testing.T) {
 	})
 }
 
-// TestListsThatAreNone refuses what would be read for ever, or is no list: the gateway goes on, and can end.
+// TestListsThatAreNone: files that cannot be read completely or are no lists are refused; the
+// gateway continues, and can stop.
 func TestListsThatAreNone(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// batchQuery is one batch of 4,096 samples that lie in 500 chunks.
+// batchQuery is one batch of 4,096 samples in 500 chunks.
 func batchQuery() *Query {
 	const chunks, samples = 500, 4096
 	r := rand.New(rand.NewPCG(1, 2))

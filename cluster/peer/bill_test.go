@@ -71,7 +71,7 @@ func greedy(t *testing.T, size int) []byte {
 	return text
 }
 
-// A question is paid for before it is read, with what it becomes: what cannot be paid for is refused.
+// The memory of a question is reserved before it is read; a question without memory is refused.
 func TestQuestionsArePaidFor(t *testing.T) {
 	const questions = 12
 	wallet := &purse{total: 32 << 20, back: make(chan struct{}, 1)}

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPeersThatLie: whatever a peer sends, the client takes exactly what was asked for or says that
-// something is wrong.
+// TestPeersThatLie: for any answer, the client accepts exactly the requested bytes or returns an
+// error.
 func TestPeersThatLie(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	body := strings.Repeat("x", 100)
@@ -138,8 +138,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestRestartsBetweenReadsAreNotNoticed: connections that the last process has closed are no sign
-// that nobody is there.
+// TestRestartsBetweenReadsAreNotNoticed: connections that the previous process has closed do not
+// mean that the peer is down.
 func TestRestartsBetweenReadsAreNotNoticed(t *testing.T) {
 	s := newShelf(1, 100)
 	ln := listen(t)
@@ -284,7 +284,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTransportsThatSendMoreThanTheySay stands for links in a simulation.
+// TestTransportsThatSendMoreThanTheySay simulates links with wrong lengths.
 func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 	for _, c := range []struct {
 		sent string
@@ -305,8 +305,8 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 	}
 }
 
-// TestAskersThatGiveUpLeaveNothing: whatever the peer was about, its connection ends, and with it
-// what waits on it.
+// TestAskersThatGiveUpLeaveNothing: in any state of the peer, its connection ends, and with it
+// everything that waits for it.
 func TestAskersThatGiveUpLeaveNothing(t *testing.T) {
 	for _, said := range []string{
 		"", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",

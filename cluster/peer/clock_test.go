@@ -180,7 +180,8 @@ func (s signFilter) WriteHeader(status int) {
 	}
 }
 
-// TestConnectionsAtATimeAreBounded: while all have a question, one more waits until one of them ends.
+// TestConnectionsAtATimeAreBounded: while all have a question, one more waits until one of them
+// ends.
 func TestConnectionsAtATimeAreBounded(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -225,7 +226,7 @@ func TestConnectionsAtATimeAreBounded(t *testing.T) {
 	})
 }
 
-// TestAskersThatStopReadingAreCutOff: an answer that nobody takes does not hold its bytes.
+// TestAskersThatStopReadingAreCutOff: an answer that is not read does not keep its memory.
 func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, _ *Client) {
 		s := newShelf(1, 100_000)
@@ -337,7 +338,7 @@ func TestAskersThatStoodStillBlameNobody(t *testing.T) {
 	})
 }
 
-// TestWithoutConnections is what ClientConfig.Transport promises to simulations.
+// TestWithoutConnections checks the contract of ClientConfig.Transport for simulations.
 func TestWithoutConnections(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newShelf(3, 10_000)

@@ -166,7 +166,8 @@ func seal(text []byte) []byte {
 	return append(text, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// wire puts a query together by hand, with the right checksum: chunks is how many the head promises.
+// wire puts a query together by hand, with the right checksum: chunks is how many the head
+// promises.
 func wire(magic, head string, chunks uint32, rest string) []byte {
 	b := append([]byte(magic), 0, 0, 0, 0, 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(head)))
@@ -261,7 +262,7 @@ func TestQueriesThatNobodyMayAsk(t *testing.T) {
 	}
 }
 
-// FuzzQuery reads anything: what is taken for a query is, written again and read again, the same one.
+// FuzzQuery parses any bytes: an accepted query is the same after writing and parsing it again.
 func FuzzQuery(f *testing.F) {
 	good, err := goldenQuery().AppendBinary(nil)
 	if err != nil {

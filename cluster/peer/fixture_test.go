@@ -87,7 +87,7 @@ func (s *shelf) Answer(ctx context.Context, q *Query) (segments [][]byte, releas
 	}, nil
 }
 
-// question asks for some ranges of each chunk of a shelf, and says what the answer is.
+// question returns a question for some ranges of each chunk of a shelf, and the expected answer.
 func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 	q = &Query{Dataset: testDataset, Generation: testGeneration}
 	for i := range len(s.chunks) {
@@ -103,7 +103,7 @@ func (s *shelf) question(ranges, length int) (q *Query, dst, want [][]byte) {
 	return q, dst, want
 }
 
-// header is what every request of a gateway carries.
+// header returns the headers of every request of a gateway.
 func header() http.Header {
 	return http.Header{
 		ClusterHeader: {testCluster}, VersionHeader: {strconv.Itoa(Version)}, MemberHeader: {"a"}, DeadlineHeader: {"60000"},
@@ -170,8 +170,8 @@ func listen(t testing.TB) net.Listener {
 func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	t.Helper()
 	cfg := ClientConfig{Cluster: testCluster, ID: "a", SharedCert: true}
-	// Two cores that many tests share may keep anybody waiting: what is about time runs on a clock
-	// of its own.
+	// On two cores shared by many tests anything may be delayed, so tests of timing use a fake
+	// clock.
 	cfg.Dial, cfg.Silence = time.Minute, time.Minute
 	if change != nil {
 		change(&cfg)

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// TestRequests_LeaveNothing in the context of their caller, nor of the memory for questions, however they end.
+// TestRequests_LeaveNothing in the context of their caller, nor of the memory for questions,
+// however they end.
 func TestRequests_LeaveNothing(t *testing.T) {
 	shelf := newShelf(1, 100)
 	server := NewServer(serverOf(shelf))

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestStrangersDoNotFillTheLog: whoever comes wrongly again and again is one line a minute, which
-// says how many were left out.
+// TestStrangersDoNotFillTheLog: repeated wrong requests of one host are one line per minute, with
+// the number of omitted lines.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// A gateway is the member that its certificate names, whatever it says: in its questions, in its
-// hello and in its last word.
+// A gateway is the member in its certificate, whatever name it uses: in questions, in its hello and
+// in its answers.
 func TestNamesAreThoseOfCertificates(t *testing.T) {
 	ours := certtest.New(t)
 	named := func(name string) *certs.Peer {

@@ -38,8 +38,9 @@ func (l *trackedConn) Close() error {
 	return l.Conn.Close()
 }
 
-// renewals runs f in a bubble with two members that know each other by certificates of their own, and whose connections may
-// have the given ages. f gets the asker and what it asks.
+// renewals runs f in a bubble with two members that have certificates of their own, and connections
+// with the given maximum ages. f gets the connections and a function that reads from the answering
+// member.
 func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.Peer, f func(t *testing.T, all *lives, read func() error)) {
 	t.Helper()
 	ln, all, s := newPipes(), &lives{}, newShelf(2, 100)
@@ -78,7 +79,8 @@ func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.
 	})
 }
 
-// Each end by itself keeps connections from growing old, and no question fails for it. Four askers ask all the time.
+// Each end by itself keeps connections from growing old, and no question fails for it. Four askers
+// ask all the time.
 func TestConnectionsAreRenewed(t *testing.T) {
 	for name, ages := range map[string][2]time.Duration{
 		"by the asker": {time.Minute, unbounded}, "by the answerer": {unbounded, time.Minute}, "by both": {time.Minute, time.Minute},
@@ -100,7 +102,8 @@ func TestConnectionsAreRenewed(t *testing.T) {
 						})
 					}
 					askers.Wait()
-					// An answerer ends a connection with the next answer, so that an idle one may come on top.
+					// An answerer ends a connection with the next answer, so that an idle one may
+					// come on top.
 					all.mu.Lock() // a connection that ends late still notes it
 					defer all.mu.Unlock()
 					if most := time.Minute + clientIdle; all.longest > most || all.count < 8 || all.count > 4*2*13 {
@@ -112,8 +115,8 @@ func TestConnectionsAreRenewed(t *testing.T) {
 	}
 }
 
-// A certificate that has expired works no longer than the age of a connection, whichever end it belongs to and whichever
-// end looks. One that is replaced in time costs no question.
+// A certificate that has expired works no longer than the age of a connection, whichever end it
+// belongs to and whichever end looks. One that is replaced in time costs no question.
 func TestExpiredCertificatesStopWorking(t *testing.T) {
 	const good, age = 90 * time.Minute, time.Hour
 	for _, c := range []struct {

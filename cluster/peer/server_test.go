@@ -177,8 +177,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestHoldersErrorsReachTheAsker follows each of them through server and client, and no word of
-// what lies below with it.
+// TestHoldersErrorsReachTheAsker: each error passes through server and client, without the text of
+// the errors that it wraps.
 func TestHoldersErrorsReachTheAsker(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -299,7 +299,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// The longest answer to a hello fits into what is read of one.
+// The longest answer to a hello is within the limit for reading one.
 func TestTheLongestHelloIsRead(t *testing.T) {
 	own := self()
 	own.Held = []ChunkList{{DatasetGeneration: DatasetGeneration{Dataset: "x"}, Chunks: make([]uint32, MostHeld)}}
@@ -344,7 +344,7 @@ func TestReadsAtATimeAreBounded(t *testing.T) {
 	same(t, dst, want)
 }
 
-// TestAskersThatLeaveEndTheirQuestion holds no bytes for nobody.
+// TestAskersThatLeaveEndTheirQuestion: no bytes are kept for an asker that has left.
 func TestAskersThatLeaveEndTheirQuestion(t *testing.T) {
 	s := newShelf(1, 100)
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -416,7 +416,7 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestServeLeavesNothingWhenItsListenerBreaks behind: whoever serves no more must not answer on.
+// TestServeLeavesNothingWhenItsListenerBreaks: a server whose Serve has returned must not answer.
 func TestServeLeavesNothingWhenItsListenerBreaks(t *testing.T) {
 	s := newShelf(1, 100)
 	begun := make(chan struct{})

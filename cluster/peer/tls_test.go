@@ -214,7 +214,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestNoOtherProtocolIsSpoken: what HTTP/2 would let one connection ask for has no limits here.
+// TestNoOtherProtocolIsSpoken: HTTP/2 would allow one connection unlimited requests.
 func TestNoOtherProtocolIsSpoken(t *testing.T) {
 	f := files(t, issue(t, certtest.New(t), nil))
 	cfg := serverOf(newShelf(1, 100))
@@ -272,7 +272,8 @@ func TestRecordsGoToTheKernelTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, dst, want)
-		// The first and the last write of a mebibyte are shorter; beside them, a handshake or a key.
+		// The first and the last write of a mebibyte are shorter, and there is a handshake or a
+		// key.
 		total := int64(len(dst) * c.length)
 		if most := total/(100<<10) + 3*(total>>20) + 8; writes.Load() > most {
 			t.Errorf("%d ranges of %d bytes: got %d writes, want %d at most", len(dst), c.length, writes.Load(), most)

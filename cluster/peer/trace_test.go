@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// direct carries requests to a server without a connection: its answer is complete when RoundTrip returns.
+// direct carries requests to a server without a connection: its answer is complete when RoundTrip
+// returns.
 type direct struct{ *Server }
 
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -20,8 +21,8 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out.Result(), nil
 }
 
-// TestAnswersAreOfTheAskersTrace: an answer is a span below the question, and what the answering gateway waits for is below the
-// answer. A question that is not recorded has an answer that is not.
+// TestAnswersAreOfTheAskersTrace: an answer is a span below the question, and the waits of the
+// answering gateway are below the answer. The answer to an unrecorded question is not recorded.
 func TestAnswersAreOfTheAskersTrace(t *testing.T) {
 	spans, tracer := tracingtest.New()
 	shelf := newShelf(2, 1000)

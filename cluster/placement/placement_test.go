@@ -29,7 +29,7 @@ func owned(v *View, n int) []string {
 	return ids
 }
 
-// TestLosingAMemberMovesOnlyItsChunks holds what rendezvous is for.
+// TestLosingAMemberMovesOnlyItsChunks checks the main property of rendezvous hashing.
 func TestLosingAMemberMovesOnlyItsChunks(t *testing.T) {
 	for _, c := range []struct {
 		p      int
@@ -113,7 +113,8 @@ func TestNobodyOwns(t *testing.T) {
 	}
 }
 
-// TestViewsDoNotDependOnOrder shuffles members and compares; and weights scaled alike change nothing.
+// TestViewsDoNotDependOnOrder shuffles members and compares; and weights scaled alike change
+// nothing.
 func TestViewsDoNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(1, 9).Draw(t, "members")
@@ -146,7 +147,8 @@ func TestViewsDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// TestNewView_MakesLogarithmsForUnequalWeights: equal weights need none, and members of weight 0 own nothing.
+// TestNewView_MakesLogarithmsForUnequalWeights: equal weights need none, and members of weight 0
+// own nothing.
 func TestNewView_MakesLogarithmsForUnequalWeights(t *testing.T) {
 	for _, c := range []struct {
 		weights []uint64

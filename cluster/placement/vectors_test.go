@@ -161,7 +161,8 @@ func TestChecksOfThePage(t *testing.T) {
 	}
 }
 
-// TestLogarithmsAreThoseOfMathematics holds the table and the lines between its entries against floating point.
+// TestLogarithmsAreThoseOfMathematics holds the table and the lines between its entries against
+// floating point.
 func TestLogarithmsAreThoseOfMathematics(t *testing.T) {
 	log := newLogTable()
 	for i, got := range log {

@@ -146,12 +146,12 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 		t.Errorf("got\n%s\nwant a table of what is read once more", text)
 	}
 	for want, args := range map[string][]string{
-		"--world-size too":        {dir, "--gateways", "3"},
-		"at most --world-size, 2": {dir, "--world-size", "2", "--gateways", "2,3"},
-		"want a dataset in place": {"http://127.0.0.1:1", "--gateways", "3"},
-		"must divide the window, 8":   {dir, "--shuffle", "window", "--strata", "3"},
-		"no meaning for shuffle":  {dir, "--shuffle", "none", "--window", "3"},
-		"--seed is a gateway's":   {dir, "--seed", "3"},
+		"--world-size too":          {dir, "--gateways", "3"},
+		"at most --world-size, 2":   {dir, "--world-size", "2", "--gateways", "2,3"},
+		"want a dataset in place":   {"http://127.0.0.1:1", "--gateways", "3"},
+		"must divide the window, 8": {dir, "--shuffle", "window", "--strata", "3"},
+		"no meaning for shuffle":    {dir, "--shuffle", "none", "--window", "3"},
+		"--seed is a gateway's":     {dir, "--seed", "3"},
 	} {
 		if o := millrace(t, nil, append([]string{"plan"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)

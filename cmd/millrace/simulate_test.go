@@ -49,7 +49,7 @@ func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
 		"--rate":                       append(numbers, "--rate", "0"),
 		"want some of lru, plan":       append(numbers, "--cache-policy", "plan,fifo"),
 		"has no meaning for shuffle":   append(numbers, "--shuffle", "full", "--window", "5"),
-		"must divide the window, 5":        append(numbers, "--shuffle", "window", "--window", "5", "--strata", "2"),
+		"must divide the window, 5":    append(numbers, "--shuffle", "window", "--window", "5", "--strata", "2"),
 		"--skew":                       append(numbers, "--skew", "0.5"),
 		"a disk cache":                 append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
 		"is too small":                 append(numbers, "--cache-size", "100MiB"),

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a load or a decoder may need beside a chunk has no pages before it is written.
+// The additional memory of a load or a decoder has no pages before it is written.
 func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 	const size, extra = 1 << 20, 64 << 20
 	c, _ := newCache(t, 4*Cost(extra))
@@ -53,7 +53,7 @@ func present(t *testing.T, b []byte) (n int) {
 	return n
 }
 
-// Memory that is given back has no pages any more: of a slot that is cleared, and of what a buffer does without.
+// Freed memory has no pages: that of a cleared slot, and the freed part of a buffer.
 func TestArena_GivesPagesBack(t *testing.T) {
 	const size = 8 << 20
 	c, _ := newCache(t, 4*Cost(size))

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A buffer that waited for memory gets that of the one that is closed, as it is: nothing is given
-// back and populated anew while many wait.
+// A buffer that waits for memory gets the slot of a closed one as it is: while others wait, no
+// memory is freed and populated again.
 func TestWhoWaitsTakesAFreeSlot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const size, waiters = 1 << 20, 4
@@ -103,7 +103,8 @@ func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	}
 }
 
-// A slot that is made of the bytes of slots of other classes gives their memory back before it has any.
+// A slot that is made of the bytes of slots of other classes gives their memory back before it has
+// any.
 func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 	const size = 1 << 20
 	c, _ := newCacheWith(t, 4*Cost(size), Config{}, nil)
@@ -130,8 +131,8 @@ func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 	}
 }
 
-// TestArena_AddressSpaceServesAnyClass: what slots of one class leave serves slots of others, so that mixed sizes take little more
-// address space than memory.
+// TestArena_AddressSpaceServesAnyClass: address space that slots of one class leave is reused by
+// other classes, so mixed sizes take little more address space than memory.
 func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
 	const total = 64 << 20
 	a := newArena(total)
@@ -157,7 +158,8 @@ func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
 	}
 }
 
-// TestArena_PiecesShareNoBytes runs random programs: pieces never overlap, and where all are given back their regions are whole again.
+// TestArena_PiecesShareNoBytes runs random programs: pieces never overlap, and where all are given
+// back their regions are whole again.
 func TestArena_PiecesShareNoBytes(t *testing.T) {
 	page := int64(os.Getpagesize())
 	rapid.Check(t, func(t *rapid.T) {

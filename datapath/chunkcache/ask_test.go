@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// asked makes one choice among entries that are idle: some that readers needed soon, then others, each by its number. It returns the numbers in
-// the order in which they are asked, and what was chosen.
+// asked makes one choice among idle entries: some that readers needed soon, then others, each
+// identified by its number. It returns the numbers in the order in which the entries are asked, and
+// the chosen entry.
 func asked(l *idle[int], due func(k int) int64) (order []int, e *entry[int]) {
 	e, _ = l.last(AnyDue, func(e *entry[int], _ []place[int], _ int64) int64 {
 		order = append(order, e.key)
@@ -41,8 +42,8 @@ func counted(order []int, from, to int) (n int) {
 	return n
 }
 
-// TestChoice_AsksByGroups: of many entries, those that were needed soon, the runners-up, the oldest, the newest and some others are asked, each
-// group as far as it helps.
+// TestChoice_AsksByGroups: of many entries, those that were needed soon, the runners-up, the
+// oldest, the newest and some others are asked, each group as far as it helps.
 func TestChoice_AsksByGroups(t *testing.T) {
 	const soon, others = 6, 200
 	later := func(k int) int64 { return Soon + 1 + int64(k) }
@@ -107,8 +108,8 @@ func TestChoice_AsksByGroups(t *testing.T) {
 	}
 }
 
-// TestChoice_AsksRunnersUpFirst: the runners-up of the last choice are asked before the oldest, also where no reader needs one of them now; none
-// are where the one that went was never needed.
+// TestChoice_AsksRunnersUpFirst: the runners-up of the last choice are asked before the oldest,
+// also where no reader needs one of them now; none are where the one that went was never needed.
 func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	l, all := idleOf(0, 200)
 	later := func(k int) int64 { return Soon + 1 + int64(k) }
@@ -144,7 +145,8 @@ func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	}
 }
 
-// TestChoice_AsksAllOfFew: as many as one choice asks are all asked, and one more makes it a choice of some.
+// TestChoice_AsksAllOfFew: as many as one choice asks are all asked, and one more makes it a choice
+// of some.
 func TestChoice_AsksAllOfFew(t *testing.T) {
 	never := func(int) int64 { return Never }
 	l, _ := idleOf(0, looks)
@@ -157,8 +159,8 @@ func TestChoice_AsksAllOfFew(t *testing.T) {
 	}
 }
 
-// TestChoice_TakesTurnsAmongThoseNeededSoon: the ones that were asked whether readers still need them soon go to the end of the queue, and to
-// the others if they are due later.
+// TestChoice_TakesTurnsAmongThoseNeededSoon: the ones that were asked whether readers still need
+// them soon go to the end of the queue, and to the others if they are due later.
 func TestChoice_TakesTurnsAmongThoseNeededSoon(t *testing.T) {
 	l, all := idleOf(10, 100)
 	_, _ = asked(l, func(k int) int64 {

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A buffer's memory is reserved while it is open, serves the next one, and yields to chunks when it is free.
+// A buffer's memory is reserved while it is open, serves the next one, and yields to chunks when it
+// is free.
 func TestBuffersShareTheBudget(t *testing.T) {
 	c, b := newCache(t, 1<<20)
 	first, err := c.Buffer(t.Context(), 700<<10)
@@ -59,8 +60,8 @@ func TestBuffersShareTheBudget(t *testing.T) {
 	}
 }
 
-// TestLeasesAreSwappedForCopies: a lease ends for a smaller copy though others wait for memory, but not where the copies of
-// all who hold the chunk would take more than it does.
+// TestLeasesAreSwappedForCopies: a lease ends for a smaller copy though others wait for memory, but
+// not where the copies of all who hold the chunk would take more than it does.
 func TestLeasesAreSwappedForCopies(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const size = 256 << 10
@@ -118,8 +119,9 @@ func TestLeasesAreSwappedForCopies(t *testing.T) {
 	})
 }
 
-// TestCache_TriesLeaveWaitersTheirMemory: while a buffer waits, tries get only what fits beside it, also where slots are free and
-// chunks could go. What they give back goes to the one that waits, which is served though the rest is held.
+// TestCache_TriesLeaveWaitersTheirMemory: while a buffer waits, tries get only memory that the
+// waiter does not need, even if slots are free and chunks could be evicted. Freed memory goes to
+// the waiter, which is served although the rest is held.
 func TestCache_TriesLeaveWaitersTheirMemory(t *testing.T) {
 	const size = 256 << 10
 	tries := map[string]func(c *Cache[int], n int64) (*Buffer[int], bool){"TryBuffer": (*Cache[int]).TryBuffer, "TryWork": (*Cache[int]).TryWork}
@@ -182,7 +184,8 @@ func TestCache_TriesLeaveWaitersTheirMemory(t *testing.T) {
 	}
 }
 
-// TestBuffersShrink gives back what a buffer does not need, in whole pages, and never lends the rest again.
+// TestBuffersShrink frees the part of a buffer that is not needed, in whole pages, and does not
+// reuse the shrunken slot.
 func TestBuffersShrink(t *testing.T) {
 	c, b := newCache(t, 4<<20)
 	own, err := c.Buffer(t.Context(), 1<<20)

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// asking is a request with what its chunks are.
+// asking is a request with the descriptions of its chunks.
 type asking struct {
 	Wants []Chunk[int]
 	Request[int]
@@ -51,7 +51,7 @@ func wanted(f *Fill[int]) bool {
 	return f.entry.refs > 0
 }
 
-// content is what key holds, for as long as anybody may look.
+// content returns the content of a key.
 func content(key, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -85,14 +85,15 @@ func tableOf(c *Cache[int]) *table {
 	return t.(*table)
 }
 
-// ender is a test, of whatever library, with an end.
+// ender is a test of any library with a cleanup function.
 type ender interface {
 	Helper()
 	Cleanup(f func())
 	Errorf(format string, args ...any)
 }
 
-// opened returns a cache with a table of chunks whose keys are their numbers. At its end the test must hold nothing of it.
+// opened returns a cache with a table of chunks whose keys are their numbers. At its end the test
+// must hold nothing of it.
 func opened(tb ender, cfg Config, due func(int) int64) *Cache[int] {
 	tb.Helper()
 	c := New[int](cfg)
@@ -128,7 +129,8 @@ func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (
 	return c, b
 }
 
-// empty drops a cache and fails the test unless everything that was taken of it has been given back.
+// empty drops a cache and fails the test unless everything that was taken of it has been given
+// back.
 func empty(tb ender, c *Cache[int]) {
 	tb.Helper()
 	c.loads.Wait()
@@ -161,8 +163,8 @@ func TestClassesWasteLittle(t *testing.T) {
 	})
 }
 
-// Many goroutines: whatever happens, leased bytes are the key's own, no key is loaded
-// twice at a time, and nothing is left over.
+// With many goroutines, leased bytes are always the key's own, no key is loaded twice at the same
+// time, and nothing leaks.
 func TestConcurrentPrograms(t *testing.T) {
 	var soon atomic.Int64 // of three parts of the keys, the one that readers come for soon; 3: none
 	for name, due := range map[string]func(int) int64{"without readers": nil, "with readers": func(k int) int64 {
@@ -192,7 +194,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 			script := func(ctx context.Context, fills []*Fill[int]) error {
 				mu.Lock()
 				for _, f := range fills {
-					if old := loading[f.Key()]; old != nil && wanted(old) && wanted(f) { // else everybody left one of them
+					if old := loading[f.Key()]; old != nil && wanted(old) && wanted(f) { // else all waiters have left one of them
 						t.Errorf("key %d is loaded twice at a time", f.Key())
 					}
 					loading[f.Key()] = f
@@ -354,7 +356,8 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 	}()
 }
 
-// No load takes the memory of chunks that readers come for sooner, but who waits for memory gets it.
+// No load takes the memory of chunks that readers come for sooner, but who waits for memory gets
+// it.
 func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 	c, b := newCacheWith(t, 3*Cost(1000), Config{Debug: true}, func(k int) int64 {
 		if k == 2 || k == 5 {
@@ -412,7 +415,8 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	}
 }
 
-// Objects get room that others can do without, and give up none of theirs for what they cannot have.
+// Objects get memory that others can free, and are not evicted for a value that does not fit
+// anyway.
 func TestObjectsInAFullBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1000, 0)
@@ -436,7 +440,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		}
 		leave()
 		wg.Wait()
-		o.room = func(int64) {} // nobody can do without any
+		o.room = func(int64) {} // no holder can free any
 		o.Add(3, make([]byte, 460-objectCost))
 		if _, ok := o.Get(3); !ok || o.Bytes() != 460 {
 			t.Errorf("got %d bytes, want those of the newest instead of the oldest", o.Bytes())
@@ -499,7 +503,8 @@ func BenchmarkCacheHit(b *testing.B) {
 	}
 }
 
-// A load's memory beside its chunk is taken with the chunk's, all or nothing, and is free again when the load ends.
+// The additional memory of a load is reserved together with the chunk's, all or none, and is free
+// after the load.
 func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 	const size, extra = 3000, 9000
 	c, b := newCache(t, 2*Cost(size)+Cost(extra))

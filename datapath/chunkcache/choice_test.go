@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestCache_ServesWhileTablesAreAsked: a data set takes long to say when a chunk is needed. Requests lease chunks meanwhile, the chunk that
-// was leased does not go, and a table is closed only after the answer.
+// TestCache_ServesWhileTablesAreAsked: a data set takes long to say when a chunk is needed.
+// Requests lease chunks meanwhile, the chunk that was leased does not go, and a table is closed
+// only after the answer.
 func TestCache_ServesWhileTablesAreAsked(t *testing.T) {
 	asked, answer := make(chan int, 100), make(chan struct{})
 	slow := false

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// running is a load of chunks 1 and 2 together that does what a test says, and those who wait for them.
+// running is a load of chunks 1 and 2 together, controlled by the test, with its waiters.
 type running struct {
 	*testing.T
 	cache *Cache[int]
@@ -21,7 +21,8 @@ type running struct {
 	end   chan error
 }
 
-// startBoth starts the load for one who waits for both chunks until leave is called; got is what that one gets.
+// startBoth starts the load for a request of both chunks that waits until leave is called; got
+// receives its result.
 func startBoth(t *testing.T, c *Cache[int]) (r *running, leave func(), got chan error) {
 	t.Helper()
 	r = &running{T: t, cache: c, fills: map[int]*Fill[int]{}, end: make(chan error)}
@@ -72,7 +73,7 @@ func (r *running) join(k int) (got chan error, leave func()) {
 	return got, cancel
 }
 
-// A load ends when nobody waits for any chunk that it has still to bring, and not before.
+// A load is canceled when no request waits for its open chunks any more, and not earlier.
 func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 	for name, story := range map[string]func(t *testing.T, r *running, leave func(), got chan error){
 		"one is there, and the other is left": func(t *testing.T, r *running, leave func(), got chan error) {
@@ -129,7 +130,8 @@ func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 	}
 }
 
-// A load that all have left does not disturb the one that came after it for the same chunk, however the two end.
+// A load that all have left does not disturb the one that came after it for the same chunk, however
+// the two end.
 func TestLoad_LeftBehindDoesNotDisturbTheNextOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		publishes bool // the one left behind
@@ -177,7 +179,7 @@ func TestLoad_LeftBehindDoesNotDisturbTheNextOne(t *testing.T) {
 	}
 }
 
-// What a load brings after all have left it is kept, and found by whoever comes next.
+// A chunk that arrives after all waiters have left is kept, and later requests find it.
 func TestLoad_LeftBehindKeepsItsChunk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -220,7 +222,8 @@ func TestStart_LoadsAKeyOnce(t *testing.T) {
 	l.Close()
 }
 
-// Chunks are leased together or not at all, and only those in memory; requests of readers count as hits and misses.
+// Chunks are leased together or not at all, and only those in memory; requests of readers count as
+// hits and misses.
 func TestLease_TakesWhatIsInMemory(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -323,7 +326,7 @@ func TestEntry_IsDueByItsFirstReader(t *testing.T) {
 	}
 }
 
-// Slots hold what they are for: small ones step by step, large ones in whole pages.
+// Slots are large enough for their content: small classes in steps, large ones in whole pages.
 func TestClassOf_Boundaries(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for n, want := range map[int64]int64{

@@ -66,7 +66,8 @@ func TestObjects_KeepWhatJustFits(t *testing.T) {
 	o.Reclaim(1000)
 }
 
-// TestObjects_UsedOnesStay: a value that was asked for stays until all others have gone, once, and is looked up while the list is locked.
+// TestObjects_UsedOnesStay: a value that was asked for stays until all others have gone, once, and
+// is looked up while the list is locked.
 func TestObjects_UsedOnesStay(t *testing.T) {
 	_, b := newCache(t, 1<<20)
 	o := NewObjects[int](b, 3000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})

@@ -27,7 +27,8 @@ func TestCacheAgainstModel(t *testing.T) {
 
 const modelSize = 1000 // of every chunk
 
-// model is a cache beside what it should hold. When a chunk is due changes as its last lease ends.
+// model is a cache with its expected content. The due time of a chunk changes when its last lease
+// ends.
 type model struct {
 	cache  *Cache[int]
 	budget *budget.Budget
@@ -113,7 +114,7 @@ func (m *model) acquire(t *rapid.T) {
 	for _, k := range found {
 		m.drop(k)
 	}
-	if err != nil { // what was found is the newest now
+	if err != nil { // a found value becomes the newest
 		for _, k := range found {
 			if m.refs[k] == 0 {
 				m.rest(k)

@@ -17,7 +17,8 @@ import (
 // unmapped is a length that no machine has address space for.
 const unmapped = 1 << 50
 
-// Where the system maps no more memory, each way to ask for some says so and keeps none of the budget.
+// Where the system maps no more memory, each way to ask for some says so and keeps none of the
+// budget.
 func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 	const large = 2 * heapClass
 	c, b := newCache(t, 1<<20)
@@ -48,7 +49,7 @@ func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 	own.Close()
 }
 
-// What is taken from the arena is the caller's alone, and is taken again once it is given back.
+// A piece of the arena belongs to one caller at a time, and is reused after it is freed.
 func TestArena_CutsEachByteOnce(t *testing.T) {
 	const size = 2 * heapClass
 	a := newArena(8 * size)
@@ -106,7 +107,7 @@ func TestArena_CutsEachByteOnce(t *testing.T) {
 	}
 }
 
-// A buffer shrinks within its slot only, and never beyond what it has.
+// A buffer shrinks only within its slot, and never beyond its length.
 func TestBuffer_ShrinksOnlyWherePagesAreFree(t *testing.T) {
 	for _, size := range []int64{100, heapClass, 2 * heapClass} {
 		c, b := newCache(t, 1<<20)
@@ -134,7 +135,7 @@ func TestBuffer_ShrinksOnlyWherePagesAreFree(t *testing.T) {
 	}
 }
 
-// A buffer of nearly all there is takes what there is; a larger one is refused at once.
+// A buffer of nearly the whole budget takes all of it; a larger one is refused at once.
 func TestBuffer_MayTakeTheWholeBudget(t *testing.T) {
 	const total = 1000
 	for n := int64(total - entryCost - 100); n <= total; n++ {
@@ -165,7 +166,8 @@ func TestCache_PopulatesFreeMemoryOnly(t *testing.T) {
 	}
 }
 
-// A request that has ended starts nothing, and one that ends while it waits leaves nothing leased, whichever of its chunks it waits for.
+// A request that has ended starts nothing, and one that ends while it waits leaves nothing leased,
+// whichever of its chunks it waits for.
 func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -203,7 +205,8 @@ func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
 	})
 }
 
-// However a load ends without a chunk, each of its waiters gets the error, the data set is told, and the next request loads the chunk.
+// However a load ends without a chunk, each of its waiters gets the error, the data set is told,
+// and the next request loads the chunk.
 func TestLoad_FailureReachesEachWaiter(t *testing.T) {
 	failure := errors.New("scripted")
 	for name, of := range map[string]struct {
@@ -389,7 +392,8 @@ func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 	}
 }
 
-// A second end of the same leases or buffer does nothing outside debug mode, also when others hold the memory by then.
+// A second end of the same leases or buffer does nothing outside debug mode, also when others hold
+// the memory by then.
 func TestLeases_SecondCloseDoesNothing(t *testing.T) {
 	c, b := newCacheWith(t, 2*Cost(100), Config{}, nil)
 	get := func() *Leases[int] {
@@ -502,7 +506,7 @@ func TestCache_DropWaitsForLoads(t *testing.T) {
 	})
 }
 
-// A shelf of chunks that are never due lets the oldest go, and tells nobody where nobody wants to know.
+// A shelf without due times evicts the oldest chunk, and works without an evicted function.
 func TestShelf_WithoutDueTimes(t *testing.T) {
 	s := NewShelf[int](nil, nil)
 	for k := range 3 {

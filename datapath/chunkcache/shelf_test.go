@@ -15,7 +15,8 @@ func gone(s *Shelf[int], keys *[]int) []int {
 	return *keys
 }
 
-// stocked returns a shelf of chunks from 0 on, of one byte each, and where the keys of those that go are noted.
+// stocked returns a shelf of chunks from 0 on, of one byte each, and where the keys of those that
+// go are noted.
 func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
 	went = new([]int)
 	s = NewShelf(due, func(k int) { *went = append(*went, k) })
@@ -46,7 +47,7 @@ func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
 	}
 }
 
-// Of so few that all are asked the chunk that is due last goes first, whatever was due before.
+// If all chunks are asked, the one due last is evicted first, regardless of earlier due times.
 func TestTheChunkDueLastGoesFirst(t *testing.T) {
 	due := map[int]int64{}
 	s, went := stocked(looks, func(k int) int64 { return due[k] })
@@ -67,7 +68,7 @@ func TestTheChunkDueLastGoesFirst(t *testing.T) {
 	}
 }
 
-// Of many chunks a few are asked, and what goes is among the last of them all.
+// If some of many chunks are asked, the evicted one is among the last of all.
 func TestOfManyChunksAFewAreAsked(t *testing.T) {
 	const n = 10_000
 	asked := 0
@@ -91,7 +92,8 @@ func TestOfManyChunksAFewAreAsked(t *testing.T) {
 	}
 }
 
-// Of the others it is enough to know that they are due sooner than the one due last: what goes is the same.
+// For the other chunks it is enough to know that they are due sooner than the last one: the evicted
+// chunk is the same.
 func TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner(t *testing.T) {
 	const n = 500
 	due := func(k int) int64 { return Soon + 1 + int64(k*7919%n) }
@@ -149,7 +151,8 @@ func TestAChunkGoesForOneDueSooner(t *testing.T) {
 	}
 }
 
-// Chunks that readers come for soon stay while another can go, those that came meanwhile too; once their readers are gone they go.
+// Chunks that readers come for soon stay while another can go, those that came meanwhile too; once
+// their readers are gone they go.
 func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 	const n = 1000
 	soon := true
@@ -186,7 +189,7 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 	}
 }
 
-// What a chunk that was nearly chosen was due before does not count.
+// The earlier due time of a runner-up does not count.
 func TestRunnersUpAreAskedAgain(t *testing.T) {
 	const n = 10 * looks
 	due := map[int]int64{}
@@ -206,7 +209,7 @@ func TestRunnersUpAreAskedAgain(t *testing.T) {
 	}
 }
 
-// What does not suffice is not taken, and what is leased never goes.
+// Evict evicts nothing if that is not enough, and never a leased chunk.
 func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	var went []int
 	s := NewShelf(func(k int) int64 { return Soon + 1 + int64(k) }, func(k int) { went = append(went, k) })
@@ -239,8 +242,9 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	s.Put(7, 10, 0)
 }
 
-// TestIdle_AsksFewChunksAtATime: readers come soon for most of the idle chunks. Each call asks mostAsked at most, and calls go on until
-// one is found that readers come for later, if there is any.
+// TestIdle_AsksFewChunksAtATime: readers need most idle chunks soon. Each call asks at most
+// mostAsked chunks, and the calls continue until one is found that readers need later, if there is
+// any.
 func TestIdle_AsksFewChunksAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 2000).Draw(t, "chunks")

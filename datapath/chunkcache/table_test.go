@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A table finds a chunk from when its load begins until it is evicted or its load has failed, however that ended.
+// A table finds a chunk from when its load begins until it is evicted or its load has failed,
+// however that ended.
 func TestATableFindsWhatIsThere(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := opened(t, Config{Budget: budget.New(2*Cost(100), 0)}, nil)
@@ -65,8 +66,8 @@ func TestATableFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// A chunk of one key is in memory once, for all tables and numbers: it is brought once, found by each from its first use on, due when
-// the first reader of any comes for it, and gone for all.
+// A chunk of one key is in memory once, for all tables and numbers: it is brought once, found by
+// each from its first use on, due when the first reader of any comes for it, and gone for all.
 func TestChunksOfOneKeyAreOne(t *testing.T) {
 	c := New[string](Config{Budget: budget.New(1<<20, 0), Debug: true})
 	var gone []int
@@ -141,8 +142,9 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 	c.Drop()
 }
 
-// A table that is closed lets go of its chunks, once under each number, and of no other table's; of a load that everybody has left and that
-// ends later, too. Close waits for the loads that the table's requests have started.
+// A closed table frees its chunks under all their numbers, but no chunks of other tables. This
+// includes the chunk of a load that all requests have left and that ends later. Close waits for the
+// loads that the table's requests have started.
 func TestATableIsClosed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1<<20, 0)
@@ -198,7 +200,8 @@ func TestATableIsClosed(t *testing.T) {
 	})
 }
 
-// The last choice of chunks to evict remembers those that went: they must not hold a table that is closed.
+// The last choice of chunks to evict remembers those that went: they must not hold a table that is
+// closed.
 func TestAnEvictedChunkHoldsNoTable(t *testing.T) {
 	c := opened(t, Config{Budget: budget.New(3*Cost(100), 0)}, nil)
 	for k := range 6 {

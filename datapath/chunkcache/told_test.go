@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestWhoWaitsIsToldOfTheLoads: each request learns of the loads that it waits for, once of each, whichever request has started
-// them and whichever ends first; also a request that gives up.
+// TestWhoWaitsIsToldOfTheLoads: each request learns of the loads that it waits for, once of each,
+// whichever request has started them and whichever ends first; also a request that gives up.
 func TestWhoWaitsIsToldOfTheLoads(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestCache_TryBufferTakesNothingFromReaders: a try takes a free slot first, then free memory, then chunks that nobody comes for
-// soon. It evicts none of the others, none in vain, and none that are leased.
+// TestCache_TryBufferTakesNothingFromReaders: a try takes a free slot first, then free memory, then
+// chunks that no reader needs soon. It evicts no other chunks, none in vain, and no leased ones.
 func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	const size = 100_000
 	soon := map[int]bool{1: true}
@@ -63,7 +63,8 @@ func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	}
 }
 
-// TestCache_TriesPassOneThatWaits: while a buffer waits for what others hold, a small one takes idle chunks' memory, and nothing is populated.
+// TestCache_TriesPassOneThatWaits: while a buffer waits for memory that others hold, a small one
+// takes idle chunks' memory, and nothing is populated.
 func TestCache_TriesPassOneThatWaits(t *testing.T) {
 	const size = 100_000
 	bubble.Test(t, func(t *testing.T) {
@@ -119,7 +120,8 @@ func TestCache_TriesPassOneThatWaits(t *testing.T) {
 	})
 }
 
-// TestCache_PoisonsFreeSlotsInDebugMode: nobody can read what a buffer, a failed load or its memory beside held.
+// TestCache_PoisonsFreeSlotsInDebugMode: freed memory of a buffer, a failed load or its additional
+// memory is not readable.
 func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 	const size, extra = 1000, 2000
 	failed := errors.New("scripted")
@@ -161,7 +163,8 @@ func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 	}
 }
 
-// TestFill_SaysWhatItIs: a load learns the chunk, its key, its memory, and whether somebody waits for it still.
+// TestFill_SaysWhatItIs: a load can read its chunk, key and memory, and whether a request still
+// waits for it.
 func TestFill_SaysWhatItIs(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -205,7 +208,8 @@ func TestFill_SaysWhatItIs(t *testing.T) {
 	})
 }
 
-// TestLeases_ReleasedTwicePanics: an entry that is released more often than leased is a bug that must not pass.
+// TestLeases_ReleasedTwicePanics: an entry that is released more often than leased is a bug that
+// must not pass.
 func TestLeases_ReleasedTwicePanics(t *testing.T) {
 	s := NewShelf[int](nil, nil)
 	s.Put(1, 10, 1)

@@ -29,7 +29,8 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestAdmissionByPlan fills a cache and offers more: what comes in and what goes follows from when each is needed.
+// TestAdmissionByPlan fills a cache and offers more chunks: the times of their next uses determine
+// which are admitted and evicted.
 func TestAdmissionByPlan(t *testing.T) {
 	const n = 3000 // one block
 	bubble.Test(t, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestAdmissionByPlan(t *testing.T) {
 				t.Errorf("offer chunk %d: got %v, want %v", i, got, want)
 			}
 		}
-		offer(10, false) // nobody comes for it
+		offer(10, false) // no reader needs it
 		needed[11] = 150
 		offer(11, false) // sooner than chunk 1, but not by much
 		needed[12] = 30
@@ -68,7 +69,7 @@ func TestAdmissionByPlan(t *testing.T) {
 		}
 		c.Close()
 
-		// After a restart nobody's reader is known, and so nothing is known to be worth keeping, or to be worth writing.
+		// After a restart no reader is known, so no chunk is known to be worth keeping or writing.
 		needed = map[uint64]time.Duration{}
 		c = open(t, cfg, next)
 		defer c.Close()
@@ -110,8 +111,8 @@ func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	})
 }
 
-// TestVictimsAmongMany: of thousands of chunks only some are looked at, and what goes is among those that are needed late;
-// also for a chunk that takes the place of many.
+// TestVictimsAmongMany: of thousands of chunks only some are considered, and the evicted one is
+// among those needed late; also for a chunk that replaces many.
 func TestVictimsAmongMany(t *testing.T) {
 	const chunks, coming = 10_000, 10_000
 	c := open(t, Config{Dir: t.TempDir()}, func(ref uint64) time.Duration {

@@ -50,7 +50,8 @@ func TestDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// TestNoPrefixOfAFileIsServed cuts a chunk file everywhere, before a start and under a running cache.
+// TestNoPrefixOfAFileIsServed cuts a chunk file everywhere, before a start and under a running
+// cache.
 func TestNoPrefixOfAFileIsServed(t *testing.T) {
 	const n = 40
 	dir := t.TempDir()
@@ -118,7 +119,8 @@ func TestNoFlippedBitIsServed(t *testing.T) {
 	c.Close()
 }
 
-// TestNoSubsetOfTheBlocksIsServed: after a power cut any blocks of a file may be missing, whatever was flushed first.
+// TestNoSubsetOfTheBlocksIsServed: after a power failure any blocks of a file may be missing,
+// regardless of the order of syncs.
 func TestNoSubsetOfTheBlocksIsServed(t *testing.T) {
 	const blocks = 8
 	n := blocks*block - footerSize
@@ -178,7 +180,8 @@ func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 	}
 }
 
-// Pieces of a chunk have checksums of their own: what is wrong elsewhere in the file does not show in them.
+// Pieces of a chunk have their own checksums: corruption elsewhere in the file does not affect
+// them.
 func TestPiecesAreComparedEachForItself(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -208,7 +211,8 @@ func TestPiecesAreComparedEachForItself(t *testing.T) {
 	}
 }
 
-// TestWrongBytesAreNotServed, whoever has written them: they are found when they are read, and removed.
+// TestWrongBytesAreNotServed: wrong bytes from any writer are detected when they are read, and
+// removed.
 func TestWrongBytesAreNotServed(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -288,7 +292,7 @@ func TestSmallerSizeRemovesTheSurplusAtStart(t *testing.T) {
 	}
 }
 
-// TestFileRemovedByOthersIsOnlyAMiss: somebody cleans up the directory of a running cache.
+// TestFileRemovedByOthersIsOnlyAMiss: another program removes files of a running cache.
 func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -303,7 +307,8 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	}
 	mustWrite(t, c, 1, 100) // makes the directory again
 	wantThere(t, c, 1, 100, true)
-	// All of it: nothing is written into a directory that is not marked, or no gateway would start with it again.
+	// All of it: nothing is written into a directory that is not marked, or no gateway would start
+	// with it again.
 	var told []error
 	c.cfg.Tell = func(_ string, err error) { told = append(told, err) }
 	if err := os.RemoveAll(filepath.Join(dir, chunkDir)); err != nil {
@@ -372,8 +377,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce reads, writes and evicts side by side: whoever gets bytes gets the right ones, also
-// while their file is removed, and the sums are right in the end.
+// TestManyAtOnce reads, writes and evicts concurrently: every read returns the right bytes, also
+// while the file is removed, and the counters are right in the end.
 func TestManyAtOnce(t *testing.T) {
 	const n, chunks = 9000, 24
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestReadOnlyDiskKeepsItsChunks: a full disk that can be read and not be written goes on answering for what it holds,
-// however many chunks would take the place of others.
+// TestReadOnlyDiskKeepsItsChunks: a full disk that is readable but not writable continues to serve
+// its chunks, however many new chunks are offered.
 func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
@@ -46,7 +46,8 @@ func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 	})
 }
 
-// TestFileThatStaysIsPassedOver: one file that cannot be removed does not keep others from giving way.
+// TestFileThatStaysIsPassedOver: one file that cannot be removed does not keep others from giving
+// way.
 func TestFileThatStaysIsPassedOver(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
@@ -77,8 +78,8 @@ func TestFileThatStaysIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestTooFewVictimsStay: a chunk for which not enough can go takes the place of none, and the next one that of the last to
-// be needed.
+// TestTooFewVictimsStay: a chunk for which not enough can go takes the place of none, and the next
+// one that of the last to be needed.
 func TestTooFewVictimsStay(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		due := map[uint64]time.Duration{0: 100 * time.Hour, 1: 50 * time.Hour, 2: 2 * time.Hour, 3: time.Second, 10: time.Hour, 11: time.Hour}
@@ -97,9 +98,9 @@ func TestTooFewVictimsStay(t *testing.T) {
 	})
 }
 
-// TestDiskThatOthersFill: where the file system has less room than MaxBytes allows, a chunk takes the place of another
-// with no error and no pause; one that may not is refused, or it would turn writes off for those that may; and once
-// there is room again, it is used.
+// TestDiskThatOthersFill: where the file system has less room than MaxBytes allows, a chunk takes
+// the place of another with no error and no pause; one that may not is refused, or it would turn
+// writes off for those that may; and once there is room again, it is used.
 func TestDiskThatOthersFill(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var told []string

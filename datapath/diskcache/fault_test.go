@@ -31,7 +31,8 @@ func (f *faulty) ask(s step, _ string) (int, error) {
 	return f.part, f.fails(f.calls, s)
 }
 
-// workload writes more chunks than fit, reads them, and damages one, so that every kind of call is made.
+// workload writes more chunks than fit, reads them, and damages one, so that every kind of call is
+// made.
 func workload(t *testing.T, c *Cache, dir string) {
 	const n = 3000
 	for i := range 6 {
@@ -58,9 +59,9 @@ func workload(t *testing.T, c *Cache, dir string) {
 // byNumber makes chunks with higher numbers needed much sooner.
 func byNumber(ref uint64) time.Duration { return time.Hour >> (2 * ref) }
 
-// TestFaultAtEveryCall lets each call to the file system fail in turn, alone or with all that follow, with each error and
-// with each part of a write done. Whatever fails, no wrong byte is served, no file is left over that is not on the list,
-// and once the fault is over the cache works again, also after a restart.
+// TestFaultAtEveryCall makes each call to the file system fail in turn, by itself or with all later
+// calls, with each error, and with each part of a write done. No wrong byte is served, and no file
+// remains that is not in the list. After the fault the cache works again, also after a restart.
 func TestFaultAtEveryCall(t *testing.T) {
 	leaks.Check(t)
 	for name, fault := range map[string]struct {
@@ -275,7 +276,8 @@ func TestFileThatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// TestFileThatIsWrittenAnewWhileItIsMissed: a reader that finds a file gone does not take its successor off the list.
+// TestFileThatIsWrittenAnewWhileItIsMissed: a reader that finds a file gone does not take its
+// successor off the list.
 func TestFileThatIsWrittenAnewWhileItIsMissed(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -299,7 +301,8 @@ func TestFileThatIsWrittenAnewWhileItIsMissed(t *testing.T) {
 	}
 }
 
-// TestLinkInTheCacheLeadsNowhere: a chunk's name that is a link out of the directory is not followed.
+// TestLinkInTheCacheLeadsNowhere: a chunk's name that is a link out of the directory is not
+// followed.
 func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -316,7 +319,8 @@ func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 	wantThere(t, c, 1, 100, false)
 }
 
-// TestTroubleIsTold: whoever runs the gateway hears why the disk is left alone, once each time, and when it is not any more.
+// TestTroubleIsTold: Tell is called with the reason each time the disk is turned off, and again
+// when it is on.
 func TestTroubleIsTold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var told []string

@@ -26,7 +26,8 @@ func chunkOf(i, n int) (Key, []byte) {
 
 const fixtureDataset = "s3://bucket/photos"
 
-// open opens a cache, and checks at the end of the test that nothing of it is left. Tests that run in parallel use opened.
+// open opens a cache, and checks at the end of the test that nothing of it is left. Tests that run
+// in parallel use opened.
 func open(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
 	t.Helper()
 	leaks.Check(t)
@@ -52,7 +53,8 @@ func opened(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache
 	return c
 }
 
-// idle fails the test if a file is being written or removed, or if the sum of bytes is not that of the list.
+// idle fails the test if a file is being written or removed, or if the sum of bytes is not that of
+// the list.
 func (c *Cache) idle(t testing.TB) {
 	t.Helper()
 	var bytes int64

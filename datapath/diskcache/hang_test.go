@@ -18,9 +18,9 @@ import (
 
 // hanging is a disk that hangs in one kind of call.
 type hanging struct {
-	mu    sync.Mutex    // guards what follows
+	mu    sync.Mutex    // guards the fields below
 	at    step          // "": it does not hang
-	until chan struct{} // closed when the calls go on
+	until chan struct{} // closed when the calls resume
 	calls int           // that have hung
 	told  []string      // by the cache
 }
@@ -91,8 +91,9 @@ func within(t *testing.T, what string, want time.Duration, call func()) {
 	}
 }
 
-// TestCache_ReadLeavesDiskThatHangs reads a chunk from a disk that hangs in each call: the read returns at its deadline, or
-// after Stall; from then on the disk is not read until it goes on; and what comes then does not touch the memory of the reader.
+// TestCache_ReadLeavesDiskThatHangs reads a chunk from a disk that hangs in each call. The read
+// returns at its deadline, or after Stall. From then on the disk is not read until it resumes, and
+// late bytes do not reach the reader's memory.
 func TestCache_ReadLeavesDiskThatHangs(t *testing.T) {
 	const n = 3 * blockBytes
 	for _, at := range []step{stepOpen, stepRead} {
@@ -131,8 +132,8 @@ func TestCache_ReadLeavesDiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestCache_WriteLeavesDiskThatHangs writes a chunk to a disk that hangs in each call, and then changes the bytes that it gave: no
-// wrong bytes are kept, and the next write works.
+// TestCache_WriteLeavesDiskThatHangs writes a chunk to a disk that hangs in each call, and then
+// changes the bytes that it gave: no wrong bytes are kept, and the next write works.
 func TestCache_WriteLeavesDiskThatHangs(t *testing.T) {
 	const n = 3 * blockBytes
 	for _, at := range []step{stepCreate, stepWrite, stepSync, stepClose, stepRename} {
@@ -170,7 +171,8 @@ func TestCache_WriteLeavesDiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestCache_BoundsCallsThatHang reads with deadlines that are shorter than Stall: as many calls hang as there are places.
+// TestCache_BoundsCallsThatHang reads with deadlines that are shorter than Stall: as many calls
+// hang as there are places.
 func TestCache_BoundsCallsThatHang(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)
@@ -190,7 +192,8 @@ func TestCache_BoundsCallsThatHang(t *testing.T) {
 	})
 }
 
-// TestCache_RejectAndHoldLeaveDiskThatHangs: neither the reader of a wrong chunk nor a reload waits for it.
+// TestCache_RejectAndHoldLeaveDiskThatHangs: neither the reader of a wrong chunk nor a reload waits
+// for it.
 func TestCache_RejectAndHoldLeaveDiskThatHangs(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)

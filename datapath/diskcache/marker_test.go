@@ -167,7 +167,7 @@ func TestDatasetsThatComeLater(t *testing.T) {
 	}
 }
 
-// TestMarkerThatCannotBeRead is not taken for somebody else's.
+// TestMarkerThatCannotBeRead: an unreadable marker is not treated as that of another program.
 func TestMarkerThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, markerFile), 0o700); err != nil {
@@ -179,7 +179,8 @@ func TestMarkerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestMarkerThatCannotBeWrittenAnew keeps no gateway from starting: the disk may be full by others' doing.
+// TestMarkerThatCannotBeWrittenAnew keeps no gateway from starting: the disk may be full by others'
+// doing.
 func TestMarkerThatCannotBeWrittenAnew(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -193,7 +194,8 @@ func TestMarkerThatCannotBeWrittenAnew(t *testing.T) {
 	wantThere(t, c, 1, 100, true)
 }
 
-// TestDirectoryThatCannotBeListed is refused with what to do, be it for a disk's fault or for a link that leads out of it.
+// TestDirectoryThatCannotBeListed: the error contains a solution, for a disk fault and for a link
+// that leaves the directory.
 func TestDirectoryThatCannotBeListed(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	open(t, Config{Dir: dir}).Close()

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// BenchmarkAsked is what the table costs one request, of a reader that needs the same chunks as before and of one that does not.
+// BenchmarkAsked measures the table's cost of one request, for a reader that needs the same chunks
+// as before and for one that does not.
 func BenchmarkAsked(b *testing.B) {
 	for _, step := range []uint64{1, 256} {
 		b.Run(fmt.Sprintf("step=%d", step), func(b *testing.B) {
@@ -25,8 +26,8 @@ func BenchmarkAsked(b *testing.B) {
 	}
 }
 
-// BenchmarkScale is what many readers cost: the table for one request, a look at the queue for one
-// missing chunk, and the question when a chunk is due.
+// BenchmarkScale measures the cost of many readers: of one request, of one missing chunk, and of
+// the due time of a chunk.
 func BenchmarkScale(b *testing.B) {
 	for _, c := range []struct{ readers, plans uint64 }{{1, 1}, {64, 64}, {1000, 64}} {
 		d := newData(1_000_000, 256)

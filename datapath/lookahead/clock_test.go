@@ -13,7 +13,8 @@ type happening struct {
 	spent Spent   // in all by then
 }
 
-// The time of a rank is counted by what it waits for, and not counted as a wait while it has a batch.
+// The time of a rank is counted by the cause of its waits, and not counted as a wait while it has a
+// batch.
 func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 	for name, story := range map[string][]happening{
 		"one request at a time": {
@@ -40,7 +41,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{610.5, "asked", Spent{All: 610.5, Bytes: 10.5}},
 			{611, "answered", Spent{All: 611, Bytes: 11}},
 			{611, "ended", Spent{All: 611, Bytes: 11}},
-			{612, "answered", Spent{All: 612, Bytes: 11}}, // what was long ago hardly counts
+			{612, "answered", Spent{All: 612, Bytes: 11}}, // old values hardly count
 			{612, "ended", Spent{All: 612, Bytes: 11}},
 		},
 		"two for a moment, and ten minutes later again": {
@@ -114,9 +115,9 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "answered", Spent{All: 1, Bytes: 1}},
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{1, "ended", Spent{All: 1, Bytes: 1}},
-			{3, "planned", Spent{All: 3, Bytes: 1}}, // it goes on where it was: another is to come
+			{3, "planned", Spent{All: 3, Bytes: 1}}, // it continues where it was: another request will follow
 			{5, "answered", Spent{All: 5, Bytes: 1}},
-			{6, "ahead planned", Spent{All: 6, Bytes: 1, Sending: 1}}, // nobody waits for it yet, but for the one that is sent
+			{6, "ahead planned", Spent{All: 6, Bytes: 1, Sending: 1}}, // the rank does not wait for it yet, only for the one being sent
 			{8, "answered", Spent{All: 8, Bytes: 1, Sending: 3}},
 			{9, "ended", Spent{All: 9, Bytes: 1, Sending: 4}},
 			{10, "ended", Spent{All: 10, Bytes: 1, Sending: 5}},
@@ -129,7 +130,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{2, "answered", Spent{All: 2, Bytes: 1}},
 			{2, "ended", Spent{All: 2, Bytes: 1}},
-			{3, "anew", Spent{All: 3, Bytes: 1}}, // three are still what it may have
+			{3, "anew", Spent{All: 3, Bytes: 1}}, // three are still its usual number
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{6, "ended", Spent{All: 6, Bytes: 1}},
@@ -168,7 +169,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 	}
 }
 
-// Shares are parts of the time of late: what is long ago hardly counts.
+// Shares are parts of the recent time: old values hardly count.
 func TestClock_SharesFade(t *testing.T) {
 	var c clock
 	if got := c.shares(begin()); got != (Shares{}) {

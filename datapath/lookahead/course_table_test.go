@@ -46,7 +46,8 @@ func (w *walk) no(epoch, first uint64) {
 	}
 }
 
-// Nothing is read ahead before the first request, and each run begins half-way through the one before.
+// Nothing is read ahead before the first request, and each run begins half-way through the one
+// before.
 func TestCourse_BeginsRunsInTime(t *testing.T) {
 	w := newWalk(t)
 	if w.Next() != nil {
@@ -69,7 +70,7 @@ func TestCourse_BeginsRunsInTime(t *testing.T) {
 	}
 }
 
-// A batch finds the run that covers it, until each batch of that has had what it needs.
+// Find returns the run that covers a batch, until each batch of the run has had its samples.
 func TestCourse_FindsWhatCoversABatch(t *testing.T) {
 	w := newWalk(t)
 	r := w.next(0, 0, 10, 30)
@@ -86,7 +87,8 @@ func TestCourse_FindsWhatCoversABatch(t *testing.T) {
 	}
 }
 
-// A run that is cut leaves its last batches to the next one, or to the rank itself where that has come or begun already.
+// A run that is cut leaves its last batches to the next one, or to the rank itself where that has
+// come or begun already.
 func TestCourse_CutGivesBatchesOn(t *testing.T) {
 	t.Run("the next one takes them", func(t *testing.T) {
 		w := newWalk(t)
@@ -142,7 +144,7 @@ func TestCourse_CutGivesBatchesOn(t *testing.T) {
 	})
 }
 
-// Whoever differs from the rank in anything is another rank.
+// A cursor that differs from the rank in any field is another rank.
 func TestCourse_NearComparesTheWholeCursor(t *testing.T) {
 	w := newWalk(t)
 	w.Come(w.cursor(0, 500))

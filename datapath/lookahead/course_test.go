@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// However requests come, no batch is in two runs, and none is in a run that was asked for when the run began.
+// However requests come, no batch is in two runs, and none is in a run that was asked for when the
+// run began.
 func TestRunsNeverOverlap(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 4, Seed: 3}, []uint64{0, 50, 100, 150, 200, 250})
 	if err != nil {
@@ -56,8 +57,8 @@ func TestRunsNeverOverlap(t *testing.T) {
 	})
 }
 
-// Each run is dropped once: when its last batch has what it needs, when the rank has passed it, or when the rank is given up. Until then a
-// batch of it may come.
+// Each run is dropped once: when its last batch has its samples, when the rank has passed it, or
+// when the rank is forgotten. Until then a batch may need it.
 func TestRunsAreDroppedOnce(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
@@ -127,13 +128,14 @@ func (places) Owner(chunk int) string {
 	return "peer"
 }
 
-// A run asks for what lies elsewhere of as many batches as its limits allow, and for that of its first batch in any case.
+// A run asks for samples of other gateways for as many batches as its limits allow, and always for
+// those of its first batch.
 func TestARunKeepsToItsLimits(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const all = 32 * 8 * 10 * (100 + SampleCost) // memory, of which one run may take what 8 batches need
+	const all = 32 * 8 * 10 * (100 + SampleCost) // memory of which one run may take the need of 8 batches
 	for name, x := range map[string]struct {
 		limits  Limits
 		batches uint64
@@ -162,7 +164,8 @@ func TestARunKeepsToItsLimits(t *testing.T) {
 	}
 }
 
-// A rank that goes on batch by batch asks for its first one itself; all others come in runs, few, each known before the rank comes to it.
+// A rank that proceeds batch by batch requests its first one itself. All others are in few runs,
+// each of which begins before the rank reaches it.
 func TestRunsCoverAnEpoch(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
@@ -188,7 +191,8 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 	}
 }
 
-// A rank that reads the same elsewhere is another one, and a reader comes no more for what is far behind it.
+// A rank that reads the same plan at another position is another rank, and a reader does not come
+// back to places far behind it.
 func TestWhoIsNear(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {

@@ -15,8 +15,8 @@ func (d *stored) Chunks() int       { return d.chunks }
 func (d *stored) Cost(int) int64    { return 1 }
 func (d *stored) Resident(int) bool { return false }
 
-// TestDistance: in stored order chunk c holds positions 10c to 10c+10. The reader has never thought between
-// two batches, so it takes a billionth of a second for a sample.
+// TestDistance: in stored order chunk c holds positions 10c to 10c+10. The reader has never thought
+// between two batches, so it takes a billionth of a second for a sample.
 func TestDistance(t *testing.T) {
 	const chunks, size = 4, 10
 	now := time.Unix(1000, 0)
@@ -39,7 +39,8 @@ func TestDistance(t *testing.T) {
 			t.Errorf("%s, chunk %d, again %v: got %d samples, want %d", when, chunk, again, got, samples)
 		}
 	}
-	// In later epochs the chunks' own places count: .618, .236, .854 and .472 of the 40 samples before their end.
+	// In later epochs the chunks' own places count: .618, .236, .854 and .472 of the 40 samples
+	// before their end.
 	for _, w := range []struct {
 		chunk        int
 		first, again time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// dues returns when each chunk of a data set is due, but for those that nobody comes for.
+// dues returns when each chunk of a dataset is due, except chunks that no reader needs.
 func (r *Readers) dues(d Dataset) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	for c := range d.Chunks() {
@@ -29,7 +29,7 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 		t.Errorf("without readers: got %v, want never", got)
 	}
 	p := d.plan(t, shuffle.None, 0, 0)
-	now := pace(r, d, p, 11, time.Second, 0, begin()) // stands at chunk 10, one chunk a second
+	now := pace(r, d, p, 11, time.Second, 0, begin()) // at chunk 10, one chunk per second
 	want := func(when string, chunk int, due time.Duration) {
 		t.Helper()
 		if got := r.NextUse(d, chunk).In.Round(time.Second); got != due {
@@ -39,7 +39,8 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	want("one reader", 10, 0)
 	want("one reader", 25, 15*time.Second)
 	want("one reader", 39, 29*time.Second)
-	// The next epoch begins in 30 s; the golden ratio puts chunk 0 at 0.618 of its 40 s, chunk 1 at 0.236.
+	// The next epoch begins in 30 s; the golden ratio puts chunk 0 at 0.618 of its 40 s, chunk 1 at
+	// 0.236.
 	want("one reader", 0, 55*time.Second)
 	want("one reader", 1, 39*time.Second)
 	if got := r.NextUse(newData(40, 10), 25).In; got != Never {
@@ -56,11 +57,12 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 	}
 }
 
-// First tells what all readers together tell where that is later than enough, and else that it is not.
+// First returns the same result as all readers together if that is later than enough, and otherwise
+// one that is not later.
 func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 10})
-	all := make([]NextUse, d.chunks) // what each reader tells alone, put together
+	all := make([]NextUse, d.chunks) // the results of the single readers, combined
 	for c := range all {
 		all[c].In = Never
 	}
@@ -96,8 +98,8 @@ func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 	}
 }
 
-// What this epoch has used stays for the next one by a place of its own, whatever the orders of the epochs are, and what
-// stays comes at all times of an epoch: a cache of half the data serves about half of every tenth of it.
+// Chunks stay for the next epoch by places of their own, independent of the epochs' orders. So hits
+// are spread over the epoch: a cache of half the data serves about half of every tenth of it.
 func TestWhatStaysComesEvenly(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)
@@ -130,7 +132,7 @@ func TestWhatStaysComesEvenly(t *testing.T) {
 				same++
 			}
 		}
-		if same < 192 { // but for those of the last window
+		if same < 192 { // except those of the last window
 			t.Errorf("got %d of 200 chunks that stay from epoch to epoch, want nearly all", same)
 		}
 	}

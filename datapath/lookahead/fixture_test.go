@@ -36,8 +36,9 @@ func (d *data) plan(t testing.TB, name string, window, seed uint64) *shuffle.Pla
 	return p
 }
 
-// newReaders returns a table without readers. At the end of the test its sums must be those of the readers and ranks that are left, no
-// request may be open, and no data set may leave anything when it is dropped.
+// newReaders returns a table without readers. At the end of the test its sums must be those of the
+// readers and ranks that are left, no request may be open, and no data set may leave anything when
+// it is dropped.
 func newReaders(tb testing.TB, cfg Config) *Readers {
 	tb.Helper()
 	r := New(cfg)
@@ -54,7 +55,7 @@ func newReaders(tb testing.TB, cfg Config) *Readers {
 	return r
 }
 
-// unopened fails the test unless all requests have ended, and what the table adds up is what its readers are.
+// unopened fails the test unless all requests have ended and the table's sums match its readers.
 func (r *Readers) unopened(tb testing.TB) {
 	tb.Helper()
 	at := map[*reader]int{}

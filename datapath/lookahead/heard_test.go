@@ -14,7 +14,8 @@ func shareOf(tb testing.TB, n *int, budget int64) *Readers {
 	return newReaders(tb, Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
 }
 
-// What another gateway keeps is not expected, not needed and never next: so the memory reaches that much farther.
+// Chunks that another gateway keeps are not expected, not needed and never due, so the memory
+// reaches further.
 func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
 	for _, n := range []int{1, 2, 8} {
@@ -33,7 +34,7 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 			}
 			far = max(far, need.Chunk)
 		}
-		// The reader stands at chunk 9, and what lies a little behind it is kept.
+		// The reader is at chunk 9, and some chunks behind it are kept.
 		if len(needs) < 8 || far < 9+7*n {
 			t.Errorf("1 of %d: got %d chunks needed, up to chunk %d; want those of the next %d at least", n, len(needs), far, 8*n)
 		}
@@ -64,8 +65,8 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	}
 }
 
-// A reader at another gateway is looked ahead for like one at this, by its own demand, and the chunk goes first that any reader would stall
-// for first, wherever he is.
+// A reader at another gateway is looked ahead for like one at this, by its own demand, and the
+// chunk goes first that any reader would stall for first, wherever he is.
 func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -86,7 +87,7 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	if got := len(r.List(now)); got != 1 {
 		t.Errorf("got %d readers listed, want the one that is here", got)
 	}
-	for n := uint64(1); n < 20; n++ { // it goes on
+	for n := uint64(1); n < 20; n++ { // it proceeds
 		now = now.Add(10 * time.Millisecond)
 		r.Heard(d, at(there, 0, 100+80*n, 10), 10*time.Millisecond, now)
 	}
@@ -102,8 +103,8 @@ func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
 	}
 }
 
-// Ranks of one job at several gateways are one reader: the fastest sets the pace, and while it is heard of, it has not gone because
-// those who were here have.
+// Ranks of one job at several gateways are one reader: the fastest sets the pace, and while it is
+// heard of, it has not gone because those who were here have.
 func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -132,7 +133,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	}
 }
 
-// An order without locality says nothing of what comes next, whoever reads it.
+// An order without locality predicts nothing, for readers at any gateway.
 func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -141,7 +142,7 @@ func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 	}
 }
 
-// A visit tells where its reader stands as long as that is there.
+// A visit returns its reader's position as long as the reader exists.
 func TestAVisitTellsWhereItsReaderStands(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})

@@ -20,7 +20,8 @@ func (r *Readers) homeRead(d Dataset, p *shuffle.Plan, rank, first uint64, now t
 	return r.read(d, c, now)
 }
 
-// expectHomes holds what a table expects, needs and says is due against the groups that read here.
+// expectHomes compares the expected, needed and due chunks of a table with the groups that read
+// here.
 func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Time, here ...uint64) {
 	t.Helper()
 	needed := map[int]bool{}
@@ -49,7 +50,8 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 	}
 }
 
-// A gateway at which ranks of some groups read looks ahead for what is at home with them, and for nothing else.
+// A gateway where ranks of some groups read looks ahead for the chunks at home with them, and for
+// no others.
 func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
@@ -83,7 +85,7 @@ func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 	return true
 }
 
-// One rank whose share is contiguous comes for every chunk, whatever the others do.
+// A rank with a contiguous share needs every chunk, whatever the shares of the others.
 func TestAContiguousShareComesForEverything(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
@@ -94,7 +96,8 @@ func TestAContiguousShareComesForEverything(t *testing.T) {
 	expectHomes(t, r, d, p, now, 0, 1, 2, 3)
 }
 
-// A gateway of a cluster reads ahead for the ranks of all gateways: what it keeps is decided by owners, not by homes.
+// A gateway of a cluster prefetches for the ranks of all gateways: owners, not homes, determine the
+// chunks that it keeps.
 func TestOwnersLookAheadForAllHomes(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Of the batches that a reader has passed over it remembers the last ones only: a late request for one of these is its own, and one for
-// a batch from long ago is another reader's.
+// Of the batches that a reader has passed over it remembers the last ones only: a late request for
+// one of these is its own, and one for a batch from long ago is another reader's.
 func TestReader_RemembersTheLastMissedBatches(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// pace has a reader read some batches of ten, with a think time of its own, and returns the position that it has come to.
+// pace has a reader read some batches of ten, with a think time of its own, and returns the
+// position that it has come to.
 func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait time.Duration, now time.Time) time.Time {
 	for i := range batches {
 		v := r.Asked(d, at(p, 0, 10*i, 10), now)
@@ -23,8 +24,9 @@ func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait ti
 	return now
 }
 
-// Of two readers with skewed demand the one is served first that would stall first, chunk by chunk. The deadline comes from think
-// time: one that the store keeps waiting has the same as if it had not been.
+// Of two readers with skewed demand the one is served first that would stall first, chunk by chunk.
+// The deadline comes from think time: one that the store keeps waiting has the same as if it had
+// not been.
 func TestDeadlinesFollowDemand(t *testing.T) {
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
 		fast, slow := newData(400, 10), newData(400, 10)
@@ -59,7 +61,8 @@ func TestDeadlinesFollowDemand(t *testing.T) {
 	}
 }
 
-// Ranks that train together wait for the one that waits for its data. That is no reason to bring it later.
+// Ranks that train together wait for the one that waits for its data. That is no reason to bring it
+// later.
 func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -112,8 +115,8 @@ func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
 	}
 }
 
-// The cursor of a reader stands at its first missing chunk: what is in memory is not looked at again
-// until a chunk is lost, and what was passed over comes again.
+// The cursor of a reader is at its first missing chunk: chunks in memory are not checked again
+// until a chunk is lost, and skipped chunks are yielded again.
 func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -141,7 +144,7 @@ func TestCursorStandsAtTheFirstMissingChunk(t *testing.T) {
 	}
 }
 
-// What is needed soon reaches over the end of an epoch, by the order that the next one has.
+// Chunks that are needed soon include those of the next epoch, in that epoch's order.
 func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 	d := newData(40, 10)
 	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 4} {
@@ -165,7 +168,7 @@ func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 	}
 }
 
-// What is left of a chunk counts from where the reader stands.
+// The remaining samples of a chunk count from the reader's position.
 func TestNeedsSayWhatIsLeft(t *testing.T) {
 	d := newData(80, 100)
 	r := newReaders(t, Config{Budget: 1000})
@@ -183,8 +186,9 @@ func TestNeedsSayWhatIsLeft(t *testing.T) {
 	}
 }
 
-// Whatever is missing is expected, wherever memory ends among the chunks of a window that begin together: a chunk that is brought
-// ahead of need, and is not expected, goes for the next one at once, and so on without end.
+// Every missing chunk is expected, wherever memory ends among the chunks of a window that begin
+// together. A prefetched chunk that is not expected would be evicted for the next one at once, and
+// so on without end.
 func TestWhatIsMissingIsExpected(t *testing.T) {
 	d := newData(80, 4)
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -203,8 +207,8 @@ func TestWhatIsMissingIsExpected(t *testing.T) {
 	}
 }
 
-// However many read, what their batches need is expected, and nothing is missing that is delivered
-// already.
+// With any number of readers, the chunks of their batches are expected, and delivered chunks are
+// not missing.
 func TestWhatABatchNeedsIsExpected(t *testing.T) {
 	const readers, batches = 32, 15
 	d := newData(2000, 10)

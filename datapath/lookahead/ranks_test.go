@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// What is shown of a rank follows from its requests: where it stands, how fast it goes, how long it thinks and for how long it is silent.
+// The description of a rank follows from its requests: its position, rate, think time and time
+// since its last request.
 func TestReaders_ListDescribesRanks(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -59,7 +60,8 @@ func TestReaders_ListDescribesRanks(t *testing.T) {
 	}
 }
 
-// Ranks are listed job by job, whatever tells the jobs apart; those of one job are compared with each other only.
+// Ranks are listed job by job, for all fields of a job; those of one job are compared only with
+// each other.
 func TestReaders_ListSortsJobs(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -129,7 +131,7 @@ func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 	}
 }
 
-// A rank that does not go on where it was may have another number of requests at a time.
+// A rank that jumps may have another number of concurrent requests.
 func TestStep_RecognizesARankThatStartsAnew(t *testing.T) {
 	d := newData(40, 10)
 	p := d.plan(t, shuffle.None, 0, 0)

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A request belongs to a reader that stands near it, across the end of an epoch too, or that has passed over its batch.
+// A request belongs to a reader near it, also across the end of an epoch, or to one that has
+// skipped its batch.
 func TestReader_NearBoundaries(t *testing.T) {
 	d := newData(100, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -40,7 +41,7 @@ func TestReader_NearBoundaries(t *testing.T) {
 	}
 }
 
-// What a reader passes over is missed until it is asked for, unless it has jumped.
+// Batches that a reader skips are missed until they are requested, unless the reader has jumped.
 func TestReader_MissesWhatItPassesOver(t *testing.T) {
 	d := newData(200, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -115,7 +116,8 @@ func TestReader_FollowsItsFastestRank(t *testing.T) {
 	}
 }
 
-// What a reader needs soon reaches over its window if that is more than some chunks, never beyond what memory holds, and into the next epoch.
+// The chunks that a reader needs soon reach to the end of the next window if that is longer than
+// some chunks, never beyond the memory, and into the next epoch.
 func TestReader_NeedsReachSoFar(t *testing.T) {
 	for name, c := range map[string]struct {
 		order  string

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader that comes back before anybody else missed it is the same one.
+// A reader that comes back before it was missed is the same reader.
 func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	d := newData(4, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -36,8 +36,9 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	}
 }
 
-// What the readers keep alive is bounded: of many plans of a large data set few are followed, and of small ones so many. Those that are
-// followed stay until they have gone: to take turns would leave nobody anything that was fetched ahead.
+// The memory of the readers is bounded: few plans of a large dataset are followed, and many of
+// small ones. Followed readers stay until they end: replacing them in turns would waste all
+// prefetches.
 func TestReadersKeepFewLargePlans(t *testing.T) {
 	for _, c := range []struct {
 		order  string
@@ -90,7 +91,7 @@ func TestReadersOfOnePlanShareIt(t *testing.T) {
 	}
 }
 
-// Whoever waits for bytes has not gone, and who was announced makes room for those who have come.
+// A reader that waits for bytes has not ended, and announced readers make room for active ones.
 func TestWhoMakesRoomForANewReader(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
@@ -115,7 +116,8 @@ func TestWhoMakesRoomForANewReader(t *testing.T) {
 	}
 }
 
-// A slow reader keeps its place while there is room. A new reader takes it once the slow one was silent for readerNew.
+// A slow reader keeps its place while there is room. A new reader takes it once the slow one was
+// silent for readerNew.
 func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
@@ -165,7 +167,8 @@ func TestRanksAreBounded(t *testing.T) {
 	}
 }
 
-// The ranks of one job, some of them a little behind, are one reader; what the last of them needs stays.
+// The ranks of one job, some of them slightly behind, are one reader; the chunks of the last one
+// stay.
 func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 20})
@@ -192,8 +195,8 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	}
 }
 
-// What a straggler is going to need is due before what the others come for: it stays where the memory
-// holds no more. Without one it is due in the next epoch.
+// Chunks that a straggler needs are due before the others' next chunks: they stay if memory holds
+// no more. Without a straggler they are due in the next epoch.
 func TestStragglerKeepsItsChunks(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -214,7 +217,8 @@ func TestStragglerKeepsItsChunks(t *testing.T) {
 	}
 }
 
-// Readers that have gone are forgotten after a while that suits their pace, and so is one that has jumped elsewhere.
+// Readers that have gone are forgotten after a while that suits their pace, and so is one that has
+// jumped elsewhere.
 func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -253,7 +257,8 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// Two jobs that cannot be told apart take turns in one rank's name: neither is taken for one that has jumped for good.
+// Two jobs that cannot be told apart take turns in one rank's name: neither is taken for one that
+// has jumped for good.
 func TestTwinsAreTwoReaders(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -269,7 +274,7 @@ func TestTwinsAreTwoReaders(t *testing.T) {
 	}
 }
 
-// Somebody who is going to come is waited for longer, and is the same reader when he has come.
+// An announced reader is kept for longer, and is the same reader when it comes.
 func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -299,8 +304,8 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Who reads over several connections may ask for a batch long after those that follow it: that is no reader of its own. One
-// that was read before, and is asked for again as far behind, is.
+// Who reads over several connections may ask for a batch long after those that follow it: that is
+// no reader of its own. One that was read before, and is asked for again as far behind, is.
 func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 	d := newData(100, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -320,7 +325,8 @@ func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 	}
 }
 
-// What is known of a data set goes at once, also an epoch that is about to be prepared; of others nothing does.
+// All state of a dataset is dropped at once, also an epoch that is being prepared; other datasets
+// are not affected.
 func TestDropForgetsADataSet(t *testing.T) {
 	r := newReaders(t, Config{Budget: 100})
 	goes, stays := newData(40, 10), newData(40, 10)
@@ -359,7 +365,8 @@ func TestDropForgetsADataSet(t *testing.T) {
 	}
 }
 
-// Requests of one rank may look at the clock before another one ends, and be noted after that: nobody thinks for less than no time.
+// Requests of one rank may read the clock before another one ends, and be recorded after it: think
+// times are never negative.
 func TestNobodyThinksForLessThanNoTime(t *testing.T) {
 	r := newReaders(t, Config{Budget: 100})
 	d := newData(40, 10)

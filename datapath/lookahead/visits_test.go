@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader is new until its first batch is there: all requests that come before are for it, or for a batch soon after, and one that is
-// read sample by sample keeps nothing else from the line.
+// A reader is new until its first batch is there: all requests that come before are for it, or for
+// a batch soon after, and one that is read sample by sample keeps nothing else from the line.
 func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -62,7 +62,8 @@ func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	}
 }
 
-// Who announces again keeps the reader waited for, from its first position on; anybody else's announcement does not.
+// A repeated announcement keeps the reader, from its first position on; that of another reader does
+// not.
 func TestReaders_AnnounceAgain(t *testing.T) {
 	d := newData(400, 10)
 	for name, c := range map[string]struct {
@@ -91,7 +92,7 @@ func TestReaders_AnnounceAgain(t *testing.T) {
 	}
 }
 
-// A reader that is there already is not announced beside itself.
+// A reader that exists already is not announced again.
 func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -105,7 +106,7 @@ func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
 	}
 }
 
-// A reader of another gateway stands where it was heard of last, and stays as long as it is heard of.
+// A reader of another gateway has the last reported position, and stays while it is reported.
 func TestReaders_FollowWhatTheyHear(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -124,7 +125,8 @@ func TestReaders_FollowWhatTheyHear(t *testing.T) {
 	}
 }
 
-// Whoever was silent for longest makes room for a new reader, of those who may.
+// Of the readers that may be removed, the one without a request for longest makes room for a new
+// reader.
 func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 	d := newData(100, 10)
 	for _, oldest := range []int{0, 1, 2} {
@@ -170,7 +172,8 @@ func TestReaders_HoldWhatTheirPlansKeep(t *testing.T) {
 	}
 }
 
-// An epoch that comes near is prepared once, whoever has it, and for nobody who has gone meanwhile.
+// An epoch that is needed soon is prepared once for all readers, and not for a reader that has
+// ended meanwhile.
 func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -232,7 +235,8 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 	}
 }
 
-// What others keep is never read here, and a reader's second use of a chunk counts where the first one is in memory already.
+// Chunks of other gateways are never read here, and a reader's second use of a chunk counts if the
+// chunk is in memory already.
 func TestReaders_NextReadOfWhatIsKeptHere(t *testing.T) {
 	d := newData(100, 10)
 	here := true
@@ -248,7 +252,7 @@ func TestReaders_NextReadOfWhatIsKeptHere(t *testing.T) {
 	}
 }
 
-// A table that is told of new owners learns anew what its readers come for, and says so.
+// A table with new owners computes the readers' chunks again, and counts a change.
 func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 	d := newData(100, 10)
 	mine := 0
@@ -269,7 +273,8 @@ func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 	}
 }
 
-// What only ranks behind the foremost one may need is due at once where one is known to be behind, and else after what is needed soon.
+// Chunks that only slower ranks may need are due at once if a slower rank is known, otherwise after
+// the chunks that are needed soon.
 func TestReaders_NextUseOfWhatLiesBehind(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)

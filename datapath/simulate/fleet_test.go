@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleet is a setting of some gateways in one cluster, which hold all data together as often as cache says.
+// fleet is a setting of some gateways in one cluster, which hold all data together as often as
+// cache says.
 func fleet(d *Data, gateways int, cache float64) Setting {
 	s := plain(d, cache/float64(gateways))
 	s.Order = shuffle.Params{Shuffle: shuffle.Slot, Window: 32, Seed: 1}
@@ -22,15 +23,15 @@ func fleet(d *Data, gateways int, cache float64) Setting {
 	return s
 }
 
-// quarter has about one of four samples stand for the others of its chunk.
+// quarter makes about one of four samples represent the others of its chunk.
 func quarter(d *Data, s Setting) limits {
 	most := standard()
 	most.samples = d.Samples()*uint64(s.Epochs) - 1
 	return most
 }
 
-// TestClusterHoldsMoreThanOne: two gateways with room for a part of the data each hold both parts, each chunk is read once, and half of
-// what a rank needs comes over the link.
+// TestClusterHoldsMoreThanOne: two gateways, each with room for a part of the data, hold both parts
+// together. Each chunk is read once, and half of the bytes of a rank cross the link.
 func TestClusterHoldsMoreThanOne(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	for _, p := range []int{1, 2, 4, 8} {
@@ -50,9 +51,9 @@ func TestClusterHoldsMoreThanOne(t *testing.T) {
 	}
 }
 
-// TestLocalityWantsNoCluster: gateways that share nothing hold what is at home with their ranks, so together they read each byte
-// once, and nothing crosses a link. What the repair moves is read from the store again. In a cluster, whose owners follow
-// no homes, locality spares the links nothing.
+// TestLocalityWantsNoCluster: gateways without a cluster hold the chunks at home with their ranks,
+// so together they read each byte once, and nothing crosses a link. Moved samples are read from the
+// store again. In a cluster, whose owners follow no homes, locality saves no transfers.
 func TestLocalityWantsNoCluster(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, name := range []string{shuffle.Slot, shuffle.Window} {
@@ -83,7 +84,8 @@ func TestLocalityWantsNoCluster(t *testing.T) {
 	}
 }
 
-// fullest is how much more than its part the gateway owns that owns most: a hash of 512 chunks does not deal them out evenly.
+// fullest is how much more than its part the gateway owns that owns most: a hash of 512 chunks does
+// not deal them out evenly.
 func fullest(d *Data, p int) float64 {
 	owned := make([]float64, p)
 	for _, i := range owners(d, p) {
@@ -113,9 +115,10 @@ func TestLinkBinds(t *testing.T) {
 	}
 }
 
-// TestLinksWorkWhileRanksTrain: what a rank needs next is asked for in the background, so an epoch takes max(D/(pV), D (p-1)/(p Rc)) and
-// not the sum: p gateways with ranks that train V samples a second, links of Rc for all p together. The order mixes
-// half of the chunks at a time: of few, one owner has many at some time, and all ranks wait for its link.
+// TestLinksWorkWhileRanksTrain: the next batches are requested in the background, so an epoch takes
+// max(D/(pV), D (p-1)/(p Rc)) and not the sum: p gateways with ranks that train V samples per
+// second, links of Rc for all p together. The order mixes half of the chunks at a time: with few
+// chunks, one owner would sometimes have many of them, and all ranks would wait for its link.
 func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	const p, link = 4, 10e6
@@ -147,8 +150,9 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	}
 }
 
-// TestShortMemoryGoesToTheBatchFirst: where memory is short, what is asked for ahead has no owner bring chunks before those that a batch
-// waits for. They would be gone again when their time comes, and samples be read one by one.
+// TestShortMemoryGoesToTheBatchFirst: with little memory, read-ahead does not make owners load
+// chunks before those that a batch waits for. Such chunks would be evicted before their use, and
+// samples be read one by one.
 func TestShortMemoryGoesToTheBatchFirst(t *testing.T) {
 	d := uniform(t, 4096*16, 16, 4096)
 	s := fleet(d, 20, .5)
@@ -158,8 +162,8 @@ func TestShortMemoryGoesToTheBatchFirst(t *testing.T) {
 	}
 }
 
-// TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all, comes out like one that is
-// followed sample by sample.
+// TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all,
+// comes out like one that is followed sample by sample.
 func TestFewStandForMany(t *testing.T) {
 	const gateways = 20
 	d := uniform(t, 4096*16, 16, 4096)
@@ -197,7 +201,7 @@ func TestFewStandForMany(t *testing.T) {
 			if off := float64(b.Busiest)/float64(max(a.Busiest, 1)) - 1; math.Abs(off) > .1 {
 				t.Errorf("%s: got %d bytes over the busiest link, want about %d", name, b.Busiest, a.Busiest)
 			}
-			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .2 { // what is asked for early disturbs the order of reads
+			if off := float64(b.Time)/float64(a.Time) - 1; math.Abs(off) > .2 { // read-ahead changes the order of reads
 				t.Errorf("%s: got %v, want about %v", name, b.Time, a.Time)
 			}
 			if off := float64(b.PeerReads)/float64(max(a.PeerReads, 1)) - 1; math.Abs(off) > .3 && a.PeerReads > 1000 {
@@ -207,7 +211,8 @@ func TestFewStandForMany(t *testing.T) {
 	}
 }
 
-// TestFleetOfAThousand ends, and takes as long as the store needs for the first epoch and the job for the next.
+// TestFleetOfAThousand ends, and takes as long as the store needs for the first epoch and the job
+// for the next.
 func TestFleetOfAThousand(t *testing.T) {
 	d := uniform(t, 1e9, 1000, 65536)
 	s := fleet(d, 1000, 3)
@@ -224,7 +229,7 @@ func TestFleetOfAThousand(t *testing.T) {
 	}
 }
 
-// TestWiderLinksAreNeverSlower, beyond what moments make.
+// TestWiderLinksAreNeverSlower, except for effects of timing.
 func TestWiderLinksAreNeverSlower(t *testing.T) {
 	d := uniform(t, 128*8, 8, 4096)
 	rapid.Check(t, func(t *rapid.T) {
@@ -250,7 +255,8 @@ func TestWiderLinksAreNeverSlower(t *testing.T) {
 	})
 }
 
-// TestEveryByteComesFromSomewhere: what ranks get is what came over links and what their own gateways had or read.
+// TestEveryByteComesFromSomewhere: the ranks' bytes are those from the links and those that their
+// own gateways had or read.
 func TestEveryByteComesFromSomewhere(t *testing.T) {
 	d := uniform(t, 512*16, 16, 4096)
 	for p := 1; p <= 8; p *= 2 {

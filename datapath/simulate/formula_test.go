@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestFormula: D = 1.2 million samples, a store of 1,000 a second and nodes that train 300: the knee is at 3.33 nodes.
+// TestFormula: D = 1.2 million samples, a store of 1,000 a second and nodes that train 300: the
+// knee is at 3.33 nodes.
 func TestFormula(t *testing.T) {
 	f := Formula{Samples: 1.2e6, Nodes: 2, Train: 300, Storage: 1000, Link: 500}
 	for _, c := range []struct {
@@ -40,8 +41,8 @@ func TestFormula(t *testing.T) {
 	}
 }
 
-// TestFormulaAgreesWithTheModel where nothing waits for anything else: a store-bound fleet stays flat, a shared cache takes what
-// its links take, and locality what the ranks take.
+// TestFormulaAgreesWithTheModel where waits do not add up: a store-bound fleet does not scale, a
+// shared cache is limited by its links, and locality by the ranks.
 func TestFormulaAgreesWithTheModel(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, p := range []int{2, 4, 8} {
@@ -50,7 +51,7 @@ func TestFormulaAgreesWithTheModel(t *testing.T) {
 		warm := fleet(d, p, 2)
 		warm.Rate, warm.LinkRate, warm.RanksNear = 1e6*float64(p), 10e6, true
 		near := warm
-		near.Sharing, near.Alone = shuffle.Locality, true // whose own caches hold what their ranks read
+		near.Sharing, near.Alone = shuffle.Locality, true // each gateway's cache holds the chunks of its ranks
 		for i, s := range []Setting{cold, warm, near} {
 			r := predict(t, d, s)
 			f := r.Formula()

@@ -41,7 +41,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestPileIsInOrder, whatever is pushed and popped.
+// TestPileIsInOrder: a pile is in order after any pushes and pops.
 func TestPileIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pile
@@ -122,8 +122,8 @@ func predict(t *testing.T, d *Data, s Setting) Result {
 	return r
 }
 
-// TestPoliciesMeetTheirBounds: where every chunk is used once an epoch no policy hits more than the share of the data that it
-// holds; furthest next use does, and LRU far less.
+// TestPoliciesMeetTheirBounds: where every chunk is used once an epoch no policy hits more than the
+// share of the data that it holds; furthest next use does, and LRU far less.
 func TestPoliciesMeetTheirBounds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, cache := range []float64{.35, .5, .65} {
@@ -161,7 +161,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestCoarseAgreesWithFine: what is followed chunk by chunk comes out like what is followed sample by sample.
+// TestCoarseAgreesWithFine: a simulation by chunks has about the same result as one by samples.
 func TestCoarseAgreesWithFine(t *testing.T) {
 	d := uniform(t, 1024*64, 64, 4096)
 	for _, name := range []string{shuffle.Window, shuffle.Slot, shuffle.None} {
@@ -198,7 +198,8 @@ func TestThinStandsForAll(t *testing.T) {
 	}
 }
 
-// TestLongFullOrders: of a full order the first batches stand for all, and no cache is larger than it is.
+// TestLongFullOrders: the first batches of a full order represent all, and no cache is larger than
+// the data.
 func TestLongFullOrders(t *testing.T) {
 	d := uniform(t, 7<<20, 1000, 1000)
 	s := plain(d, .25)
@@ -228,7 +229,7 @@ func TestSameQuestionSameAnswer(t *testing.T) {
 	}
 }
 
-// TestTiersAddUp: what a disk and a second gateway do is what arithmetic says.
+// TestTiersAddUp: the effects of a disk and a second gateway agree with the arithmetic.
 func TestTiersAddUp(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	s := plain(d, .25)

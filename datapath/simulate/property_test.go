@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestAnySettingComesToItsEnd: whatever is asked, every byte is served in every epoch, in no more memory than there is, and no faster
-// than the job and the store can be.
+// TestAnySettingComesToItsEnd: with any setting, every byte is served in every epoch, within the
+// memory, and no faster than the job and the store allow.
 func TestAnySettingComesToItsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
@@ -61,7 +61,7 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 				case b.Name == "fetchers": // requests' reads and those made ahead may exceed them for a moment
 					continue
 				case b.Name == "job" && s.Skew > 1, b.Name != "job" && s.Epochs > 1:
-					continue // ranks take other shares then; what is fetched ahead for an epoch counts to the one before
+					continue // ranks take other shares then; prefetches count in the epoch before
 				}
 				if e.Time < b.Time-b.Time/100-time.Millisecond {
 					t.Errorf("epoch %d: got %v, want at least the %v of the %s (%s)", i, e.Time, b.Time, b.Name, b.Sum)
@@ -77,7 +77,8 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 	})
 }
 
-// Of compressed chunks the stored bytes are read, once where there is room; of loose objects, and of columns that lie apart, each is a read.
+// Compressed chunks are read as stored bytes, once if there is room. Each loose object, and each
+// separate column range, is one read.
 func TestFormsOfChunks(t *testing.T) {
 	for name, form := range map[string]func(*Chunk){
 		"compressed":    func(c *Chunk) { c.Stored = c.Length / 4 },

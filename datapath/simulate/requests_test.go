@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestRequestsAreThoseOfEpochs compares with epochs that are followed to their ends, of a store that is read a chunk at a time:
-// within a tenth, and a tenth of the chunks.
+// TestRequestsAreThoseOfEpochs compares with epochs that are followed to their ends, of a store
+// that is read a chunk at a time: within a tenth, and a tenth of the chunks.
 func TestRequestsAreThoseOfEpochs(t *testing.T) {
 	d, err := Uniform(400*64, 64, 32<<10)
 	if err != nil {

@@ -172,9 +172,10 @@ func fleets() map[string]func(*simulate.Setting) {
 	}
 }
 
-// TestFleetsAreWhatDataPathsDo holds the model of a cluster against data paths that ask one another. Where memory is short, what these do
-// hangs on which of two goroutines comes first at one instant: the model must be like one of some runs. Of eight seeds of "two quarters"
-// two are like the model in each run, four in some, and two in none: there a chunk more or less in memory decides about many.
+// TestFleetsAreWhatDataPathsDo compares the model of a cluster with data paths that ask each other.
+// With little memory these depend on the order of goroutines at one time, so the model must agree
+// with one of several runs. Of eight seeds of "two quarters" two agree in each run, four in some,
+// and two in none: there a single chunk in memory affects many others.
 func TestFleetsAreWhatDataPathsDo(t *testing.T) {
 	const runs = 40 // where memory is shortest, about half of them are like it
 	d := newReal(t)
@@ -198,7 +199,7 @@ func TestFleetsAreWhatDataPathsDo(t *testing.T) {
 	}
 }
 
-// unlike says in what a run misses the marks.
+// unlike describes the differences of a run.
 func unlike(want *simulate.Result, run []outcome) (faults []string) {
 	const all = chunks * each * sampleBytes
 	for i, got := range run {
@@ -221,8 +222,9 @@ func unlike(want *simulate.Result, run []outcome) (faults []string) {
 	return faults
 }
 
-// TestTwoHalvesAreOneWhole: where one gateway with room for half of the data reads the other half again in each epoch, two that are
-// one cluster read nothing; so the model says, and so the data paths do.
+// TestTwoHalvesAreOneWhole: where one gateway with room for half of the data reads the other half
+// again in each epoch, two that are one cluster read nothing; so the model says, and so the data
+// paths do.
 func TestTwoHalvesAreOneWhole(t *testing.T) {
 	d := newReal(t)
 	s := setting()
@@ -260,7 +262,7 @@ func (w *wires) share(epoch *shuffle.Epoch, b shuffle.Batching, n, rank uint64) 
 	return samples
 }
 
-// stats adds up what the gateways have counted.
+// stats adds up the gateways' counters.
 func (w *wires) stats() (sum datapath.Stats) {
 	for _, m := range w.members {
 		s := m.path.Stats()

@@ -67,7 +67,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// known is what the model is told of the data.
+// known returns the model's data.
 func (d *real) known() *simulate.Data {
 	k := &simulate.Data{
 		First: d.index.First(), Chunks: make([]simulate.Chunk, chunks),
@@ -87,8 +87,9 @@ type outcome struct {
 	asked, peers int64 // questions between gateways, and bytes that they brought
 }
 
-// run reads the epochs of a setting through a data path and a shaped store. It must be called in a bubble: the clock stands still
-// but where the shape or a rank's thinking moves it, so what it takes is arithmetic and no measurement.
+// run reads the epochs of a setting through a data path and a shaped store. It must be called in a
+// bubble: the clock advances only by the shape and the ranks' think times, so the times are
+// computed and not measured.
 func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 	store := shaped.New(d.inner, shaped.Shape{FirstByte: s.FirstByte, Stream: s.StoreStream, Total: s.StoreRate})
 	plan, err := shuffle.NewPlan(s.Order, d.index.First())
@@ -209,8 +210,8 @@ func setting() simulate.Setting {
 	}
 }
 
-// TestPredictionsAreWhatTheDataPathDoes holds the model against the data path itself, both under a clock that is not this
-// machine's: what is left to differ is the model.
+// TestPredictionsAreWhatTheDataPathDoes compares the model with the data path itself, both under a
+// fake clock, so that differences come only from the model.
 func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
 	d := newReal(t)
 	for name, change := range map[string]func(*simulate.Setting){
