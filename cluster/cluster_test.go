@@ -35,7 +35,7 @@ func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {
 			}
 			sum += n.Share(generation)
 			if got := n.Status(); len(got.Members) != 4 || len(got.Others) != 0 {
-				t.Errorf("%s: got %v, want four members and nobody else", n.cfg.ID, got)
+				t.Errorf("%s: got %v, want only the four members", n.cfg.ID, got)
 			}
 		}
 		if sum < .999 || sum > 1.001 {
@@ -90,7 +90,7 @@ func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 		w.join(1, []int{0}, nil)
 		w.pass(time.Minute)
 		if got := a.Status(); len(got.Members)+len(got.Others) != 0 || knows.again.Load() == 0 {
-			t.Errorf("got %+v and a discovery that looked %d times again, want nobody and some times", got, knows.again.Load())
+			t.Errorf("got %+v and %d repeated lookups, want no member and some lookups", got, knows.again.Load())
 		}
 		if got := a.Status().Self.Address; got != at(0) {
 			t.Errorf("got %q as the address of its own, want %q", got, at(0))
@@ -132,7 +132,7 @@ func TestAlone(t *testing.T) {
 		w.pass(time.Minute)
 		st := a.Status()
 		if len(st.Members) != 0 || len(st.Others) != 1 || st.Others[0].State != Unknown {
-			t.Errorf("got %+v, want no member and one address where nobody is", st)
+			t.Errorf("got %+v, want no member and one address without a gateway", st)
 		}
 		if got := a.Owner(chunk(1)); got != "" || a.Share(generation) != 1 || a.Former(chunk(1)) != "" {
 			t.Errorf("got owner %q, share %v, want all chunks ours", got, a.Share(generation))
@@ -159,7 +159,7 @@ func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 			of = append(of, m.Serves...)
 		}
 		if len(of) != 2 || of[0] != (OwnershipStatus{Dataset: "photos", Generation: "g1"}) || of[1].Share == 0 || of[1].Chunks == 0 {
-			t.Errorf("got %+v, want what each serves, and what of ours it owns", of)
+			t.Errorf("got %+v, want the generations of each, and its share of ours", of)
 		}
 	})
 }
@@ -246,9 +246,9 @@ func TestTwoAddressesOfOneGateway(t *testing.T) {
 	})
 }
 
-// TestWhatIsServedChanges: the others hear at once of a generation that comes and goes. As long as
+// TestServe_ChangesOwners: the others hear at once of a generation that comes and goes. As long as
 // two gateways have one in common, that one of them has more of them is no fault.
-func TestWhatIsServedChanges(t *testing.T) {
+func TestServe_ChangesOwners(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2)
 		a, b := nodes[0], nodes[1]

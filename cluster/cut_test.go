@@ -29,7 +29,7 @@ func TestCutEndsForAllAtOnce(t *testing.T) {
 		met := func(n *node) bool { return len(owned(n)) > 4 }
 		for begun := time.Now(); !slices.ContainsFunc(fleet, met); w.pass(10 * time.Millisecond) {
 			if time.Since(begun) > 12*time.Second {
-				t.Fatal("nobody has met anybody")
+				t.Fatal("no gateway has met another")
 			}
 		}
 		w.pass(100 * time.Millisecond)

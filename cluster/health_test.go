@@ -283,7 +283,7 @@ func TestStrangerThatIsGone(t *testing.T) {
 		b.end()
 		w.pass(10 * time.Second)
 		if got := a.Status().Others; len(got) != 1 || got[0].State != Unknown {
-			t.Errorf("got %+v, want an address where nobody is", got)
+			t.Errorf("got %+v, want an address without a gateway", got)
 		}
 	})
 }
@@ -377,7 +377,7 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 
 // A refused member that is stopped now is gone because it does not answer: the status shows the
 // current reason.
-func TestReasonIsThatOfNow(t *testing.T) {
+func TestStatus_CurrentReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
 		reason := func() string { return fleet[0].Status().Members[0].Reason }
@@ -390,19 +390,19 @@ func TestReasonIsThatOfNow(t *testing.T) {
 		b.end()
 		w.pass(15 * time.Second)
 		if got := reason(); !strings.Contains(got, "dial 10.0.0.2:7946") {
-			t.Errorf("got %q, want that nobody answers", got)
+			t.Errorf("got %q, want the reason that there is no answer", got)
 		}
 	})
 }
 
 // The status contains the reason why an address does not answer.
-func TestNobodyAnswersForAReason(t *testing.T) {
+func TestStatus_ReasonWithoutAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)
 		w.pass(5 * time.Second)
 		got := a.Status().Others
 		if len(got) != 1 || got[0].State != Unknown || !strings.Contains(got[0].Reason, "dial 10.0.0.2:7946") {
-			t.Errorf("got %+v, want why nobody answers", got)
+			t.Errorf("got %+v, want why there is no answer", got)
 		}
 		w.join(1, nil, nil)
 		w.pass(15 * time.Second)

@@ -11,7 +11,7 @@ import (
 )
 
 // A member that turned hostile says that another one goes. Only that one is believed.
-func TestNobodySpeaksForAnother(t *testing.T) {
+func TestMet_NoHelloForAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
 		before := owned(a)

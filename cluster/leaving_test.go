@@ -73,7 +73,7 @@ func TestLeaving(t *testing.T) {
 }
 
 // The answer to a hello is bounded: the chunks needed last are omitted.
-func TestHeirsAreToldOfTheFirstOnly(t *testing.T) {
+func TestDrain_ListIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
 		one := chunk(7)

@@ -43,7 +43,7 @@ func (a delayedDiscovery) Run(ctx context.Context, found func([]string)) error {
 // TestFirstOfAllIsReadyAtOnce: the discovery finds only the gateway itself, or nothing, or
 // addresses without a gateway.
 func TestFirstOfAllIsReadyAtOnce(t *testing.T) {
-	for name, known := range map[string][]int{"itself": {0}, "a name of nobody": {}, "all dead": {0, 5, 6, 7}} {
+	for name, known := range map[string][]int{"itself": {0}, "a name without addresses": {}, "all dead": {0, 5, 6, 7}} {
 		inWorld(t, func(t *testing.T, w *world) {
 			wantsReady(t, name, w.join(0, known, nil), "")
 		})
@@ -113,8 +113,8 @@ func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	}
 }
 
-// TestReadyForEver: a ready gateway never waits again, if members leave or are found later.
-func TestReadyForEver(t *testing.T) {
+// TestReady_NeverWaitsAgain: a ready gateway never waits again, if members leave or are found later.
+func TestReady_NeverWaitsAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer
 		w.slow = map[string]time.Duration{at(2): time.Hour}
@@ -134,9 +134,9 @@ func TestReadyForEver(t *testing.T) {
 	})
 }
 
-// TestOneAfterTheOther: a gateway that is started when the one before it is ready, as by a
+// TestReady_GatewaysStartedInTurn: a gateway that is started when the one before it is ready, as by a
 // StatefulSet, is ready by itself.
-func TestOneAfterTheOther(t *testing.T) {
+func TestReady_GatewaysStartedInTurn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := []int{0, 1, 2, 3}
 		for i := range all {

@@ -204,7 +204,7 @@ func TestHedgesAreFew(t *testing.T) {
 			t.Errorf("got %d hedges of %d questions, want at most %d", o.concurrent, questions, most)
 		}
 		if got := states(a)["gw-1"]; got != Alive {
-			t.Errorf("late, but nobody is faster: got %v, want %v", got, Alive)
+			t.Errorf("late, but no other is faster: got %v, want %v", got, Alive)
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 
 // Where all members are slow, or refuse, none is sicker than the others, though this gateway is
 // faster by itself: none is ejected. One that stays so when the others are well again is.
-func TestNobodyIsEjectedWhereAllAreSlow(t *testing.T) {
+func TestEjection_NotIfAllAreSlow(t *testing.T) {
 	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -84,7 +84,7 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 
 // A chunk that is evicted before its reader needs it is fetched again, although the reader has not
 // moved.
-func TestWhatIsNeededSoonIsFetchedAgain(t *testing.T) {
+func TestRun_FetchesEvictedChunkAgain(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
 		b := bud(8 << 20)
@@ -116,7 +116,7 @@ func TestWhatIsNeededSoonIsFetchedAgain(t *testing.T) {
 
 // Run continues as soon as there is memory, even if the reader sends no request meanwhile: when the
 // body that held the memory is closed, and when a request that waited for it is canceled.
-func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
+func TestRun_ResumesWhenMemoryIsFreed(t *testing.T) {
 	const chunks, room = 32, 20
 	d := oneToAShard(t, chunks)
 	for _, name := range []string{"a body is closed", "a waiter gives up"} {
@@ -158,7 +158,7 @@ func TestPrefetchGoesOnWhenThereIsMemory(t *testing.T) {
 
 // Where there is no room for all the chunks that one store read would bring, it brings some of
 // them.
-func TestPrefetchTakesWhatMemoryThereIs(t *testing.T) {
+func TestRun_UsesAvailableMemory(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 32<<10) // 64 chunks in one shard
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 28, Config{}) // 40 chunks in all

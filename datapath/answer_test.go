@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// wants returns a query for the ranges of a batch.
-func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
+// query returns a query for the ranges of a batch.
+func (d *dataset) query(chunks []batch.ChunkRanges) *peer.Query {
 	q := &peer.Query{Dataset: "set", Generation: d.index.Generation()}
 	for _, c := range chunks {
 		q.Chunks = append(q.Chunks, peer.ChunkQuery{Chunk: c.Chunk, Digest: d.index.Chunk(c.Chunk).Digest, Ranges: spans(c.Ranges)})
@@ -27,7 +27,7 @@ func (d *dataset) wants(chunks []batch.ChunkRanges) *peer.Query {
 // whole asks for one chunk as a whole, if it is there.
 func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
 	r := batch.Range{Length: uint32(d.index.Chunk(chunk).Length)}
-	q := d.wants([]batch.ChunkRanges{{Chunk: chunk, Ranges: []batch.Range{r}}})
+	q := d.query([]batch.ChunkRanges{{Chunk: chunk, Ranges: []batch.Range{r}}})
 	q.Cached = true
 	return q, r
 }
@@ -60,7 +60,7 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				d.store.Reset()
 				f := newFleet(t, d, nil, 2, Config{}, 256<<10)
-				q := d.wants(d.ranges(t, []uint64{0, 1}))
+				q := d.query(d.ranges(t, []uint64{0, 1}))
 				c.spoil(q)
 				if body, err := f.members[0].path.answer(t.Context(), q); !errors.Is(err, c.want) {
 					if err == nil {
@@ -95,7 +95,7 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 		must(t, err)
 		defer r.Release()
 		begun := time.Now()
-		if body, err := p.answer(t.Context(), d.wants(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrNoRoom) {
+		if body, err := p.answer(t.Context(), d.query(d.ranges(t, []uint64{0, 1, 30}))); !errors.Is(err, peer.ErrNoRoom) {
 			if err == nil {
 				body.Close()
 			}
@@ -109,7 +109,7 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 
 // A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those
 // who have: it reads it once, as a whole.
-func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
+func TestAnswer_KeepsSpareChunkOfOther(t *testing.T) {
 	d := newDataset(t, 95, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -126,7 +126,7 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 				share = append(share, all[i])
 			}
 			chunks := d.ranges(t, share)
-			q := d.wants(chunks)
+			q := d.query(chunks)
 			q.Reader = &peer.Reader{Params: f.plan.Params(), Cursor: shuffle.Cursor{End: 48, BatchSize: 48, WorldSize: 1}}
 			body, err := m.path.answer(t.Context(), q)
 			must(t, err)
@@ -142,7 +142,7 @@ func TestWhoIsAskedForAChunkOfAnotherOneKeepsIt(t *testing.T) {
 
 // A gateway that does not own a chunk in its view, and has no spare memory, answers with only the
 // requested samples, each one checked, and asks no other gateway.
-func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
+func TestAnswer_NotOwnedReadsStore(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -153,14 +153,14 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 		must(t, err)
 		defer r.Release()
 		chunks := d.ranges(t, []uint64{3, 31, 57})
-		body, err := m.path.answer(t.Context(), d.wants(chunks))
+		body, err := m.path.answer(t.Context(), d.query(chunks))
 		must(t, err)
 		must(t, d.check(chunks, body))
 		body.Close()
 		if got := m.path.Stats(); got.StoreBytes >= uint64(d.index.Chunk(0).Length) || got.PeerReads != 0 || m.source.chunks.Resident(0) {
 			t.Errorf("got %d bytes from the store, %d questions, kept: %v; want less than the chunk, none, no", got.StoreBytes, got.PeerReads, m.source.chunks.Resident(0))
 		}
-		q := d.wants(chunks)
+		q := d.query(chunks)
 		q.Chunks[0].Ranges[1].Length--
 		if body, err := m.path.answer(t.Context(), q); !errors.Is(err, peer.ErrMismatch) {
 			if err == nil {
@@ -172,7 +172,7 @@ func TestWhoDoesNotOwnAChunkAnswersFromTheStore(t *testing.T) {
 }
 
 // With Cached a chunk comes from memory or from disk, and nothing is brought for it.
-func TestWhatIsCachedIsSent(t *testing.T) {
+func TestAnswer_SendsCachedChunk(t *testing.T) {
 	d := newDataset(t, 93, same(60, 900), 60, 8<<10)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})
 	must(t, err)
@@ -218,7 +218,7 @@ func TestAnAnswerEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if _, err := f.members[0].path.answer(ctx, d.wants(d.ranges(t, []uint64{0}))); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.members[0].path.answer(ctx, d.query(d.ranges(t, []uint64{0}))); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}
 		if took := time.Since(begun); took != time.Second {

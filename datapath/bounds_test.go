@@ -162,9 +162,9 @@ func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 	}
 }
 
-// TestBatch_TellsPeersWhoReads: peers learn the plan's parameters, the epoch and the place, and a
+// TestBatch_SendsReaderToPeers: peers learn the plan's parameters, the epoch and the place, and a
 // pause of an hour at most.
-func TestBatch_TellsPeersWhoReads(t *testing.T) {
+func TestBatch_SendsReaderToPeers(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 8<<10)
 	plan := d.plan(t, shuffle.Full, 0)
 	at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(3), First: 10, End: 20, BatchSize: 10}

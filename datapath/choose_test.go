@@ -149,7 +149,7 @@ func TestSource_KeysOnDiskByOrigin(t *testing.T) {
 // TestSource_IntactChecksAllClaims: a chunk is right by its CRC-32C, and by its digest where that
 // is compared.
 func TestSource_IntactChecksAllClaims(t *testing.T) {
-	data := []byte("what the index has seen")
+	data := []byte("chunks in the index")
 	right := chunkindex.Chunk{CRC32C: checksum(data), Digest: sha256.Sum256(data)}
 	wrongSum, wrongDigest := right, right
 	wrongSum.CRC32C++
@@ -200,9 +200,9 @@ func TestSource_NewBatchAddsUp(t *testing.T) {
 	}
 }
 
-// TestStore_ReadsNothingForThoseWhoHaveGone: a load that was given up while another tier was asked
+// TestStore_ReadsNothingAfterCancel: a load that was given up while another tier was asked
 // costs no read of the store.
-func TestStore_ReadsNothingForThoseWhoHaveGone(t *testing.T) {
+func TestStore_ReadsNothingAfterCancel(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
 	s := p.Open(d.index, d.store, "set/")

@@ -94,7 +94,7 @@ func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	_, err = d.index.Names(t.Context(), 0)
 	must(t, err)
 	chunks := d.ranges(t, []uint64{3, 70})
-	body, err := p.answer(t.Context(), d.wants(chunks))
+	body, err := p.answer(t.Context(), d.query(chunks))
 	must(t, err)
 	must(t, d.check(chunks, body))
 	body.Close()
@@ -115,7 +115,7 @@ func (alone) View() uint64                       { return 1 }
 
 // A closed source leaves nothing behind in a path that continues, with any storage of its dataset,
 // and other sources keep their chunks.
-func TestCloseLetsGoOfEverything(t *testing.T) {
+func TestClose_FreesEverything(t *testing.T) {
 	for _, form := range forms() {
 		for _, checked := range []bool{false, true} {
 			d := newDatasetOf(t, form, 200, same(100, 3000), 10, 16<<10)
@@ -149,7 +149,7 @@ func TestCloseLetsGoOfEverything(t *testing.T) {
 
 // When the older generation of a grown dataset is closed, the new one takes over its chunks in
 // memory and on disk. Chunks of only the older one are freed.
-func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
+func TestClose_HandsChunksToNextGeneration(t *testing.T) {
 	old, grown := newDataset(t, 202, same(60, 3000), 20, 16<<10), newDataset(t, 202, same(80, 3000), 20, 16<<10)
 	for _, checked := range []bool{false, true} {
 		disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 4 << 20})
@@ -195,7 +195,7 @@ func TestClosedGenerationLeavesItsChunksToTheNextOne(t *testing.T) {
 }
 
 // Close cancels the path's own work for a source and for peers, and waits for nothing else.
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+func TestClose_CancelsRunningWork(t *testing.T) {
 	d := newDataset(t, 203, same(400, 3000), 20, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}, Fetchers: 4})
@@ -224,14 +224,14 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			}
 		})
 		calls.Go(func() {
-			_, err := p.answer(context.Background(), d.wants(d.ranges(t, []uint64{399})))
+			_, err := p.answer(context.Background(), d.query(d.ranges(t, []uint64{399})))
 			if !errors.Is(err, peer.ErrNotServed) {
 				t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 			}
 		})
 		synctest.Wait()
 		if got := d.store.InFlight(); got < 4 {
-			t.Fatalf("got %d store reads that stand still, want those of the reader, of Warm and of the peer", got)
+			t.Fatalf("got %d hanging store reads, want those of the reader, of Warm and of the peer", got)
 		}
 		begun := time.Now()
 		s.over()
@@ -259,7 +259,7 @@ func TestCloseWaitsForOthers(t *testing.T) {
 		chunks := d.ranges(t, plan.Epoch(0).Append(nil, 0, 20))
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			q := d.wants(chunks)
+			q := d.query(chunks)
 			q.Reader = &peer.Reader{Params: plan.Params()}
 			_, err := p.answer(context.Background(), q)
 			if !errors.Is(err, peer.ErrNotServed) {
@@ -305,7 +305,7 @@ func TestCloseAfterFailures(t *testing.T) {
 	chunks := d.ranges(t, []uint64{1})
 	for what, read := range map[string]func() (*batch.Body, error){
 		"read":   func() (*batch.Body, error) { return s.Read(t.Context(), shuffle.Cursor{}, chunks) },
-		"answer": func() (*batch.Body, error) { return p.answer(t.Context(), d.wants(chunks)) },
+		"answer": func() (*batch.Body, error) { return p.answer(t.Context(), d.query(chunks)) },
 		"mixture": func() (*batch.Body, error) {
 			return Mix([]*Path{p}, []Part{{"a", s}, {"b", other}}).Read(t.Context(), shuffle.Cursor{}, chunks)
 		},
@@ -350,11 +350,11 @@ func TestCallsAfterClose(t *testing.T) {
 	if _, err := s.Warm(t.Context(), first(plan, 0, 20)); !errors.Is(err, ErrClosed) {
 		t.Errorf("warm: got %v, want %v", err, ErrClosed)
 	}
-	if _, err := p.answer(t.Context(), d.wants(chunks)); !errors.Is(err, peer.ErrNotServed) {
+	if _, err := p.answer(t.Context(), d.query(chunks)); !errors.Is(err, peer.ErrNotServed) {
 		t.Errorf("answer: got %v, want %v", err, peer.ErrNotServed)
 	}
 	p.Heard("set", d.index.Generation(), first(plan, 0, 20), 0)
-	p.Pull(t.Context(), "somebody", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
+	p.Pull(t.Context(), "waiter", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
 	if other, _ := p.find(s.ref(0)); other != nil {
 		t.Errorf("found source %d for a chunk of source %d, which is closed", other.place, s.place)
 		other.leave()

@@ -102,7 +102,7 @@ func (d *dataset) ask(t *testing.T, p *Path, answered chan struct{}) error {
 	defer first()
 	chunks := d.ranges(t, []uint64{3, 77, 203})
 	for {
-		body, err := p.answer(t.Context(), d.wants(chunks))
+		body, err := p.answer(t.Context(), d.query(chunks))
 		if errors.Is(err, peer.ErrNoRoom) {
 			continue
 		}

@@ -73,7 +73,7 @@ func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 
 // With room for half the data each, two gateways hold all of it: the second epoch reads nothing
 // from the store.
-func TestTwoHalvesHoldEverything(t *testing.T) {
+func TestFleet_TwoHalvesHoldAllChunks(t *testing.T) {
 	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		bubble.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestHalfOfTheDataOnDisk(t *testing.T) {
 
 // Jobs whose plans are too large to be followed have their chunks read whole while that takes no
 // memory from readers: into free memory, or into memory of chunks that no reader needs.
-func TestUnfollowedReadersUseMemoryThatNobodyNeeds(t *testing.T) {
+func TestUnfollowedReaders_UseUnneededMemory(t *testing.T) {
 	d := newDataset(t, 47, same(4096, 500), 4096, 4<<10) // 1024 chunks
 	for name, fill := range map[string]func(*testing.T, *Path, int64){"free": mapMemory, "cold": fillMemory} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestUnfollowedReadersUseMemoryThatNobodyNeeds(t *testing.T) {
 
 // Samples that peers send ahead are served from memory: one of eight batches asks. No sample is
 // sent twice, and none in vain.
-func TestOneQuestionBringsManyBatches(t *testing.T) {
+func TestReadAhead_OneQuestionForManyBatches(t *testing.T) {
 	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		read := func(most int64) (sum Stats) {

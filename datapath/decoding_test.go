@@ -56,9 +56,9 @@ func TestDecoding_GivesTheTurnBack(t *testing.T) {
 	})
 }
 
-// TestDecoding_KeepsWhatTheSizeAsks: memory to decode in follows the largest open dataset. Without
+// TestDecoding_KeepsMemoryOfItsSize: memory to decode in follows the largest open dataset. Without
 // memory for a larger one the smaller stays.
-func TestDecoding_KeepsWhatTheSizeAsks(t *testing.T) {
+func TestDecoding_KeepsMemoryOfItsSize(t *testing.T) {
 	const page = 128 << 10
 	p := newPath(t, Config{Budget: bud(8 << 20)})
 	d := p.decoding
@@ -92,9 +92,9 @@ func TestDecoding_KeepsWhatTheSizeAsks(t *testing.T) {
 	}
 }
 
-// TestDecoding_NamesWhatItLacks: a chunk for which there is no memory to decode in is refused with
+// TestDecoding_ErrorNamesMissingBytes: a chunk for which there is no memory to decode in is refused with
 // its size.
-func TestDecoding_NamesWhatItLacks(t *testing.T) {
+func TestDecoding_ErrorNamesMissingBytes(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(1 << 20)})
 	all, err := p.budget.Reserve(t.Context(), 1<<20)
 	must(t, err)

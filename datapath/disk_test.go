@@ -194,7 +194,7 @@ func TestForgedFilesAreFoundBySHA(t *testing.T) {
 }
 
 // A dataset that the owner does not let be kept stays off the disk.
-func TestNothingIsKeptUnasked(t *testing.T) {
+func TestDisk_KeepsOnlyWithKeepOnDisk(t *testing.T) {
 	d := newDataset(t, 66, same(40, 3000), 10, 1<<20)
 	plan := d.plan(t, shuffle.None, 0)
 	bubble.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 		onDisk(t, t.TempDir(), 1<<20, Config{NoPrefetch: true, Budget: bud(4 << 20)}, func(p *Path) {
 			s := d.opened(p, "here")
 			if got := p.untilRead(s.ref(2)); got != diskcache.Never {
-				t.Errorf("nobody reads: got %v, want never", got)
+				t.Errorf("without readers: got %v, want never", got)
 			}
 			at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 10, BatchSize: 10}
 			body, err := s.Read(t.Context(), at, d.ranges(t, []uint64{0, 1, 2}))
@@ -367,9 +367,9 @@ func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 			p.start(t.Context(), []lookahead.Need{{Dataset: s, Chunk: 0}}, &p.disk.gate, &started)
 			synctest.Wait()
 			if busy {
-				p.gate.wants(t, "beside a request", 1, 0, 0, 0, 0)
+				p.gate.check(t, "during a request", 1, 0, 0, 0, 0)
 			} else {
-				p.gate.wants(t, "at the store", 0, 1, 0, 0, 0)
+				p.gate.check(t, "at the store", 0, 1, 0, 0, 0)
 			}
 			started.Wait()
 			if p.failed.Paused(s.key(0), time.Now()) {

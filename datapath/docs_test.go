@@ -9,7 +9,7 @@ import (
 )
 
 // docs/dev/datapath.md names functions and files that are there.
-func TestThePageForMaintainersNamesWhatIsThere(t *testing.T) {
+func TestDocs_FunctionsExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/dev/datapath.md")
 	must(t, err)
 	var code strings.Builder

@@ -260,7 +260,7 @@ func TestExtracts_ATryWithoutOthersHidesNoHotSample(t *testing.T) {
 	})
 }
 
-// Samples without bytes are complete at once, whatever load contains them.
+// Samples without bytes are complete at once, in any load.
 func TestExtracts_EmptySamplesWaitForNoLoad(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 			}
 		}
 		if pinned, want := p.budget.Pinned(), int64(7*90_000); pinned < want {
-			t.Errorf("got %d bytes pinned beside an open body of %d", pinned, want)
+			t.Errorf("got %d bytes pinned in addition to an open body of %d", pinned, want)
 		}
 		open.body.Close()
 	})

@@ -105,7 +105,7 @@ func TestExtracts_MixedStorm(t *testing.T) {
 						} else {
 							for _, settled := range []bool{false, true, true} {
 								for _, x := range want {
-									if got := body.Segments[x.r.Seq]; string(got) != string(x.d.want(x.c, x.r)) {
+									if got := body.Segments[x.r.Seq]; string(got) != string(x.d.stored(x.c, x.r)) {
 										t.Errorf("segment %d: other bytes", x.r.Seq)
 									}
 								}

@@ -125,7 +125,7 @@ func TestExtracts_EndWhenTheLastBatchLeaves(t *testing.T) {
 }
 
 // Samples 5 and 6 are adjacent, so one store read loads both.
-func TestExtracts_GiveAnErrorToThoseWhoAskForItsSample(t *testing.T) {
+func TestExtracts_ErrorReachesItsBatchOnly(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
 		bad, length := d.offsetOf(t, 5), int64(d.ranges(t, []uint64{5})[0].Ranges[0].Length)
@@ -232,9 +232,9 @@ func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
 	return "bytes"
 }
 
-// TestExtracts_StayFoundBesideASecondOne: a batch that brings a sample by itself which another one
+// TestExtracts_FirstStaysFound: a batch that brings a sample by itself which another one
 // has, as a hedge does, takes nothing from those who look for it later.
-func TestExtracts_StayFoundBesideASecondOne(t *testing.T) {
+func TestExtracts_FirstStaysFound(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
 	s := p.Open(d.index, d.store, "set/")

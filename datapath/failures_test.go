@@ -16,7 +16,7 @@ import (
 
 // Chunks that cannot be fetched ahead are asked for once, and again only after a while, when a
 // reader comes.
-func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
+func TestRun_SkipsFailedChunks(t *testing.T) {
 	const shards, good = 8, "set/s00000.tar"
 	d := newDataset(t, 50, same(10*shards, 3000), 10, 1<<20) // one chunk of about 36 KB in each shard
 	for _, c := range []struct {
@@ -84,7 +84,7 @@ func TestWhatFailsAheadIsLeftAlone(t *testing.T) {
 }
 
 // Failed parts of a prefetched chunk do not start the prefetch of the next chunk.
-func TestPartsThatFailTellNobody(t *testing.T) {
+func TestRun_FailedPartsDoNotWakeIt(t *testing.T) {
 	d := newDataset(t, 50, same(10, 3000), 10, 1<<20)
 	for err, want := range map[error]bool{nil: true, objstore.ErrUnavailable: false} {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Err: err} })
@@ -101,7 +101,7 @@ func TestPartsThatFailTellNobody(t *testing.T) {
 
 // Run resumes by itself when failed chunks may be retried, even if the reader sends no request
 // meanwhile.
-func TestPrefetchGoesOnWhenTheStoreIsBack(t *testing.T) {
+func TestRun_ResumesAfterStoreFailure(t *testing.T) {
 	const chunks = 16
 	d := oneToAShard(t, chunks)
 	bubble.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func (x *opening) forget(t *testing.T) {
 
 // A first batch comes by its own ranges where the store's rates say that it comes sooner so, and
 // else by whole chunks.
-func TestFirstBatchComesByWhatIsSooner(t *testing.T) {
+func TestFirstBatch_ChoosesFasterRead(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for name, c := range map[string]struct {
 		shape  shaped.Shape
@@ -191,7 +191,7 @@ func TestOnlyTheFirstBatchIsReadTwice(t *testing.T) {
 
 // A resume, a jump and a return after all has gone begin as the first reader does; who finds much
 // in memory takes that.
-func TestWhoResumesWaitsForNoWholeChunks(t *testing.T) {
+func TestFirstBatch_ResumeReadsByRanges(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	opened(t, d, nearStore, func(t *testing.T, x *opening) {
 		for _, c := range []struct {
@@ -205,7 +205,7 @@ func TestWhoResumesWaitsForNoWholeChunks(t *testing.T) {
 			{"the next batch", 3, 17, func() {}, false},
 			{"return after all has gone", 3, 18, func() { x.forget(t) }, true},
 			{"jump to another window", 7, 0, func() { x.forget(t) }, true},
-			{"another reader of what is in memory", 7, 0, func() { time.Sleep(time.Hour); x.path.readers.Forget(time.Now()) }, false},
+			{"another reader of chunks in memory", 7, 0, func() { time.Sleep(time.Hour); x.path.readers.Forget(time.Now()) }, false},
 		} {
 			c.before()
 			if _, ranged := x.read(t, c.epoch, c.batch); ranged > 0 != c.ranges {

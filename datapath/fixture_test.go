@@ -149,8 +149,8 @@ func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 	return out
 }
 
-// want returns a range's bytes as packed.
-func (d *dataset) want(c int, r batch.Range) []byte {
+// stored returns a range's bytes as packed.
+func (d *dataset) stored(c int, r batch.Range) []byte {
 	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }
 
@@ -171,7 +171,7 @@ func (d *dataset) compare(chunks []batch.ChunkRanges, body *batch.Body) error {
 	for _, c := range chunks {
 		for _, r := range c.Ranges {
 			n++
-			if got := body.Segments[r.Seq]; !bytes.Equal(got, d.want(c.Chunk, r)) {
+			if got := body.Segments[r.Seq]; !bytes.Equal(got, d.stored(c.Chunk, r)) {
 				return fmt.Errorf("chunk %d segment %d: got other bytes than stored", c.Chunk, r.Seq)
 			}
 		}

@@ -36,7 +36,7 @@ func TestForgeryBySamplesIsNotFound(t *testing.T) {
 			body.Close()
 		}
 		if wrong == 0 || m.lies() != 0 {
-			t.Errorf("got %d forged samples and %d lies found: say otherwise in docs/cluster.md", wrong, m.lies())
+			t.Errorf("got %d forged samples and %d detected: update docs/cluster.md", wrong, m.lies())
 		}
 		desc := d.index.Chunk(0)
 		whole := make([]byte, desc.Length)

@@ -29,7 +29,7 @@ func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 }
 
 // A gateway that joins gets its chunks from their previous owners, and nothing from the store.
-func TestANewOwnerAsksTheFormerOne(t *testing.T) {
+func TestFormer_NewOwnerAsksIt(t *testing.T) {
 	d := newDataset(t, 80, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		bubble.Test(t, func(t *testing.T) {
@@ -53,12 +53,12 @@ func TestANewOwnerAsksTheFormerOne(t *testing.T) {
 
 // A former owner that has nothing, sends wrong bytes or is silent costs one question, and the store
 // delivers the chunk.
-func TestAFormerOwnerThatFails(t *testing.T) {
+func TestFormer_Failures(t *testing.T) {
 	d := newDataset(t, 81, same(240, 900), 60, 8<<10)
 	for what, fault := range map[string]func(int, *peer.Query) (wireFault, error){
 		"silent":  func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire },
 		"stopped": func(int, *peer.Query) (wireFault, error) { return wireFault{delay: time.Hour}, nil },
-		"lies": func(int, *peer.Query) (wireFault, error) {
+		"wrong bytes": func(int, *peer.Query) (wireFault, error) {
 			return wireFault{spoil: func(_ *peer.Query, dst [][]byte) { dst[0][7] ^= 1 }}, nil
 		},
 	} {
@@ -73,8 +73,8 @@ func TestAFormerOwnerThatFails(t *testing.T) {
 				t.Errorf("%s: got %d chunks from the former owner in %d questions and %d bytes from the store; want 0, %d or some more, %d",
 					what, got.FormerChunks, got.PeerReads, got.StoreBytes, formerMisses, d.bytes())
 			}
-			if lies := int(got.PeerLies); (lies > 0) != (what == "lies") || lies != m.lies() {
-				t.Errorf("%s: got %d lies counted and %d told of", what, lies, m.lies())
+			if lies := int(got.PeerLies); (lies > 0) != (what == "wrong bytes") || lies != m.lies() {
+				t.Errorf("%s: got %d wrong answers counted and %d reported", what, lies, m.lies())
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func heldOf(chunks []peer.Chunk) peer.ChunkList {
 
 // The new owners load the chunks that a leaving member holds, and the next epoch reads nothing from
 // the store.
-func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
+func TestPull_CopiesChunksOfLeavingMember(t *testing.T) {
 	d := newDataset(t, 82, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -145,7 +145,7 @@ func TestWhatALeavingMemberHoldsIsPulled(t *testing.T) {
 }
 
 // Pull evicts nothing, and ends if the member does not send a chunk that it announced.
-func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
+func TestPull_UsesOnlyFreeMemory(t *testing.T) {
 	d := newDataset(t, 83, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -180,7 +180,7 @@ func TestPullingTakesOnlyWhatIsFree(t *testing.T) {
 }
 
 // A former owner sends chunks that it has, and reads nothing for it.
-func TestAFormerOwnerReadsNothing(t *testing.T) {
+func TestFormer_ReadsNothing(t *testing.T) {
 	d := newDataset(t, 84, same(120, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -197,7 +197,7 @@ func TestAFormerOwnerReadsNothing(t *testing.T) {
 
 // A gateway that joins and is asked for its new chunks gets them from their previous owners; the
 // store is not asked again.
-func TestANewOwnerAnswersWithWhatTheFormerOneHolds(t *testing.T) {
+func TestFormer_NewOwnerAnswersFromIt(t *testing.T) {
 	d := newDataset(t, 85, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()

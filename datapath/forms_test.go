@@ -209,8 +209,8 @@ func TestMemoryToDecodeIn(t *testing.T) {
 		step  uint64
 		want  error
 	}{
-		{"room for a chunk and its stored bytes beside them", 2*chunkcache.Cost(c.Length) + 2*chunkcache.Cost(c.Stored), 10, nil},
-		{"room for a body beside them", c.Length + c.Stored + 4*sample + 4<<10, 1, nil},
+		{"room for a chunk, its stored bytes and these", 2*chunkcache.Cost(c.Length) + 2*chunkcache.Cost(c.Stored), 10, nil},
+		{"room for a body and these", c.Length + c.Stored + 4*sample + 4<<10, 1, nil},
 		{"room for a part", c.Length + c.Stored - 1, 10, budget.ErrTooLarge},
 	} {
 		t.Run(b.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 
 // Ranks that request faster than the store answers do not prevent prefetching of objects' chunks:
 // chunks that fit into memory are there in the end.
-func TestObjectsComeToMemoryBesideTheirReaders(t *testing.T) {
+func TestObjects_PrefetchedDuringReads(t *testing.T) {
 	d := newDatasetOf(t, objects, 67, same(2000, 999), 1, 50_000)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 20 * time.Millisecond} })

@@ -178,7 +178,7 @@ func TestReadersLeaveEachOtherTheirChunks(t *testing.T) {
 }
 
 // With one fetcher and two readers the chunk comes first that its reader would stall for first.
-func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
+func TestRun_ServesFirstStallFirst(t *testing.T) {
 	d := oneToAShard(t, 64)
 	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(16 << 20), Fetchers: 1})
@@ -228,7 +228,7 @@ func TestWhoWouldStallFirstIsServedFirst(t *testing.T) {
 
 // Loads for a reader that has jumped are canceled when it is clear that it does not come back, and
 // its chunks in memory may be evicted.
-func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
+func TestRun_CancelsReadsOfJumpedReader(t *testing.T) {
 	const chunks, there = 96, 60
 	d := oneToAShard(t, chunks)
 	bubble.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 			t.Errorf("got %d reads under way before the jump and %d of them long after, want some and none", before, got)
 		}
 		if x.path.readers.NextUse(x.source, 5).Soon || !x.path.readers.NextUse(x.source, there+8).Soon {
-			t.Error("want what it needs where it is expected, and not what it left")
+			t.Error("want the chunks expected that it needs, and not those that it left")
 		}
 		x.stop()
 	})
@@ -264,7 +264,7 @@ func TestReaderThatJumpsGivesUpWhatItLeft(t *testing.T) {
 
 // The path's knowledge of its readers changes no byte: the same requests in another order, on a
 // path with other readers before, give the same bodies.
-func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
+func TestReaders_HistoryChangesNoByte(t *testing.T) {
 	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
 	for _, policy := range Policies() {
 		bubble.Test(t, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestWhatReadersDidBeforeChangesNoByte(t *testing.T) {
 				}
 				for i := range got {
 					if !bytes.Equal(got[i], want[i]) {
-						t.Errorf("%s, run %d: request %d got another body than on a path that had seen nobody", policy, run, i)
+						t.Errorf("%s, run %d: request %d got another body than on a path without earlier readers", policy, run, i)
 					}
 				}
 			}
@@ -365,7 +365,7 @@ func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 		}
 		wg.Wait()
 		if got := time.Since(begin); got > time.Second {
-			t.Errorf("four requests beside four reads ahead that take an hour: got them in %v, want a second", got)
+			t.Errorf("four requests during four reads ahead that take an hour: got them in %v, want a second", got)
 		}
 		if got := x.path.Stats(); got.BudgetPeak > got.BudgetTotal {
 			t.Errorf("got a peak of %d bytes, want at most %d", got.BudgetPeak, got.BudgetTotal)

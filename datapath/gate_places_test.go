@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// wants compares the use of a gate. waiting and the shares of stores are derived from the requests.
-func (g *gate) wants(t *testing.T, when string, demand, ahead, warm, queue, later int) {
+// check compares the use of a gate. waiting and the shares of stores are derived from the requests.
+func (g *gate) check(t *testing.T, when string, demand, ahead, warm, queue, later int) {
 	t.Helper()
 	got := g.holdings()
 	if got["places of requests"] != demand || got["places of reads ahead"] != ahead || got["places of warming reads"] != warm ||
@@ -44,7 +44,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 					t.Errorf("got %s entered, want %s", got, want)
 				}
 			default:
-				t.Errorf("got nobody entered, want %s", want)
+				t.Errorf("got no read admitted, want %s", want)
 			}
 		}
 		request := func(ctx context.Context) error { return g.enter(ctx, "store") }
@@ -58,7 +58,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 		must(t, request(t.Context()))
 		must(t, request(t.Context()))
 		wait("request", request)
-		g.wants(t, "all waiting", 2, 2, 0, 1, 1)
+		g.check(t, "all waiting", 2, 2, 0, 1, 1)
 		g.leave("store")
 		next("request")
 		if told != 0 {
@@ -74,7 +74,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 		if told != 2 {
 			t.Errorf("got Run told %d times, want twice: of a request's place, and of one ahead", told)
 		}
-		g.wants(t, "one of each", 1, 1, 1, 0, 0)
+		g.check(t, "one of each", 1, 1, 1, 0, 0)
 		if g.full() {
 			t.Error("got a gate full with a place that who warms would leave")
 		}
@@ -84,12 +84,12 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 		}
 		g.leave("store")
 		wait("second", g.enterWarm) // half of two places is one
-		g.wants(t, "starved", 0, 1, 1, 0, 1)
+		g.check(t, "starved", 0, 1, 1, 0, 1)
 		g.starve(false)
 		next("second")
 		g.leaveWarm(false)
 		g.leaveWarm(true)
-		g.wants(t, "left", 0, 0, 0, 0, 0)
+		g.check(t, "left", 0, 0, 0, 0, 0)
 		if told != 4 {
 			t.Errorf("got Run told %d times, want four times", told)
 		}
@@ -139,7 +139,7 @@ func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 						case !errors.Is(err, gone):
 							t.Fatalf("got %v, want %v", err, gone)
 						case moment:
-							g.wants(t, "the place came too late", 0, 0, 0, 0, 0)
+							g.check(t, "the place came too late", 0, 0, 0, 0, 0)
 							must(t, c.enter(g, t.Context()))
 						}
 					}

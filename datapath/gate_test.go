@@ -45,11 +45,11 @@ func TestStoresShareThePlaces(t *testing.T) {
 		for range 10 {
 			enter("works")
 		}
-		want("beside a store that hangs", "works", 6)
+		want("with a store that hangs", "works", 6)
 		for range 10 {
 			enter("third")
 		}
-		want("beside two stores", "third", 4)
+		want("with two other stores", "third", 4)
 		for range 4 {
 			g.leave("works")
 		}
@@ -99,7 +99,7 @@ func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 					t.Errorf("got %d places of requests, %d of reads ahead, %d of those that warm and %d stores, want none", g.demand, g.ahead, g.warm, len(g.stores))
 				}
 				if !told {
-					t.Error("nobody was told of the place")
+					t.Error("idle was not called for the free place")
 				}
 			})
 		})
@@ -108,7 +108,7 @@ func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 
 // The last read of a store that ends leaves its place to one that waits, though all others are
 // those of a store that hangs.
-func TestAShareIsGivenOn(t *testing.T) {
+func TestGate_PassesShareOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}
 		must(t, g.enter(t.Context(), "hangs"))
@@ -138,7 +138,7 @@ func (hangs) ReadRange(ctx context.Context, _ objstore.Ref, _ int64, _ ...[]byte
 }
 
 // Requests for a dataset are answered while reads of another store hold all places, and hang.
-func TestAStoreThatHangsTakesNoPlacesOfOthers(t *testing.T) {
+func TestGate_HangingStoreKeepsOnlyItsShare(t *testing.T) {
 	d := unevenChunks(t, 100)
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 240, Config{Fetchers: 4})

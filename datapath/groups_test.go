@@ -165,7 +165,7 @@ func TestStore_FailsOnlyTheChunkThatCannotBeRead(t *testing.T) {
 		}
 		for chunk, want := range []bool{true, false} {
 			if got := p.failed.Paused(s.key(chunk), time.Now()); got != want {
-				t.Errorf("chunk %d is left alone by what looks ahead: %v, want %v", chunk, got, want)
+				t.Errorf("chunk %d is skipped by prefetch: %v, want %v", chunk, got, want)
 			}
 		}
 	})

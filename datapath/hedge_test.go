@@ -23,9 +23,9 @@ type scripted struct {
 	*dataset
 	answers map[string]answerScript
 
-	mu    sync.Mutex // guards the fields below
-	asked []string
-	lies  []string
+	mu          sync.Mutex // guards the fields below
+	asked       []string
+	sendsOthers []string
 }
 
 // answerScript simulates a question to one gateway; instead gets the bytes elsewhere.
@@ -43,7 +43,7 @@ func (s *scripted) Owner(_ peer.Chunk, asked ...string) string {
 func (s *scripted) Lied(member string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lies = append(s.lies, member)
+	s.sendsOthers = append(s.sendsOthers, member)
 }
 
 func (s *scripted) Read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
@@ -58,7 +58,7 @@ func (s *scripted) send(q *peer.Query, dst [][]byte) {
 	n := 0
 	for _, c := range q.Chunks {
 		for _, r := range c.Ranges {
-			copy(dst[n], s.want(c.Chunk, batch.Range{Offset: r.Offset, Length: r.Length}))
+			copy(dst[n], s.stored(c.Chunk, batch.Range{Offset: r.Offset, Length: r.Length}))
 			n++
 		}
 	}
@@ -71,8 +71,8 @@ func sends(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ Instea
 	return nil
 }
 
-// lies fills the segments with other bytes.
-func lies(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ Instead) error {
+// sendsOthers fills the segments with other bytes.
+func sendsOthers(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ Instead) error {
 	s.send(q, dst)
 	dst[0][0] ^= 1
 	return nil
@@ -130,24 +130,24 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 		down        bool // the store fails
 		want        error
 	}{
-		"sent":                                 {map[string]answerScript{"a": sends}, "a", "", all, 0, false, true, nil},
-		"one lies":                             {map[string]answerScript{"a": lies}, "a", "a", all - 1536, 0, false, false, nil},
-		"one lies, and the store fails":        {map[string]answerScript{"a": lies}, "a", "a", 0, 0, false, true, errDown},
-		"one fails":                            {map[string]answerScript{"a": fails, "b": sends}, "ab", "", all, 1, false, true, nil},
-		"two fail":                             {map[string]answerScript{"a": fails, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
-		"all fail":                             {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
-		"all fail, and the store":              {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
-		"late and beaten":                      {map[string]answerScript{"a": beaten, "b": sends}, "ab", "", all, 1, false, true, nil},
-		"late and beaten by one who lies":      {map[string]answerScript{"a": beaten, "b": lies}, "ab", "b", all - 1536, 1, false, false, nil},
-		"late, and the other fails too":        {map[string]answerScript{"a": beaten, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
-		"late, and both late":                  {map[string]answerScript{"a": beaten, "b": beaten, "c": sends}, "abc", "", all, 2, false, true, nil},
-		"late, and the store is as quick":      {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
-		"late, and all else fails":             {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
-		"late, and there after all":            {map[string]answerScript{"a": comes, "b": sends}, "ab", "", all, 0, false, true, nil},
-		"late, there after all, others not":    {map[string]answerScript{"a": comes, "b": fails, "c": fails}, "abc", "", all, 2, false, true, nil},
-		"late and there, no memory beside it":  {map[string]answerScript{"a": comes}, "a", "", all, 0, true, true, nil},
-		"late and lost, no memory beside it":   {map[string]answerScript{"a": beaten}, "a", "", 0, 1, true, false, nil},
-		"late and lost with what came instead": {map[string]answerScript{"a": breaks, "b": sends}, "ab", "", 0, 1, false, false, nil},
+		"sent":                  {map[string]answerScript{"a": sends}, "a", "", all, 0, false, true, nil},
+		"one sends wrong bytes": {map[string]answerScript{"a": sendsOthers}, "a", "a", all - 1536, 0, false, false, nil},
+		"one sends wrong bytes, and the store fails": {map[string]answerScript{"a": sendsOthers}, "a", "a", 0, 0, false, true, errDown},
+		"one fails":                           {map[string]answerScript{"a": fails, "b": sends}, "ab", "", all, 1, false, true, nil},
+		"two fail":                            {map[string]answerScript{"a": fails, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"all fail":                            {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
+		"all fail, and the store":             {map[string]answerScript{"a": fails, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
+		"late and beaten":                     {map[string]answerScript{"a": beaten, "b": sends}, "ab", "", all, 1, false, true, nil},
+		"late, and another sends wrong bytes": {map[string]answerScript{"a": beaten, "b": sendsOthers}, "ab", "b", all - 1536, 1, false, false, nil},
+		"late, and the other fails too":       {map[string]answerScript{"a": beaten, "b": fails, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"late, and both late":                 {map[string]answerScript{"a": beaten, "b": beaten, "c": sends}, "abc", "", all, 2, false, true, nil},
+		"late, and the store is as quick":     {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, false, nil},
+		"late, and all else fails":            {map[string]answerScript{"a": beaten, "b": fails, "c": fails}, "abc", "", 0, 3, false, true, errDown},
+		"late, and there after all":           {map[string]answerScript{"a": comes, "b": sends}, "ab", "", all, 0, false, true, nil},
+		"late, there after all, others not":   {map[string]answerScript{"a": comes, "b": fails, "c": fails}, "abc", "", all, 2, false, true, nil},
+		"late and there, no memory to hedge":  {map[string]answerScript{"a": comes}, "a", "", all, 0, true, true, nil},
+		"late and lost, no memory to hedge":   {map[string]answerScript{"a": beaten}, "a", "", 0, 1, true, false, nil},
+		"late and lost, and so is the hedge":  {map[string]answerScript{"a": breaks, "b": sends}, "ab", "", 0, 1, false, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -171,11 +171,11 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 				for _, member := range peers.asked {
 					asked += member
 				}
-				for _, member := range peers.lies {
+				for _, member := range peers.sendsOthers {
 					lied += member
 				}
 				if st := p.Stats(); asked != c.asked || lied != c.lied || st.PeerFailed != c.failed || int(st.PeerReads) != len(c.asked) || int(st.PeerLies) != len(c.lied) {
-					t.Errorf("got %q asked, lies of %q, %d failures; want %q, %q and %d", asked, lied, st.PeerFailed, c.asked, c.lied, c.failed)
+					t.Errorf("got %q asked, wrong bytes of %q, %d failures; want %q, %q and %d", asked, lied, st.PeerFailed, c.asked, c.lied, c.failed)
 				}
 				if err == nil {
 					must(t, d.check(chunks, body))

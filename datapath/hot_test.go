@@ -82,7 +82,7 @@ func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 	must(t, err)
 	r.Release()
 	if held := p.Stats().HotBytes; held != 0 {
-		t.Errorf("got %d bytes of hot samples beside a reservation of everything, want none", held)
+		t.Errorf("got %d bytes of hot samples during a reservation of everything, want none", held)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 }
 
 // A hot sample of a chunk that another gateway keeps is asked for once, and then held by both.
-func TestHotSamplesAreHeldByThoseWhoNeedThem(t *testing.T) {
+func TestHotSamples_OfOtherGatewayAreAskedOnce(t *testing.T) {
 	d := newDataset(t, 58, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()

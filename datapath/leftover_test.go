@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_KeepsNothingOfWhatHasEnded: in its own context, which ends with the source, nor in
+// TestSource_KeepsNothingAfterRequests: in its own context, which ends with the source, nor in
 // that of a caller.
-func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
+func TestSource_KeepsNothingAfterRequests(t *testing.T) {
 	d := newDataset(t, 210, same(100, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20), Peers: alone{}})
@@ -33,12 +33,12 @@ func TestSource_KeepsNothingOfWhatHasEnded(t *testing.T) {
 			}
 		}
 		plan := d.plan(t, shuffle.Window, 4)
-		p.Pull(caller, "somebody", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
+		p.Pull(caller, "other", peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: "set", Generation: d.index.Generation()}, Chunks: []uint32{0}})
 		left("Pull")
 		_, err := s.Warm(caller, first(plan, 1, 20))
 		must(t, err)
 		left("Warm")
-		body, err := p.answer(caller, d.wants(d.ranges(t, []uint64{3, 70})))
+		body, err := p.answer(caller, d.query(d.ranges(t, []uint64{3, 70})))
 		must(t, err)
 		body.Close()
 		left("an answer")

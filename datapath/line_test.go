@@ -22,7 +22,7 @@ func distant(d *dataset) *shaped.Store {
 
 // The first batch comes hardly later than its window could be downloaded alone, though reading
 // ahead has begun.
-func TestFirstBatchDoesNotWaitForWhatIsFetchedAhead(t *testing.T) {
+func TestFirstBatch_DoesNotWaitForPrefetch(t *testing.T) {
 	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10)
 	bubble.Test(t, func(t *testing.T) {
 		store := distant(d)

@@ -25,8 +25,8 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 		"reports nothing":            {nil, false, false, 0},
 		"held back":                  {[]int64{n / 10, n}, true, false, 0},
 		"all at once":                {[]int64{n}, false, false, 0},
-		"begun anew without a byte":  {[]int64{n / 10, n / 10, n}, false, false, 0},
-		"the count begins anew":      {[]int64{n / 2, n / 10, n}, false, true, tenth - 2*tenth},
+		"restarted without a byte":   {[]int64{n / 10, n / 10, n}, false, false, 0},
+		"the count restarts":         {[]int64{n / 2, n / 10, n}, false, true, tenth - 2*tenth},
 		"a report that tells of all": {[]int64{n / 10, n, n}, false, false, 0},
 	} {
 		bubble.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 				t.Errorf("%s: got %v to the first byte, want %v", name, got, max(c.first, 0))
 			}
 			want := int64(n)
-			if name == "the count begins anew" {
+			if name == "the count restarts" {
 				want += n/2 - n/10 // they came twice
 			}
 			if got := r.came.Load(); got != want {

@@ -48,10 +48,10 @@ func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 	}
 }
 
-// TestPath_SmallBodiesPassOneThatWaits: a body too large for the memory that others leave waits.
+// TestPath_SmallBodiesPassWaiter: a body too large for the memory that others leave waits.
 // Small ones get theirs meanwhile, whether they wait for memory or not, from chunks that fill the
 // budget. Prefetching takes none.
-func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
+func TestPath_SmallBodiesPassWaiter(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const chunk, small = 100 << 10, 1 << 20
 		p := newPath(t, Config{NoPrefetch: true, Budget: bud(100 << 20)})
@@ -68,7 +68,7 @@ func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 		for _, waits := range []bool{false, true} {
 			body, err := p.room(t.Context(), small, waits)
 			if err != nil {
-				t.Errorf("got %v for 1 of 60 MiB that nobody holds, want memory", err)
+				t.Errorf("got %v for 1 of 60 free MiB, want memory", err)
 				continue
 			}
 			body.close()
@@ -78,7 +78,7 @@ func TestPath_SmallBodiesPassOneThatWaits(t *testing.T) {
 		}
 		release, ok := p.TryReserve(small)
 		if !ok {
-			t.Error("got no memory for a question of 1 MiB, of 60 that nobody holds")
+			t.Error("got no memory for a question of 1 MiB, of 60 free MiB")
 		} else {
 			release()
 		}

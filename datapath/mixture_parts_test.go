@@ -57,7 +57,7 @@ func (m *pair) right(t *testing.T, body *batch.Body) {
 			d, chunk = m.b, chunk-m.a.index.Chunks()
 		}
 		for _, r := range c.Ranges {
-			if got := body.Segments[r.Seq]; got != nil && string(got) != string(d.want(chunk, r)) {
+			if got := body.Segments[r.Seq]; got != nil && string(got) != string(d.stored(chunk, r)) {
 				t.Errorf("segment %d: got other bytes than stored", r.Seq)
 			}
 		}
@@ -86,7 +86,7 @@ func (m *pair) idle(t *testing.T, when string) {
 
 // The first part of a batch that fails cancels the others and frees their memory. The error names
 // its source and the shard in the mixture's numbers.
-func TestMixture_OnePartThatFailsEndsTheOthers(t *testing.T) {
+func TestMixture_FailedPartCancelsOthers(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	trial := func(t *testing.T, fails int, total int64, other memstore.Fault) {
 		m := newPair(t, a, b, total).planned(t)
@@ -218,7 +218,7 @@ func TestMixture_RefusesAtOnce(t *testing.T) {
 		}
 		m.idle(t, "refused")
 		if a.store.Stats().Total+b.store.Stats().Total != 0 {
-			t.Error("the store was asked for what is refused")
+			t.Error("the store was read for a refused request")
 		}
 	})
 }

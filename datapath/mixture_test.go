@@ -84,7 +84,7 @@ func (m *mixedSets) compare(chunks []batch.ChunkRanges, body *batch.Body) error 
 			}
 			for _, r := range c.Ranges {
 				n++
-				if !slices.Equal(body.Segments[r.Seq], d.want(own, r)) {
+				if !slices.Equal(body.Segments[r.Seq], d.stored(own, r)) {
 					return fmt.Errorf("chunk %d segment %d: got other bytes than stored", c.Chunk, r.Seq)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 // Owners are cached for one view, outside the budget, and are those of the current view.
-func TestOwnersAreThoseOfTheView(t *testing.T) {
+func TestOwners_FollowView(t *testing.T) {
 	d := newDataset(t, 96, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(t, d, nil, 3, Config{NoPrefetch: true}, 2<<20)
@@ -67,14 +67,14 @@ func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
 }
 
 // The deal of a run's batches is computed once, and cached until the rank has read it.
-func TestARunIsRememberedAsDealt(t *testing.T) {
+func TestReadAhead_CachesDealsOfRun(t *testing.T) {
 	if lookahead.RunBatches+1 > shuffle.KeptDeals {
-		t.Errorf("got runs of %d batches beside the one that is read, want no more than the %d that an epoch remembers", lookahead.RunBatches, shuffle.KeptDeals)
+		t.Errorf("got runs of %d batches after the current one, want at most the %d that an epoch caches", lookahead.RunBatches, shuffle.KeptDeals)
 	}
 }
 
 // Batches that wait for peers hold at most half the memory, and none waits for its turn for ever.
-func TestThoseWhoWaitForPeersHoldHalf(t *testing.T) {
+func TestAskLimit_HalfOfMemory(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200)
 		took := func(n int64) (time.Duration, func()) {

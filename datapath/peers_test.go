@@ -38,7 +38,7 @@ func TestAFleetReadsEachChunkOnce(t *testing.T) {
 						t.Errorf("got %d bytes from the store, want %d: each chunk once", got, want)
 					}
 					if got := f.stats(); (got.PeerReads > 0) != (n > 1) || got.PeerFailed+got.PeerLies > 0 {
-						t.Errorf("got %d questions of which %d failed and %d were lies, want some of none", got.PeerReads, got.PeerFailed, got.PeerLies)
+						t.Errorf("got %d questions, of which %d failed and %d were answered wrongly, want some and none", got.PeerReads, got.PeerFailed, got.PeerLies)
 					}
 				})
 			})
@@ -73,7 +73,7 @@ var errWire = errors.New("the wire is cut")
 
 // A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all.
 // The bytes of a batch are right, no read waits for long, and wrong bytes are reported.
-func TestNoPeerSpoilsABatch(t *testing.T) {
+func TestPeers_FaultsChangeNoByte(t *testing.T) {
 	d := newDataset(t, 63, same(240, 900), 60, 8<<10)
 	flip := func(_ *peer.Query, dst [][]byte) {
 		for _, b := range dst {
@@ -86,10 +86,10 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 		fault func(to int, q *peer.Query) (wireFault, error)
 		lies  bool
 	}{
-		"silent":  {func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire }, false},
-		"stopped": {func(int, *peer.Query) (wireFault, error) { return wireFault{delay: time.Hour}, nil }, false},
-		"lies":    {func(int, *peer.Query) (wireFault, error) { return wireFault{spoil: flip}, nil }, true},
-		"lies in one sample": {func(int, *peer.Query) (wireFault, error) {
+		"silent":      {func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire }, false},
+		"stopped":     {func(int, *peer.Query) (wireFault, error) { return wireFault{delay: time.Hour}, nil }, false},
+		"wrong bytes": {func(int, *peer.Query) (wireFault, error) { return wireFault{spoil: flip}, nil }, true},
+		"one wrong sample": {func(int, *peer.Query) (wireFault, error) {
 			return wireFault{spoil: func(_ *peer.Query, dst [][]byte) { dst[0][0] ^= 1 }}, nil
 		}, true},
 		"another generation": {func(int, *peer.Query) (wireFault, error) {
@@ -122,7 +122,7 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 					ranks.Wait()
 					lies := f.members[0].lies() + f.members[1].lies() + f.members[2].lies()
 					if (lies > 0) != c.lies || uint64(lies) != f.stats().PeerLies {
-						t.Errorf("got %d lies told of and %d counted, want some: %v", lies, f.stats().PeerLies, c.lies)
+						t.Errorf("got %d wrong answers reported and %d counted, want some: %v", lies, f.stats().PeerLies, c.lies)
 					}
 				})
 			})
@@ -132,7 +132,7 @@ func TestNoPeerSpoilsABatch(t *testing.T) {
 
 // A member that does not answer is not asked again, and its successor once: the successor reads the
 // chunks again, whole.
-func TestASuccessorIsAskedOnce(t *testing.T) {
+func TestPeers_SuccessorIsAskedOnce(t *testing.T) {
 	d := newDataset(t, 64, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -240,7 +240,7 @@ func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 // Two gateways each think that the other one owns everything, and have little memory; all their
 // readers ask at once. There is no deadlock: every read ends with its bytes long before any
 // timeout, or is refused for lack of memory.
-func TestTwoThatAskEachOtherForEverything(t *testing.T) {
+func TestPeers_MutualOwnersDoNotDeadlock(t *testing.T) {
 	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
 	var answered uint64
 	for _, total := range []int64{24 << 10, 40 << 10, 64 << 10, 256 << 10} {
@@ -304,7 +304,7 @@ func TestViewsThatFlap(t *testing.T) {
 }
 
 // Each gateway that warms loads the chunks that it owns, and no others.
-func TestWarmingBringsWhatIsOwned(t *testing.T) {
+func TestWarm_LoadsOwnedChunks(t *testing.T) {
 	d := newDataset(t, 68, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot, shuffle.Full} {
 		bubble.Test(t, func(t *testing.T) {
@@ -332,7 +332,7 @@ func TestWarmingBringsWhatIsOwned(t *testing.T) {
 }
 
 // Chunks in memory or on disk are served from there, regardless of their owner.
-func TestWhatIsHereIsNotAskedFor(t *testing.T) {
+func TestPeers_NotAskedForLocalChunks(t *testing.T) {
 	d := newDataset(t, 69, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()

@@ -170,7 +170,7 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 }
 
 // Requests for data that the index does not contain are refused with an error, and reserve nothing.
-func TestSource_RefusesWhatTheIndexDoesNotHold(t *testing.T) {
+func TestSource_RefusesUnknownRanges(t *testing.T) {
 	d := newDataset(t, 332, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
 	s := p.Open(d.index, d.store, "set/")
@@ -240,7 +240,7 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 }
 
 // A peer is asked for samples that have bytes, and the run finds these and no others.
-func TestReadAhead_FindsWhatWasSent(t *testing.T) {
+func TestReadAhead_FindsLoadedSamples(t *testing.T) {
 	d := newDatasetOf(t, tars, 336, []int{3000, 900, 3000, 900}, 2, 1<<20)
 	peers := &scripted{dataset: d, answers: map[string]answerScript{"a": sends}}
 	p := newPath(t, Config{Budget: bud(1 << 20), Peers: peers, NoPrefetch: true})
@@ -261,7 +261,7 @@ func TestReadAhead_FindsWhatWasSent(t *testing.T) {
 		i := uint64(sample) - d.index.Chunk(chunk).First
 		r := batch.Range{Offset: table.Offset[i], Length: table.Length[i]}
 		got := p.extracts.find(samplePlace{s, chunk, r.Offset, r.Length, true})
-		if (got != nil) != want || want && string(got.data) != string(d.want(chunk, r)) {
+		if (got != nil) != want || want && string(got.data) != string(d.stored(chunk, r)) {
 			t.Errorf("sample %d: got %+v, want it sent: %v", sample, got, want)
 		}
 	}

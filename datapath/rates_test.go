@@ -87,7 +87,7 @@ func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
 }
 
 // Chunks that are not worth reading whole are not prefetched either.
-func TestWhatIsReadBySamplesIsNotFetchedAhead(t *testing.T) {
+func TestRun_SkipsChunksReadByRanges(t *testing.T) {
 	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20)
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 1, Config{})

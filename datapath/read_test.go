@@ -163,7 +163,7 @@ func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 
 // With CheckSHA the chunks of one generation in memory serve the next one, without store reads.
 // Without it each generation loads its own chunks.
-func TestADataSetThatGrewStartsWarm(t *testing.T) {
+func TestNewGeneration_SharesChunks(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	for _, proved := range []bool{true, false} {
 		p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: proved, NoPrefetch: true})
@@ -182,7 +182,7 @@ func TestADataSetThatGrewStartsWarm(t *testing.T) {
 		read(grown)
 		after := p.Stats()
 		if got := after.StoreReads == before.StoreReads; got != proved || after.Misses == before.Misses != proved {
-			t.Errorf("proved %v: got %d store reads and %d misses for what is in memory, want some only where nothing is proved",
+			t.Errorf("proved %v: got %d store reads and %d misses for chunks in memory, want some only without CheckSHA",
 				proved, after.StoreReads-before.StoreReads, after.Misses-before.Misses)
 		}
 		if !grown.chunks.Resident(0) {

@@ -22,7 +22,7 @@ func (m *member) carriedBytes() int64 {
 
 // Read-ahead for a reader's next batches is freed when the reader is elsewhere, when it has ended,
 // and when its memory is needed.
-func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
+func TestReadAhead_FreedWithoutReader(t *testing.T) {
 	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
 	begin := func(t *testing.T) *fleet {
 		d.store.Reset()
@@ -86,7 +86,7 @@ func TestWhatIsSentAlongIsNotKeptForNobody(t *testing.T) {
 			must(t, err)
 			defer r.Release()
 			if got := f.members[0].carriedBytes(); got != 0 {
-				t.Errorf("got %d bytes kept, want 0: somebody needs them", got)
+				t.Errorf("got %d bytes kept, want 0: they are needed", got)
 			}
 		})
 	})
@@ -128,7 +128,7 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 		}
 		synctest.Wait() // for questions that are under way
 		if got := f.members[0].path.Stats(); got.PeerLies == 0 || got.PeerLies != got.PeerReads || got.CarriedHits != 0 {
-			t.Errorf("got %d lies in %d questions and %d samples served that were sent along, want as many, and none",
+			t.Errorf("got %d wrong answers to %d questions and %d samples served from read-ahead, want as many, and none",
 				got.PeerLies, got.PeerReads, got.CarriedHits)
 		}
 	})
@@ -136,7 +136,7 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 
 // A client may have several open requests, which arrive in any order. Batches wait for running
 // runs: no sample is requested twice.
-func TestManyUnderWayAskForNothingTwice(t *testing.T) {
+func TestReadAhead_ParallelRequestsAskOnce(t *testing.T) {
 	d := newDataset(t, 73, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()
@@ -175,7 +175,7 @@ func TestManyUnderWayAskForNothingTwice(t *testing.T) {
 }
 
 // A batch requests samples itself if its run fails or is late.
-func TestABatchDoesWithoutItsRun(t *testing.T) {
+func TestReadAhead_BatchReadsWithoutItsRun(t *testing.T) {
 	d := newDataset(t, 74, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.Reset()

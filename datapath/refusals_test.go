@@ -51,7 +51,7 @@ func ways() []way {
 		return s.Read(ctx, shuffle.Cursor{}, chunks)
 	}
 	answered := func(ctx context.Context, p *Path, _ *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error) {
-		return p.answer(ctx, d.wants(chunks))
+		return p.answer(ctx, d.query(chunks))
 	}
 	return []way{
 		{"samples by range", tars, 0, budget.ErrOverloaded, plain},

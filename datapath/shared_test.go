@@ -26,7 +26,7 @@ func TestSource_AsksForChunksWithoutALock(t *testing.T) {
 		select {
 		case there := <-answered:
 			if there {
-				t.Error("a chunk that nobody has brought is there")
+				t.Error("a chunk is there that was not loaded")
 			}
 		case <-time.After(10 * time.Second):
 			t.Error("where a chunk is was not answered under the cache's lock, want it without the lock")

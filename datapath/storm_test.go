@@ -37,7 +37,7 @@ func TestStormBetweenGateways(t *testing.T) {
 	if few {
 		return
 	}
-	for _, kind := range []string{"bytes", "canceled", "deadline", "peer bytes", "carried", "former", "lies", "failed"} {
+	for _, kind := range []string{"bytes", "canceled", "deadline", "peer bytes", "carried", "former", "wrong bytes", "failed"} {
 		if ended[kind] == 0 {
 			t.Errorf("got none of %q: %v", kind, ended)
 		}
@@ -87,7 +87,7 @@ func (d *dataset) storm(t *testing.T, seed uint64, ended map[string]int) {
 	ended["peer bytes"] += int(got.PeerBytes)
 	ended["carried"] += int(got.CarriedHits)
 	ended["former"] += int(got.FormerChunks)
-	ended["lies"] += int(got.PeerLies)
+	ended["wrong bytes"] += int(got.PeerLies)
 	ended["failed"] += int(got.PeerFailed)
 }
 

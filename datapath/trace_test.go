@@ -90,9 +90,9 @@ func (r *requests) names() (all []string) {
 // none is the parent of a span that has none.
 const none = "0000000000000000"
 
-// TestWhoWaitsForALoadIsLinkedToIt: a load is a trace of its own, linked to the request that has
+// TestTrace_LinksWaiterToLoad: a load is a trace of its own, linked to the request that has
 // begun it, and each request that waits for it is linked to it, also one that gives up.
-func TestWhoWaitsForALoadIsLinkedToIt(t *testing.T) {
+func TestTrace_LinksWaiterToLoad(t *testing.T) {
 	d := oneToAShard(t, 1)
 	bubble.Test(t, func(t *testing.T) {
 		defer d.slowly(20 * time.Millisecond)()
@@ -129,9 +129,9 @@ func TestWhoWaitsForALoadIsLinkedToIt(t *testing.T) {
 	})
 }
 
-// TestWhatComesAheadIsATraceOfItsOwn: a prefetch or a warming begins a trace. A request that
+// TestTrace_PrefetchIsOwnTrace: a prefetch or a warming begins a trace. A request that
 // arrives before its end is linked to it.
-func TestWhatComesAheadIsATraceOfItsOwn(t *testing.T) {
+func TestTrace_PrefetchIsOwnTrace(t *testing.T) {
 	d := oneToAShard(t, 8)
 	for name, begin := range map[string]func(t *testing.T, r *requests){
 		"fetched ahead": func(t *testing.T, r *requests) {
@@ -324,9 +324,9 @@ func TestFormerOwnersAreSpans(t *testing.T) {
 	})
 }
 
-// TestReadAheadOfPeersIsATraceOfItsOwn: read-ahead from peers begins a trace, to which the batch is
+// TestTrace_ReadAheadIsOwnTrace: read-ahead from peers begins a trace, to which the batch is
 // linked.
-func TestReadAheadOfPeersIsATraceOfItsOwn(t *testing.T) {
+func TestTrace_ReadAheadIsOwnTrace(t *testing.T) {
 	d := newDataset(t, 94, same(960, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
 		r := &requests{dataset: d, plan: d.plan(t, shuffle.Window, 16)}
@@ -341,7 +341,7 @@ func TestReadAheadOfPeersIsATraceOfItsOwn(t *testing.T) {
 		ahead := r.spans.Named("peer read-ahead")
 		i := slices.IndexFunc(ahead, func(s tracingtest.Span) bool { return slices.Equal(wait.Links, []string{s.ID}) })
 		if i < 0 || ahead[i].Parent != none || wait.Parent != r.one(t, "second").ID {
-			t.Errorf("the second batch waits below %s for %v, want a trace of what was read ahead: %v", wait.Parent, wait.Links, ahead)
+			t.Errorf("the second batch waits below %s for %v, want a trace of read-ahead: %v", wait.Parent, wait.Links, ahead)
 		}
 		if names := strings.Join(r.names(), " "); !strings.Contains(names, "chunk load") {
 			t.Errorf("got %s, want the loads of the gateway that was asked", names)

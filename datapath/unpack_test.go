@@ -60,7 +60,7 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", name, err, c.want)
 			}
 			for i, r := range chunks[0].Ranges {
-				if err == nil && string(e.samples[i].data) != string(d.want(chunks[0].Chunk, r)) {
+				if err == nil && string(e.samples[i].data) != string(d.stored(chunks[0].Chunk, r)) {
 					t.Errorf("%s: sample %d: got other bytes than stored", name, i)
 				}
 			}
@@ -71,7 +71,7 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 			if len(p.decoding.kept) != 1 {
 				t.Errorf("%s: got the turn to decode lost", name)
 			}
-			p.gate.wants(t, name, 0, 0, 0, 0, 0)
+			p.gate.check(t, name, 0, 0, 0, 0, 0)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 			body.Close()
 		},
 		"answer": func() {
-			body, err := p.answer(t.Context(), d.wants(chunks))
+			body, err := p.answer(t.Context(), d.query(chunks))
 			must(t, err)
 			body.Close()
 		},
@@ -41,7 +41,7 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 			_, err := s.Warm(t.Context(), first(plan, 0, 20))
 			must(t, err)
 		},
-		"asked for what owners did not send": func() {
+		"request for samples that owners did not send": func() {
 			b, err := s.newBatch(chunks)
 			must(t, err)
 			e, want := extractOf(s, b, room{bytes: make([]byte, b.bytes)})

@@ -107,9 +107,9 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 		before  func(t *testing.T, p *Path, s *Source) (after func())
 		brought int
 	}{
-		"sent":   {sends, nil, 4},
-		"lies":   {lies, nil, 4},  // the store has them
-		"silent": {fails, nil, 4}, // likewise
+		"sent":        {sends, nil, 4},
+		"wrong bytes": {sendsOthers, nil, 4}, // the store has them
+		"silent":      {fails, nil, 4},       // likewise
 		"no place": {sends, func(t *testing.T, p *Path, s *Source) func() {
 			must(t, p.gate.enter(t.Context(), s.store))
 			return func() { p.gate.leave(s.store) }

@@ -98,11 +98,11 @@ func TestWarmLeavesReadersAlone(t *testing.T) {
 		must(t, err)
 		for c := 3; c < 20; c++ {
 			if !x.source.Resident(c) {
-				t.Errorf("chunk %d of a reader at 3 went for what was warmed", c)
+				t.Errorf("chunk %d of a reader at 3 was evicted for a warmed one", c)
 			}
 		}
 		if !w.Full || w.Chunks > 3 {
-			t.Errorf("got %+v beside a reader who comes for all that fits, want full at once", w)
+			t.Errorf("got %+v with a reader that needs all chunks that fit, want full at once", w)
 		}
 		x.stop()
 	})
@@ -183,7 +183,7 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 
 // While a reader finds no place for its chunks, reads that warm get at most half of the places;
 // otherwise all.
-func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
+func TestWarm_LeavesPlacesToReaders(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 4, idle: func() {}}
 		var wg sync.WaitGroup
@@ -229,7 +229,7 @@ func TestWarmReadsLeaveRoomForWhatReadersComeFor(t *testing.T) {
 }
 
 // A reader's chunks arrive in time although another dataset is warmed over the same line.
-func TestWarmDoesNotTakeTheLineFromAReader(t *testing.T) {
+func TestWarm_DoesNotDelayReader(t *testing.T) {
 	d := newDataset(t, 44, same(64*72, 3000), 72*8, 256<<10)
 	other := newDataset(t, 45, same(64*72, 3000), 72*8, 256<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -338,9 +338,9 @@ func (u *lostResponse) Header() http.Header         { return u.header }
 func (u *lostResponse) Write(p []byte) (int, error) { return len(p), nil }
 func (u *lostResponse) WriteHeader(int)             {}
 
-// TestPut_AbortsWhatIsCanceled cancels while a part is under way: the upload is removed all the
+// TestPut_AbortsCanceledUpload cancels while a part is under way: the upload is removed all the
 // same. A service that does not remove it is counted, and changes nothing.
-func TestPut_AbortsWhatIsCanceled(t *testing.T) {
+func TestPut_AbortsCanceledUpload(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newService()
 		b := serviceBackend(t, s)

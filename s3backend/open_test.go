@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestOpenEndsBehindTheLastBytes lets a transfer end together with its last bytes, when there is no
+// TestOpen_EndsAfterLastBytes lets a transfer end together with its last bytes, when there is no
 // use in another: the bytes are delivered, then the error, and nothing more is asked for.
-func TestOpenEndsBehindTheLastBytes(t *testing.T) {
+func TestOpen_EndsAfterLastBytes(t *testing.T) {
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, sample(30)) })
 	policy := quick()
 	policy.attempts = 1

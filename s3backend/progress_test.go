@@ -23,7 +23,7 @@ func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 	data := sample(5 * cut) // so that both take fewer retries than a second has
 	for progress, fails := range map[int64]error{cut: nil, cut + 1: objstore.ErrShort} {
 		s := serve(t, func(c net.Conn, r request) bool {
-			from, _ := want(r, len(data))
+			from, _ := rangeOf(r, len(data))
 			head(c, "206 Partial Content", etag(testETag), contentRange(from, len(data)-1, len(data)), fmt.Sprintf("Content-Length: %d", len(data)-from))
 			c.Write(data[from:min(from+cut, len(data))])
 			return false
@@ -51,7 +51,7 @@ func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 func TestReadRange_NeverMixesVersions(t *testing.T) {
 	data := sample(30)
 	s := serve(t, func(c net.Conn, r request) bool {
-		from, _ := want(r, len(data))
+		from, _ := rangeOf(r, len(data))
 		tag := testETag
 		if r.n > 0 {
 			tag = "other"

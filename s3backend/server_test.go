@@ -103,8 +103,8 @@ func contentRange(from, to, total int) string {
 	return fmt.Sprintf("Content-Range: bytes %d-%d/%d", from, to, total)
 }
 
-// want parses the Range header of a request for an object of size bytes.
-func want(r request, size int) (from, to int) {
+// rangeOf parses the Range header of a request for an object of size bytes.
+func rangeOf(r request, size int) (from, to int) {
 	to = size - 1
 	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
 		to = size - 1
@@ -114,7 +114,7 @@ func want(r request, size int) (from, to int) {
 
 // sound answers as a good server does.
 func sound(c net.Conn, r request, data []byte) bool {
-	from, to := want(r, len(data))
+	from, to := rangeOf(r, len(data))
 	lines := []string{etag(testETag), fmt.Sprintf("Content-Length: %d", to-from+1)}
 	status := "200 OK"
 	if r.Header.Get("Range") != "" {

@@ -66,12 +66,12 @@ func TestHugeBatchingsDoNotOverflow(t *testing.T) {
 		m := b.Batches() - 1
 		got, first := b.Share(m, rank, world), b.Share(m, 0, 1)
 		if end := got.First + got.Count; got.First < first.First || end < got.First || end > first.First+first.Count {
-			t.Fatalf("%+v: share %+v lies outside of batch %+v", b, got, first)
+			t.Fatalf("%+v: share %+v is outside of batch %+v", b, got, first)
 		}
 	})
 }
 
-func TestWhatDoesNotExistHasTheZeroShare(t *testing.T) {
+func TestShare_ZeroIfMissing(t *testing.T) {
 	b := Batching{Samples: 10, BatchSize: 4, Tail: Short}
 	for _, c := range [][3]uint64{{3, 0, 1}, {math.MaxUint64, 0, 1}, {0, 1, 1}, {0, 0, 0}} {
 		if got := b.Share(c[0], c[1], c[2]); got != (Share{}) {

@@ -458,7 +458,7 @@ func TestLater(t *testing.T) {
 	})
 }
 
-func TestLaterKnowsWhatItCannotTell(t *testing.T) {
+func TestLater_ReportsUnknownSamples(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Full}, equal(4, 4))
 	c := Cursor{Plan: p, Epoch: p.Epoch(0), BatchSize: 4}
 	if got, ok := c.Later(nil, 3); !ok || !slices.Equal(got, c.Epoch.Append(nil, 12, 16)) {
@@ -523,7 +523,7 @@ func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	look(1)
 	for i := range e.deals {
 		if got := e.deals[i].deal; got != first[i] {
-			t.Errorf("deal %d: got it made anew for the next rank, want it kept", i)
+			t.Errorf("deal %d: got it computed again for the next rank, want it cached", i)
 		}
 	}
 }
@@ -548,7 +548,7 @@ func TestRanksThatComeTogetherShareOneDeal(t *testing.T) {
 	}
 	one := allocated(1)
 	if got := allocated(ranks) - 8*batch.Count; got > one+one/2 {
-		t.Errorf("%d ranks at once: got %d bytes allocated beside their shares, want hardly more than the %d for one", ranks, got, one)
+		t.Errorf("%d ranks at once: got %d bytes allocated in addition to their shares, want hardly more than the %d for one", ranks, got, one)
 	}
 }
 

@@ -70,10 +70,10 @@ func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 	return chiSquare, correlation
 }
 
-// TestSlotMixesAfreshInEveryEpoch: in each epoch a sample may be at any position, independent of
+// TestSlot_EpochsAreIndependent: in each epoch a sample may be at any position, independent of
 // its earlier ones, with more lanes than chunks and with fewer. Lanes have about fifty samples: in
 // a shorter one the missing sample of the last row would be visible.
-func TestSlotMixesAfreshInEveryEpoch(t *testing.T) {
+func TestSlot_EpochsAreIndependent(t *testing.T) {
 	for _, d := range []mixed{
 		{2, 3000, false},
 		{5, 1200, false},

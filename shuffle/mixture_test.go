@@ -222,7 +222,7 @@ func TestMixtureRefuses(t *testing.T) {
 	}
 }
 
-func TestMixtureDigestNamesWhatTheOrderFollowsFrom(t *testing.T) {
+func TestMixture_DigestCoversInputs(t *testing.T) {
 	from := []Ingredient{{Samples: 3, Weight: 1}, {Samples: 5, Weight: 2}}
 	digests := map[string]string{}
 	add := func(name string, seed, samples uint64, from []Ingredient, plans ...string) {

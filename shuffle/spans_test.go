@@ -183,7 +183,7 @@ func TestChunksBeginOneAfterAnother(t *testing.T) {
 }
 
 // TestATurnCutsOnePieceOfALane counts spans of equal chunks: lanes of four whole chunks each, one
-// of which is read in two parts, but for a lane that begins where a chunk does.
+// of which is read in two parts, except in a lane whose turn begins at a chunk.
 func TestATurnCutsOnePieceOfALane(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 16, Seed: 3}, equal(64, 50))
 	for epoch := range uint64(20) {

@@ -94,7 +94,7 @@ func TestSubsetPlanDeliversItsMembersOnce(t *testing.T) {
 			}
 		}
 		if _, ok := (Cursor{Plan: p, Epoch: e, BatchSize: 1}).Later(nil, 0); ok {
-			t.Fatal("what a reader takes next is told in numbers of the subset")
+			t.Fatal("the next samples of a reader have numbers of the subset")
 		}
 	})
 }

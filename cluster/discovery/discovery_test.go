@@ -236,7 +236,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 		write("10.0.0.1:9\n10.0.0.3:none\n")
 		check("wrong", time.Minute, 2, "10.0.0.1:9", "10.0.0.3:7946", "10.0.0.4:7946")
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, file+": line 2: ") || !strings.Contains(got, "10.0.0.3:none") {
-			t.Errorf("got %q, want one line with the file's name, the line's number and what is wrong", got)
+			t.Errorf("got %q, want one line with the file's name, the line's number and the error", got)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)

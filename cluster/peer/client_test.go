@@ -75,7 +75,7 @@ func TestRefusalsOfALaterVersionAreKept(t *testing.T) {
 	}
 }
 
-func TestHelloToWhoIsNoGateway(t *testing.T) {
+func TestHello_ToOtherServer(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
 		want         error
@@ -129,7 +129,7 @@ func TestQuestionsThatDoNotFitTheirAnswer(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestRead_NoListener(t *testing.T) {
 	ln := listen(t)
 	_ = ln.Close()
 	q, dst, _ := newShelf(1, 100).question(1, 10)
@@ -260,7 +260,7 @@ func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	}
 }
 
-func TestWhatEveryRequestCarries(t *testing.T) {
+func TestRequests_Headers(t *testing.T) {
 	var got http.Header
 	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 		got = r.Header

@@ -107,7 +107,7 @@ func TestSilentPeersAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestNobodyAccepts(t *testing.T) {
+func TestRead_ListenerDoesNotAccept(t *testing.T) {
 	onPipes(t, func(t *testing.T, _ *pipes, client *Client) {
 		start := time.Now()
 		_, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"})
@@ -310,9 +310,9 @@ func (w *inMemory) length() int64 {
 	return n
 }
 
-// TestAskersThatStoodStillBlameNobody: a process that was stopped finds its timers run out, and the
+// TestRead_StoppedAskerBlamesNoPeer: a process that was stopped finds its timers run out, and the
 // answers unread.
-func TestAskersThatStoodStillBlameNobody(t *testing.T) {
+func TestRead_StoppedAskerBlamesNoPeer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ctx, w := startWatchdog(t.Context(), 0, time.Second, time.Minute)
 		defer w.finish()

@@ -119,7 +119,7 @@ func drawReader(t *rapid.T) *Reader {
 	return r
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestQuery_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawQuery(t)
 		text, err := want.AppendBinary(nil)
@@ -235,7 +235,7 @@ func TestHostileQueriesAreRefused(t *testing.T) {
 	}
 }
 
-func TestQueriesThatNobodyMayAsk(t *testing.T) {
+func TestQuery_RefusesInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Query)
@@ -278,11 +278,11 @@ func FuzzQuery(f *testing.F) {
 		}
 		written, err := q.AppendBinary(nil)
 		if err != nil {
-			t.Fatalf("write what was read: %v", err)
+			t.Fatalf("write the parsed query: %v", err)
 		}
 		again, err := ParseQuery(written)
 		if err != nil {
-			t.Fatalf("read what was written: %v", err)
+			t.Fatalf("parse the written query: %v", err)
 		}
 		if diff := cmp.Diff(q, again); diff != "" {
 			t.Fatalf("query (-first +again):\n%s", diff)

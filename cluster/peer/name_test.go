@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// A gateway is the member in its certificate, whatever name it uses: in questions, in its hello and
+// A gateway is the member in its certificate, and not by the name that it uses: in questions, in its hello and
 // in its answers.
 func TestNamesAreThoseOfCertificates(t *testing.T) {
 	ours := certtest.New(t)

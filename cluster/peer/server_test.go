@@ -208,7 +208,7 @@ func TestHoldersErrorsReachTheAsker(t *testing.T) {
 			}
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%v: the answer tells what lies below: %v", c.err, err)
+			t.Errorf("%v: the answer contains the wrapped error: %v", c.err, err)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestHello(t *testing.T) {
 	own.Held = []ChunkList{{DatasetGeneration: DatasetGeneration{testDataset, testGeneration}, Chunks: []uint32{9, 3, 4}}}
 	cfg.Met = func(h Hello, remote string) (Hello, error) {
 		if met = h; remote == "" {
-			t.Error("nobody said where a hello came from")
+			t.Error("the address of a hello is missing")
 		}
 		return own, nil
 	}
@@ -412,7 +412,7 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 		t.Errorf("serve: %v", err)
 	}
 	if err := client.Read(context.WithoutCancel(t.Context()), ln.Addr().String(), q, dst); !errors.Is(err, ErrDown) {
-		t.Errorf("a read of nobody: got %v, want %v", err, ErrDown)
+		t.Errorf("a canceled read: got %v, want %v", err, ErrDown)
 	}
 }
 
@@ -471,7 +471,7 @@ func TestHostileConnections(t *testing.T) {
 		"Millrace-Peer-Version: 2\r\nMillrace-Deadline-Ms: 60000\r\n"
 	length := func(n int) string { return "Content-Length: " + strconv.Itoa(n) + "\r\n\r\n" }
 	for _, c := range []struct{ name, text, want string }{
-		{"what is asked as it should be", head + length(len(good)) + string(good), "HTTP/1.1 200 OK"},
+		{"a valid request", head + length(len(good)) + string(good), "HTTP/1.1 200 OK"},
 		{"headers that do not end", "POST / HTTP/1.1\r\nA: " + strings.Repeat("a", 128<<10), "HTTP/1.1 431"},
 		{"many headers", "POST / HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", 10<<10) + "\r\n", "HTTP/1.1 431"},
 		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 421"},

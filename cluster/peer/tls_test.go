@@ -65,7 +65,7 @@ func (j journal) await(words string) {
 	}
 }
 
-func TestWhoMayAskWhom(t *testing.T) {
+func TestTLS_AcceptedCertificates(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	spiffe := &url.URL{Scheme: "spiffe", Host: "job-a", Path: "/gateway"}
 	named := func(change func(*x509.Certificate)) *tls.Config {
@@ -136,8 +136,8 @@ func TestWhoMayAskWhom(t *testing.T) {
 	}
 }
 
-// TestWhomAMemberAsks: the asker looks at the server's certificate just so.
-func TestWhomAMemberAsks(t *testing.T) {
+// TestTLS_AcceptedServers: the asker looks at the server's certificate just so.
+func TestTLS_AcceptedServers(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	client := files(t, issue(t, ours, nil), "b.gateways").Client()
 	q, dst, _ := newShelf(1, 100).question(1, 50)

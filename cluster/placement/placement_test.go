@@ -96,7 +96,7 @@ func TestLoadIsEven(t *testing.T) {
 	}
 }
 
-func TestNobodyOwns(t *testing.T) {
+func TestOwner_NoMemberWithWeight(t *testing.T) {
 	everyone := func(int) bool { return true }
 	for name, i := range map[string]int{
 		"no members":      NewView(nil).Owner(digestOf(1), nil),

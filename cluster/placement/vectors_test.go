@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/vectors"
 )
 
-var update = flag.Bool("update", false, "write testdata/vectors.json anew; a placement that was released never changes")
+var update = flag.Bool("update", false, "rewrite testdata/vectors.json; a placement that was released never changes")
 
 const vectorsFile = "testdata/vectors.json"
 

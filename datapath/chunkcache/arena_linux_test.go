@@ -18,7 +18,7 @@ func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 		Wants: []Chunk[int]{{Key: 1, Size: size, Extra: extra}},
 		Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 			if n := present(t, fills[0].Extra()); n > most {
-				t.Errorf("got %d bytes of memory beside a chunk before the load, want at most %d", n, most)
+				t.Errorf("got %d additional bytes of memory before the load, want at most %d", n, most)
 			}
 			return load(ctx, fills)
 		}},

@@ -17,7 +17,7 @@ import (
 
 // A buffer that waits for memory gets the slot of a closed one as it is: while others wait, no
 // memory is freed and populated again.
-func TestWhoWaitsTakesAFreeSlot(t *testing.T) {
+func TestBuffer_WaiterTakesFreeSlot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const size, waiters = 1 << 20, 4
 		b := budget.New(2*Cost(size), time.Minute)

@@ -84,7 +84,7 @@ func TestLeasesAreSwappedForCopies(t *testing.T) {
 			synctest.Wait()
 		}
 		if _, ok := c.TryBuffer(size / 4); ok {
-			t.Error("got memory beside one that waits for all, want none")
+			t.Error("got memory while a buffer waits for all, want none")
 		}
 		if _, ok := l.Instead(0, size); ok {
 			t.Error("got a copy as large as the chunk, want none")

@@ -184,7 +184,7 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
 // evict evicts the first chunk to evict for one due at the given time, and passes its slot to take,
-// if there is one and the condition wanted still holds. Both functions are called under the lock. It
+// if there is one and the condition still holds. Both functions are called under the lock. It
 // reports whether it evicted a chunk.
 func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
 	c.mu.Lock()

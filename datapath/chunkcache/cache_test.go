@@ -44,8 +44,8 @@ func acquire(ctx context.Context, c *Cache[int], a asking) (*Leases[int], error)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// wanted reports whether a request still waits for a chunk.
-func wanted(f *Fill[int]) bool {
+// needed reports whether a request still waits for a chunk.
+func needed(f *Fill[int]) bool {
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()
 	return f.entry.refs > 0
@@ -194,7 +194,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 			script := func(ctx context.Context, fills []*Fill[int]) error {
 				mu.Lock()
 				for _, f := range fills {
-					if old := loading[f.Key()]; old != nil && wanted(old) && wanted(f) { // else all waiters have left one of them
+					if old := loading[f.Key()]; old != nil && needed(old) && needed(f) { // else all waiters have left one of them
 						t.Errorf("key %d is loaded twice at a time", f.Key())
 					}
 					loading[f.Key()] = f
@@ -307,7 +307,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	})
 }
 
-func TestNewcomerDoesNotJoinADyingLoad(t *testing.T) {
+func TestStart_DoesNotJoinCanceledLoad(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
 		slow := make(chan struct{})
@@ -358,7 +358,7 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 
 // No load takes the memory of chunks that readers come for sooner, but who waits for memory gets
 // it.
-func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
+func TestStart_EvictsNoChunkDueSooner(t *testing.T) {
 	c, b := newCacheWith(t, 3*Cost(1000), Config{Debug: true}, func(k int) int64 {
 		if k == 2 || k == 5 {
 			return Soon + 1
@@ -378,7 +378,7 @@ func TestALoadTakesNoMemoryOfWhatIsDueSooner(t *testing.T) {
 		}
 	}
 	if resident(c, 2) || !resident(c, 1) {
-		t.Error("a chunk that a reader comes for went before one that nobody wants")
+		t.Error("a chunk that a reader needs was evicted before one without readers")
 	}
 	if err := get(5); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("got %v, want %v", err, ErrNoRoom)
@@ -424,7 +424,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		o := NewObjects[int](b, 2000, func(v []byte) int64 { return int64(len(v)) }, func(n int64) { others.Shrink(others.Size() - n) })
 		o.Add(1, make([]byte, 460-objectCost))
 		if got, want := o.Bytes(), int64(460); got != want || others.Size() != 1000-want {
-			t.Errorf("got %d bytes beside %d, want %d and the rest", got, others.Size(), want)
+			t.Errorf("got %d bytes and %d others, want %d and the rest", got, others.Size(), want)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -436,7 +436,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		synctest.Wait()
 		o.Add(2, make([]byte, 460-objectCost))
 		if _, ok := o.Get(1); !ok || others.Size() != 540 {
-			t.Errorf("got %d bytes, and %d beside them, want both as before: somebody waits", o.Bytes(), others.Size())
+			t.Errorf("got %d bytes and %d others, want both as before while another waits", o.Bytes(), others.Size())
 		}
 		leave()
 		wg.Wait()
@@ -505,14 +505,14 @@ func BenchmarkCacheHit(b *testing.B) {
 
 // The additional memory of a load is reserved together with the chunk's, all or none, and is free
 // after the load.
-func TestALoadsMemoryBesideItsChunk(t *testing.T) {
+func TestLoad_AdditionalMemory(t *testing.T) {
 	const size, extra = 3000, 9000
 	c, b := newCache(t, 2*Cost(size)+Cost(extra))
 	wants := func(keys ...int) asking {
 		r := asking{Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 			for _, f := range fills {
 				if len(f.Extra()) != extra {
-					t.Errorf("got %d bytes beside, want %d", len(f.Extra()), extra)
+					t.Errorf("got %d additional bytes, want %d", len(f.Extra()), extra)
 				}
 				copy(f.Extra(), content(99, extra))
 			}
@@ -524,7 +524,7 @@ func TestALoadsMemoryBesideItsChunk(t *testing.T) {
 		return r
 	}
 	if _, err := acquire(t.Context(), c, wants(1, 2)); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("two loads with room for the bytes beside of one: got %v, want %v", err, ErrNoRoom)
+		t.Errorf("two loads with room for the additional bytes of one: got %v, want %v", err, ErrNoRoom)
 	}
 	for _, k := range []int{1, 2} { // one after another there is room for both
 		l, err := acquire(t.Context(), c, wants(k))

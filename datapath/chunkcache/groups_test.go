@@ -86,7 +86,7 @@ func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 				t.Errorf("got %v, want %v", err, context.Canceled)
 			}
 			if synctest.Wait(); r.ctx.Err() == nil {
-				t.Error("the load goes on though nobody waits for what is missing")
+				t.Error("the load continues although no request waits for the missing chunk")
 			}
 			r.end <- r.ctx.Err()
 		},
@@ -114,7 +114,7 @@ func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 			leaveToo()
 			<-joined
 			if synctest.Wait(); r.ctx.Err() == nil {
-				t.Error("the load goes on though nobody waits for it")
+				t.Error("the load continues although no request waits for it")
 			}
 			r.end <- r.ctx.Err()
 		},
@@ -270,7 +270,7 @@ func TestLease_TakesWhatIsInMemory(t *testing.T) {
 }
 
 // A value larger than all that may be kept is not, and drives out nothing.
-func TestObjects_RefuseWhatNeverFits(t *testing.T) {
+func TestObjects_RefuseValueThatNeverFits(t *testing.T) {
 	b := budget.New(10_000, 0)
 	asked := 0
 	o := NewObjects[int](b, 1000, func(v []byte) int64 { return int64(len(v)) }, func(int64) { asked++ })

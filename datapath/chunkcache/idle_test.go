@@ -47,8 +47,8 @@ func TestQueue_KeepsItsOrderAmongHoles(t *testing.T) {
 	}
 }
 
-// TestObjects_KeepWhatJustFits and give back no more than they are asked for.
-func TestObjects_KeepWhatJustFits(t *testing.T) {
+// TestObjects_KeepValueThatJustFits and give back no more than they are asked for.
+func TestObjects_KeepValueThatJustFits(t *testing.T) {
 	_, b := newCache(t, 1<<20)
 	o := NewObjects[int](b, 1000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
 	o.Add(1, make([]byte, 500-objectCost))

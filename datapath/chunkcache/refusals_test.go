@@ -145,7 +145,7 @@ func TestBuffer_MayTakeTheWholeBudget(t *testing.T) {
 			t.Fatalf("%d of %d bytes: got %v, %d bytes in use", n, total, err, b.InUse())
 		}
 		if _, ok := c.TryBuffer(1); ok && b.InUse() > total {
-			t.Fatalf("%d of %d bytes: got another buffer beside it", n, total)
+			t.Fatalf("%d of %d bytes: got another buffer too", n, total)
 		}
 		own.Close()
 	}

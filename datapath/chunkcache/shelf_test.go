@@ -27,7 +27,7 @@ func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
 }
 
 // Without readers the least recently used chunk goes first, however many there are.
-func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
+func TestShelf_EvictsLeastRecentlyUsed(t *testing.T) {
 	const n = 300
 	s, went := stocked(n, nil)
 	var want []int
@@ -48,7 +48,7 @@ func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
 }
 
 // If all chunks are asked, the one due last is evicted first, regardless of earlier due times.
-func TestTheChunkDueLastGoesFirst(t *testing.T) {
+func TestShelf_EvictsChunkDueLast(t *testing.T) {
 	due := map[int]int64{}
 	s, went := stocked(looks, func(k int) int64 { return due[k] })
 	for k := range looks {
@@ -69,7 +69,7 @@ func TestTheChunkDueLastGoesFirst(t *testing.T) {
 }
 
 // If some of many chunks are asked, the evicted one is among the last of all.
-func TestOfManyChunksAFewAreAsked(t *testing.T) {
+func TestShelf_AsksSomeOfManyChunks(t *testing.T) {
 	const n = 10_000
 	asked := 0
 	s, went := stocked(n, func(k int) int64 {
@@ -88,13 +88,13 @@ func TestOfManyChunksAFewAreAsked(t *testing.T) {
 		sum += k * 7919 % n
 	}
 	if mean := sum / evicted; mean < n*9/10 {
-		t.Errorf("what went was due %d of %d on average, want one of the last tenth", mean, n)
+		t.Errorf("the evicted chunks were due %d of %d on average, want the last tenth", mean, n)
 	}
 }
 
 // For the other chunks it is enough to know that they are due sooner than the last one: the evicted
 // chunk is the same.
-func TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner(t *testing.T) {
+func TestShelf_SameChoiceWithPartialDueTimes(t *testing.T) {
 	const n = 500
 	due := func(k int) int64 { return Soon + 1 + int64(k*7919%n) }
 	s, went := stocked(n, due)
@@ -117,12 +117,12 @@ func TestOfTheOthersItIsEnoughToKnowThatTheyAreDueSooner(t *testing.T) {
 		alike += (*also)[i] * 7919 % n
 	}
 	if lazy == 0 || alike < sum*98/100 {
-		t.Errorf("what went was due %d on average where %d were asked for less, want %d as where all were asked", alike/(n/2), lazy, sum/(n/2))
+		t.Errorf("the evicted chunks were due %d on average when %d were asked up to enough, want %d as when all were asked", alike/(n/2), lazy, sum/(n/2))
 	}
 }
 
 // A chunk goes only for one that is due sooner, or for any other if no reader comes for it.
-func TestAChunkGoesForOneDueSooner(t *testing.T) {
+func TestCache_EvictsForChunkDueSooner(t *testing.T) {
 	for _, c := range []struct {
 		is, limit int64
 		goes      bool
@@ -153,7 +153,7 @@ func TestAChunkGoesForOneDueSooner(t *testing.T) {
 
 // Chunks that readers come for soon stay while another can go, those that came meanwhile too; once
 // their readers are gone they go.
-func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
+func TestShelf_KeepsChunksNeededSoon(t *testing.T) {
 	const n = 1000
 	soon := true
 	s, went := stocked(n, func(k int) int64 {
@@ -185,7 +185,7 @@ func TestShelfKeepsWhatIsWantedSoon(t *testing.T) {
 		}
 	}
 	if left < n/4*9/10 {
-		t.Errorf("got %d of %d chunks that went whose reader has gone, want nearly all: nobody comes for them", left, n/4)
+		t.Errorf("got %d of %d evicted chunks without a reader, want nearly all", left, n/4)
 	}
 }
 

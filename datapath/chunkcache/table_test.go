@@ -14,7 +14,7 @@ import (
 
 // A table finds a chunk from when its load begins until it is evicted or its load has failed,
 // however that ended.
-func TestATableFindsWhatIsThere(t *testing.T) {
+func TestTable_FindsLoadedChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := opened(t, Config{Budget: budget.New(2*Cost(100), 0)}, nil)
 		table := tableOf(c)
@@ -51,13 +51,13 @@ func TestATableFindsWhatIsThere(t *testing.T) {
 		leave()
 		synctest.Wait()
 		if table.Contains(5) {
-			t.Error("the table finds a chunk whose load everybody has left")
+			t.Error("the table finds a chunk whose load was abandoned")
 		}
 		get(t.Context(), 5, publish) // while the first load dies
 		close(end)
 		synctest.Wait()
 		if !table.Resident(5) {
-			t.Error("a chunk is lost with a load that everybody had left")
+			t.Error("the chunk of an abandoned load is lost")
 		}
 		c.Drop()
 		if table.Contains(5) || len(c.Names()) != 0 {
@@ -111,10 +111,10 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 	}
 	first.Close()
 	if grown.Contains(2) {
-		t.Error("a table finds a chunk that nobody has asked it for")
+		t.Error("a table finds a chunk that was not requested from it")
 	}
 	if c.Find(grown, 0, 2); !grown.Resident(2) || grown.Contains(0) {
-		t.Error("a chunk that another table brought is not taken over, or one that nobody brought is")
+		t.Error("a chunk that another table loaded is not shared, or one that was not loaded is")
 	}
 	get(grown, 1).Close()
 	if loads != 1 || !old.Resident(0) || !old.Resident(1) || !grown.Resident(1) || grown.Contains(0) {
@@ -145,7 +145,7 @@ func TestChunksOfOneKeyAreOne(t *testing.T) {
 // A closed table frees its chunks under all their numbers, but no chunks of other tables. This
 // includes the chunk of a load that all requests have left and that ends later. Close waits for the
 // loads that the table's requests have started.
-func TestATableIsClosed(t *testing.T) {
+func TestTable_CloseFreesItsChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1<<20, 0)
 		c := New[int](Config{Budget: b, Debug: true})

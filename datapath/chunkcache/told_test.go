@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestWhoWaitsIsToldOfTheLoads: each request learns of the loads that it waits for, once of each,
+// TestStart_ReportsLoadsToWaiters: each request learns of the loads that it waits for, once of each,
 // whichever request has started them and whichever ends first; also a request that gives up.
-func TestWhoWaitsIsToldOfTheLoads(t *testing.T) {
+func TestStart_ReportsLoadsToWaiters(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
 		asks := func(told *[]int, keys ...int) asking {

@@ -49,10 +49,10 @@ func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	}
 	leases.Close()
 	soon[0], soon[2] = true, true
-	try("all wanted soon", size, false, 4, 0, 0)
+	try("all needed soon", size, false, 4, 0, 0)
 	soon[0], soon[2] = false, false
 	try("more than all", 4*size, false, 4, 0, 0)
-	other := try("chunks nobody comes for soon", size, true, 4, 0, 1)
+	other := try("chunks not needed soon", size, true, 4, 0, 1)
 	if !resident(c, 1) {
 		t.Error("got a chunk evicted that a reader comes for soon")
 	}
@@ -63,9 +63,9 @@ func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	}
 }
 
-// TestCache_TriesPassOneThatWaits: while a buffer waits for memory that others hold, a small one
+// TestCache_TryBufferPassesWaiter: while a buffer waits for memory that others hold, a small one
 // takes idle chunks' memory, and nothing is populated.
-func TestCache_TriesPassOneThatWaits(t *testing.T) {
+func TestCache_TryBufferPassesWaiter(t *testing.T) {
 	const size = 100_000
 	bubble.Test(t, func(t *testing.T) {
 		c, b := newCache(t, 10*Cost(size))
@@ -91,7 +91,7 @@ func TestCache_TriesPassOneThatWaits(t *testing.T) {
 		before := c.Stats()
 		held := b.InUse()
 		if c.Populate(size) || b.InUse() != held || c.Stats().FreeBytes != before.FreeBytes {
-			t.Error("got memory populated that somebody waits for")
+			t.Error("got memory populated that a buffer waits for")
 		}
 		if c.Populate(100) != true {
 			t.Error("got a small chunk in the way of the next one, want it left to the heap")
@@ -100,7 +100,7 @@ func TestCache_TriesPassOneThatWaits(t *testing.T) {
 		for i := range 2 {
 			got, ok := c.TryBuffer(size)
 			if !ok {
-				t.Fatalf("try %d: got no memory, of six parts that nobody holds", i)
+				t.Fatalf("try %d: got no memory, of six free parts", i)
 			}
 			if got.Cost() != Cost(size) {
 				t.Errorf("try %d: got %d bytes of the budget, want %d", i, got.Cost(), Cost(size))
@@ -163,9 +163,9 @@ func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 	}
 }
 
-// TestFill_SaysWhatItIs: a load can read its chunk, key and memory, and whether a request still
+// TestFill_DescribesItsChunk: a load can read its chunk, key and memory, and whether a request still
 // waits for it.
-func TestFill_SaysWhatItIs(t *testing.T) {
+func TestFill_DescribesItsChunk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
 		sizes := []int64{0, 1, 1000, 100_000}
@@ -177,14 +177,14 @@ func TestFill_SaysWhatItIs(t *testing.T) {
 				_, err := acquire(ctx, c, asking{[]Chunk[int]{{Key: key, Size: size}}, Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
 					f := fills[0]
 					if len(fills) != 1 || f.Chunk != key || f.Key() != key || int64(len(f.Bytes())) != size || f.Extra() != nil {
-						t.Errorf("got %d fills, of chunk %d, key %d, %d bytes and %d beside; want chunk %d of %d bytes", len(fills), f.Chunk, f.Key(), len(f.Bytes()), len(f.Extra()), key, size)
+						t.Errorf("got %d fills, of chunk %d, key %d, %d bytes and %d additional; want chunk %d of %d bytes", len(fills), f.Chunk, f.Key(), len(f.Bytes()), len(f.Extra()), key, size)
 					}
 					if !f.Needed() {
-						t.Error("got a chunk not wanted that a request waits for")
+						t.Error("got a chunk not needed that a request waits for")
 					}
 					<-goOn
 					if f.Needed() {
-						t.Error("got a chunk wanted that its request has left")
+						t.Error("got a chunk needed that its request has left")
 					}
 					return ctx.Err()
 				}}})

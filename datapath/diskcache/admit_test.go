@@ -102,11 +102,11 @@ func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 		needed[0], needed[1], needed[9] = true, true, true
 		key, data := chunkOf(9, 11000) // three blocks
 		if c.Write(t.Context(), key, 9, data) || c.Stats().Chunks != 4 {
-			t.Errorf("only two are needed by nobody: got %+v, want nothing changed", c.Stats())
+			t.Errorf("only two have no readers: got %+v, want nothing changed", c.Stats())
 		}
 		delete(needed, 1)
 		if !c.Write(t.Context(), key, 9, data) || c.Stats().Chunks != 2 || c.Stats().Bytes != 4*block {
-			t.Errorf("three are needed by nobody: got %+v, want the large one in their place", c.Stats())
+			t.Errorf("three have no readers: got %+v, want the large one in their place", c.Stats())
 		}
 	})
 }

@@ -182,7 +182,7 @@ func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 
 // Pieces of a chunk have their own checksums: corruption elsewhere in the file does not affect
 // them.
-func TestPiecesAreComparedEachForItself(t *testing.T) {
+func TestReadPieces_ChecksEachPiece(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
 	defer c.Close()
@@ -201,7 +201,7 @@ func TestPiecesAreComparedEachForItself(t *testing.T) {
 	}
 	good := []Piece{piece(0, 500), piece(501, 1000), piece(7, 8)}
 	if !c.ReadPieces(t.Context(), key, good) || !bytes.Equal(good[1].Dst, data[501:]) || !bytes.Equal(good[2].Dst, data[7:8]) {
-		t.Error("pieces beside the wrong byte: got no or other bytes, want theirs")
+		t.Error("pieces next to the wrong byte: got no or other bytes, want theirs")
 	}
 	if c.ReadPieces(t.Context(), key, []Piece{piece(0, 10), piece(400, 600)}) || c.Contains(key) {
 		t.Error("a piece with the wrong byte: got it, or its file stays")
@@ -350,7 +350,7 @@ func TestModel(t *testing.T) {
 			case "read":
 				dst := make([]byte, len(data))
 				if got := c.Read(t.Context(), key, dst); got && (!kept[i] || !bytes.Equal(dst, data)) {
-					rt.Fatalf("chunk %d: got bytes that nobody wrote", i)
+					rt.Fatalf("chunk %d: got bytes that were not written", i)
 				} else if got != c.Contains(key) {
 					rt.Fatalf("chunk %d: read %v, contains %v", i, got, !got)
 				}

@@ -276,9 +276,9 @@ func TestFileThatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// TestFileThatIsWrittenAnewWhileItIsMissed: a reader that finds a file gone does not take its
+// TestRead_MissDuringRewrite: a reader that finds a file gone does not take its
 // successor off the list.
-func TestFileThatIsWrittenAnewWhileItIsMissed(t *testing.T) {
+func TestRead_MissDuringRewrite(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
 	defer c.Close()

@@ -26,19 +26,19 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		size  int64
 		want  []string // words of the error; none: it opens
 	}{
-		"empty":              {},
-		"a mounted disk":     {files: map[string]string{"lost+found": ""}},
-		"killed before mark": {files: map[string]string{lockFile: "", markerTemp: "{"}},
-		"ours":               {files: map[string]string{markerFile: marked(1, fixtureDataset)}},
-		"ours, for nobody":   {files: map[string]string{markerFile: `{"format":"millrace disk cache","version":1}`}},
-		"somebody's chunks":  {files: map[string]string{"chunks": "x"}, want: []string{"not empty", "chunks"}},
-		"somebody's files":   {files: map[string]string{"thesis.tex": "x"}, want: []string{"not empty", "thesis.tex", "empty directory"}},
-		"another program's":  {files: map[string]string{markerFile: `{"format":"other","version":1}`}, want: []string{"was not written by this program"}},
-		"no JSON":            {files: map[string]string{markerFile: "x"}, want: []string{"was not written by this program"}},
-		"no version":         {files: map[string]string{markerFile: marked(0, fixtureDataset)}, want: []string{"was not written by this program"}},
-		"newer":              {files: map[string]string{markerFile: marked(2, fixtureDataset)}, want: []string{"newer", "version 2"}},
-		"other dataset":      {files: map[string]string{markerFile: marked(1, "s3://b/mails"), chunkDir + "/0f/x": ""}, want: []string{"s3://b/mails", fixtureDataset, "another directory"}},
-		"larger than disk":   {size: 1 << 60, want: []string{"more than", "file system"}},
+		"empty":                    {},
+		"a mounted disk":           {files: map[string]string{"lost+found": ""}},
+		"killed before mark":       {files: map[string]string{lockFile: "", markerTemp: "{"}},
+		"ours":                     {files: map[string]string{markerFile: marked(1, fixtureDataset)}},
+		"ours, without datasets":   {files: map[string]string{markerFile: `{"format":"millrace disk cache","version":1}`}},
+		"another program's chunks": {files: map[string]string{"chunks": "x"}, want: []string{"not empty", "chunks"}},
+		"other files":              {files: map[string]string{"thesis.tex": "x"}, want: []string{"not empty", "thesis.tex", "empty directory"}},
+		"another program's":        {files: map[string]string{markerFile: `{"format":"other","version":1}`}, want: []string{"was not written by this program"}},
+		"no JSON":                  {files: map[string]string{markerFile: "x"}, want: []string{"was not written by this program"}},
+		"no version":               {files: map[string]string{markerFile: marked(0, fixtureDataset)}, want: []string{"was not written by this program"}},
+		"newer":                    {files: map[string]string{markerFile: marked(2, fixtureDataset)}, want: []string{"newer", "version 2"}},
+		"other dataset":            {files: map[string]string{markerFile: marked(1, "s3://b/mails"), chunkDir + "/0f/x": ""}, want: []string{"s3://b/mails", fixtureDataset, "another directory"}},
+		"larger than disk":         {size: 1 << 60, want: []string{"more than", "file system"}},
 	} {
 		dir := t.TempDir()
 		for file, text := range c.files {
@@ -179,9 +179,9 @@ func TestMarkerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestMarkerThatCannotBeWrittenAnew keeps no gateway from starting: the disk may be full by others'
+// TestMarker_RewriteFails keeps no gateway from starting: the disk may be full by others'
 // doing.
-func TestMarkerThatCannotBeWrittenAnew(t *testing.T) {
+func TestMarker_RewriteFails(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
 	mustWrite(t, c, 1, 100)

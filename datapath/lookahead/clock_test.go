@@ -9,7 +9,7 @@ import (
 // happening is one call of a clock.
 type happening struct {
 	at    float64 // seconds
-	what  string  // asked, ahead, anew, these planned (a second before), answered or ended
+	what  string  // asked, ahead, jumped, these planned (a second before), answered or ended
 	spent Spent   // in all by then
 }
 
@@ -93,17 +93,17 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{6, "ended", Spent{All: 6, Bytes: 3, Sending: 1, Planning: 1}},
 			{7, "answered", Spent{All: 7, Bytes: 3, Sending: 1, Planning: 1}}, // with one of two it has a batch
 			{8, "ended", Spent{All: 8, Bytes: 3, Sending: 1, Planning: 1}},
-			{9, "anew planned", Spent{All: 9, Bytes: 3, Sending: 1, Planning: 2}}, // it has one at a time now
+			{9, "jumped planned", Spent{All: 9, Bytes: 3, Sending: 1, Planning: 2}}, // it has one at a time now
 			{11, "answered", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
 			{11, "ended", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
 		},
-		"anew beside an open one": {
+		"jumped with an open request": {
 			{0, "asked", Spent{}},
 			{0, "asked", Spent{}},
 			{1, "answered", Spent{All: 1, Bytes: 1}},
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{2, "answered", Spent{All: 2, Bytes: 1}},
-			{2, "anew", Spent{All: 2, Bytes: 1}}, // two again
+			{2, "jumped", Spent{All: 2, Bytes: 1}}, // two again
 			{3, "ended", Spent{All: 3, Bytes: 2}},
 			{5, "answered", Spent{All: 5, Bytes: 2}},
 			{5, "ended", Spent{All: 5, Bytes: 2}},
@@ -122,7 +122,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{9, "ended", Spent{All: 9, Bytes: 1, Sending: 4}},
 			{10, "ended", Spent{All: 10, Bytes: 1, Sending: 5}},
 		},
-		"anew beside two of three": {
+		"jumped with two of three open": {
 			{0, "asked", Spent{}},
 			{0, "asked", Spent{}},
 			{0, "asked", Spent{}},
@@ -130,7 +130,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{2, "answered", Spent{All: 2, Bytes: 1}},
 			{2, "ended", Spent{All: 2, Bytes: 1}},
-			{3, "anew", Spent{All: 3, Bytes: 1}}, // three are still its usual number
+			{3, "jumped", Spent{All: 3, Bytes: 1}}, // three are still its usual number
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{6, "ended", Spent{All: 6, Bytes: 1}},
@@ -150,10 +150,10 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 		for i, h := range story {
 			now := second(h.at)
 			switch h.what {
-			case "asked", "ahead", "anew":
-				c.asked(now, now, h.what == "ahead", h.what == "anew")
-			case "planned", "ahead planned", "anew planned":
-				c.asked(second(h.at-1), now, h.what == "ahead planned", h.what == "anew planned")
+			case "asked", "ahead", "jumped":
+				c.asked(now, now, h.what == "ahead", h.what == "jumped")
+			case "planned", "ahead planned", "jumped planned":
+				c.asked(second(h.at-1), now, h.what == "ahead planned", h.what == "jumped planned")
 			case "answered":
 				c.answered(now)
 			case "ended":

@@ -71,7 +71,7 @@ func TestCourse_BeginsRunsInTime(t *testing.T) {
 }
 
 // Find returns the run that covers a batch, until each batch of the run has had its samples.
-func TestCourse_FindsWhatCoversABatch(t *testing.T) {
+func TestCourse_FindsRunOfBatch(t *testing.T) {
 	w := newWalk(t)
 	r := w.next(0, 0, 10, 30)
 	for _, at := range []shuffle.Cursor{w.cursor(0, 0), w.cursor(0, 30), w.cursor(1, 10)} {
@@ -83,7 +83,7 @@ func TestCourse_FindsWhatCoversABatch(t *testing.T) {
 		t.Errorf("got %d runs over with a batch still to come, or that batch without its run", len(got))
 	}
 	if got := w.Had(w.cursor(0, 20)); len(got) != 1 || got[0] != r || len(w.Runs()) != 0 || w.Find(w.cursor(0, 10)) != nil {
-		t.Errorf("got %v over, want the run from 10 to 30: all its batches had what they need", got)
+		t.Errorf("got %v over, want the run from 10 to 30: all its batches had their samples", got)
 	}
 }
 

@@ -130,7 +130,7 @@ func (places) Owner(chunk int) string {
 
 // A run asks for samples of other gateways for as many batches as its limits allow, and always for
 // those of its first batch.
-func TestARunKeepsToItsLimits(t *testing.T) {
+func TestRun_KeepsItsLimits(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -140,11 +140,11 @@ func TestARunKeepsToItsLimits(t *testing.T) {
 		limits  Limits
 		batches uint64
 	}{
-		"none":                   {Limits{Memory: all, Question: all, Fits: true}, 8},
-		"what a run may take":    {Limits{Memory: all / 2, Question: all, Fits: true}, 4},
-		"what a question brings": {Limits{Memory: all, Question: all / 32 / 4, Fits: true}, 2},
-		"chunks of one owner":    {Limits{Memory: all, Question: all}, 4},
-		"less than a batch":      {Limits{Memory: 1, Question: 1, Fits: true}, 1},
+		"none":                {Limits{Memory: all, Question: all, Fits: true}, 8},
+		"limit of a run":      {Limits{Memory: all / 2, Question: all, Fits: true}, 4},
+		"limit of a question": {Limits{Memory: all, Question: all / 32 / 4, Fits: true}, 2},
+		"chunks of one owner": {Limits{Memory: all, Question: all}, 4},
+		"less than a batch":   {Limits{Memory: 1, Question: 1, Fits: true}, 1},
 	} {
 		var c Course[int]
 		var r *Run[int]
@@ -193,7 +193,7 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 
 // A rank that reads the same plan at another position is another rank, and a reader does not come
 // back to places far behind it.
-func TestWhoIsNear(t *testing.T) {
+func TestCourse_Near(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
 		t.Fatal(err)

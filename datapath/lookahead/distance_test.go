@@ -27,7 +27,7 @@ func TestDistance(t *testing.T) {
 	d := &stored{chunks}
 	r := lookahead.New(lookahead.Config{Budget: 1})
 	if got := r.NextRead(d, 0, false); got != lookahead.Never {
-		t.Errorf("nobody reads: got %v, want never", got)
+		t.Errorf("without readers: got %v, want never", got)
 	}
 	cursor := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(5), First: 20, End: 30, BatchSize: size}
 	v := r.Asked(d, cursor, now)

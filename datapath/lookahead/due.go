@@ -56,7 +56,7 @@ type NextUse struct {
 // this does not change how much is read. With the real order the cache would keep the chunks that
 // come first. The next epoch would begin with a rush through memory while the store is idle, and
 // continue with misses only. With places of their own the hits are spread evenly over the epoch,
-// and the store is busy all the time: store-bound epochs take up to a quarter less time.
+// and the store is busy all the time: store-bound epochs are up to a quarter shorter.
 func (r *Readers) NextUse(d Dataset, chunk int) NextUse {
 	return r.NextUseAfter(d, chunk, NextUse{Soon: true, In: -1})
 }

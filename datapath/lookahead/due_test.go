@@ -22,7 +22,7 @@ func (r *Readers) dues(d Dataset) map[int]time.Duration {
 }
 
 // In stored order chunk c holds positions 10c to 10c+10.
-func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
+func TestNextUse_IsFirstReadersUse(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 10})
 	if got := r.NextUse(d, 0).In; got != Never {
@@ -59,7 +59,7 @@ func TestDueIsWhenTheFirstReaderComes(t *testing.T) {
 
 // First returns the same result as all readers together if that is later than enough, and otherwise
 // one that is not later.
-func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
+func TestNextUseAfter_StopsEarly(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 10})
 	all := make([]NextUse, d.chunks) // the results of the single readers, combined
@@ -94,13 +94,13 @@ func TestFirstTellsWhatIsLaterThanEnough(t *testing.T) {
 		}
 	}
 	if exact == 40*d.chunks {
-		t.Error("got what all readers together tell each time, want less asked")
+		t.Error("got the result of all readers each time, want fewer asked")
 	}
 }
 
 // Chunks stay for the next epoch by places of their own, independent of the epochs' orders. So hits
 // are spread over the epoch: a cache of half the data serves about half of every tenth of it.
-func TestWhatStaysComesEvenly(t *testing.T) {
+func TestNextUse_SpreadsHitsOverLaterEpochs(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)
 	var kept []map[int]bool

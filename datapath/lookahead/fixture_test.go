@@ -75,7 +75,7 @@ func (r *Readers) unopened(tb testing.TB) {
 	}
 	for _, x := range r.all {
 		if x.reading != 0 || x.ranks < at[x] || len(x.missed) > lateBatches {
-			tb.Errorf("reader of %v: got %d open requests, %d ranks of %d that stand there, %d missed batches; want none, all and %d at most",
+			tb.Errorf("reader of %v: got %d open requests, %d ranks of %d that belong to it, %d missed batches; want none, all and %d at most",
 				x.at.Plan.Params(), x.reading, x.ranks, at[x], len(x.missed), lateBatches)
 		}
 	}

@@ -16,7 +16,7 @@ func shareOf(tb testing.TB, n *int, budget int64) *Readers {
 
 // Chunks that another gateway keeps are not expected, not needed and never due, so the memory
 // reaches further.
-func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
+func TestReaders_LookAheadForOwnedChunks(t *testing.T) {
 	d := newData(400, 10)
 	for _, n := range []int{1, 2, 8} {
 		r := shareOf(t, &n, 10)
@@ -41,7 +41,7 @@ func TestOnlyWhatIsKeptHereIsLookedAheadFor(t *testing.T) {
 		for c := range d.Chunks() {
 			due := r.NextUse(d, c).In
 			if mine := c%n == 0; (due == Never) == mine || !mine && r.NextUse(d, c).Soon {
-				t.Fatalf("1 of %d, chunk %d: due in %v, expected %v; want this for what is kept here alone", n, c, due, r.NextUse(d, c).Soon)
+				t.Fatalf("1 of %d, chunk %d: due in %v, expected %v; want this only for chunks kept here", n, c, due, r.NextUse(d, c).Soon)
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	p := d.plan(t, shuffle.None, 0, 0)
 	r.read(d, at(p, 0, 0, 5), begin())
 	if r.NextUse(d, 1).Soon || !r.NextUse(d, 4).Soon || r.NextUse(d, 1).In != Never {
-		t.Fatalf("got chunk 1 expected %v, 4 %v; want only what is kept here", r.NextUse(d, 1).Soon, r.NextUse(d, 4).Soon)
+		t.Fatalf("got chunk 1 expected %v, 4 %v; want only chunks kept here", r.NextUse(d, 1).Soon, r.NextUse(d, 4).Soon)
 	}
 	n = 1
 	r.Reowned()
@@ -67,7 +67,7 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 
 // A reader at another gateway is looked ahead for like one at this, by its own demand, and the
 // chunk goes first that any reader would stall for first, wherever he is.
-func TestAReaderElsewhereIsLookedAheadFor(t *testing.T) {
+func TestHeard_LooksAheadForRemoteReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
 	here, there := d.plan(t, shuffle.Window, 8, 1), d.plan(t, shuffle.Window, 8, 2)
@@ -134,7 +134,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 }
 
 // An order without locality predicts nothing, for readers at any gateway.
-func TestAReaderElsewhereWithoutLocality(t *testing.T) {
+func TestHeard_IgnoresOrderWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
 	if r.Heard(d, at(d.plan(t, shuffle.Full, 0, 1), 0, 0, 10), time.Second, begin()); len(r.all) != 0 {
@@ -143,7 +143,7 @@ func TestAReaderElsewhereWithoutLocality(t *testing.T) {
 }
 
 // A visit returns its reader's position as long as the reader exists.
-func TestAVisitTellsWhereItsReaderStands(t *testing.T) {
+func TestVisit_Position(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
 	p := d.plan(t, shuffle.Window, 2, 1)

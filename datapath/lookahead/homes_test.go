@@ -52,7 +52,7 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 
 // A gateway where ranks of some groups read looks ahead for the chunks at home with them, and for
 // no others.
-func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
+func TestReaders_LookAheadForHomes(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
 	r := newReaders(t, Config{Budget: 200})
@@ -63,7 +63,7 @@ func TestOnlyWhatIsAtHomeIsLookedAheadFor(t *testing.T) {
 	r.homeRead(d, p, 6, 0, now)
 	expectHomes(t, r, d, p, now, 1, 3)
 	if v := r.homeRead(d, p, 2, 64, now); !comesLikeDue(r, d, v) {
-		t.Error("want a visit to come for what has a next use, and for nothing else")
+		t.Error("want a visit to need the chunks with a next use, and no others")
 	}
 	for batch := uint64(2); batch < 50; batch++ { // group 3 reads elsewhere from now on
 		now = now.Add(time.Second)
@@ -85,8 +85,8 @@ func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 	return true
 }
 
-// A rank with a contiguous share needs every chunk, whatever the shares of the others.
-func TestAContiguousShareComesForEverything(t *testing.T) {
+// A rank with a contiguous share needs every chunk, independent of the other shares.
+func TestReaders_ContiguousShareNeedsAllChunks(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
 	r := newReaders(t, Config{Budget: 200})

@@ -169,7 +169,7 @@ func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 }
 
 // The remaining samples of a chunk count from the reader's position.
-func TestNeedsSayWhatIsLeft(t *testing.T) {
+func TestNeed_SamplesCountFromPosition(t *testing.T) {
 	d := newData(80, 100)
 	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.Window, 2, 3)
@@ -189,7 +189,7 @@ func TestNeedsSayWhatIsLeft(t *testing.T) {
 // Every missing chunk is expected, wherever memory ends among the chunks of a window that begin
 // together. A prefetched chunk that is not expected would be evicted for the next one at once, and
 // so on without end.
-func TestWhatIsMissingIsExpected(t *testing.T) {
+func TestMissing_ChunksAreExpected(t *testing.T) {
 	d := newData(80, 4)
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
 		p := d.plan(t, order, 7, 7)
@@ -209,7 +209,7 @@ func TestWhatIsMissingIsExpected(t *testing.T) {
 
 // With any number of readers, the chunks of their batches are expected, and delivered chunks are
 // not missing.
-func TestWhatABatchNeedsIsExpected(t *testing.T) {
+func TestMissing_BatchChunksAreExpected(t *testing.T) {
 	const readers, batches = 32, 15
 	d := newData(2000, 10)
 	var cursors []shuffle.Cursor

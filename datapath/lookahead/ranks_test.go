@@ -132,7 +132,7 @@ func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 }
 
 // A rank that jumps may have another number of concurrent requests.
-func TestStep_RecognizesARankThatStartsAnew(t *testing.T) {
+func TestStep_DetectsJumpOfRank(t *testing.T) {
 	d := newData(40, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	for _, c := range []struct {

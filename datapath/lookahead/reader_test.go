@@ -42,7 +42,7 @@ func TestReader_NearBoundaries(t *testing.T) {
 }
 
 // Batches that a reader skips are missed until they are requested, unless the reader has jumped.
-func TestReader_MissesWhatItPassesOver(t *testing.T) {
+func TestReader_RecordsSkippedBatches(t *testing.T) {
 	d := newData(200, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	for name, c := range map[string]struct {

@@ -92,7 +92,7 @@ func TestReadersOfOnePlanShareIt(t *testing.T) {
 }
 
 // A reader that waits for bytes has not ended, and announced readers make room for active ones.
-func TestWhoMakesRoomForANewReader(t *testing.T) {
+func TestReaders_RemoveIdleForNewReader(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
 	now := begin()
@@ -163,7 +163,7 @@ func TestRanksAreBounded(t *testing.T) {
 		t.Errorf("got ranks %d to %d, want the newest, 10 to %d", got[0].Rank, got[len(got)-1].Rank, maxRanks+9)
 	}
 	if got := len(r.all); got != 1 {
-		t.Errorf("got %d readers for ranks that stand together, want one", got)
+		t.Errorf("got %d readers for ranks near each other, want one", got)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 			}
 		}
 		if got := r.NextUse(d, 303).Soon; got != c.jump {
-			t.Errorf("%s: got what it needs where it went expected %v, want %v", name, got, c.jump)
+			t.Errorf("%s: got the chunks at its new position expected %v, want %v", name, got, c.jump)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 		now = now.Add(time.Minute)
 	}
 	if len(r.all) != 1 || !r.NextUse(d, 3).Soon || r.NextUse(d, 53).Soon {
-		t.Fatalf("got %d readers, want one that stands at the beginning", len(r.all))
+		t.Fatalf("got %d readers, want one at the beginning", len(r.all))
 	}
 	if got := r.missing(); len(got) != 0 {
 		t.Errorf("got needs %v of a reader that has not come, want none", chunks(got))
@@ -367,7 +367,7 @@ func TestDropForgetsADataSet(t *testing.T) {
 
 // Requests of one rank may read the clock before another one ends, and be recorded after it: think
 // times are never negative.
-func TestNobodyThinksForLessThanNoTime(t *testing.T) {
+func TestReaders_ThinkTimeIsNotNegative(t *testing.T) {
 	r := newReaders(t, Config{Budget: 100})
 	d := newData(40, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)

@@ -55,7 +55,7 @@ func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	}
 	r.Drop(d)
 	if _, ok := a.Position(); ok {
-		t.Error("a reader that was dropped stands somewhere")
+		t.Error("a dropped reader has a position")
 	}
 	if !a.ComesFor(3) {
 		t.Error("nothing is known of a reader that was dropped, want any chunk as one it may come for")
@@ -81,7 +81,7 @@ func TestReaders_AnnounceAgain(t *testing.T) {
 		r.Announce(d, at(p, 1, 20, 10), now)
 		changes, x := r.Changes(), r.all[0]
 		if now = now.Add(readerComes / 2); !r.NextUse(d, 3).Soon {
-			t.Fatal("got a chunk that nobody comes for, want it announced")
+			t.Fatal("got a chunk without readers, want it announced")
 		}
 		r.Announce(d, at(p, c.epoch, c.first, 10), now)
 		now = now.Add(readerComes/2 + time.Minute)
@@ -93,7 +93,7 @@ func TestReaders_AnnounceAgain(t *testing.T) {
 }
 
 // A reader that exists already is not announced again.
-func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
+func TestReaders_AnnounceAtExistingReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -107,7 +107,7 @@ func TestReaders_AnnounceWhereAReaderStands(t *testing.T) {
 }
 
 // A reader of another gateway has the last reported position, and stays while it is reported.
-func TestReaders_FollowWhatTheyHear(t *testing.T) {
+func TestReaders_HeardMovesReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -152,7 +152,7 @@ func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 }
 
 // Plans drawn by importance keep more alive than others; stored order keeps nothing.
-func TestReaders_HoldWhatTheirPlansKeep(t *testing.T) {
+func TestReaders_CountPlanMemory(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100})
 	for name, c := range map[string]struct {
@@ -183,7 +183,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	r.read(d, at(p, 0, 980, 10), now)
 	first, second := r.all[0], r.all[1]
 	if second.next != first.at.Epoch {
-		t.Error("a reader has prepared the epoch that another one of its plan stands in")
+		t.Error("a reader has prepared the current epoch of another reader of its plan")
 	}
 	for place := uint64(580); place < 1000; place += 80 {
 		now = now.Add(time.Millisecond)
@@ -207,7 +207,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	r.lacking = append(r.lacking, second)
 	r.unlock() // must not look for the plan of one who has gone
 	if second.position.Load() != nil || second.next != nil {
-		t.Error("a reader that has gone stands somewhere again")
+		t.Error("a removed reader has a position again")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 
 // Chunks of other gateways are never read here, and a reader's second use of a chunk counts if the
 // chunk is in memory already.
-func TestReaders_NextReadOfWhatIsKeptHere(t *testing.T) {
+func TestReaders_NextReadOfOwnedChunks(t *testing.T) {
 	d := newData(100, 10)
 	here := true
 	r := newReaders(t, Config{Budget: 100, Mine: func(Dataset, int) bool { return here }})
@@ -268,14 +268,14 @@ func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 		changes := r.Changes()
 		mine = 1 - mine
 		if r.Reowned(); r.Changes() == changes {
-			t.Error("got no change, want one: reads ahead may be for nobody now")
+			t.Error("got no change, want one: reads ahead may be useless now")
 		}
 	}
 }
 
 // Chunks that only slower ranks may need are due at once if a slower rank is known, otherwise after
 // the chunks that are needed soon.
-func TestReaders_NextUseOfWhatLiesBehind(t *testing.T) {
+func TestReaders_NextUseOfStragglersChunks(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	for _, straggles := range []bool{false, true} {

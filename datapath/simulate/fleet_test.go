@@ -51,10 +51,10 @@ func TestClusterHoldsMoreThanOne(t *testing.T) {
 	}
 }
 
-// TestLocalityWantsNoCluster: gateways without a cluster hold the chunks at home with their ranks,
+// TestLocality_SavesOnlyWithoutCluster: gateways without a cluster hold the chunks at home with their ranks,
 // so together they read each byte once, and nothing crosses a link. Moved samples are read from the
 // store again. In a cluster, whose owners follow no homes, locality saves no transfers.
-func TestLocalityWantsNoCluster(t *testing.T) {
+func TestLocality_SavesOnlyWithoutCluster(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, name := range []string{shuffle.Slot, shuffle.Window} {
 		s := fleet(d, 4, 2)
@@ -72,10 +72,10 @@ func TestLocalityWantsNoCluster(t *testing.T) {
 			t.Errorf("%s: got %d bytes between gateways that share nothing, want none", name, got)
 		}
 		if got := float64(r.Epochs[0].StoreBytes) / float64(d.Bytes()); got > 1.02+r.Moved {
-			t.Errorf("%s, epoch 0: got %.3f of the data from the store, want all of it once and what is moved, %.3f", name, got, r.Moved)
+			t.Errorf("%s, epoch 0: got %.3f of the data from the store, want all of it once and the moved part, %.3f", name, got, r.Moved)
 		}
 		if got := float64(r.Later().StoreBytes) / float64(d.Bytes()); got > r.Moved+.03 || r.Moved > .12 {
-			t.Errorf("%s: got %.3f of the data from the store in a later epoch, want at most what is moved, %.3f", name, got, r.Moved)
+			t.Errorf("%s: got %.3f of the data from the store in a later epoch, want at most the moved part, %.3f", name, got, r.Moved)
 		}
 		s.Ranks = 33
 		if _, err := Run(t.Context(), d, s); err == nil {
@@ -150,10 +150,10 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	}
 }
 
-// TestShortMemoryGoesToTheBatchFirst: with little memory, read-ahead does not make owners load
+// TestReadAhead_YieldsShortMemoryToBatch: with little memory, read-ahead does not make owners load
 // chunks before those that a batch waits for. Such chunks would be evicted before their use, and
 // samples be read one by one.
-func TestShortMemoryGoesToTheBatchFirst(t *testing.T) {
+func TestReadAhead_YieldsShortMemoryToBatch(t *testing.T) {
 	d := uniform(t, 4096*16, 16, 4096)
 	s := fleet(d, 20, .5)
 	s.Order.Window, s.BatchSize, s.Rate = 128, 2048, 2e5

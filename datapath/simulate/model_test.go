@@ -186,8 +186,8 @@ func TestCoarseAgreesWithFine(t *testing.T) {
 	}
 }
 
-// TestThinStandsForAll: a part of very many chunks, made whole again, is all of it.
-func TestThinStandsForAll(t *testing.T) {
+// TestThin_RepresentsAll: a part of very many chunks, made whole again, is all of it.
+func TestThin_RepresentsAll(t *testing.T) {
 	d := uniform(t, uint64(standard().chunks)*2*1000, 1000, 1000)
 	s := plain(d, .25)
 	s.Epochs, s.Rate, s.StoreRate, s.Ranks, s.BatchSize = 1, 1e7, 1e9, 1, 4096
@@ -241,7 +241,7 @@ func TestTiersAddUp(t *testing.T) {
 	s.DiskSize = d.Bytes() / 4
 	r = predict(t, d, s)
 	if memory, disk, _ := r.Later().Tiers(); memory > .25 || memory < .25-32./256 || math.Abs(disk-.25) > .06 {
-		t.Errorf("a disk of a quarter: got %.3f out of memory and %.3f from disk, want a quarter each, but for what passes through memory", memory, disk)
+		t.Errorf("a disk of a quarter: got %.3f out of memory and %.3f from disk, want a quarter each, except for chunks that pass through memory", memory, disk)
 	}
 	s.DiskSize = 0
 	one := predict(t, d, s)

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestRequestsAreThoseOfEpochs compares with epochs that are followed to their ends, of a store
+// TestCountRequests_AgreesWithEpochs compares with epochs that are followed to their ends, of a store
 // that is read a chunk at a time: within a tenth, and a tenth of the chunks.
-func TestRequestsAreThoseOfEpochs(t *testing.T) {
+func TestCountRequests_AgreesWithEpochs(t *testing.T) {
 	d, err := Uniform(400*64, 64, 32<<10)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRequestsAreThoseOfEpochs(t *testing.T) {
 	}
 }
 
-func TestRequestsThatNobodyKnows(t *testing.T) {
+func TestCountRequests_UnknownWithSmallCache(t *testing.T) {
 	d, err := Uniform(400*64, 64, 32<<10)
 	if err != nil {
 		t.Fatal(err)

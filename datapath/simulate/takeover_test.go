@@ -26,9 +26,9 @@ func readsOf(d *Data, plan *shuffle.Plan, batchSize, ranks, homes uint64, gatewa
 	return reads
 }
 
-// TestTakeOverIsWhatGatewaysLack: the predicted additional reads equal the chunks that the shares
+// TestTakeOver_AgreesWithShares: the predicted additional reads equal the chunks that the shares
 // of a real epoch need from gateways that did not need them before.
-func TestTakeOverIsWhatGatewaysLack(t *testing.T) {
+func TestTakeOver_AgreesWithShares(t *testing.T) {
 	d := uniform(t, 128*64, 64, 4096)
 	for _, order := range []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 1}, {Shuffle: shuffle.Slot, Window: 48, Seed: 2}} {
 		plan, err := shuffle.NewPlan(order, d.First)

@@ -58,7 +58,7 @@ func (m *member) Share(string) float64 {
 	return m.wires.view.Share(m.wires.view.Members()[m.number].ID)
 }
 func (m *member) View() uint64 { return 1 }
-func (m *member) Lied(string)  { panic("nobody lies here") }
+func (m *member) Lied(string)  { panic("no peer sends wrong bytes here") }
 
 // Read carries a question to its owner and the answer back.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, _ datapath.Instead) error {
@@ -172,11 +172,11 @@ func fleets() map[string]func(*simulate.Setting) {
 	}
 }
 
-// TestFleetsAreWhatDataPathsDo compares the model of a cluster with data paths that ask each other.
+// TestFleet_AgreesWithDataPaths compares the model of a cluster with data paths that ask each other.
 // With little memory these depend on the order of goroutines at one time, so the model must agree
 // with one of several runs. Of eight seeds of "two quarters" two agree in each run, four in some,
 // and two in none: there a single chunk in memory affects many others.
-func TestFleetsAreWhatDataPathsDo(t *testing.T) {
+func TestFleet_AgreesWithDataPaths(t *testing.T) {
 	const runs = 40 // where memory is shortest, about half of them are like it
 	d := newReal(t)
 	for name, change := range fleets() {
@@ -222,10 +222,10 @@ func unlike(want *simulate.Result, run []outcome) (faults []string) {
 	return faults
 }
 
-// TestTwoHalvesAreOneWhole: where one gateway with room for half of the data reads the other half
+// TestFleet_TwoHalvesHoldAllData: where one gateway with room for half of the data reads the other half
 // again in each epoch, two that are one cluster read nothing; so the model says, and so the data
 // paths do.
-func TestTwoHalvesAreOneWhole(t *testing.T) {
+func TestFleet_TwoHalvesHoldAllData(t *testing.T) {
 	d := newReal(t)
 	s := setting()
 	s.Order.Shuffle, s.CacheSize = shuffle.Slot, s.CacheSize*13/8

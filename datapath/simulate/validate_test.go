@@ -210,9 +210,9 @@ func setting() simulate.Setting {
 	}
 }
 
-// TestPredictionsAreWhatTheDataPathDoes compares the model with the data path itself, both under a
+// TestRun_AgreesWithDataPath compares the model with the data path itself, both under a
 // fake clock, so that differences come only from the model.
-func TestPredictionsAreWhatTheDataPathDoes(t *testing.T) {
+func TestRun_AgreesWithDataPath(t *testing.T) {
 	d := newReal(t)
 	for name, change := range map[string]func(*simulate.Setting){
 		"plan":       func(*simulate.Setting) {},

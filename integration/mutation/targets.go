@@ -46,7 +46,7 @@ var targets = []target{
 		"TestPythonReproducesTheMixtureVectors":  python,
 		"TestPythonReproducesTheWeightedVectors": python,
 
-		"TestSlotMixesAfreshInEveryEpoch":               orders,
+		"TestSlot_EpochsAreIndependent":               orders,
 		"TestSlotMixesClasses":                          orders,
 		"TestBatchVarianceIsThatOfEpochs":               orders,
 		"TestEveryEpochIsABijectionBeyondTheExactSizes": orders,
@@ -74,19 +74,19 @@ var slowDatapath = map[string]string{
 	"TestReadersLeaveEachOtherTheirChunks":      epochs,
 	"TestRestartedPathReadsTheDiskAlone":        epochs,
 	"TestAReaderThatPausedForDays":              epochs,
-	"TestWhoResumesWaitsForNoWholeChunks":       epochs,
+	"TestFirstBatch_ResumeReadsByRanges":       epochs,
 
 	"TestReadsSideBySideFollowTheBandwidth":           rates,
 	"TestReadsThatAreHeldBackMoveNoPlaces":            rates,
 	"TestStoreThatAsksForLess":                        rates,
 	"TestColdEpochKeepsTheLineFull":                   rates,
-	"TestWarmDoesNotTakeTheLineFromAReader":           rates,
+	"TestWarm_DoesNotDelayReader":           rates,
 	"TestFirstBatchOfAGatewayWithManyPlaces":          rates,
 	"TestFirstBatchDoesNotWaitForThoseAskedForWithIt": rates,
-	"TestFirstBatchComesByWhatIsSooner":               rates,
+	"TestFirstBatch_ChoosesFasterRead":               rates,
 
 	"TestSourcesComeAndGoUnderLoad":      closing,
-	"TestCloseLetsGoOfEverything":        closing,
+	"TestClose_FreesEverything":        closing,
 	"TestCompressedChunksAreKeptDecoded": closing,
 }
 

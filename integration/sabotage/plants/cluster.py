@@ -21,7 +21,7 @@ PLANTS = [
     ),
     (
         "cluster lets any member announce another member's departure",
-        "./cluster TestNobodySpeaksForAnother",
+        "./cluster TestMet_NoHelloForAnother",
         [("cluster/check.go", "\town.Held = c.heirs[h.ID]\n", "\town.Held = c.heirs[h.ID]\n\tif m := c.members[h.ID]; m != nil && h.Draining {\n\t\tm.Draining = true\n\t\tc.turn(m, Draining, \"\")\n\t}\n")],
     ),
     (
@@ -41,22 +41,22 @@ PLANTS = [
     ),
     (
         "datapath serves a peer's answer without comparing it with the index",
-        "./datapath TestNoPeerSpoilsABatch",
+        "./datapath TestPeers_FaultsChangeNoByte",
         [("datapath/question.go", "if checksum(x.memory(r)) == r.CRC32C {", "if true {")],
     ),
     (
         "datapath forwards a peer's query to other peers",
-        "./datapath TestWhoDoesNotOwnAChunkAnswersFromTheStore",
+        "./datapath TestAnswer_NotOwnedReadsStore",
         [("datapath/answer.go", "assemblyOf(part{source: s, request: b, near: b, tries: true}).read(ctx)", "assemblyOf(part{source: s, request: b}).readPlanned(ctx)")],
     ),
     (
         "datapath trusts an owner of an outdated view",
-        "./datapath TestOwnersAreThoseOfTheView",
+        "./datapath TestOwners_FollowView",
         [("datapath/owners.go", "if is != nil && is.view == view {", "if is != nil {")],
     ),
     (
         "datapath keeps a former owner's chunk without comparing it with the index",
-        "./datapath TestAFormerOwnerThatFails",
+        "./datapath TestFormer_Failures",
         [("datapath/former.go", "if !s.intact(desc, dst, checksum(dst)) {", "if false {")],
     ),
     (

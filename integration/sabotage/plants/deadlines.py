@@ -23,12 +23,12 @@ PLANTS = [
     ),
     (
         "datapath gives one query to a peer all the time of a request",
-        "./datapath TestNoPeerSpoilsABatch",
+        "./datapath TestPeers_FaultsChangeNoByte",
         [("datapath/question.go", "peerPart = 2\n", "peerPart = 1\n")],
     ),
     (
         "datapath lets a store that hangs take the places of other stores",
-        "./datapath TestAStoreThatHangsTakesNoPlacesOfOthers",
+        "./datapath TestGate_HangingStoreKeepsOnlyItsShare",
         [("datapath/gate.go", "return own.running < max(g.limit/sharing, 1)", "return own.running < 0")],
     ),
     (

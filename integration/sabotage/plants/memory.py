@@ -13,7 +13,7 @@ PLANTS = [
     ),
     (
         "datapath lets reads that wait for peers take all memory",
-        "./datapath TestThoseWhoWaitForPeersHoldHalf",
+        "./datapath TestAskLimit_HalfOfMemory",
         [("datapath/owners.go", "if a.bytes.Acquire(ctx, n) != nil {", "if true {")],
     ),
     (
