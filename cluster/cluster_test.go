@@ -44,7 +44,7 @@ func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {
 	})
 }
 
-// A gateway may be greeted before it greets others itself: it does not forget who did.
+// A gateway may receive a hello before it sends any itself. It remembers the sender.
 func TestHelloBeforeRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.join(1, nil, nil)
@@ -61,7 +61,7 @@ func TestHelloBeforeRun(t *testing.T) {
 	})
 }
 
-// growing is a discovery whose addresses grow. It counts how often it is to look again.
+// growing is a discovery whose list of addresses grows. It counts the requests to look again.
 type growing struct {
 	more  chan []string
 	again atomic.Int32
@@ -164,7 +164,7 @@ func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 	})
 }
 
-// TestStrangersAreRefused: each is refused by name, on both sides, and shown with the reason.
+// TestStrangersAreRefused: each stranger is refused on both sides and reported with the reason.
 func TestStrangersAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Config)

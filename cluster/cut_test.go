@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A network that was cut in two is whole again. As soon as two gateways of both sides have met, all
-// have: while they come back one by one, views differ, and chunks are read twice.
+// After a network partition heals, all gateways have met again as soon as one gateway of each side
+// has met the other. If they came back one by one, views would differ and chunks would be read
+// twice.
 func TestCutEndsForAllAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(8)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// fails has every read from a gateway fail, while it says hello as if nothing were wrong.
+// fails makes every read from a gateway fail, while the gateway still answers hellos normally.
 func (w *world) fails(address string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +79,8 @@ func TestFailedReadEjects(t *testing.T) {
 	})
 }
 
-// Who does not answer a hello stays ejected when its time is over, and is gone in the end.
+// A member that does not answer a hello stays ejected when its ejection time is over, and is
+// removed in the end.
 func TestEjectedMemberMustAnswerAHello(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -105,7 +106,7 @@ func TestEjectedMemberMustAnswerAHello(t *testing.T) {
 	})
 }
 
-// cooling returns how long a member is left alone, to a tenth of a second.
+// cooling returns how long a member stays ejected, to a tenth of a second.
 func (w *world) cooling(n *node, id string) (d time.Duration) {
 	for states(n)[id] == Ejected {
 		w.pass(100 * time.Millisecond)
@@ -137,7 +138,7 @@ func TestCoolDownDoubles(t *testing.T) {
 	})
 }
 
-// Many reads that fail together are one failure.
+// Many reads that fail at the same time count as one failure.
 func TestReadsThatFailTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -288,7 +289,7 @@ func TestStrangerThatIsGone(t *testing.T) {
 	})
 }
 
-// A member that is left alone is let in again when its time is over, whenever the last hello was.
+// An ejected member is readmitted when its time is over, regardless of when the last hello was.
 func TestEjectedMemberIsBackInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -357,7 +358,7 @@ func TestStuckMemberIsEjected(t *testing.T) {
 	})
 }
 
-// A gateway that drains and is started again is a member at once, however often.
+// A gateway that drains and restarts is a member again at once, however often it does so.
 func TestManyRestartsInGoodOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)

@@ -103,7 +103,7 @@ func (h *history) run(t *testing.T) {
 	}
 }
 
-// halfOut reports whether so many members are ejected that silence ejects no more.
+// halfOut reports whether so many members are ejected that silence ejects no further member.
 func (n *node) halfOut() bool {
 	all, out := 1, 1 // this gateway, and one more
 	for _, state := range states(n) {
@@ -117,7 +117,7 @@ func (n *node) halfOut() bool {
 	return 2*out > all
 }
 
-// step has one thing happen.
+// step performs one random event.
 func (h *history) step(t *testing.T) {
 	i, o := h.rng.IntN(h.size), h.rng.IntN(h.size)
 	n := h.alive[i]

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// A member that turned hostile says that another one goes. Only that one is believed.
+// A hostile member announces that another member leaves. Only a member's own announcement is
+// believed.
 func TestMet_NoHelloForAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]

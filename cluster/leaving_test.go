@@ -160,7 +160,7 @@ func TestSeveralComeBackTogether(t *testing.T) {
 	})
 }
 
-// Two machines of one name: the second one waits until the first one does not answer.
+// Two machines use the same name: the second one waits until the first one no longer answers.
 func TestTwins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1, 5}, nil)

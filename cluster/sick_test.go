@@ -29,7 +29,7 @@ func (o *other) instead(_ context.Context, concurrent bool) error {
 	return o.err
 }
 
-// sample is a question for one sample.
+// sample returns a query for one sample.
 func sample(c peer.Chunk) *peer.Query {
 	q := query(c)
 	q.Chunks = []peer.ChunkQuery{{Chunk: c.Number, Digest: c.Digest, Ranges: []peer.Range{{Offset: 512, Length: 1000}}}}
@@ -168,7 +168,8 @@ func TestHellosOfALateMemberAreNoMeasure(t *testing.T) {
 	})
 }
 
-// TestRefusingMemberOfAPairIsEjected: of two gateways one that refuses is as sick as among many.
+// TestRefusingMemberOfAPairIsEjected: in a pair of gateways, one that refuses requests is ejected
+// as in a larger cluster.
 func TestRefusingMemberOfAPairIsEjected(t *testing.T) {
 	for name, refusal := range sicknesses() {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -188,7 +189,7 @@ func TestRefusingMemberOfAPairIsEjected(t *testing.T) {
 	}
 }
 
-// However many questions are late, few of them are asked twice.
+// However many queries are late, only a few of them are sent twice.
 func TestHedgesAreFew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -251,8 +252,8 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 	})
 }
 
-// Where all members are slow, or refuse, none is sicker than the others, though this gateway is
-// faster by itself: none is ejected. One that stays so when the others are well again is.
+// If all members are slow or refuse requests, none is ejected, though this gateway is faster
+// itself. A member that stays slow after the others have recovered is ejected.
 func TestEjection_NotIfAllAreSlow(t *testing.T) {
 	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded}} {
 		t.Run(name, func(t *testing.T) {

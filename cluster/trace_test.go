@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// wire is an asker that keeps which spans members are told of. One member may never answer.
+// wire is an asker that records the spans sent to members. One member may never answer.
 type wire struct {
 	PeerClient
 	deaf string // its address

@@ -34,7 +34,7 @@ type world struct {
 	peers map[string]int                         // by address: how many gateways it knows, as its client is told
 }
 
-// node is one gateway, as one that is running.
+// node is one running gateway.
 type node struct {
 	*Cluster
 	address string
@@ -69,7 +69,7 @@ func (l list) Run(ctx context.Context, found func([]string)) error {
 	return ctx.Err()
 }
 
-// pass is an Asker through the world.
+// pass is an Asker that sends through the world.
 type pass struct {
 	w    *world
 	from string
@@ -136,7 +136,8 @@ func at(i int) string { return fmt.Sprintf("10.0.0.%d:7946", i+1) }
 
 const generation = "g0"
 
-// join starts gateway i, which is told of some others. change bends its configuration.
+// join starts gateway i, which is given the addresses of some others. change alters its
+// configuration.
 func (w *world) join(i int, others []int, change func(*Config)) *node {
 	w.t.Helper()
 	var known list
@@ -200,13 +201,13 @@ func (w *world) fleet(n int) []*node {
 	return nodes
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// asked returns who was read from since it was last asked.
+// asked returns the members that have been read from since its last call.
 func (w *world) asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +222,7 @@ func chunk(i int) peer.Chunk {
 	return peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: "photos", Generation: generation}, Number: i, Digest: sha256.Sum256(b[:])}
 }
 
-// ofOwner returns the first chunk that a gateway takes another one for the owner of.
+// ofOwner returns the first chunk whose owner is the given member in a gateway's view.
 func ofOwner(t *testing.T, n *node, owner string) peer.Chunk {
 	t.Helper()
 	for i := range 1000 {

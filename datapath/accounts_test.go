@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
-// finish closes a path and fails the test unless everything that was taken has been given back.
+// finish closes a path and fails the test unless everything that was allocated has been released.
 func finish(tb testing.TB, p *Path) {
 	tb.Helper()
 	p.Close()
@@ -26,7 +26,7 @@ func finish(tb testing.TB, p *Path) {
 	}
 }
 
-// idle fails the test if something is taken that only reads under way and open bodies take.
+// idle fails the test if a resource is held that only reads in progress and open bodies may hold.
 func (p *Path) idle(tb testing.TB, when string) {
 	tb.Helper()
 	for what, got := range p.taken() {
@@ -64,7 +64,7 @@ func (p *Path) taken() map[string]int64 {
 	return held
 }
 
-// holdings counts the places of a gate that are taken, and the reads that wait for one.
+// holdings counts the places of a gate that are in use, and the reads that wait for one.
 func (g *gate) holdings() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Path) uses() (n int64) {
 	return n
 }
 
-// extracted counts the samples that are in extracts, found by their places.
+// extracted counts the samples in extracts, found by their places.
 func (p *Path) extracted() int64 {
 	p.extracts.mu.Lock()
 	defer p.extracts.mu.Unlock()

@@ -50,7 +50,7 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 	})
 }
 
-// A reader that the store lets wait has not gone, however long that takes.
+// A reader that is waiting for the store does not count as gone, however long it waits.
 func TestReaderThatWaitsHasNotGone(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20)
 	bubble.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (d *dataset) query(chunks []batch.ChunkRanges) *peer.Query {
 	return q
 }
 
-// whole asks for one chunk as a whole, if it is there.
+// whole returns a query for one whole chunk, to be sent only if it is cached.
 func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
 	r := batch.Range{Length: uint32(d.index.Chunk(chunk).Length)}
 	q := d.query([]batch.ChunkRanges{{Chunk: chunk, Ranges: []batch.Range{r}}})
@@ -171,7 +171,7 @@ func TestAnswer_NotOwnedReadsStore(t *testing.T) {
 	})
 }
 
-// With Cached a chunk comes from memory or from disk, and nothing is brought for it.
+// With Cached set, a chunk comes from memory or from disk, and nothing is fetched for it.
 func TestAnswer_SendsCachedChunk(t *testing.T) {
 	d := newDataset(t, 93, same(60, 900), 60, 8<<10)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})

@@ -102,7 +102,7 @@ func TestReadsFillALineOfManyStreams(t *testing.T) {
 	})
 }
 
-// A read that finds a place at once is no reason for more of them, however full the gate is.
+// A read that gets a place at once is no reason to add places, however full the gate is.
 func TestPlacesThatSuffice(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var came atomic.Int64
@@ -125,7 +125,7 @@ func TestPlacesThatSuffice(t *testing.T) {
 	})
 }
 
-// heldBack is a store that holds reads back for the sake of a limit.
+// heldBack is a store that delays reads to enforce a limit.
 type heldBack struct{ objstore.RangeReader }
 
 func (heldBack) Paced() bool { return true }

@@ -29,7 +29,7 @@ func (d *dataset) reopen(tb testing.TB, p *Path) (*dataset, *Source) {
 	return &own, p.Open(own.index, d.store, "set/")
 }
 
-// first is a cursor at the first batch of an epoch.
+// first returns a cursor at the first batch of an epoch.
 func first(plan *shuffle.Plan, epoch, batch uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), End: batch, BatchSize: batch}
 }
@@ -40,7 +40,7 @@ type openedOnce struct {
 	index  weak.Pointer[chunkindex.Index]
 }
 
-// empty fails the test unless a path without sources holds nothing any more.
+// empty fails the test unless a path without sources holds no resources.
 func (p *Path) empty(tb testing.TB, was ...openedOnce) {
 	tb.Helper()
 	counts := map[string]int64{
@@ -456,7 +456,7 @@ func TestCloseForgetsRanks(t *testing.T) {
 	})
 }
 
-// rejoin opens the dataset at one member, has all read an epoch, and closes it.
+// rejoin opens the dataset at one member, reads an epoch with all ranks, and closes it.
 func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	var d *dataset
 	d, m.source = f.reopen(t, m.path)

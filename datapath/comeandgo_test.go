@@ -61,7 +61,7 @@ func TestSourcesComeAndGoUnderLoad(t *testing.T) {
 	}
 }
 
-// round opens the dataset, has it read by a few who come from anywhere, and closes it.
+// round opens the dataset, lets a few readers read it from random positions, and closes it.
 func (d *dataset) round(t *testing.T, p *Path, disk *diskcache.Cache, seed uint64) openedOnce {
 	rnd := rand.New(rand.NewPCG(seed, 212))
 	d, s := d.reopen(t, p)
@@ -117,7 +117,7 @@ func (d *dataset) ask(t *testing.T, p *Path, answered chan struct{}) error {
 	}
 }
 
-// readSome reads three batches from one on, some samples of which are hot, and checks every byte.
+// readSome reads three consecutive batches, some samples of which are hot, and checks every byte.
 func (d *dataset) readSome(t *testing.T, s *Source, plan *shuffle.Plan, begin uint64, warm bool) error {
 	e := plan.Epoch(0)
 	if warm {

@@ -194,7 +194,8 @@ func (f *fleet) readInStep(t *testing.T) {
 	ranks.Wait()
 }
 
-// Of compressed chunks stored bytes are read and counted, each once, and decoded ones are kept.
+// For compressed chunks the stored bytes are read and counted once each, and the decoded ones are
+// kept.
 func TestCompressedChunksAreKeptDecoded(t *testing.T) {
 	for _, form := range []string{gzips, zstds} {
 		t.Run(form, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// However a wait for memory to decode in ends, the turn is there for the next batch.
+// However a wait for decoding memory ends, the next batch gets its turn.
 func TestDecoding_GivesTheTurnBack(t *testing.T) {
 	const small, large = 4 << 10, 64 << 10
 	bubble.Test(t, func(t *testing.T) {

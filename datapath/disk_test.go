@@ -193,7 +193,7 @@ func TestForgedFilesAreFoundBySHA(t *testing.T) {
 	})
 }
 
-// A dataset that the owner does not let be kept stays off the disk.
+// A dataset whose owner does not allow caching on disk stays off the disk.
 func TestDisk_KeepsOnlyWithKeepOnDisk(t *testing.T) {
 	d := newDataset(t, 66, same(40, 3000), 10, 1<<20)
 	plan := d.plan(t, shuffle.None, 0)
@@ -380,7 +380,7 @@ func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 	}
 }
 
-// A disk that is slower than the store is passed over, and tried now and then.
+// A disk that is slower than the store is bypassed, and retried occasionally.
 func TestSlowDiskIsPassedOver(t *testing.T) {
 	var store rates
 	var disk pace
@@ -413,7 +413,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	check("faster", false)
 }
 
-// Reads of the disk wait for no read of the store, and not for long for each other.
+// Disk reads do not wait for store reads, and not for long for each other.
 func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 	d := newDataset(t, 72, same(80, 3000), 10, 1<<20) // 8 chunks
 	plan := d.plan(t, shuffle.None, 0)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// docs/dev/datapath.md names functions and files that are there.
+// The functions and files that docs/dev/datapath.md names exist.
 func TestDocs_FunctionsExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/dev/datapath.md")
 	must(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// manyChunks is a data set of which a few chunks are in memory.
+// manyChunks is a dataset of which a few chunks are in memory.
 type manyChunks int
 
 func (d *manyChunks) Chunks() int     { return int(*d) }

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// keyed is a store whose reads a test decides on by object and offset.
+// keyed is a store for which a test controls reads by object and offset.
 type keyed struct {
 	objstore.RangeReader
 	next func(ctx context.Context, key string, offset int64) error
@@ -209,7 +209,7 @@ func TestExtracts_AFailedHedgeHidesNoLoad(t *testing.T) {
 	})
 }
 
-// A batch that tries again without the samples of others leaves hot samples to be found.
+// A batch that tries again without the samples of other loads does not hide hot samples.
 func TestExtracts_ATryWithoutOthersHidesNoHotSample(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

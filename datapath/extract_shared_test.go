@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A part of a mixture is counted once, also where another part makes the batch try again.
+// A source of a mixture is counted once, even if another source makes the batch try again.
 func TestMixture_CountsHotSamplesOnce(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMixture_CountsHotSamplesOnce(t *testing.T) {
 	})
 }
 
-// nearTwo is a cluster in which a owns all chunks but those of shards 0 to 2.
+// nearTwo is a cluster in which a owns all chunks except those of shards 0 to 2.
 type nearTwo struct{ scripted }
 
 func (h *nearTwo) Owner(c peer.Chunk, asked ...string) string {
@@ -182,7 +182,7 @@ func (d *dataset) keepHot(b *testing.B, s *Source, samples []uint64) {
 	p.hot.kept, p.hot.bytes = append(p.hot.kept, e), p.hot.bytes+own.Cost()
 }
 
-// A run of which another body has most samples holds the memory of the others only.
+// A run for which another body holds most samples uses memory only for the others.
 func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 	d := newDataset(t, 310, same(60, 90_000), 20, 800<<10)
 	bubble.Test(t, func(t *testing.T) {

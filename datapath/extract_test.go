@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// held is a source whose store reads wait for release, and fail where fails says so.
+// held is a source whose store reads wait for release, and fail where fails reports true.
 func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source, store *gradual, release func()) {
 	open := make(chan struct{})
 	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
@@ -208,7 +208,7 @@ func (d *dataset) sampleStorm(t *testing.T, seed uint64, ended map[string]int) {
 	}
 }
 
-// sampleReader reads one batch of neighbouring samples, and says how that ended.
+// sampleReader reads one batch of neighbouring samples and reports the result.
 func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+rnd.IntN(4000))*time.Millisecond)
 	defer cancel()
@@ -262,7 +262,7 @@ func TestExtracts_FirstStaysFound(t *testing.T) {
 	}
 }
 
-// A batch that has joined an extract whose load never begins tries again at once.
+// A batch that has joined an extract whose load never starts tries again at once.
 func TestExtracts_JoinersOfALoadThatNeverBeginsTryAgain(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

@@ -85,7 +85,7 @@ func (x *opening) measurement(t *testing.T) {
 	x.forget(t)
 }
 
-// forget lets all readers go, and all chunks.
+// forget removes all readers and all chunks.
 func (x *opening) forget(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Hour)
@@ -117,7 +117,7 @@ func TestFirstBatch_ChoosesFasterRead(t *testing.T) {
 	}
 }
 
-// bare returns how long the samples of the first batch take by themselves.
+// bare returns how long it takes to read only the samples of the first batch.
 func (x *opening) bare(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -141,7 +141,7 @@ func (x *opening) bare(t *testing.T) time.Duration {
 	return time.Since(begin)
 }
 
-// Of an epoch only the first batch is read by its ranges, and of that each byte twice at most.
+// Only the first batch of an epoch is read by ranges, and each of its bytes is read at most twice.
 func TestOnlyTheFirstBatchIsReadTwice(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	opened(t, d, nearStore, func(t *testing.T, x *opening) {

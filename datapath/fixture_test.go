@@ -90,7 +90,7 @@ func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perSha
 	return d
 }
 
-// stored compresses an object as its form asks for.
+// stored compresses an object as its format requires.
 func stored(tb testing.TB, form string, b []byte) []byte {
 	tb.Helper()
 	var out bytes.Buffer
@@ -189,7 +189,7 @@ func (d *dataset) plan(tb testing.TB, name string, window uint64) *shuffle.Plan 
 	return p
 }
 
-// newPath returns a path in debug mode, and checks at the end that nothing is left over.
+// newPath returns a path in debug mode, and checks at the end that no resources are held.
 func newPath(tb testing.TB, cfg Config) *Path {
 	tb.Helper()
 	leaks.Check(tb)

@@ -84,7 +84,7 @@ func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, 
 	return f
 }
 
-// lose says that a member is not asked any more.
+// lose marks a member as not to be asked.
 func (m *member) lose(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *member) lose(n int) {
 	m.view.Add(1)
 }
 
-// find says that it is asked again.
+// find marks it as available again.
 func (m *member) find(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +106,7 @@ func (m *member) breaks(fault func(to int, q *peer.Query) (wireFault, error)) {
 	m.fault = fault
 }
 
-// owner is the member that is to hold a chunk: the one with the highest hash.
+// owner returns the member that is to hold a chunk: the one with the highest hash.
 func (m *member) owner(c peer.Chunk, asked ...string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ type answering struct{}
 
 var errForwarded = errors.New("a question was asked on")
 
-// Read carries a question to another member, and has the next ones asked where that fails.
+// Read sends a query to another member, and to the next ones where that fails.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, instead Instead) error {
 	err := m.carry(ctx, to, q, dst)
 	if err != nil && instead != nil && instead(ctx, false) == nil {
@@ -268,7 +268,7 @@ func (f *fleet) readRank(ctx context.Context, tb testing.TB, m *member, epoch, b
 	return nil
 }
 
-// readEpoch reads an epoch by as many ranks as there are gateways, each at its own, all at once.
+// readEpoch reads an epoch with one rank per gateway, all concurrently.
 func (f *fleet) readEpoch(tb testing.TB, epoch, batch uint64) {
 	tb.Helper()
 	var ranks sync.WaitGroup
@@ -303,7 +303,7 @@ func (f *fleet) stats() (sum Stats) {
 	return sum
 }
 
-// bytes is how long all chunks are together.
+// bytes returns the total length of all chunks.
 func (d *dataset) bytes() (n uint64) {
 	for i := range d.index.Chunks() {
 		n += uint64(d.index.Chunk(i).Length)

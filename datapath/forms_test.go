@@ -117,7 +117,7 @@ func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
 	}
 }
 
-// counting counts the reads that are under way.
+// counting counts the reads in progress.
 type counting struct {
 	*memstore.Store
 	now, most *atomic.Int64
@@ -131,7 +131,7 @@ func (c counting) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return c.Store.ReadRange(ctx, ref, offset, dst...)
 }
 
-// aheadOf fetches a chunk as if a reader came for it.
+// aheadOf fetches a chunk as if a reader needed it soon.
 func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
 	f := &fetch{load: load{source: s, held: s.path.gate}, chunks: []int{chunk}}
 	if !p.gate.enterAhead(1) {
@@ -168,7 +168,7 @@ func TestNearPiecesAreOneRead(t *testing.T) {
 	}
 }
 
-// Bytes that do not decode, and those that decode to others, are asked for once more.
+// Bytes that cannot be decoded, and those that decode to other bytes, are requested once more.
 func TestCompressedChunksThatAreWrong(t *testing.T) {
 	for _, form := range []string{gzips, zstds} {
 		for place, at := range map[string]func(n int) int{"magic": func(int) int { return 0 }, "middle": func(n int) int { return n / 2 }} {

@@ -26,7 +26,7 @@ type trial struct {
 	stop   func()
 }
 
-// trialOf opens a path of which the horizon holds so many chunks, and runs it.
+// trialOf opens a path whose horizon holds the given number of chunks, and runs it.
 func (d *dataset) trialOf(t *testing.T, chunks int64, cfg Config) *trial {
 	t.Helper()
 	cfg.Budget = bud(d.room(chunks))
@@ -177,7 +177,8 @@ func TestReadersLeaveEachOtherTheirChunks(t *testing.T) {
 	}
 }
 
-// With one fetcher and two readers the chunk comes first that its reader would stall for first.
+// With one fetcher and two readers, the chunk for which a reader would stall first is fetched
+// first.
 func TestRun_ServesFirstStallFirst(t *testing.T) {
 	d := oneToAShard(t, 64)
 	bubble.Test(t, func(t *testing.T) {

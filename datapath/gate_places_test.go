@@ -96,7 +96,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 	})
 }
 
-// A wait that ends leaves no trace, and a place that comes at the same moment goes to the next one.
+// A wait that ends leaves no trace, and a place granted at the same moment goes to the next waiter.
 func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 	gone := errors.New("the client has gone")
 	for name, c := range map[string]struct {

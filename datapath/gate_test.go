@@ -129,7 +129,7 @@ func TestGate_PassesShareOn(t *testing.T) {
 	})
 }
 
-// hangs is a store that answers nothing.
+// hangs is a store that never answers.
 type hangs struct{}
 
 func (hangs) ReadRange(ctx context.Context, _ objstore.Ref, _ int64, _ ...[]byte) error {
@@ -137,7 +137,7 @@ func (hangs) ReadRange(ctx context.Context, _ objstore.Ref, _ int64, _ ...[]byte
 	return context.Cause(ctx)
 }
 
-// Requests for a dataset are answered while reads of another store hold all places, and hang.
+// Requests for a dataset are answered while hanging reads of another store hold all places.
 func TestGate_HangingStoreKeepsOnlyItsShare(t *testing.T) {
 	d := unevenChunks(t, 100)
 	bubble.Test(t, func(t *testing.T) {

@@ -67,13 +67,13 @@ func (d *dataset) samplesOf(chunks ...int) (samples []uint64) {
 	return samples
 }
 
-// result is how a read has ended.
+// result is the outcome of a read.
 type result struct {
 	body *batch.Body
 	err  error
 }
 
-// reading starts a read of samples; the channel gets its end.
+// reading starts a read of samples. The channel receives its result.
 func (d *dataset) reading(ctx context.Context, t *testing.T, s *Source, samples []uint64) <-chan result {
 	ended := make(chan result, 1)
 	chunks := d.ranges(t, samples)

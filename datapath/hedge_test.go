@@ -78,7 +78,8 @@ func sendsOthers(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ 
 	return nil
 }
 
-// fails has the same brought from elsewhere once it has failed, as the client of peers does.
+// fails is an answer that fails, and then has the same bytes fetched from elsewhere, as the peer
+// client does.
 func fails(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
 	clear(dst[0])
 	if instead != nil && instead(ctx, false) == nil {
@@ -87,7 +88,7 @@ func fails(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instea
 	return errSilent
 }
 
-// beaten is late, and writes nonsense while the same comes from elsewhere.
+// beaten is an answer that is late, and writes nonsense while the same bytes come from elsewhere.
 func beaten(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
 	err := instead(ctx, true)
 	for _, b := range dst {
@@ -101,15 +102,15 @@ func beaten(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, inste
 	return errSilent
 }
 
-// comes is late, and is there after all when the same has come from elsewhere.
+// comes is an answer that is late, and arrives after the same bytes have come from elsewhere.
 func comes(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error {
 	_ = instead(ctx, true)
 	s.send(q, dst)
 	return nil
 }
 
-// breaks is late, and fails though the same has come from elsewhere: the client has taken that for
-// lost too.
+// breaks is an answer that is late, and fails although the same bytes have come from elsewhere: the
+// client treats those as lost too.
 func breaks(ctx context.Context, _ *scripted, _ *peer.Query, _ [][]byte, instead Instead) error {
 	_ = instead(ctx, true)
 	return errSilent
@@ -205,7 +206,7 @@ func tiersAre(t *testing.T, body *batch.Body, all, sent int64) {
 	}
 }
 
-// halves is a cluster in which a owns all chunks but the first.
+// halves is a cluster in which a owns all chunks except the first.
 type halves struct{ scripted }
 
 func (h *halves) Owner(c peer.Chunk, asked ...string) string {

@@ -38,7 +38,7 @@ func TestTwoChunksThatClaimOneDigest(t *testing.T) {
 	}
 }
 
-// claim opens the index of d with another digest for a chunk, sound in everything else.
+// claim opens the index of d with another digest for a chunk, and otherwise valid.
 func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.Index {
 	return d.rewritten(t, func(sections [][]byte) { copy(sections[chunkTable][chunkRow*chunk:], digest[:]) })
 }
@@ -75,7 +75,7 @@ func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
 	}
 }
 
-// encodeTable writes the table of adjacent samples as an index has it.
+// encodeTable writes the table of adjacent samples as it is in an index.
 func encodeTable(t *chunkindex.Table) []byte {
 	b := []byte{1, 0, 0, 0} // all gaps are the same, and 0
 	for _, n := range t.Length {
@@ -105,7 +105,7 @@ const (
 // storedOrder is that of the sections behind the digests.
 var storedOrder = [digestsOf]int{0, 1, 2, 3, 5, 4, 6, 7, 8, 9}
 
-// rewritten opens the index of d after a change to sections of it, sound in everything else.
+// rewritten opens the index of d after sections of it were changed, and otherwise valid.
 func (d *dataset) rewritten(t *testing.T, change func(sections [][]byte)) *chunkindex.Index {
 	t.Helper()
 	le := binary.LittleEndian

@@ -114,7 +114,7 @@ func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 	})
 }
 
-// A hot sample of a chunk that another gateway keeps is asked for once, and then held by both.
+// A hot sample of a chunk that another gateway holds is requested once, and then held by both.
 func TestHotSamples_OfOtherGatewayAreAskedOnce(t *testing.T) {
 	d := newDataset(t, 58, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestHotSamples_OfOtherGatewayAreAskedOnce(t *testing.T) {
 	})
 }
 
-// A free slot may be larger than all hot samples may be together: they are not kept in it.
+// A free slot may be larger than the limit of all hot samples: they are not kept in it.
 func TestHot_LeavesASlotThatIsTooLarge(t *testing.T) {
 	const count, size = 200, 100
 	p := newPath(t, Config{Budget: bud(4 << 20)})

@@ -41,7 +41,7 @@ func TestFirstBatch_DoesNotWaitForPrefetch(t *testing.T) {
 	})
 }
 
-// download reads chunks, n at a time, and returns how long that takes.
+// download reads chunks, n at a time, and returns the time that takes.
 func (d *dataset) download(t *testing.T, store objstore.RangeReader, chunks []int, n int) time.Duration {
 	begin := time.Now()
 	var next atomic.Int64

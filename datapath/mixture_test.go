@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// mixedSets are sources of a mixture, with the data that is in them.
+// mixedSets are the sources of a mixture, with their data.
 type mixedSets struct {
 	sets    []*dataset
 	mixture *Mixture
@@ -119,7 +119,7 @@ func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) 
 	return at, m.ranges(tb, samples)
 }
 
-// mixedForms returns datasets of all forms, each with bytes of its own.
+// mixedForms returns datasets of all formats, each with bytes of its own.
 func mixedForms(t *testing.T) (sets []*dataset) {
 	t.Helper()
 	for i, form := range forms() {
@@ -170,7 +170,7 @@ func newMixing(rnd *rand.Rand, sets []*dataset, wait time.Duration) *mixing {
 	return m
 }
 
-// close ends it and checks that nothing is left over.
+// close closes it and checks that no resources are held.
 func (m *mixing) close(t *testing.T) {
 	t.Helper()
 	m.stop()
@@ -270,7 +270,7 @@ func TestStormOfMixtures(t *testing.T) {
 	t.Logf("reads ended so: %v", ended)
 }
 
-// storm reads a batch and says how that ended.
+// storm reads a batch and returns the kind of result.
 func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
 	limit := time.Duration(1+rnd.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -158,7 +158,7 @@ func TestPeers_SuccessorIsAskedOnce(t *testing.T) {
 	})
 }
 
-// line says in which order members own a chunk, each once those before it are gone.
+// line sets the order in which members own a chunk, each after those before it are gone.
 func (f *fleet) line(chunk int) (order []*member) {
 	m := f.members[0]
 	for range f.members {
@@ -271,7 +271,7 @@ func TestPeers_MutualOwnersDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// Views differ and change all the time: that costs reads and never a byte.
+// Views differ and change all the time: that costs reads, but never gives a wrong byte.
 func TestViewsThatFlap(t *testing.T) {
 	d := newDataset(t, 67, same(240, 900), 60, 8<<10)
 	from, to, _ := seeds.Range(t, usualScenarios/100, 100_000/100)
@@ -348,7 +348,7 @@ func TestPeers_NotAskedForLocalChunks(t *testing.T) {
 	})
 }
 
-// A sample that a batch holds many times is asked for once, and the tiers of the body add up.
+// A sample that a batch contains many times is requested once, and the tiers of the body add up.
 func TestASampleIsAskedForOnce(t *testing.T) {
 	d := newDataset(t, 59, same(60, 900), 60, 64<<10) // one chunk
 	bubble.Test(t, func(t *testing.T) {

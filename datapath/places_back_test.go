@@ -130,7 +130,7 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 	})
 }
 
-// Batches that wait for owners take turns by their bytes, and none waits for ever.
+// Batches that wait for owners take turns by their bytes, and none waits forever.
 func TestAskLimit_TurnsComeBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200) // turns for 100 bytes
@@ -209,7 +209,7 @@ func TestTakes(t *testing.T) {
 	s.Close()
 }
 
-// A peer may ask for samples and for whole chunks; any other range has no sum, so it is refused.
+// A peer may request samples and whole chunks. Any other range has no checksum, so it is refused.
 func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	d := newDataset(t, 335, []int{3000, 0, 900, 3000}, 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
@@ -239,7 +239,7 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	}
 }
 
-// A peer is asked for samples that have bytes, and the run finds these and no others.
+// Only samples that have bytes are requested from a peer, and the run finds exactly these.
 func TestReadAhead_FindsLoadedSamples(t *testing.T) {
 	d := newDatasetOf(t, tars, 336, []int{3000, 900, 3000, 900}, 2, 1<<20)
 	peers := &scripted{dataset: d, answers: map[string]answerScript{"a": sends}}

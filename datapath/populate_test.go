@@ -35,7 +35,7 @@ func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	})
 }
 
-// Chunks too small to be mapped do not keep others from it.
+// Chunks too small to be mapped do not prevent mapping others.
 func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
 	d := newDataset(t, 32, append(same(10, 500), same(30, 30000)...), 10, 1<<20) // one of about 10 KB, three of 300 KB
 	bubble.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
 	})
 }
 
-// A cache that the dataset does not fit into keeps room for bodies.
+// A cache smaller than the dataset leaves room for bodies.
 func TestMappedMemoryLeavesRoom(t *testing.T) {
 	d := newDataset(t, 31, same(100, 30000), 10, 1<<20)
 	bubble.Test(t, func(t *testing.T) {

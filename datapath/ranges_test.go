@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// Pieces are joined exactly as far as the bounds of a read allow, and each gets its own bytes.
+// Pieces are joined exactly as far as the limits of a read allow, and each gets its own bytes.
 func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 	shards := [2][]byte{make([]byte, 4<<20), make([]byte, 4<<20)}
 	for i := range shards {

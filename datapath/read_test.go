@@ -148,7 +148,7 @@ func TestTwoNamesShareOneChunk(t *testing.T) {
 	}
 }
 
-// Within a dataset two shards of the same bytes are one chunk in memory.
+// Within a dataset, two shards with the same bytes share their chunks in memory.
 func TestTwoShardsOfTheSameBytesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})

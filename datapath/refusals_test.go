@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// way is one way to get bytes of a dataset.
+// way is one way to read bytes of a dataset.
 type way struct {
 	name   string
 	form   string
@@ -64,7 +64,7 @@ func ways() []way {
 	}
 }
 
-// shifted numbers chunks on from those of another source before.
+// shifted renumbers chunks so that they follow those of another source.
 func shifted(chunks []batch.ChunkRanges, by int) []batch.ChunkRanges {
 	out := make([]batch.ChunkRanges, len(chunks))
 	for i, c := range chunks {

@@ -134,7 +134,7 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	}
 }
 
-// damagedDisk opens the disk that the scenarios share, after one of its files has lost a bit.
+// damagedDisk opens the disk that the scenarios share after a bit of one of its files was flipped.
 func damagedDisk(t *testing.T, dir string, seed uint64) *diskcache.Cache {
 	rnd := rand.New(rand.NewPCG(seed, 14))
 	var files []string
@@ -156,7 +156,7 @@ func damagedDisk(t *testing.T, dir string, seed uint64) *diskcache.Cache {
 	return disk
 }
 
-// script makes a store's faults: level of ten requests fail, in one of many ways.
+// script defines a store's faults: level out of ten requests fail, each in one of many ways.
 func script(seed uint64, level int) func(memstore.Call) memstore.Fault {
 	var mu sync.Mutex // guards rnd
 	rnd := rand.New(rand.NewPCG(seed, 13))

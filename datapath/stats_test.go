@@ -72,7 +72,7 @@ func TestPath_StatsReportTheCache(t *testing.T) {
 	}
 }
 
-// refusing is a cluster whose members answer each question with an error, or not.
+// refusing is a cluster whose members answer each query with an error, or not.
 type refusing struct {
 	alone
 	err error
@@ -116,7 +116,7 @@ func TestPath_ReadCountsTheFailuresOfMembers(t *testing.T) {
 	}
 }
 
-// TestLocal_ErrorsOfOnePlace: only these are worth reading other places of an object after.
+// TestLocal_ErrorsOfOnePlace: only these errors justify reading other places of an object.
 func TestLocal_ErrorsOfOnePlace(t *testing.T) {
 	for err, want := range map[error]bool{
 		nil: false, objstore.ErrUnavailable: true, objstore.ErrTimeout: true, objstore.ErrShort: true,

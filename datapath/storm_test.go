@@ -91,7 +91,7 @@ func (d *dataset) storm(t *testing.T, seed uint64, ended map[string]int) {
 	ended["failed"] += int(got.PeerFailed)
 }
 
-// reopen opens the dataset a few times under the name that the others ask for, and closes it.
+// reopen opens the dataset a few times under the name that the others use, and closes it.
 func (m *member) reopen(rnd *rand.Rand) {
 	for range 1 + rnd.IntN(4) {
 		s := m.path.Open(m.fleet.index, m.fleet.store, "set/")
@@ -180,7 +180,7 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	return "bytes"
 }
 
-// readEnd says how a read ended, which is one of few ways.
+// readEnd returns the kind of a read's result, of which there are few.
 func readEnd(ctx context.Context, t *testing.T, err error) string {
 	var where *chunkindex.RangeError
 	switch {

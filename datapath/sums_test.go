@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Reports in any steps, some of them repeated, give the sums of the bytes.
+// Reports of any size, some of them repeated, give the checksums of the bytes.
 func TestSumsFollowTheRead(t *testing.T) {
 	var ps []piece
 	for offset, n := range map[int64]int{100: 10, 113: 1, 114: 7} { // with a gap of 3 bytes

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// sized is a table of so many bytes.
+// sized is a table of the given number of bytes.
 type sized int64
 
 func (n sized) Bytes() int64 { return int64(n) }

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// tracedStore has a span for each read, as s3backend has.
+// tracedStore records a span for each read, as s3backend does.
 type tracedStore struct{ objstore.RangeReader }
 
 func (s tracedStore) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
@@ -70,7 +70,7 @@ func (r *requests) ended() {
 	synctest.Wait()
 }
 
-// one returns the only span of a name.
+// one returns the only span with a name.
 func (r *requests) one(t *testing.T, name string) tracingtest.Span {
 	t.Helper()
 	some := r.spans.Named(name)

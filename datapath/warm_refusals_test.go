@@ -160,7 +160,7 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	}
 }
 
-// leaving is a cluster whose member a held all chunks before they came here.
+// leaving is a cluster whose member a held all chunks before they moved to this gateway.
 type leaving struct{ scripted }
 
 func (*leaving) Owner(peer.Chunk, ...string) string { return "" }

@@ -30,7 +30,7 @@ func (x *trial) warmAll(t *testing.T, p *shuffle.Plan, from uint64) (calls, chun
 	return calls, chunks, full
 }
 
-// A warm epoch needs no store read, in any order; to warm it again costs nothing.
+// A warm epoch needs no store read, in any order. Warming it again costs nothing.
 func TestWarmEpochNeedsNoStore(t *testing.T) {
 	const chunks = 40
 	d := oneToAShard(t, chunks)
@@ -74,7 +74,7 @@ func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 				t.Errorf("chunk needed from position %d on: got resident %v", span.From, x.source.Resident(int(span.Chunk)))
 			}
 		}
-		// From the middle on there is nothing more to take, either.
+		// From the middle on there is nothing more to fetch, either.
 		if _, again, full := x.warmAll(t, plan, plan.Samples()/2); again != 0 || !full {
 			t.Errorf("got %d chunks more, full %v, want none and full", again, full)
 		}
@@ -82,7 +82,7 @@ func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 	})
 }
 
-// Warming takes nothing away from a reader, and waits for its reads.
+// Warming takes no resources from a reader, and waits for the reader's reads.
 func TestWarmLeavesReadersAlone(t *testing.T) {
 	d := oneToAShard(t, 40)
 	bubble.Test(t, func(t *testing.T) {

@@ -54,7 +54,8 @@ func TestReport_TellsTheBreaker(t *testing.T) {
 	}
 }
 
-// TestReport_OfSuccessGivesPlacesBack after the store has asked to slow down.
+// TestReport_OfSuccessGivesPlacesBack: successes restore the places after the store has asked to
+// slow down.
 func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
 	b.report(objstore.ErrThrottled)
@@ -67,7 +68,7 @@ func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
 	}
 }
 
-// outage has the store answer nothing until the breaker is open.
+// outage makes the store answer nothing until the breaker is open.
 func outage(t *testing.T, b *Backend, s *scriptedStore) {
 	t.Helper()
 	for !b.Stats().BreakerOpen {
@@ -136,7 +137,7 @@ func TestNoPauseBeyondTheDeadline(t *testing.T) {
 	})
 }
 
-// trickle answers with the range that is asked for, each piece of its bytes after a pause.
+// trickle answers with the requested range, with a pause after each piece of its bytes.
 func (s *scriptedStore) trickle(piece int, pauses func(sent int) time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+testETag+`"`)
@@ -228,7 +229,7 @@ func TestOpen_Lies(t *testing.T) {
 	}
 }
 
-// TestOpen_Ends: a reader that is closed or whose context has ended asks for nothing more.
+// TestOpen_Ends: a reader that is closed, or whose context has ended, sends no further requests.
 func TestOpen_Ends(t *testing.T) {
 	s := &scriptedStore{data: sample(30), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -261,7 +262,7 @@ func TestOpen_Ends(t *testing.T) {
 	})
 }
 
-// TestOpen_GivesUpWithoutAnAnswer: the head has to come in its time, attempt by attempt.
+// TestOpen_GivesUpWithoutAnAnswer: the head must arrive within its limit, attempt by attempt.
 func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
 	s := &scriptedStore{data: sample(30)}
 	policy := quick()
@@ -278,7 +279,7 @@ func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestVersionIsAskedFor names the version of a ref in every read.
+// TestVersionIsAskedFor: every read names the version of its ref.
 func TestVersionIsAskedFor(t *testing.T) {
 	var asked []string
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
@@ -299,7 +300,7 @@ func TestVersionIsAskedFor(t *testing.T) {
 	})
 }
 
-// TestClassifyNetwork finds the word for each fault of the network.
+// TestClassifyNetwork: each network fault gets its name.
 func TestClassifyNetwork(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, c := range []struct {
@@ -325,7 +326,7 @@ func TestClassifyNetwork(t *testing.T) {
 	}
 }
 
-// slow is a fault of the network that took too long.
+// slow is a network fault that took too long.
 type slow struct{}
 
 func (slow) Error() string   { return "i/o timeout" }

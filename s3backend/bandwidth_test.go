@@ -87,7 +87,7 @@ func readOne(t *testing.T, b *Backend, open bool, size int) []byte {
 	return got
 }
 
-// TestReadersThatWaitForBandwidthCanLeave ends a read that would wait for a long time.
+// TestReadersThatWaitForBandwidthCanLeave cancels a read that would wait for a long time.
 func TestReadersThatWaitForBandwidthCanLeave(t *testing.T) {
 	s := &scriptedStore{data: sample(1 << 20)}
 	inBubble(t, defaultRetryPolicy(), s.ServeHTTP, func(t *testing.T, b *Backend) {

@@ -110,7 +110,8 @@ func TestSource_IsLeftAloneAfterItsRequest(t *testing.T) {
 	}
 }
 
-// TestPut_SendsPartsTogether, four at once, and a body of one part's size with one request.
+// TestPut_SendsPartsTogether: parts are sent four at a time, and a body of one part's size in one
+// request.
 func TestPut_SendsPartsTogether(t *testing.T) {
 	for _, c := range []struct {
 		size  int64
@@ -154,7 +155,7 @@ type zeros struct{}
 
 func (zeros) ReadAt(p []byte, _ int64) (int, error) { clear(p); return len(p), nil }
 
-// TestSend_SignsWithTheTimeOfTheRequest, since stores refuse signatures of another time.
+// TestSend_SignsWithTheTimeOfTheRequest: stores refuse signatures of another time.
 func TestSend_SignsWithTheTimeOfTheRequest(t *testing.T) {
 	var dates []string
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {

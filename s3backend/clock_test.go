@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// pipes is a listener without sockets, so that synctest's clock can run.
+// pipes is a listener without sockets, so that it works under synctest's clock.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -40,7 +40,7 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// inBubble runs do against a backend on handler, under a fake clock.
+// inBubble runs do against a backend that talks to handler, under a fake clock.
 func inBubble(t *testing.T, policy retryPolicy, handler http.HandlerFunc, do func(*testing.T, *Backend)) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
@@ -114,13 +114,13 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 	}
 }
 
-// nameless answers without an error document; the request's name is in a header.
+// nameless answers without an error document. The request ID is in a header.
 func nameless(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Amz-Request-Id", "r7")
 	http.Error(w, "busy", http.StatusServiceUnavailable)
 }
 
-// TestRequestIsNamed finds the name by which the service knows a request that failed.
+// TestRequestIsNamed: the error contains the service's ID of the failed request.
 func TestRequestIsNamed(t *testing.T) {
 	policy := quick()
 	policy.attempts = 1
@@ -131,8 +131,8 @@ func TestRequestIsNamed(t *testing.T) {
 	})
 }
 
-// TestPutWithoutETag gets no ETag at first: the write may have been made, and is looked for
-// where the condition then fails.
+// TestPutWithoutETag returns no ETag at first. The write may have been made, so it is looked up
+// when the condition then fails.
 func TestPutWithoutETag(t *testing.T) {
 	token, puts := "", 0
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
@@ -166,7 +166,8 @@ func (r broken) ReadAt(p []byte, off int64) (int, error) {
 	return min(len(p), 1000), nil
 }
 
-// TestBodyThatFails is the caller's fault, whole or in parts: it is named, and not repeated.
+// TestBodyThatFails: a failing body is the caller's fault, in one request or in parts. The error
+// says so, and the request is not repeated.
 func TestBodyThatFails(t *testing.T) {
 	errDisk := errors.New("disk on fire")
 	for _, size := range []int64{2000, 20 << 20} {
@@ -182,7 +183,7 @@ func TestBodyThatFails(t *testing.T) {
 	}
 }
 
-// TestClockIsBlamed lets the store's clock differ from ours by an hour, in both directions.
+// TestClockIsBlamed: the store's clock differs from ours by an hour, in both directions.
 func TestClockIsBlamed(t *testing.T) {
 	for _, tc := range []struct {
 		store time.Duration // its clock less ours

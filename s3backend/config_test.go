@@ -61,7 +61,7 @@ func TestPrivateAuthority(t *testing.T) {
 	}
 }
 
-// TestCAFileFaults names the file that cannot be used.
+// TestCAFileFaults: the error names the file that cannot be used.
 func TestCAFileFaults(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -74,7 +74,7 @@ func TestCAFileFaults(t *testing.T) {
 	}
 }
 
-// TestCredentialsFound looks at whose signature arrives.
+// TestCredentialsFound checks whose signature arrives.
 func TestCredentialsFound(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	text := "[default]\naws_access_key_id = FROMFILE\naws_secret_access_key = s\n[other]\naws_access_key_id = FROMPROFILE\naws_secret_access_key = s\n"
@@ -106,7 +106,7 @@ func TestCredentialsFound(t *testing.T) {
 	}
 }
 
-// multipart is a store that takes uploads in parts and fails where it is told to.
+// multipart is a store that accepts multipart uploads and fails on request.
 type multipart struct {
 	failPart, failComplete string // code to refuse with
 	aborted, completed     int
@@ -167,7 +167,8 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestNoCredentials says that there were none where a store refuses a request without a signature.
+// TestNoCredentials: when a store refuses an unsigned request, the error says that there were no
+// credentials.
 func TestNoCredentials(t *testing.T) {
 	signed := false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

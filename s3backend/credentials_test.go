@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// rotation is a store that takes one access key, and the service that hands it out.
+// rotation is a store that accepts one access key, and the service that issues it.
 type rotation struct {
 	mu      sync.Mutex
 	valid   string // key that the store accepts
@@ -85,7 +85,7 @@ func rotating(t *testing.T, r *rotation, policy retryPolicy) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, policy)
 }
 
-// readAll reads one byte for each of many callers at once and returns their errors.
+// readAll reads one byte for each of many concurrent callers and returns their errors.
 func readAll(t *testing.T, b *Backend, callers int) error {
 	t.Helper()
 	errs := make([]error, callers)
@@ -97,8 +97,8 @@ func readAll(t *testing.T, b *Backend, callers int) error {
 	return errors.Join(errs...)
 }
 
-// TestRotationIsHidden replaces the key under load: one refresh serves all who were refused,
-// and each repeats once.
+// TestRotationIsHidden replaces the key under load: one refresh serves all refused requests, and
+// each is repeated once.
 func TestRotationIsHidden(t *testing.T) {
 	const callers = 32
 	r := &rotation{valid: "one", given: "one"}
@@ -118,8 +118,8 @@ func TestRotationIsHidden(t *testing.T) {
 	}
 }
 
-// TestRevocationIsFinal hands out a key that the store refuses: one refresh for all, one
-// repetition each, and within the interval no other.
+// TestRevocationIsFinal issues a key that the store refuses: there is one refresh for all and one
+// repetition each, and no other refresh within the interval.
 func TestRevocationIsFinal(t *testing.T) {
 	const callers = 32
 	r := &rotation{valid: "one", given: "one"}
@@ -181,7 +181,7 @@ func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// provider hands out keys on command.
+// provider issues keys on request.
 type provider struct {
 	id    string // empty: it fails
 	asked int
@@ -194,7 +194,7 @@ func (s *provider) RetrieveWithCredContext(*credentials.CredContext) (credential
 }
 func (s *provider) IsExpired() bool { return false }
 
-// TestSteadyLooksAgain keeps old credentials and asks for new ones once per interval.
+// TestSteadyLooksAgain keeps old credentials and requests new ones once per interval.
 func TestSteadyLooksAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		src := &provider{}

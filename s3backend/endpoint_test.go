@@ -143,7 +143,7 @@ func dialTo(srv *httptest.Server) func(context.Context, string, string) (net.Con
 	}
 }
 
-// TestHomes looks at where requests go, and at the region and service that they are signed for.
+// TestHomes checks where requests are sent, and the region and service for which they are signed.
 func TestHomes(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")

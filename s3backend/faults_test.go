@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// wantError checks the class and the end of the text of an error.
+// wantError checks the class of an error and the end of its text.
 func wantError(t *testing.T, what string, err, class error, text string) {
 	t.Helper()
 	if !errors.Is(err, class) || !strings.HasSuffix(fmt.Sprint(err), text) {
@@ -28,7 +28,7 @@ func wantError(t *testing.T, what string, err, class error, text string) {
 	}
 }
 
-// filled returns a service with 20 keys, in three pages, and the keys.
+// filled returns a service with 20 keys in three pages, and the keys.
 func filled() (*service, []string) {
 	s := newService()
 	var keys []string
@@ -39,7 +39,7 @@ func filled() (*service, []string) {
 	return s, keys
 }
 
-// TestList_ResumesBehindTheLastKey fails each page once, in each way.
+// TestList_ResumesBehindTheLastKey makes each page fail once, in each way.
 func TestList_ResumesBehindTheLastKey(t *testing.T) {
 	s, keys := filled()
 	b := serviceBackend(t, s)
@@ -106,7 +106,7 @@ func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestList_ReturnsTheVisitorsError asks for no page behind the one at which the visitor stops.
+// TestList_ReturnsTheVisitorsError: no page is requested after the one at which the visitor stops.
 func TestList_ReturnsTheVisitorsError(t *testing.T) {
 	s, keys := filled()
 	stop := errors.New("enough")
@@ -166,7 +166,7 @@ func TestNoBucket(t *testing.T) {
 	wantError(t, "delete that is refused", b.Delete(t.Context(), "k"), objstore.ErrDenied, ", and no credentials were found in the environment or the shared credentials file")
 }
 
-// TestStat_RefusesAnIncompleteHead lacks one thing at a time, once, and each time.
+// TestStat_RefusesAnIncompleteHead omits one header at a time, once, and then each time.
 func TestStat_RefusesAnIncompleteHead(t *testing.T) {
 	for name, spoil := range map[string]func(http.ResponseWriter) (status int){
 		"no ETag":   func(w http.ResponseWriter) int { w.Header().Del("ETag"); return http.StatusOK },
@@ -372,7 +372,7 @@ func TestPut_AbortsCanceledUpload(t *testing.T) {
 	}
 }
 
-// TestRefusals are the caller's bugs: nothing is sent.
+// TestRefusals covers errors of the caller: nothing is sent.
 func TestRefusals(t *testing.T) {
 	s := newService()
 	b := serviceBackend(t, s)

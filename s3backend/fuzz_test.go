@@ -51,7 +51,7 @@ func FuzzResponseHeaders(f *testing.F) {
 	})
 }
 
-// normal reads a Content-Range in another way than the code does, leading zeros and all.
+// normal parses a Content-Range independently of the code, including leading zeros.
 func normal(s string) string {
 	var start, end, total int64
 	if _, err := fmt.Sscanf(s, "bytes %d-%d/%d", &start, &end, &total); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// scriptedStore is a sound store that can be told how to answer its next requests.
+// scriptedStore is a correct store that can be told how to answer its next requests.
 type scriptedStore struct {
 	data  []byte
 	every time.Duration // before each answer
@@ -49,12 +49,12 @@ func (s *scriptedStore) sound(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(s.data))
 }
 
-// after answers well after a while.
+// after answers correctly after a delay.
 func (s *scriptedStore) after(d time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { time.Sleep(d); s.sound(w, r) }
 }
 
-// never answers only when the client has gone.
+// never answers only after the client has gone.
 func (s *scriptedStore) never(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	s.mu.Lock()
@@ -69,7 +69,7 @@ const (
 	later  = 80 * time.Millisecond
 )
 
-// learned makes the backend believe that an answer is late after that time.
+// learned makes the backend treat an answer as late after the given time.
 func learned(t *testing.T, b *Backend) {
 	t.Helper()
 	for range hedgeLearn {
@@ -80,8 +80,8 @@ func learned(t *testing.T, b *Backend) {
 	}
 }
 
-// TestLateAnswerIsAskedForAgain makes the first request late in each way. The fake clock
-// tells which answer was used.
+// TestLateAnswerIsAskedForAgain makes the first request late in each way. The fake clock shows
+// which answer was used.
 func TestLateAnswerIsAskedForAgain(t *testing.T) {
 	s := &scriptedStore{data: sample(100), every: usual}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -132,7 +132,7 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestSecondRequestsAreFew reads from a store of which a tenth of the answers is late: one
+// TestSecondRequestsAreFew reads from a store that answers a tenth of the requests late: one
 // request in a hundred is sent twice, and no more.
 func TestSecondRequestsAreFew(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
@@ -203,7 +203,7 @@ func TestNoSecondRequest(t *testing.T) {
 	}
 }
 
-// TestSecondRequestIsToldToSlowDown lets the store throttle the second request only.
+// TestSecondRequestIsToldToSlowDown makes the store throttle only the second request.
 func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -221,8 +221,8 @@ func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 	})
 }
 
-// TestTwoAnswersAtOnce lets both arrive in the same moment, again and again: one is whole, and
-// no connection or place is lost.
+// TestTwoAnswersAtOnce makes both answers arrive at the same moment, repeatedly: one is complete,
+// and no connection or place is lost.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	s := &scriptedStore{data: sample(1000), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -243,7 +243,7 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// TestHedgeEndsWithItsCaller cancels while both requests are under way.
+// TestHedgeEndsWithItsCaller cancels while both requests are in progress.
 func TestHedgeEndsWithItsCaller(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -263,7 +263,7 @@ func TestHedgeEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// TestLateness reckons the 99th of a hundred of the latest answers.
+// TestLateness computes the 99th percentile of the latest answers.
 func TestLateness(t *testing.T) {
 	var h hedger
 	for i := range hedgeLearn - 1 {

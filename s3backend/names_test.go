@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// names is a name service that knows every name as 127.0.0.1, until it is down.
+// names is a name service that resolves every name to 127.0.0.1, until it is down.
 type names struct {
 	down bool
 	wg   sync.WaitGroup
@@ -44,7 +44,7 @@ func (n *names) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// known answers a query: 127.0.0.1 to one for an IPv4 address, nothing to another.
+// known answers a query: 127.0.0.1 for an IPv4 address, nothing for other types.
 func known(query []byte) []byte {
 	const header, typeA = 12, 1
 	end := header

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// sharedFiles writes both files of AWS, and keys to the environment that no profile may use.
+// sharedFiles writes both AWS files, and sets keys in the environment that no profile may use.
 func sharedFiles(t *testing.T, config, credentials string) (configFile, credentialsFile string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func sharedFiles(t *testing.T, config, credentials string) (configFile, credenti
 	return configFile, credentialsFile
 }
 
-// credentialService is a store, and the service that gives out the credentials of roles.
+// credentialService is a store, and the service that issues the credentials of roles.
 type credentialService struct {
 	mu    sync.Mutex
 	seen  []string // for each request, its key and its role or session
@@ -239,7 +239,7 @@ func TestKeysOfAProfileAreReplaced(t *testing.T) {
 	}
 }
 
-// TestWhereRolesAreGivenOut: at AWS that is a service of its own.
+// TestWhereRolesAreGivenOut: at AWS a separate service issues them.
 func TestWhereRolesAreGivenOut(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_STS", "")
 	for endpoint, want := range map[string]string{

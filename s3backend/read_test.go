@@ -26,7 +26,7 @@ func sample(n int) []byte {
 	return b
 }
 
-// framings are the three ways in which HTTP/1.1 tells where a body ends.
+// framings are the three ways in which HTTP/1.1 marks the end of a body.
 var framings = []struct {
 	name string
 	head []string
@@ -41,8 +41,8 @@ var framings = []struct {
 	{"connection-close", []string{"Connection: close"}, func(c net.Conn, b []byte, cut int) { c.Write(b[:cut]) }},
 }
 
-// TestCutAtEveryByte resets or truncates the body at every offset: the rest is asked
-// for with the same version expected, and the bytes are whole.
+// TestCutAtEveryByte resets or truncates the body at every offset: the rest is requested with the
+// same version expected, and the bytes are complete.
 func TestCutAtEveryByte(t *testing.T) {
 	const size, from = 40, 3
 	data := sample(size)
@@ -95,7 +95,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestOpenResumes cuts a sequential read at every byte.
+// TestOpenResumes interrupts a sequential read at every byte.
 func TestOpenResumes(t *testing.T) {
 	data := sample(30)
 	for cut := range len(data) {
@@ -253,7 +253,7 @@ func TestBackend_BoundsResponseHeaders(t *testing.T) {
 	}
 }
 
-// Readers of a chunk that has been published must not see its bytes change.
+// Readers of a published chunk must not see its bytes change.
 func TestReadRange_NeverWritesReportedBytesAgain(t *testing.T) {
 	const size, cut = 40, 10
 	data := sample(size)
@@ -350,7 +350,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHidden lets every failure of the store pass once: the caller does not see it.
+// TestHidden makes each failure of the store happen once: the caller does not see it.
 func TestHidden(t *testing.T) {
 	data := sample(50)
 	for name, fail := range map[string]func(c net.Conn) bool{
@@ -420,7 +420,7 @@ func TestStalls(t *testing.T) {
 	})
 }
 
-// TestIgnoredIfMatch meets a service that does not look at the condition.
+// TestIgnoredIfMatch uses a service that ignores the condition.
 func TestIgnoredIfMatch(t *testing.T) {
 	data := sample(20)
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, data) })
@@ -434,7 +434,8 @@ func TestIgnoredIfMatch(t *testing.T) {
 	}
 }
 
-// TestNoSecrets looks for keys and signatures in errors, also where a server repeats them.
+// TestNoSecrets searches for keys and signatures in errors, including those where a server repeats
+// them.
 func TestNoSecrets(t *testing.T) {
 	for _, code := range []string{"SignatureDoesNotMatch", "InternalError"} {
 		s := serve(t, func(c net.Conn, r request) bool {
@@ -461,7 +462,8 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// TestLostAnswer stores an object and loses the answer: the repetition finds its own write.
+// TestLostAnswer stores an object and loses the answer: the repetition finds that its own write
+// succeeded.
 func TestLostAnswer(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		var token string

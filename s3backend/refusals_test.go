@@ -124,7 +124,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestFailure_HidesWhatServersWrite: only printable ASCII of a bounded length is shown.
+// TestFailure_HidesWhatServersWrite: only printable ASCII of a limited length is shown.
 func TestFailure_HidesWhatServersWrite(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain ~": "plain ~", "a\tb\x7fc\x00": "a.b.c.", "ü": ".",

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestBreaker fails for a while: then nothing but one probe per interval passes, and the first
-// success lets all through.
+// TestBreaker fails for a while: then only one probe per interval passes, and the first success
+// lets all requests pass.
 func TestBreaker(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var b breaker
@@ -98,7 +98,7 @@ func TestWait_StaysWithinItsBounds(t *testing.T) {
 	}
 }
 
-// TestBudget retries everything for a minute: beyond ten a second, a tenth is paid.
+// TestBudget retries everything for a minute: above ten a second, retries are limited to a tenth.
 func TestRetryBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const perSecond, seconds = 1000, 60

@@ -86,13 +86,13 @@ func (s *server) talk(c net.Conn, answer func(net.Conn, request) bool) {
 	}
 }
 
-// reset closes a connection so that the peer sees a reset, not an end.
+// reset closes a connection so that the peer sees a reset instead of an end.
 func reset(c net.Conn) {
 	_ = c.(*net.TCPConn).SetLinger(0) // the worst that can happen is an ordinary end
 	c.Close()
 }
 
-// head writes an answer's head: the status line's rest and header lines.
+// head writes an answer's head: the rest of the status line, and the headers.
 func head(c net.Conn, status string, lines ...string) {
 	fmt.Fprintf(c, "HTTP/1.1 %s\r\nLast-Modified: Mon, 02 Jan 2006 15:04:05 GMT\r\n%s\r\n\r\n", status, strings.Join(lines, "\r\n"))
 }
@@ -112,7 +112,7 @@ func rangeOf(r request, size int) (from, to int) {
 	return from, to
 }
 
-// sound answers as a good server does.
+// sound answers as a correct server does.
 func sound(c net.Conn, r request, data []byte) bool {
 	from, to := rangeOf(r, len(data))
 	lines := []string{etag(testETag), fmt.Sprintf("Content-Length: %d", to-from+1)}

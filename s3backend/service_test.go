@@ -39,7 +39,7 @@ func newService() *service {
 	return &service{store: memstore.New(), tokens: map[string]string{}, parts: map[string]map[int][]byte{}}
 }
 
-// serviceBackend returns a backend on s without credentials, so that bodies come as they are.
+// serviceBackend returns a backend on s without credentials, so that bodies arrive unchanged.
 func serviceBackend(t *testing.T, s *service) *Backend {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
@@ -205,7 +205,7 @@ func (s *service) complete(w http.ResponseWriter, r *http.Request, key, upload s
 	}
 }
 
-// listResult is an answer to a request for a list.
+// listResult is an answer to a list request.
 type listResult struct {
 	XMLName               xml.Name `xml:"ListBucketResult"`
 	IsTruncated           bool

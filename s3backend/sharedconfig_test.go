@@ -60,7 +60,8 @@ duration_seconds = 7
 	}
 }
 
-// TestReadShared_NamesFilesThatItCannotRead, but one that is missing is like an empty one.
+// TestReadShared_NamesFilesThatItCannotRead: the error names the file. A missing file is treated as
+// an empty one.
 func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 	leaks.Check(t)
 	dir, below := t.TempDir(), ""
@@ -160,7 +161,7 @@ func TestRole_SignsWithAllOfItsSource(t *testing.T) {
 	}
 }
 
-// fixed gives the same each time.
+// fixed returns the same credentials each time.
 type fixed struct {
 	value credentials.Value
 	err   error

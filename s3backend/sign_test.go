@@ -16,7 +16,7 @@ import (
 // published is the account in AWS's documentation of Signature Version 4.
 var published = credentials.Value{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
 
-// TestPublishedSignatures signs the requests of AWS's documentation that have no body.
+// TestPublishedSignatures signs the requests without a body from AWS's documentation.
 func TestPublishedSignatures(t *testing.T) {
 	s := signer4("us-east-1")
 	for _, c := range []struct{ target, width, names, want string }{
@@ -47,7 +47,7 @@ func request4(t *testing.T, target string) *http.Request {
 	return &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}
 }
 
-// oddKeys are keys that are escaped in as many ways as there are libraries.
+// oddKeys are keys that libraries escape in different ways.
 func oddKeys() []string {
 	return []string{
 		"a/shard.tar", "with space", "plus+sign", "per%cent", "%41", "a//b", "/first", "last/", "déjà/vu", "日本/語", "q?x=1&y", "#frag", "a:b@c,d;e=f",

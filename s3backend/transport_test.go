@@ -21,7 +21,7 @@ type staticTransport struct {
 
 func (a staticTransport) RoundTrip(*http.Request) (*http.Response, error) { return a.resp, a.err }
 
-// closeRecorder is a body that knows whether it was closed.
+// closeRecorder is a body that records whether it was closed.
 type closeRecorder struct {
 	io.Reader
 	closed bool
@@ -116,7 +116,7 @@ func TestTransport_KeepsItsConnections(t *testing.T) {
 	}
 }
 
-// TestTransport_GivesUpHandshakes with a server that accepts connections and says nothing.
+// TestTransport_GivesUpHandshakes uses a server that accepts connections and sends nothing.
 func TestTransport_GivesUpHandshakes(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

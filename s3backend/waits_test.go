@@ -21,14 +21,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// distinct returns limits of which no two are equal, and one attempt.
+// distinct returns limits that are all different, and one attempt.
 func distinct() retryPolicy {
 	policy := quick()
 	policy.header, policy.upload, policy.stall, policy.write, policy.attempts = 5*time.Second, 10*time.Second, 20*time.Second, time.Minute, 1
 	return policy
 }
 
-// TestRequests_EndWithTheLimitOfTheirKind asks a store that takes each request and never answers.
+// TestRequests_EndWithTheLimitOfTheirKind uses a store that accepts each request and never answers.
 func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 	policy := distinct()
 	never := (&scriptedStore{}).never
@@ -105,7 +105,7 @@ func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
 	}
 }
 
-// listing answers with pages of one key each, "a" to "d". fault may answer in its place.
+// listing answers with pages of one key each, "a" to "d". fault may answer instead.
 func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -265,7 +265,7 @@ func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 	}
 }
 
-// TestOpen_WaitsForSlowReaders before the first byte, between two, and after the last one.
+// TestOpen_WaitsForSlowReaders: before the first byte, between two bytes, and after the last one.
 func TestOpen_WaitsForSlowReaders(t *testing.T) {
 	s := &scriptedStore{data: sample(1 << 20)}
 	policy := distinct()
@@ -326,7 +326,7 @@ func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestAttempts_LeaveNothingInTheContext of a caller that never ends it.
+// TestAttempts_LeaveNothingInTheContext: the caller never ends the context.
 func TestAttempts_LeaveNothingInTheContext(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, b *Backend) error{
 		"read": func(ctx context.Context, b *Backend) error { return b.ReadRange(ctx, ref, 0, make([]byte, 1)) },

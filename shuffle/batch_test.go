@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSharesTileEveryBatch goes through all small epochs, batch sizes, tails and world sizes.
+// TestSharesTileEveryBatch covers all small epochs, batch sizes, tails and world sizes.
 func TestSharesTileEveryBatch(t *testing.T) {
 	for s := range uint64(65) {
 		for size := uint64(1); size <= 66; size++ {

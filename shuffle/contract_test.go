@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// digestWords hashes words and texts, as docs/spec/order.md states the digests of orders.
+// digestWords hashes words and texts as docs/spec/order.md defines the digests of orders.
 func digestWords(parts ...any) string {
 	var b []byte
 	for _, part := range parts {
@@ -187,7 +187,7 @@ func TestPlan_HomesOfChunksWithoutDraws(t *testing.T) {
 	}
 }
 
-// TestEpoch_WithoutSamples asks an epoch that has none for everything that it may be asked for.
+// TestEpoch_WithoutSamples calls the methods of an epoch that has no samples.
 func TestEpoch_WithoutSamples(t *testing.T) {
 	for _, params := range []Params{{Shuffle: None}, {Shuffle: Full}, {Shuffle: Window, Window: 2}, {Shuffle: Window, Window: 2, Strata: 2}, {Shuffle: Slot, Window: 2}} {
 		for _, first := range [][]uint64{{0}, {0, 0}, {0, 0, 0, 0}} {
@@ -240,7 +240,7 @@ func TestWeightStats_OfProductsBeyondAWord(t *testing.T) {
 	}
 }
 
-// TestCursor_LaterOfTails asks for the last batch, which is short, with every tail.
+// TestCursor_LaterOfTails requests the last batch, which is short, with every tail.
 func TestCursor_LaterOfTails(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 2}, prefix(5, 5))
 	e := p.Epoch(0)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// dealModel lays the samples out, longest first, and hands them out one by one.
+// dealModel orders the samples by length, longest first, and deals them one by one.
 func dealModel(lengths []uint32, worldSize int) [][]int {
 	places := make([]int, len(lengths))
 	for i := range places {
@@ -80,7 +80,7 @@ func TestDealTilesTheBatch(t *testing.T) {
 }
 
 // TestDealBalancesBytes compares the heaviest share with the mean, over batches of log-normal
-// lengths: dealt, against cut where ranks are cut without balance.
+// lengths: dealt shares, and shares cut without balancing.
 func TestDealBalancesBytes(t *testing.T) {
 	k := newKey("lengths")
 	for _, world := range []uint64{2, 4, 8, 16} {
@@ -89,7 +89,7 @@ func TestDealBalancesBytes(t *testing.T) {
 			lengths := make([]uint32, 512)
 			var sum uint64
 			for i := range lengths {
-				// A sum of uniform words is nearly normal.
+				// A sum of uniform words is approximately normal.
 				var normal float64
 				for j := range uint64(12) {
 					normal += float64(k.word(batch<<32|uint64(i)<<8|j))/(1<<64) - .5

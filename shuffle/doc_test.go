@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWorkedExample holds the figures that docs/spec/order.md prints.
+// TestWorkedExample checks the figures that docs/spec/order.md prints.
 func TestWorkedExample(t *testing.T) {
 	page, err := os.ReadFile("../docs/spec/order.md")
 	if err != nil {

@@ -21,7 +21,7 @@ type weighing struct {
 
 func (w *weighing) of(chunk int) []uint32 { return w.weights[w.first[chunk]:w.first[chunk+1]] }
 
-// sample returns the sample in stored order that a virtual one is.
+// sample returns the stored position of a virtual sample.
 func (w *weighing) sample(p *Plan, d *Draws, v uint64) uint64 {
 	chunk := d.first.of(v)
 	return p.chunks[chunk] + d.Sample(int(chunk), w.of(int(chunk)), v)
@@ -47,7 +47,7 @@ func (w *weighing) plan(t testing.TB, params Params) *Plan {
 	return p
 }
 
-// drawWeighing draws weights for chunks, not all of them 0; nil if there is no sample to bear one.
+// drawWeighing draws weights for chunks, not all of them 0. It returns nil if every chunk is empty.
 func drawWeighing(t *rapid.T, first []uint64) *weighing {
 	s := int(first[len(first)-1])
 	if s == 0 {
@@ -59,7 +59,7 @@ func drawWeighing(t *rapid.T, first []uint64) *weighing {
 		rapid.SampledFrom([]uint32{0, 1, math.MaxUint32}),
 		rapid.Uint32(),
 	}).Draw(t, "weight")
-	// A few weights repeat, so that large datasets cost few draws.
+	// A few weights repeat, so that large datasets need few draws.
 	some := rapid.SliceOfN(weight, 1, 40).Draw(t, "weights")
 	w := &weighing{first: first, weights: make([]uint32, s)}
 	for i := range w.weights {
@@ -69,7 +69,7 @@ func drawWeighing(t *rapid.T, first []uint64) *weighing {
 	return w
 }
 
-// checkDraws holds an epoch's draws against the formula in exact numbers, sample by sample.
+// checkDraws compares an epoch's draws with the formula in exact numbers, sample by sample.
 func checkDraws(e *Epoch, w *weighing) error {
 	d, s := e.Draws(), big.NewInt(int64(len(w.weights)))
 	total, phase := new(big.Int), new(big.Int).SetUint64(d.phase)
@@ -180,8 +180,8 @@ func TestEqualWeightsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestDrawsVaryWithEpochAndSeed looks at samples that are worth half a draw: whether one is
-// drawn is the phase's doing, and evens out over epochs.
+// TestDrawsVaryWithEpochAndSeed checks samples whose weight is half a draw: whether one is drawn
+// depends on the phase, and is balanced over epochs.
 func TestDrawsVaryWithEpochAndSeed(t *testing.T) {
 	w := &weighing{first: equal(10, 100), weights: slices.Repeat([]uint32{3, 1}, 500)}
 	const epochs = 400
@@ -209,13 +209,13 @@ func TestDrawsVaryWithEpochAndSeed(t *testing.T) {
 	}
 }
 
-// TestDrawsOfHugeWeights holds the arithmetic where products pass 2^64: totals up to 2^64 - 1, and
-// more samples than any dataset has.
+// TestDrawsOfHugeWeights checks the arithmetic where products exceed 2^64: totals up to 2^64 - 1,
+// and more samples than any dataset has.
 func TestDrawsOfHugeWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "chunks")
 		first, totals := make([]uint64, n+1), make([]uint64, n)
-		// Words of a generator, since rapid prefers small numbers.
+		// Words come from a generator, since rapid prefers small numbers.
 		words := newKey("huge", rapid.Uint64().Draw(t, "words"))
 		left := rapid.SampledFrom([]uint64{math.MaxUint64, words.word(0) | 1<<63, words.word(0)>>40 + 1}).Draw(t, "total")
 		all := left

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBatchVariance_OfSmallOrders compares with figures worked out by hand.
+// TestBatchVariance_OfSmallOrders compares with figures computed by hand.
 func TestBatchVariance_OfSmallOrders(t *testing.T) {
 	const byChunk = 0 // the number of the figure by chunk; 1 is that of 10 classes
 	for _, c := range []struct {
@@ -104,7 +104,8 @@ func TestRowStarts_AreThoseOfAllBatchesIfTheyAreFew(t *testing.T) {
 	}
 }
 
-// TestMoved_LooksAtFewLargeBatches, and at the first 2^18 samples of a larger one.
+// TestMoved_LooksAtFewLargeBatches: Moved examines few large batches, and the first 2^18 samples of
+// a larger one.
 func TestMoved_LooksAtFewLargeBatches(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 6, Seed: 1}, equal(37, 20_011))
 	for size, looks := range map[uint64]uint64{1 << 16: 4, 1 << 17: 2, 1 << 19: 1} {
@@ -124,7 +125,7 @@ func TestMoved_LooksAtFewLargeBatches(t *testing.T) {
 	}
 }
 
-// TestHolding_OfProductsOfAWord: (x+1)*parts is 2^64 exactly.
+// TestHolding_OfProductsOfAWord: (x+1)*parts is exactly 2^64.
 func TestHolding_OfProductsOfAWord(t *testing.T) {
 	if got, want := holding(1<<44-1, 1<<20, 1<<50), uint64(1<<14-1); got != want {
 		t.Errorf("got part %d, want %d", got, want)

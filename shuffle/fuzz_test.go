@@ -62,7 +62,7 @@ func permuted[E any](k key, in []E) []E {
 	return out
 }
 
-// slotModel builds lanes of samples, turns them, and takes rows from them.
+// slotModel builds lanes of samples, rotates them, and takes rows from them.
 func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	first := prefix(counts...)
 	chunks := make([]uint64, len(counts))
@@ -97,7 +97,7 @@ func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	return order
 }
 
-// modelLane cuts a lane into pieces, moves them, and shuffles each.
+// modelLane cuts a lane into pieces, reorders them, and shuffles each.
 func modelLane(seed, epoch, j uint64, lane []uint64, first chunkTable) []uint64 {
 	var pieces [][]uint64
 	for len(lane) > 0 {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// homeOf returns which of so many homes the sample at a position has, by the inverse of the order.
+// homeOf returns the home of the sample at a position, out of the given number, by the inverse of
+// the order.
 func homeOf(e *Epoch, t, homes uint64) int {
 	x := e.At(t)
 	if w := e.window; w != nil {
@@ -136,7 +137,7 @@ func TestDealtSharesFollowHomes(t *testing.T) {
 	})
 }
 
-// TestDealtDrawsFollowHomes is the same for samples that are drawn by weight.
+// TestDealtDrawsFollowHomes repeats the check for samples that are drawn by weight.
 func TestDealtDrawsFollowHomes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWeighing(t, drawChunks(t))

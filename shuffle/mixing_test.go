@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// mixed is a dataset whose slot order is looked at over many epochs.
+// mixed is a dataset whose slot order is examined over many epochs.
 type mixed struct {
 	chunks    uint64
 	each      uint64 // samples of a chunk, the mean where sizes differ
@@ -30,7 +30,7 @@ func (d mixed) first() []uint64 {
 	k := newKey("log-normal sizes", d.chunks)
 	counts := make([]uint64, d.chunks)
 	for i := range counts {
-		// The sum of twelve uniform numbers, less 6, is about normal.
+		// The sum of twelve uniform numbers, minus 6, is approximately normal.
 		z := -6.
 		for j := range uint64(12) {
 			z += float64(k.draw(uint64(i)*12+j, 1<<32)) / (1 << 32)

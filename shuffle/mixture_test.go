@@ -46,7 +46,7 @@ func (m *Mixture) countOf(sourceNumber int, t uint64) uint64 {
 	return m.sources[sourceNumber].of(t)
 }
 
-// drawMixture draws a mixture of a few sources, small enough to walk through.
+// drawMixture draws a mixture of a few sources, small enough to enumerate.
 func drawMixture(t *rapid.T) (*Mixture, []Ingredient) {
 	fixed := rapid.Bool().Draw(t, "fixed")
 	var from []Ingredient

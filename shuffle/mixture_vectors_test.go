@@ -77,7 +77,7 @@ func (v *quarantineVector) fill(t *testing.T) {
 	v.OrderDigest, v.Digest = q.OrderDigest(p), digestOf(samples)
 }
 
-// size returns how many samples belong to the subset.
+// size returns the number of samples in the subset.
 func (v *subsetVector) size() (n uint64) {
 	for _, run := range v.Members {
 		n += run[0] * run[1]
@@ -175,7 +175,8 @@ func mixtureInputs() mixtureVectors {
 			Seed: []uint64{0, 42, k.word(i + 2000)}[i%3], Epoch: []uint64{0, 1, 7, 1<<64 - 1}[i%4], Chunks: shape, Bad: []uint64{},
 		}
 		for x := range samples - 1 {
-			// One in ten, or all of some chunks, the first and the last among them.
+			// One in ten samples, or all samples of some chunks, including the first and the last
+			// chunk.
 			if k.with(i).draw(x, 10) == 0 && i%3 > 0 || i%3 < 2 && (x < 3 || x >= first[len(first)-2] && i > 20) {
 				q.Bad = append(q.Bad, x)
 			}

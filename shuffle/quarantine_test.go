@@ -24,7 +24,7 @@ func drawBad(t *rapid.T) (first, bad []uint64) {
 	return first, bad
 }
 
-// substituteModel is the definition, word by word.
+// substituteModel implements the definition literally.
 func substituteModel(seed uint64, first, bad []uint64, epoch, x uint64) uint64 {
 	if !slices.Contains(bad, x) {
 		return x
@@ -129,7 +129,7 @@ func TestQuarantineDigestNamesTheList(t *testing.T) {
 	}
 }
 
-// FuzzQuarantine takes any list of bad samples of any small chunks.
+// FuzzQuarantine accepts any list of bad samples in any small chunks.
 func FuzzQuarantine(f *testing.F) {
 	f.Add(uint64(1), uint64(2), []byte{3, 0, 4}, []byte{0b11111})
 	f.Fuzz(func(t *testing.T, seed, epoch uint64, sizes, bits []byte) {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRanksAreThoseOfTheShares holds the rank of each position against the shares of all ranks.
+// TestRanksAreThoseOfTheShares compares the rank of each position with the shares of all ranks.
 func TestRanksAreThoseOfTheShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Batching{

@@ -106,7 +106,7 @@ func TestPlans_Refuse(t *testing.T) {
 	}
 }
 
-// Mistakes of a program end it: a position, a sample or a bitmap that there is not.
+// Programming errors panic: a position, a sample or a bitmap that does not exist.
 func TestOrders_PanicOutOfRange(t *testing.T) {
 	plan, err := NewPlan(Params{Shuffle: Slot, Window: 2}, []uint64{0, 5, 12})
 	if err != nil {

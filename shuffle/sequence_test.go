@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// someChunks have different sizes, and some of them none.
+// someChunks have different sizes, and some of them are empty.
 func someChunks() []uint64 {
 	var sizes []uint64
 	for i := range uint64(40) {

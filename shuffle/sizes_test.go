@@ -26,7 +26,7 @@ func TestEveryEpochIsABijectionBeyondTheExactSizes(t *testing.T) {
 	}
 }
 
-// TestEverySmallOrder goes through all shapes of up to 5 chunks of up to 3 samples.
+// TestEverySmallOrder covers all shapes of up to 5 chunks of up to 3 samples.
 func TestEverySmallOrder(t *testing.T) {
 	var counts []uint64
 	var visit func()

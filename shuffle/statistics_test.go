@@ -67,7 +67,7 @@ func families(t *testing.T) []family {
 			return p.at
 		}}
 	}
-	// The positions of a window in the numbers of its own samples: one window holds everything.
+	// The positions of a window, as indices into its own samples: one window holds all samples.
 	plan := func(name string, chunks, c uint64) family {
 		p := mustPlan(t, Params{Shuffle: name, Window: chunks, Seed: 11}, equal(chunks, c))
 		return family{fmt.Sprintf("%s of %d chunks of %d", name, chunks, c), chunks * c, func(epoch uint64) func(uint64) uint64 {
@@ -81,7 +81,7 @@ func families(t *testing.T) []family {
 	}
 }
 
-// bin puts a value below n into one of the bins, whose shares of n may differ.
+// bin assigns a value below n to one of the bins, whose shares of n may differ.
 func bin(v, n, bins uint64) uint64 { return mulDiv(v, bins, n) }
 
 func binSizes(n, bins uint64) []float64 {
@@ -156,7 +156,7 @@ func TestDisplacementsAreUniform(t *testing.T) {
 	}
 }
 
-// TestOneLargeOrderIsSpread looks at one permutation from within: successors and displacements.
+// TestOneLargeOrderIsSpread checks one permutation internally: successors and displacements.
 func TestOneLargeOrderIsSpread(t *testing.T) {
 	const n, bins = 100_003, 64
 	for seed := range trials(3) {

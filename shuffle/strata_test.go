@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stratifiedModel builds the sequence and its windows from lists, as the definition reads.
+// stratifiedModel builds the sequence and its windows from lists, as the definition states.
 func stratifiedModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	first, n, k := prefix(counts...), uint64(len(counts)), params.Strata
 	var lines [][]uint32 // of each stratum, the chunks that it still has

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// logNormal returns prefix sums of n chunks of log-normal sizes, c samples on average.
+// logNormal returns prefix sums of n chunks with log-normal sizes, c samples on average.
 func logNormal(n, c uint64) []uint64 {
 	r := rand.New(rand.NewPCG(n, c))
 	first := make([]uint64, n+1)
@@ -104,7 +104,8 @@ func measuredVariance(t *testing.T, p *Plan, batch, batches uint64) (mean, chanc
 	return mean, chance
 }
 
-// TestBatchVarianceIsANumber looks where formulas divide by nothing: few chunks, of few samples.
+// TestBatchVarianceIsANumber covers cases where formulas could divide by zero: few chunks with few
+// samples.
 func TestBatchVarianceIsANumber(t *testing.T) {
 	for _, name := range []string{None, Window, Slot, Full} {
 		for n := range uint64(6 * 6 * 6 * 6) {

@@ -62,7 +62,7 @@ func TestParseJoin(t *testing.T) {
 	}
 }
 
-// book is a name service.
+// book is a fake name service.
 type book struct {
 	mu  sync.Mutex
 	of  map[string][]string
@@ -150,7 +150,8 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// TestAgainLooksSooner, but not more often than once in resolveApart, however often it is asked.
+// TestAgainLooksSooner: Again causes an earlier lookup, but at most one per resolveApart, however
+// often it is called.
 func TestAgainLooksSooner(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"gateways": {"10.0.0.1"}}}
@@ -173,7 +174,7 @@ func TestAgainLooksSooner(t *testing.T) {
 	})
 }
 
-// SRV records name hosts and ports; the hosts are looked up like those of a list.
+// SRV records name hosts and ports. The hosts are resolved like those of a list.
 func TestServicesAreLookedUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"_peer._tcp.job": {"gw-0.job.", "gw-1.job."}, "gw-0.job": {"10.0.0.1"}, "gw-1.job": {"10.0.0.2"}, "gw-2.job": {"10.0.0.3"}}}
@@ -215,7 +216,7 @@ func TestListsThatAreNone(t *testing.T) {
 	}
 }
 
-// A file is read again when it changes. One that cannot be read, or has a line that is no address,
+// A file is read again when it changes. A file that cannot be read, or that has an invalid line,
 // changes nothing, and the log names it.
 func TestFilesAreReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateways")

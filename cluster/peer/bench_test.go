@@ -53,8 +53,8 @@ func BenchmarkQueryRead(b *testing.B) {
 
 const benchSamples, benchSize = 256, 110 << 10
 
-// BenchmarkPeerRead is a batch's way from one gateway's memory into another's, over loopback: of
-// samples as images have them, and of small ones.
+// BenchmarkPeerRead measures moving a batch from one gateway's memory into another's over loopback:
+// with samples the size of images, and with small ones.
 func BenchmarkPeerRead(b *testing.B) {
 	for _, c := range []struct {
 		name                   string
@@ -94,8 +94,8 @@ func benchPeer(b *testing.B, chunks, ranges, length int, encrypted bool) (client
 	return asker(b, func(cfg *ClientConfig) { cfg.TLS = asks }), start(b, server), q, dst
 }
 
-// BenchmarkTwoHops compares the way of a batch through two processes: bare, where two handlers do
-// nothing but write one slice and copy it, and where the second asks the first as a peer.
+// BenchmarkTwoHops compares a batch that passes through two processes: bare, where two handlers
+// only write one slice and copy it, and with the second process asking the first as a peer.
 func BenchmarkTwoHops(b *testing.B) {
 	body := make([]byte, benchSamples*benchSize)
 	far := listenAndServe(b, func(w http.ResponseWriter) error {
@@ -145,8 +145,8 @@ func get(b *testing.B, transport *http.Transport, address string, to io.Writer) 
 	return err
 }
 
-// listenAndServe answers each request with as many bytes as a batch has, by a server that is
-// net/http's alone.
+// listenAndServe answers each request with as many bytes as a batch has, using only net/http's
+// server.
 func listenAndServe(b *testing.B, answer func(http.ResponseWriter) error) string {
 	b.Helper()
 	ln := listen(b)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// purse is a budget that remembers the most that was taken of it.
+// purse is a budget that records its highest use.
 type purse struct {
 	mu               sync.Mutex
 	total, now, most int64
@@ -34,7 +34,7 @@ func (p *purse) reserve(n int64) (func(), bool) {
 	}, true
 }
 
-// post sends a body as a gateway would, and returns the status.
+// post sends a body as a gateway would and returns the status.
 func post(t *testing.T, address, path, member string, body []byte) (status int, said string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
@@ -59,7 +59,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 	return resp.StatusCode, string(text)
 }
 
-// greedy is a question of as many ranges as its bytes can hold.
+// greedy is a question with as many ranges as its bytes can hold.
 func greedy(t *testing.T, size int) []byte {
 	t.Helper()
 	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []ChunkQuery{{Digest: digestOf(0)}}}

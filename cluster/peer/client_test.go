@@ -220,8 +220,8 @@ func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	}
 }
 
-// A cold start is no storm of connections: few are made to one peer at a time, and who has one goes
-// on.
+// A cold start does not cause a burst of connections: only a few are dialled to one peer at a time,
+// and a request that has a connection proceeds.
 func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	s := newShelf(1, 100)
 	address := start(t, serverOf(s))

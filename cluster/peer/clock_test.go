@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// onPipes runs f in a bubble with a client that has its real limits and dials over pipes in memory.
+// onPipes runs f in a synctest bubble with a client that has the production limits and dials over
+// pipes in memory.
 func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -30,7 +31,7 @@ func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	})
 }
 
-// TestSlowStoresAreWaitedFor: 295 signs of life come before the answer, through net/http on both
+// TestSlowStoresAreWaitedFor: 295 keep-alive signs precede the answer, through net/http on both
 // sides.
 func TestSlowStoresAreWaitedFor(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
@@ -56,7 +57,7 @@ func TestSlowStoresAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestSilentPeersAreGivenUp: each way of saying nothing costs its limit and no more.
+// TestSilentPeersAreGivenUp: each kind of silence lasts exactly as long as its limit.
 func TestSilentPeersAreGivenUp(t *testing.T) {
 	const sign = "HTTP/1.1 102 Processing\r\n\r\n"
 	say := func(text string) func(net.Conn) {
@@ -120,7 +121,8 @@ func TestRead_ListenerDoesNotAccept(t *testing.T) {
 	})
 }
 
-// TestTheAskersDeadlineIsItsOwn: when it passes, the peer is not to blame, and stops as well.
+// TestTheAskersDeadlineIsItsOwn: when the caller's deadline passes, the peer is not blamed, and it
+// stops as well.
 func TestTheAskersDeadlineIsItsOwn(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -144,7 +146,7 @@ func TestTheAskersDeadlineIsItsOwn(t *testing.T) {
 	})
 }
 
-// TestServersKeepTheDeadlineToo where the asker does not.
+// TestServersKeepTheDeadlineToo: the server enforces the deadline even if the asker does not.
 func TestServersKeepTheDeadlineToo(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := newShelf(1, 100)
@@ -171,7 +173,7 @@ func TestServersKeepTheDeadlineToo(t *testing.T) {
 	})
 }
 
-// signFilter drops signs of life, which a recorder takes for the answer.
+// signFilter drops the keep-alive signs, which a recorder would mistake for the answer.
 type signFilter struct{ *httptest.ResponseRecorder }
 
 func (s signFilter) WriteHeader(status int) {
@@ -257,8 +259,8 @@ func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	})
 }
 
-// inProcess is how a simulation calls a server: no connection, and signs of life by way of the
-// trace.
+// inProcess is how a simulation calls a server: without a connection, with keep-alive signs
+// delivered through the trace.
 type inProcess struct{ handler http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {

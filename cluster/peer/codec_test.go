@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// goldenQuery has each kind of field once.
+// goldenQuery contains each kind of field once.
 func goldenQuery() *Query {
 	q := &Query{
 		Dataset: "images", Generation: "5fb8",
@@ -43,8 +43,8 @@ func goldenQuery() *Query {
 	return q
 }
 
-// TestQueryIsWrittenAsPublished compares with bytes that another program has put together
-// (testdata/query.hex): the form that gateways of two releases share.
+// TestQueryIsWrittenAsPublished compares with bytes that another program has produced
+// (testdata/query.hex): the format that gateways of two releases share.
 func TestQueryIsWrittenAsPublished(t *testing.T) {
 	text, err := os.ReadFile("testdata/query.hex")
 	if err != nil {
@@ -136,8 +136,8 @@ func TestQuery_RoundTrip(t *testing.T) {
 	})
 }
 
-// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and a byte too many: the
-// checksum, or the length, tells.
+// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and one byte too many: the
+// checksum or the length detects each.
 func TestDamagedQueriesAreRefused(t *testing.T) {
 	good, err := goldenQuery().AppendBinary(nil)
 	if err != nil {
@@ -160,7 +160,7 @@ func TestDamagedQueriesAreRefused(t *testing.T) {
 	}
 }
 
-// seal puts the right checksum under a hostile text: only who means it gets that far.
+// seal appends the correct checksum to a hostile text, as only a deliberate attacker would.
 func seal(text []byte) []byte {
 	sum := crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 	return append(text, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
@@ -175,7 +175,7 @@ func wire(magic, head string, chunks uint32, rest string) []byte {
 	return seal(append(append(b, head...), rest...))
 }
 
-// numbers are numbers on the wire.
+// numbers encodes numbers as they are on the wire.
 func numbers(all ...uint32) (text string) {
 	for _, n := range all {
 		text += string(binary.LittleEndian.AppendUint32(nil, n))

@@ -86,7 +86,8 @@ func TestWatchdog_LeavesNoTimerAndNoLock(t *testing.T) {
 	}
 }
 
-// TestTransport_ClosesIdleConnections when it is closed, and when its time is up.
+// TestTransport_ClosesIdleConnections: the transport closes idle connections when it is closed, and
+// when their time is up.
 func TestTransport_ClosesIdleConnections(t *testing.T) {
 	for age, end := range map[time.Duration]func(*renewingTransport){
 		time.Hour: func(r *renewingTransport) { r.CloseIdleConnections() },

@@ -18,7 +18,7 @@ import (
 // unbounded is an age that no connection of a test reaches.
 const unbounded = 1000 * time.Hour
 
-// lives notes how long the connections of a client are open.
+// lives records how long the connections of a client are open.
 type lives struct {
 	mu      sync.Mutex // guards the fields below
 	count   int

@@ -52,8 +52,8 @@ func TestReadReturnsTheRangesInOrder(t *testing.T) {
 	}
 }
 
-// TestSmallAndLargeRangesMixed has runs of both kinds meet at the borders of pieces and of the room
-// for small ones.
+// TestSmallAndLargeRangesMixed makes runs of small and large ranges meet at the limits of a piece
+// and of the buffer for small ranges.
 func TestSmallAndLargeRangesMixed(t *testing.T) {
 	s := newShelf(1, 4<<20)
 	address := start(t, serverOf(s))
@@ -75,7 +75,7 @@ func TestSmallAndLargeRangesMixed(t *testing.T) {
 	same(t, dst, want)
 }
 
-// ask posts by hand, with the headers of a gateway that change may spoil.
+// ask posts a request with the headers of a gateway, which change may alter.
 func ask(t *testing.T, address, path string, body []byte, change func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
@@ -446,7 +446,8 @@ func TestServeLeavesNothingWhenItsListenerBreaks(t *testing.T) {
 	}
 }
 
-// say sends text to a server as it is, and returns all that it says until it closes.
+// say sends text to a server unchanged, and returns everything that the server sends until it
+// closes.
 func say(t *testing.T, address, text string) string {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)

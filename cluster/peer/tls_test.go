@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// issue writes files of which each certificate is for b.gateways, unless change says otherwise.
+// issue writes certificate files. Each certificate is for b.gateways unless change alters it.
 func issue(t testing.TB, a *certtest.Authority, change func(*x509.Certificate)) certs.Config {
 	t.Helper()
 	return a.Issue(t, t.TempDir(), func(c *x509.Certificate) {
@@ -56,7 +56,7 @@ func (j journal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await returns when a line says so, or not at all.
+// await returns when a log line contains the words.
 func (j journal) await(words string) {
 	for line := range j.lines {
 		if strings.Contains(line, words) {
@@ -170,7 +170,7 @@ func TestTLS_AcceptedServers(t *testing.T) {
 	}
 }
 
-// TestFilesAreReadAgain follows a change of CA, certificate and key on both sides.
+// TestFilesAreReadAgain covers a change of CA, certificate and key on both sides.
 func TestFilesAreReadAgain(t *testing.T) {
 	first, second := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
@@ -253,7 +253,8 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestRecordsGoToTheKernelTogether: TLS would write each of its records, of 16 KiB, by itself.
+// TestRecordsGoToTheKernelTogether: without buffering, TLS would write each 16 KiB record
+// separately.
 func TestRecordsGoToTheKernelTogether(t *testing.T) {
 	f := files(t, issue(t, certtest.New(t), nil))
 	var writes atomic.Int64

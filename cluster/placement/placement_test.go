@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fleet returns p members; weight is that of the i-th.
+// fleet returns p members. weight returns the weight of the i-th.
 func fleet(p int, weight func(i int) uint64) []Member {
 	members := make([]Member, p)
 	for i := range members {
@@ -20,7 +20,7 @@ func fleet(p int, weight func(i int) uint64) []Member {
 
 func alike(int) uint64 { return 8 << 30 }
 
-// owned returns the owner's ID of every one of n chunks.
+// owned returns the owner's ID for each of n chunks.
 func owned(v *View, n int) []string {
 	ids := make([]string, n)
 	for c := range ids {
@@ -164,7 +164,7 @@ func TestNewView_MakesLogarithmsForUnequalWeights(t *testing.T) {
 	}
 }
 
-// TestOwner_TiesGoToTheFirst: members whose keys are equal draw equal numbers for each chunk.
+// TestOwner_TiesGoToTheFirst: members with equal keys draw equal numbers for each chunk.
 func TestOwner_TiesGoToTheFirst(t *testing.T) {
 	for name, weight := range map[string]func(int) uint64{
 		"equal":   alike,

@@ -42,7 +42,7 @@ type chunkVector struct {
 	Owners []string `json:"owners"`
 }
 
-// digestOf makes up a digest.
+// digestOf derives a digest from a number.
 func digestOf(n uint64) (digest [32]byte) {
 	for i := range digest {
 		digest[i] = byte(with(n, uint64(i/8)) >> (i % 8 * 8))
@@ -50,7 +50,7 @@ func digestOf(n uint64) (digest [32]byte) {
 	return digest
 }
 
-// owners returns the names of the owner, of the second choice, and so on.
+// owners returns the names of the owner, the second choice, and so on.
 func owners(v *View, digest [32]byte) []string {
 	names := []string{}
 	tried := map[int]bool{}
@@ -133,7 +133,7 @@ func TestPythonReproducesTheVectors(t *testing.T) {
 	vectors.Python(t, "pyplace/check.py", vectorsFile)
 }
 
-// TestChecksOfThePage holds the figures that docs/spec/placement.md prints.
+// TestChecksOfThePage checks the figures that docs/spec/placement.md prints.
 func TestChecksOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/spec/placement.md")
 	if err != nil {

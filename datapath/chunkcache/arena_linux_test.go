@@ -38,7 +38,7 @@ func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 	work.Close()
 }
 
-// present returns how many bytes of some memory the kernel has provided pages for.
+// present returns how many bytes of a memory region are backed by pages.
 func present(t *testing.T, b []byte) (n int) {
 	t.Helper()
 	page := os.Getpagesize()
@@ -81,7 +81,7 @@ func TestArena_GivesPagesBack(t *testing.T) {
 	}
 }
 
-// populates reports whether the kernel provides pages when it is asked to: since Linux 5.14.
+// populates reports whether the kernel supports populating pages on request (Linux 5.14 or later).
 func populates(t *testing.T) bool {
 	t.Helper()
 	b, err := mapRegion(os.Getpagesize())

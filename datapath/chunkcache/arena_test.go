@@ -61,7 +61,7 @@ func TestBuffer_WaiterTakesFreeSlot(t *testing.T) {
 	})
 }
 
-// mappings counts the mappings of this process.
+// mappings counts the memory mappings of this process.
 func mappings(t *testing.T) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -74,8 +74,8 @@ func mappings(t *testing.T) int {
 	return bytes.Count(maps, []byte("\n"))
 }
 
-// However many slots there are, and whichever are given back, there are few mappings: the kernel
-// allows 65,530, and Go's runtime ends the process when it cannot have one more.
+// However many slots there are, and whichever are released, there are few mappings: the kernel
+// allows 65,530, and Go's runtime ends the process when it cannot create another.
 func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	const n, size = 2000, 68 << 10
 	c, b := newCacheWith(t, n*Cost(size), Config{}, nil)

@@ -32,7 +32,7 @@ func idleOf(soon, others int) (*idle[int], []*entry[int]) {
 	return &l, all
 }
 
-// counted returns how many numbers are from one up to another.
+// counted returns the numbers from one up to another.
 func counted(order []int, from, to int) (n int) {
 	for _, k := range order {
 		if from <= k && k < to {

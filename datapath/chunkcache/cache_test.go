@@ -27,7 +27,7 @@ type asking struct {
 	Request[int]
 }
 
-// acquire is Start and the wait for its loads.
+// acquire calls Start and waits for its loads.
 func acquire(ctx context.Context, c *Cache[int], a asking) (*Leases[int], error) {
 	t := tableOf(c)
 	a.Table, a.Chunks = t.Table, nil
@@ -71,7 +71,7 @@ func load(_ context.Context, fills []*Fill[int]) error {
 	return nil
 }
 
-// tables are those of the caches of a test: of keys that are the numbers of chunks.
+// tables returns the tables of a test's caches, whose keys are the numbers of chunks.
 var tables sync.Map
 
 // table is a table of chunks that requests describe.

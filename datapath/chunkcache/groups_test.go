@@ -50,7 +50,7 @@ func startBoth(t *testing.T, c *Cache[int]) (r *running, leave func(), got chan 
 	return r, cancel, got
 }
 
-// join waits for one of the chunks, without starting a load.
+// join waits for one of the chunks without starting a load.
 func (r *running) join(k int) (got chan error, leave func()) {
 	r.Helper()
 	got = make(chan error, 1)
@@ -269,7 +269,7 @@ func TestLease_TakesWhatIsInMemory(t *testing.T) {
 	})
 }
 
-// A value larger than all that may be kept is not, and drives out nothing.
+// A value larger than the limit is not kept, and evicts nothing.
 func TestObjects_RefuseValueThatNeverFits(t *testing.T) {
 	b := budget.New(10_000, 0)
 	asked := 0
@@ -285,7 +285,7 @@ func TestObjects_RefuseValueThatNeverFits(t *testing.T) {
 	o.Reclaim(1 << 20)
 }
 
-// A chunk with several names is due when the first reader of any of them comes.
+// A chunk with several names is due when the first reader of any of them needs it.
 func TestEntry_IsDueByItsFirstReader(t *testing.T) {
 	for _, soonest := range []int{0, 1, 2} {
 		c, _ := newCache(t, 1<<20)

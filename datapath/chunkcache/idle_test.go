@@ -13,7 +13,8 @@ func TestLater_NeverPassesSoon(t *testing.T) {
 	}
 }
 
-// TestQueue_KeepsItsOrderAmongHoles, and not many more holes than entries.
+// TestQueue_KeepsItsOrderAmongHoles: the queue keeps its order, and has not many more holes than
+// entries.
 func TestQueue_KeepsItsOrderAmongHoles(t *testing.T) {
 	var q queue[int]
 	entries := make([]*entry[int], 100)

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// One goroutine: residency, counters and bytes against a naive list, with readers and without.
+// In one goroutine, compare residency, counters and bytes with a naive list, with and without
+// readers.
 func TestCacheAgainstModel(t *testing.T) {
 	for name, known := range map[string]bool{"without readers": false, "with readers": true} {
 		t.Run(name, func(t *testing.T) {
@@ -64,17 +65,17 @@ func newModel(t *rapid.T, known bool) *model {
 	return m
 }
 
-// drop takes a chunk off the idle ones.
+// drop removes a chunk from the idle ones.
 func (m *model) drop(k int) {
 	m.idle = slices.DeleteFunc(m.idle, func(o int) bool { return o == k })
 }
 
-// rest puts a chunk among the idle ones.
+// rest adds a chunk to the idle ones.
 func (m *model) rest(k int) {
 	m.idle = append(m.idle, k)
 }
 
-// evict takes out the idle chunk that goes first.
+// evict removes the idle chunk that is first in the order of eviction.
 func (m *model) evict() {
 	first := m.idle[0]
 	for _, k := range m.idle {

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// unmapped is a length that no machine has address space for.
+// unmapped is a length for which no machine has enough address space.
 const unmapped = 1 << 50
 
 // Where the system maps no more memory, each way to ask for some says so and keeps none of the
@@ -151,7 +151,7 @@ func TestBuffer_MayTakeTheWholeBudget(t *testing.T) {
 	}
 }
 
-// Memory is populated as far as it is free, and for chunks that live in mapped slots only.
+// Memory is populated only while it is free, and only for chunks in mapped slots.
 func TestCache_PopulatesFreeMemoryOnly(t *testing.T) {
 	const size = 2 * heapClass
 	c, b := newCache(t, Cost(size))
@@ -257,7 +257,7 @@ func TestLoad_FailureReachesEachWaiter(t *testing.T) {
 	}
 }
 
-// Who waits for memory is woken by each way in which some becomes free.
+// A caller that waits for memory is woken by each event that frees some.
 func TestCache_WakesThoseWhoWaitForMemory(t *testing.T) {
 	const size = 1000
 	failure := errors.New("scripted")
@@ -370,7 +370,7 @@ func TestLeases_CloseWakesWaitersWhenAnotherHoldsTheLastChunk(t *testing.T) {
 	})
 }
 
-// Values of some keys go, with their bytes; the others stay.
+// The values of some keys are removed with their bytes. The others stay.
 func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 	b := budget.New(10_000, 0)
 	o := NewObjects[int](b, 5000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
@@ -428,7 +428,7 @@ func TestLeases_SecondCloseDoesNothing(t *testing.T) {
 	}
 }
 
-// Evictions are counted, and of these the chunks that a reader was coming for soon.
+// Evictions are counted, and separately those of chunks that a reader was to need soon.
 func TestCache_CountsEvictions(t *testing.T) {
 	c, b := newCacheWith(t, 4*Cost(100), Config{Debug: true}, func(k int) int64 {
 		if k < 2 {
@@ -454,7 +454,7 @@ func TestCache_CountsEvictions(t *testing.T) {
 	}
 }
 
-// A chunk gets the smallest free slot that suits it, and none that is much too large.
+// A chunk gets the smallest free slot that fits, and none that is much too large.
 func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
 	c, _ := newCache(t, 1<<20)
 	var open []*Buffer[int]
@@ -486,7 +486,7 @@ func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
 	}
 }
 
-// Drop waits for the loads, also those that all have left.
+// Drop waits for running loads, including those without any remaining caller.
 func TestCache_DropWaitsForLoads(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, b := newCache(t, 1<<20)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gone takes all away, one after the other, and returns the keys in that order.
+// gone evicts all entries, one after the other, and returns the keys in that order.
 func gone(s *Shelf[int], keys *[]int) []int {
 	*keys = nil
 	for s.Evict(1, AnyDue) > 0 {
@@ -26,7 +26,7 @@ func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
 	return s, went
 }
 
-// Without readers the least recently used chunk goes first, however many there are.
+// Without readers the least recently used chunk is evicted first, however many there are.
 func TestShelf_EvictsLeastRecentlyUsed(t *testing.T) {
 	const n = 300
 	s, went := stocked(n, nil)
@@ -121,7 +121,7 @@ func TestShelf_SameChoiceWithPartialDueTimes(t *testing.T) {
 	}
 }
 
-// A chunk goes only for one that is due sooner, or for any other if no reader comes for it.
+// A chunk is evicted only for one that is due sooner, or for any other chunk if no reader needs it.
 func TestCache_EvictsForChunkDueSooner(t *testing.T) {
 	for _, c := range []struct {
 		is, limit int64

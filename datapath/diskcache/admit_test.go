@@ -74,7 +74,7 @@ func TestAdmissionByPlan(t *testing.T) {
 		c = open(t, cfg, next)
 		defer c.Close()
 		offer(20, false)
-		// A reader comes for two chunks that are there, and for one that is not.
+		// A reader needs two chunks that are cached, and one that is not.
 		needed = map[uint64]time.Duration{0: 10, 3: 20, 13: 30, 21: 15}
 		for _, i := range []int{0, 3, 13} {
 			key, _ := chunkOf(i, n)
@@ -85,7 +85,7 @@ func TestAdmissionByPlan(t *testing.T) {
 	})
 }
 
-// TestOneLargeChunkTakesThePlaceOfSeveral, or of none.
+// TestOneLargeChunkTakesThePlaceOfSeveral: one large chunk replaces several small ones, or none.
 func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		needed := map[uint64]bool{}

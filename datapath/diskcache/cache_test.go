@@ -84,7 +84,7 @@ func TestNoPrefixOfAFileIsServed(t *testing.T) {
 	c.Close()
 }
 
-// list puts a chunk on the list that a start would find, and forgets the errors of before.
+// list adds a chunk to the list that a start would find, and clears earlier errors.
 func list(c *Cache, key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func TestNoSubsetOfTheBlocksIsServed(t *testing.T) {
 	}
 }
 
-// TestFileOfAnotherKeyIsNotServed puts whole, right files under names that are not theirs.
+// TestFileOfAnotherKeyIsNotServed stores complete, valid files under the names of other keys.
 func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 	const n = 64
 	key, data := chunkOf(1, n)
@@ -326,7 +326,7 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	open(t, Config{Dir: dir}).Close()
 }
 
-// TestModel runs random programs against a map, restarts included.
+// TestModel runs random programs against a map, including restarts.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()                 // another one each time

@@ -148,7 +148,8 @@ func TestDiskThatOthersFill(t *testing.T) {
 	})
 }
 
-// TestWritesSideBySideDoNotShareTheRoom that one of them has made on a full file system.
+// TestWritesSideBySideDoNotShareTheRoom: concurrent writes do not share the space that one of them
+// has freed on a full file system.
 func TestWritesSideBySideDoNotShareTheRoom(t *testing.T) {
 	c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block}, byNumber)
 	defer c.Close()

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// faulty fails chosen calls to the file system.
+// faulty makes chosen calls to the file system fail.
 type faulty struct {
 	mu    sync.Mutex // guards calls
 	calls int
@@ -88,7 +88,7 @@ func TestFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// faultAt reports whether the workload made so many calls.
+// faultAt reports whether the workload made that many calls.
 func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bool) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -127,7 +127,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 	return reached
 }
 
-// A file has its name only once its bytes and its footer are on the medium.
+// A file gets its name only after its bytes and its footer are on the medium.
 func TestFileIsNamedLast(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -242,7 +242,8 @@ func TestReadsStepAsideAndComeBack(t *testing.T) {
 	})
 }
 
-// TestFileThatCannotBeRemoved is wrong, stays, and is never read again.
+// TestFileThatCannotBeRemoved: a damaged file that cannot be removed stays, and is never read
+// again.
 func TestFileThatCannotBeRemoved(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// chunkOf returns chunk i of a test, of n bytes, and its key.
+// chunkOf returns chunk i of a test, with n bytes, and its key.
 func chunkOf(i, n int) (Key, []byte) {
 	data := make([]byte, n)
 	random := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), 7})
@@ -75,7 +75,7 @@ func mustWrite(t testing.TB, c *Cache, i, n int) Key {
 	return key
 }
 
-// wantThere reads chunk i, which must be there, or must not.
+// wantThere reads chunk i and checks whether it is cached as expected.
 func wantThere(t testing.TB, c *Cache, i, n int, want bool) {
 	t.Helper()
 	key, data := chunkOf(i, n)
@@ -89,7 +89,7 @@ func wantThere(t testing.TB, c *Cache, i, n int, want bool) {
 	}
 }
 
-// chunkFiles lists all files below the chunks' directory, with the room that each takes.
+// chunkFiles lists all files below the chunks' directory with the space that each uses.
 func chunkFiles(t testing.TB, dir string) map[string]int64 {
 	t.Helper()
 	files := map[string]int64{}

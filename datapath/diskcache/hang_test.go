@@ -66,7 +66,7 @@ func (h *hanging) goOn() {
 	synctest.Wait()
 }
 
-// withHanging runs body in a bubble with a cache whose disk hangs when body says so.
+// withHanging runs body in a bubble with a cache whose disk hangs when body requests it.
 func withHanging(t *testing.T, body func(t *testing.T, c *Cache, h *hanging)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func withHanging(t *testing.T, body func(t *testing.T, c *Cache, h *hanging)) {
 	})
 }
 
-// within runs a call and reports how long it took by the bubble's clock.
+// within runs a call and returns how long it took by the bubble's clock.
 func within(t *testing.T, what string, want time.Duration, call func()) {
 	t.Helper()
 	begun := time.Now()
@@ -216,7 +216,8 @@ func TestCache_RejectAndHoldLeaveDiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestCache_CloseLeavesDiskThatHangs waits for a call whose caller has left, but not for ever.
+// TestCache_CloseLeavesDiskThatHangs: Close waits for a call whose caller has left, but not
+// forever.
 func TestCache_CloseLeavesDiskThatHangs(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)

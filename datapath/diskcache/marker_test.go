@@ -109,7 +109,8 @@ func TestDirectoryThatIsAFile(t *testing.T) {
 	}
 }
 
-// A start with a mistyped dataset marks the directory and writes nothing; the next start has it.
+// A start with a mistyped dataset marks the directory and writes nothing. The next start can use
+// it.
 func TestEmptyCacheIsAnybodys(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Dir: dir, Datasets: []string{"s3://bucket/phtos"}}).Close()
@@ -126,7 +127,8 @@ func TestEmptyCacheIsAnybodys(t *testing.T) {
 	}
 }
 
-// TestCheckFindsADirectoryThatIsNotToBeWritten, which keeps all but the super-user from using it.
+// TestCheckFindsADirectoryThatIsNotToBeWritten: Check reports a directory without write permission,
+// which only stops users other than root.
 func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Dir: dir}).Close()
@@ -143,7 +145,8 @@ func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
 	}
 }
 
-// TestDatasetsThatComeLater are known as those of the directory after a restart.
+// TestDatasetsThatComeLater: datasets that are added later are recognised as the directory's after
+// a restart.
 func TestDatasetsThatComeLater(t *testing.T) {
 	dir := t.TempDir()
 	c, err := Open(Config{Dir: dir, MaxBytes: 1 << 20}) // of a quota whose dataset is not there yet

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// happening is one call of a clock.
+// happening is one call of a clock's method.
 type happening struct {
 	at    float64 // seconds
 	what  string  // asked, ahead, jumped, these planned (a second before), answered or ended
@@ -202,7 +202,7 @@ func TestClock_SharesFade(t *testing.T) {
 	}
 }
 
-// A request counts from when it came, if that is known and not in the future.
+// A request counts from its arrival time, if that is known and not in the future.
 func TestArrival_From(t *testing.T) {
 	now := begin()
 	for name, c := range map[string]struct {

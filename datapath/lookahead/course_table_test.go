@@ -170,7 +170,7 @@ func TestCourse_NearComparesTheWholeCursor(t *testing.T) {
 	}
 }
 
-// A run asks for no more samples of one owner than a question may have.
+// A run has at most as many samples of one owner as a query may have.
 func TestRun_PlanBoundsTheSamplesOfAQuestion(t *testing.T) {
 	const batch = questionSamples
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 10 * batch})
@@ -186,14 +186,14 @@ func TestRun_PlanBoundsTheSamplesOfAQuestion(t *testing.T) {
 	}
 }
 
-// one is a data set of one chunk, which a peer keeps.
+// one is a dataset of one chunk, which a peer holds.
 type one struct{}
 
 func (one) ChunkOf(uint64) int { return 0 }
 func (one) Mean(int) int64     { return 1 }
 func (one) Owner(int) string   { return "peer" }
 
-// A run that the rank has passed is dropped with the request that passes it.
+// A run that the rank has passed is dropped by the request that passes it.
 func TestCome_DropsRunsThatWerePassed(t *testing.T) {
 	w := newWalk(t)
 	w.Come(w.cursor(0, 0))

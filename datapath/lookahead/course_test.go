@@ -115,7 +115,7 @@ func TestRunsAreDroppedOnce(t *testing.T) {
 	})
 }
 
-// places are chunks of ten samples each, of which those with an odd number are a peer's.
+// places are chunks of ten samples each. Those with an odd number are held by a peer.
 type places struct{}
 
 func (places) ChunkOf(sample uint64) int { return int(sample / 10) }

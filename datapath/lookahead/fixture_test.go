@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// data is a data set of chunks alike.
+// data is a dataset of equal chunks.
 type data struct {
 	chunks   int
 	samples  uint64 // of a chunk
@@ -81,7 +81,7 @@ func (r *Readers) unopened(tb testing.TB) {
 	}
 }
 
-// at is a cursor of rank 0 of 1.
+// at returns a cursor of rank 0 of 1.
 func at(p *shuffle.Plan, epoch, first, size uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: p, Epoch: p.Epoch(epoch), First: first, End: min(first+size, p.Samples()), BatchSize: size}
 }
@@ -96,7 +96,7 @@ func (r *Readers) read(d Dataset, c shuffle.Cursor, now time.Time) *Visit {
 
 func begin() time.Time { return time.Unix(1e9, 0) }
 
-// missing returns all that is missing.
+// missing returns all missing chunks.
 func (r *Readers) missing() []Need { return slices.Collect(r.Missing()) }
 
 func chunks(needs []Need) []int {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// shareOf returns a table of readers where this gateway keeps only every n-th chunk.
+// shareOf returns a table of readers in which this gateway holds only every n-th chunk.
 func shareOf(tb testing.TB, n *int, budget int64) *Readers {
 	tb.Helper()
 	return newReaders(tb, Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
@@ -47,7 +47,7 @@ func TestReaders_LookAheadForOwnedChunks(t *testing.T) {
 	}
 }
 
-// When the owners change the readers come for other chunks, at once.
+// When the owners change, the readers need other chunks at once.
 func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	d := newData(400, 10)
 	n := 4

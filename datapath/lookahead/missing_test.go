@@ -92,7 +92,8 @@ func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 	}
 }
 
-// A chunk that several readers need is listed once when it is on its way, with the first deadline.
+// A chunk that several readers need is listed once while it is being fetched, with the first
+// deadline.
 func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 30})
@@ -238,7 +239,8 @@ func TestMissing_BatchChunksAreExpected(t *testing.T) {
 	}
 }
 
-// TestMissing_BeginsANewEpochAtItsStart, and not where the one before it ended.
+// TestMissing_BeginsANewEpochAtItsStart: a new epoch begins at its start, not where the previous
+// one ended.
 func TestMissing_BeginsANewEpochAtItsStart(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 1000})

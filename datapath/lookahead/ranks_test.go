@@ -104,7 +104,7 @@ func TestReaders_ListSortsJobs(t *testing.T) {
 	}
 }
 
-// Of requests that overlap only the first one after an answer was thought about.
+// Of overlapping requests, only the first one after an answer is preceded by computing time.
 func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})

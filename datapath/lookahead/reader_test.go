@@ -86,7 +86,8 @@ func TestReader_RecordsSkippedBatches(t *testing.T) {
 	}
 }
 
-// A reader is as fast as the fastest of its ranks, until that one is silent or has gone elsewhere.
+// A reader is as fast as the fastest of its ranks, until that rank is silent or has moved
+// elsewhere.
 func TestReader_FollowsItsFastestRank(t *testing.T) {
 	x, other := &reader{}, &reader{}
 	if x.rate() != quick {

@@ -78,7 +78,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 	}
 }
 
-// Jobs that read one plan keep it alive together.
+// Jobs that read the same plan keep it alive together.
 func TestReadersOfOnePlanShareIt(t *testing.T) {
 	d := newData(1000, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 5 * epochHolds * 1000})
@@ -134,7 +134,7 @@ func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
 	}
 }
 
-// A reader that begins takes the place of those that have gone, whether or not Forget was called.
+// A new reader replaces those that are gone, whether or not Forget was called.
 func TestAdd_ForgetsReadersThatHaveGone(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -145,7 +145,7 @@ func TestAdd_ForgetsReadersThatHaveGone(t *testing.T) {
 	}
 }
 
-// However many ask, the table of ranks stays small.
+// However many ranks send requests, the table of ranks stays small.
 func TestRanksAreBounded(t *testing.T) {
 	d := newData(4, 1)
 	r := newReaders(t, Config{Budget: 100})

@@ -211,7 +211,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	}
 }
 
-// A reader may move to another epoch while the one that came next is prepared, without a lock.
+// A reader may move to another epoch while the next one is being prepared without a lock.
 func TestReaders_PrepareAfterAJump(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100})

@@ -94,7 +94,7 @@ func fullest(d *Data, p int) float64 {
 	return slices.Max(owned) * float64(p) / float64(len(d.Chunks))
 }
 
-// TestLinkBinds: peer answers and answers to ranks share a link, unless ranks are near.
+// TestLinkBinds: answers to peers and answers to ranks share a link, unless ranks are near.
 func TestLinkBinds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	s := fleet(d, 4, 2)

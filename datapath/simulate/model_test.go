@@ -62,7 +62,7 @@ func TestPileIsInOrder(t *testing.T) {
 	})
 }
 
-// TestUsesHoldEverySample of a batch, each in its chunk.
+// TestUsesHoldEverySample: the uses contain every sample of a batch, each in its chunk.
 func TestUsesHoldEverySample(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &Data{First: []uint64{0}}
@@ -105,7 +105,7 @@ func uniform(t *testing.T, samples, per uint64, size int64) *Data {
 	return d
 }
 
-// plain is a setting without a store's latency, to count with.
+// plain is a setting without store latency, for exact counts.
 func plain(d *Data, cache float64) Setting {
 	return Setting{
 		Order: shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 1}, BatchSize: 256, Epochs: 3, Ranks: 2, Rate: 1e5, Skew: 1,

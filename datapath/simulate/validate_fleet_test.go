@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// wires join data paths as a network does: links that have a rate each way, and a latency.
+// wires connects data paths as a network does, with links that have a rate in each direction and a
+// latency.
 type wires struct {
 	set     *simulate.Setting
 	plan    *shuffle.Plan
@@ -60,7 +61,7 @@ func (m *member) Share(string) float64 {
 func (m *member) View() uint64 { return 1 }
 func (m *member) Lied(string)  { panic("no peer sends wrong bytes here") }
 
-// Read carries a question to its owner and the answer back.
+// Read sends a query to its owner and returns the answer.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, _ datapath.Instead) error {
 	w := m.wires
 	var n int
@@ -89,7 +90,7 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 	return nil
 }
 
-// abreast does both and waits.
+// abreast runs both functions concurrently and waits for them.
 func abreast(a, b func()) {
 	var both sync.WaitGroup
 	both.Go(a)
@@ -97,14 +98,14 @@ func abreast(a, b func()) {
 	both.Wait()
 }
 
-// link is one way of a gateway's link.
+// link is one direction of a gateway's link.
 type link struct {
 	rate float64 // 0: no bound
 	mu   sync.Mutex
 	free time.Time
 }
 
-// carry lets n bytes pass, piece by piece behind those before them.
+// carry lets n bytes pass, piece by piece, after those that came first.
 func (l *link) carry(n int64) {
 	for l.rate > 0 && n > 0 {
 		piece := min(n, 256<<10)
@@ -135,7 +136,7 @@ func (s linked) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	return err
 }
 
-// fleets are the settings of up to four gateways that are compared.
+// fleets are the settings with up to four gateways that are compared.
 func fleets() map[string]func(*simulate.Setting) {
 	slot := func(s *simulate.Setting) { s.Order.Shuffle, s.Order.Seed = shuffle.Slot, 6 }
 	return map[string]func(*simulate.Setting){

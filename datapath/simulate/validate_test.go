@@ -80,7 +80,7 @@ func (d *real) known() *simulate.Data {
 	return k
 }
 
-// outcome is one epoch.
+// outcome is the result of one epoch.
 type outcome struct {
 	took         time.Duration
 	reads, bytes int64 // of the store
@@ -141,7 +141,7 @@ func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 	return all
 }
 
-// rank reads one rank's shares, and takes its time over each.
+// rank reads one rank's shares, with a pause for computing after each.
 func (d *real) rank(t *testing.T, w *wires, m *member, epoch *shuffle.Epoch, rank int) {
 	s, plan := w.set, w.plan
 	b := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
@@ -200,7 +200,7 @@ func (d *real) ranges(t *testing.T, samples []uint64) []batch.ChunkRanges {
 // byRanges is the case in which a first batch does not wait for whole chunks.
 const byRanges = "first batch by ranges"
 
-// setting is one to begin with: store-bound, half of the data in memory.
+// setting is a first setting: store-bound, with half of the data in memory.
 func setting() simulate.Setting {
 	return simulate.Setting{
 		Order:     shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 3},
