@@ -24,8 +24,8 @@ var embedded embed.FS
 const Start = "index.html"
 
 // Policy is the page's Content-Security-Policy. Scripts and styles are files of the gateway. Images
-// and audio are made from fetched bytes (blob:). Text never becomes HTML (trusted types), whatever
-// a dataset contains.
+// and audio are made from fetched bytes (blob:). Trusted types keep text of datasets from becoming
+// HTML.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src blob:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"

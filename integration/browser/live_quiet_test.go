@@ -82,6 +82,7 @@ func TestHiddenTabs_RequestNothing(t *testing.T) {
 		tabs[i].begins(hastens(25))
 		tabs[i].opens("/performance")
 		tabs[i].until(`document.querySelector("#as-of")?.textContent.startsWith("As of")`)
+		tabs[i].until(`document.querySelectorAll(".chart-frame.idle").length === 5 && document.querySelector(".chart-idle").checkVisibility() && document.querySelector(".chart-frame").ariaLabel.endsWith("Nothing was read.")`)
 	}
 	shown := 1
 	for range 2 {

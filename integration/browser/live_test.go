@@ -171,10 +171,10 @@ func TestPerformance_UnderLoad(t *testing.T) {
 	}
 
 	// The keyboard, a selection and the scroll bar.
-	v.do(chromedp.Evaluate(`document.querySelector('#ranks a[href*="rank=3"]').focus(); window.held = document.activeElement; document.querySelector("#ranks .wide").scrollLeft = 90;
+	v.do(chromedp.Evaluate(`document.querySelector('#ranks a[href*="rank=3"]').focus(); window.held = document.activeElement; { const wide = document.querySelector("#ranks .wide"); wide.scrollLeft = 30; window.scrolled = wide.scrollLeft; }
 		getSelection().selectAllChildren(document.querySelector("#jobs tbody td")); window.chosen = String(getSelection())`, nil))
 	v.looks(3)
-	if got := v.says(`[document.activeElement === held && held.href.includes("rank=3"), document.querySelector("#ranks .wide").scrollLeft === 90, String(getSelection()) === chosen && chosen !== ""]`); got != "true,true,true" {
+	if got := v.says(`[document.activeElement === held && held.href.includes("rank=3"), document.querySelector("#ranks .wide").scrollLeft === scrolled && scrolled > 0, String(getSelection()) === chosen && chosen !== ""]`); got != "true,true,true" {
 		t.Errorf("after three looks: got %s, want the focus, the scrolling and the selection where they were", got)
 	}
 	v.do(chromedp.KeyEvent(kb.Enter))
