@@ -93,7 +93,7 @@ func readAll(t *testing.T, c *client.Client, opt client.Options) error {
 	return nil
 }
 
-// grow indexes another shard beside those of a dataset.
+// grow indexes another shard next to those of a dataset.
 func grow(t *testing.T, s storedDataset) storedDataset {
 	t.Helper()
 	var shard bytes.Buffer

@@ -96,7 +96,7 @@ func batchHeader(body string) http.Header {
 	}
 }
 
-// TestClient_ClosesEveryBody, whatever the answer is.
+// TestClient_ClosesEveryBody checks it for every kind of answer.
 func TestClient_ClosesEveryBody(t *testing.T) {
 	const body = "two samples"
 	problem := func(status int, code string) func(*http.Request) (int, http.Header, io.Reader) {

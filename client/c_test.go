@@ -28,7 +28,8 @@ func compileC(t *testing.T) string {
 	return program
 }
 
-// TestC reads epochs with the header for C, and compares what it says of batches with what they are.
+// TestC reads epochs with the header for C, and compares its report of the batches with the right
+// ones.
 func TestC(t *testing.T) {
 	program := compileC(t)
 	address, pool := sharing(t, 64<<20)

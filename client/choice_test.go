@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// modelGateway is what a client should know of a gateway.
+// modelGateway is the state of a gateway that a client should know.
 type modelGateway struct {
 	host        string
 	mode        string // how it answers: "up", "down", "absent", "draining" or "store"

@@ -140,7 +140,7 @@ func TestReadEpoch_Faults(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "write batch-000002.tar: ") {
 		t.Errorf("got %v, want that batch 2 could not be written", err)
 	}
-	if got := kept(t, dir); len(got) != 3 { // two batches, and what stood in the way
+	if got := kept(t, dir); len(got) != 3 { // two batches, and the file that was in the way
 		t.Errorf("got files %d, want 3", len(got))
 	}
 	file := filepath.Join(dir, "batch-000000.tar")

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// A checkpoint is two integers: the epoch and the batch to go on from.
+// A checkpoint is two integers: the epoch and the next batch.
 func ExampleClient_Batches() {
 	gw := httptest.NewServer(&fake{batches: 5, generation: "g"})
 	defer gw.Close()
@@ -51,7 +51,7 @@ func ExampleLedger() {
 	// Output: <nil>
 }
 
-// ReadEpoch reads an epoch, to files if there is a directory for them, and says what it proved.
+// ReadEpoch reads an epoch, to files if there is a directory for them, and returns the proof.
 func ExampleClient_ReadEpoch() {
 	routes := http.NewServeMux()
 	routes.Handle("/", &fake{batches: 5, generation: "g"})

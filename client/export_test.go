@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// AnswerSRV has a client get these SRV records, in place of what a name server says.
+// AnswerSRV makes a client get these SRV records instead of a name server's.
 func AnswerSRV(c *Client, records func() ([]*net.SRV, error)) {
 	c.fleet.lookupSRV = func(context.Context, string, string, string) (string, []*net.SRV, error) {
 		found, err := records()

@@ -19,7 +19,7 @@ type fake struct {
 	batches    uint64
 	generation string
 	follows    bool
-	plan       string          // query of the batches' canonical addresses, beside the generation
+	plan       string          // query of the batches' canonical addresses, in addition to the generation
 	fields     json.RawMessage // null: nothing is known of them
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ func (f *fake) seen() []string {
 
 func castagnoli(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }
 
-// sample is what the fake stores at a position.
+// sample returns the bytes of the fake's sample at a position.
 func sample(epoch, position uint64) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("%d/%d;", epoch, position), 3))
 }
@@ -46,7 +46,7 @@ func body(epoch, number uint64) []byte {
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" {
-		return // asked of several gateways, beside the batches
+		return // requested from several gateways, in addition to the batches
 	}
 	f.mu.Lock()
 	n := len(f.requests)

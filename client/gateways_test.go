@@ -19,13 +19,13 @@ import (
 type fleet struct {
 	fake fake
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	after   map[string]time.Duration
 	down    map[string]bool
 	batches map[string]int // requests for batches, by host
 	probes  map[string]int
 	names   []string      // Host of each request
-	slow    time.Duration // what batches take more than probes
+	slow    time.Duration // additional time of batches compared with probes
 }
 
 func newFleet(after map[string]time.Duration) *fleet {
@@ -105,7 +105,7 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 		f.set("b", 30*time.Millisecond, false)
 		pause(61 * time.Second)
 		want("b is far away now", "map[a:5]")
-		f.set("a", time.Hour, false) // it stands still
+		f.set("a", time.Hour, false) // it is stopped
 		pause(61 * time.Second)
 		want("what gives no sign of life is far", "map[b:5]")
 		f.set("a", 0, true)
@@ -139,8 +139,8 @@ func TestClientsOfAJobMeasureInTurn(t *testing.T) {
 	})
 }
 
-// TestStoppedGatewayIsToldFromASlowStore: whoever still answers small questions is waited for, and nothing is fetched twice;
-// whoever does not is left within seconds.
+// TestStoppedGatewayIsToldFromASlowStore: the client waits for a gateway that still answers probes,
+// and fetches nothing twice. It leaves a silent gateway within seconds.
 func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -333,7 +333,7 @@ func TestNamesThatStayNames(t *testing.T) {
 		{"http://gw:8080", local, nil, "gw:8080"},
 		{"http://gw:8080", fails, nil, "gw:8080"},
 		{"http://gw:8080", two, client.HomeByRank, "gw:8080"},
-		{"http://gw:8080", nil, nil, "gw:8080"}, // what dials may know the name otherwise
+		{"http://gw:8080", nil, nil, "gw:8080"}, // a custom dialer may resolve the name differently
 	} {
 		f := newFleet(map[string]time.Duration{})
 		c := newClient(t, client.Config{Gateways: []string{tc.gateway}, Lookup: tc.lookup, Home: tc.home, HTTP: &http.Client{Transport: f}})
@@ -386,7 +386,7 @@ func TestHomeByRank(t *testing.T) {
 	}
 }
 
-// TestRanksOfALostGatewayGoToDifferentOnes: nobody else gets twice the load.
+// TestRanksOfALostGatewayGoToDifferentOnes: no other gateway gets twice the load.
 func TestRanksOfALostGatewayGoToDifferentOnes(t *testing.T) {
 	f := newFleet(map[string]time.Duration{})
 	f.set("a", 0, true)

@@ -90,7 +90,8 @@ func TestNeighbour_EndsAsReadersDo(t *testing.T) {
 	}
 }
 
-// TestNeighbour_TakesOnlyWhatIsAnnounced: whatever a header says, the descriptor that came is closed, and a refusal maps nothing.
+// TestNeighbour_TakesOnlyWhatIsAnnounced: for every header, the received descriptor is closed, and
+// a refusal maps nothing.
 func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 	const page = 4096
 	for name, c := range map[string]struct {
@@ -146,7 +147,8 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestNeighbour_UnmapsWhatIsGone once no batch lies in it, and tells of each lease that ended while the connection is open.
+// TestNeighbour_UnmapsWhatIsGone: memory is unmapped when no batch is in it, and each lease that
+// ended is reported while the connection is open.
 func TestNeighbour_UnmapsWhatIsGone(t *testing.T) {
 	n, _ := connected(t)
 	take := func(number uint64, gone ...uint64) *lease {
@@ -228,7 +230,8 @@ func TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome(t *testing.T) {
 	}
 }
 
-// TestNeighbour_WritesReleasesBehindTheFirstLine of the next request, once, and counts only what it was given.
+// TestNeighbour_WritesReleasesBehindTheFirstLine of the next request, once, and counts only the
+// bytes that it was given.
 func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 	n, gateway := connected(t)
 	for _, c := range []struct {
@@ -243,7 +246,7 @@ func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 		{true, []uint64{1, 20, 3}, "a\r\nb", "a\r\nMillrace-Release: 1, 20, 3\r\nb", 0},
 		{false, []uint64{4}, "body\r\n", "body\r\n", 1},
 		{true, nil, "GET /long", "GET /long", 1},
-		{false, nil, "er\r\nc", "er\r\nMillrace-Release: 4\r\nc", 0}, // the same request goes on
+		{false, nil, "er\r\nc", "er\r\nMillrace-Release: 4\r\nc", 0}, // the same request continues
 		{false, nil, "d\r\ne", "d\r\ne", 0},
 	} {
 		if c.begins {
@@ -261,7 +264,8 @@ func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 	}
 }
 
-// TestParseShared_RefusesWhatIsNotWhole, and passes over what it does not know.
+// TestParseShared_RefusesWhatIsNotWhole: incomplete values are refused, and unknown ones are
+// ignored.
 func TestParseShared_RefusesWhatIsNotWhole(t *testing.T) {
 	const whole = "lease=1, segment=2, size=4, length=3"
 	base := sharedHeader{lease: 1, segment: 2, size: 4, length: 3}

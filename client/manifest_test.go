@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Keys that JSON cannot carry come as bytes beside: two of them are two.
+// Keys that JSON cannot represent come additionally as bytes: two of them stay distinct.
 func TestManifestKeysThatAreNoText(t *testing.T) {
 	l := lines{most: 3}
 	text := `[{"key":"a\ufffd","key_base64":"Yf8="},{"key":"a\ufffd","key_base64":"Yf4="},{"key":"plain"}]`
@@ -24,7 +24,8 @@ func TestManifestKeysThatAreNoText(t *testing.T) {
 	}
 }
 
-// A manifest that is not that of its body is a fault, whatever lengths it claims and whatever the body is said to be.
+// A manifest that does not match its body is a fault, for all lengths that it claims and for all
+// types of the body.
 func TestManifestsOfOtherBodies(t *testing.T) {
 	var body bytes.Buffer
 	w := tar.NewWriter(&body)

@@ -132,7 +132,8 @@ func TestBatches_YieldsAsAModelDoes(t *testing.T) {
 	})
 }
 
-// TestRestOfAnotherBatchIsNotTaken: an answer to the request for the rest that differs in one header, under the same ETag, drops what came.
+// TestRestOfAnotherBatchIsNotTaken: if the answer to a request for the rest differs in one header
+// under the same ETag, the first part is dropped.
 func TestRestOfAnotherBatchIsNotTaken(t *testing.T) {
 	whole := body(0, 0)
 	for name, value := range map[string]string{

@@ -76,7 +76,8 @@ func TestFormsOfPatterns(t *testing.T) {
 	}
 }
 
-// TestAdviceAboutHomesComesOnce: a job that reads through several gateways hears once what homes would save, unless it has chosen.
+// TestAdviceAboutHomesComesOnce: a job that reads through several gateways is told once how much
+// homes would save, unless it has chosen.
 func TestAdviceAboutHomesComesOnce(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -118,8 +119,8 @@ func TestAdviceAboutHomesComesOnce(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAService: gateways are numbered as the targets of the records are, with homes also while some have no record, and
-// behind _https they are asked by name over TLS.
+// TestRecordsOfAService: gateways are numbered in the order of the records' targets, with homes
+// also while some have no record. Behind _https they are addressed by name over TLS.
 func TestRecordsOfAService(t *testing.T) {
 	record := func(target string, port uint16) *net.SRV { return &net.SRV{Target: target, Port: port} }
 	gw := func(n string) *net.SRV { return record("gw-"+n+".gw.svc.", 80) }
@@ -163,7 +164,7 @@ func TestRecordsOfAService(t *testing.T) {
 					t.Errorf("%s: got batches %s over %s, want %s over %s", tc.what, got, schemes[0], want, tc.service)
 				}
 				pause(time.Minute)
-				known = false // the last answer stands
+				known = false // the last answer stays valid
 			}
 		})
 	}

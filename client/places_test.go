@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The samples of a batch are found in it whatever lies around them: the header of an MDS shard, those of a tar's members,
-// long names' too, or nothing.
+// The samples of a batch are found in every framing: after the header of an MDS shard, after those
+// of a tar's members (including long names), or without any.
 func TestSamplesOfEveryFraming(t *testing.T) {
 	golden := map[string]map[string][]byte{}
 	for kind, names := range map[string][]string{

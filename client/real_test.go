@@ -108,12 +108,13 @@ func (s storedDataset) indexed(t *testing.T) storedDataset {
 	return s
 }
 
-// real is a gateway behind its own server, which counts what it sends of batches, and breaks bodies on command.
+// real is a gateway behind its own server, which counts the sent bytes of batches, and breaks
+// bodies on demand.
 type real struct {
 	*gateway.Gateway
 	url string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	requests int        // for batches
 	ranges   []string   // of those
 	bytes    int        // of their bodies, without those of problems
@@ -174,7 +175,7 @@ func (g *real) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent returns what was asked and sent since the last call.
+// sent returns the requests and sent bytes since the last call.
 func (g *real) sent() (requests, bytes int, ranges []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +184,7 @@ func (g *real) sent() (requests, bytes int, ranges []string) {
 	return requests, bytes, ranges
 }
 
-// inOrder keeps a list of gateways in its order, whoever is near.
+// inOrder keeps a list of gateways in its order, whichever is near.
 func inOrder(_, _ uint64, _ int) int { return 0 }
 
 func TestNoBatchIsReadTwice(t *testing.T) {
@@ -261,8 +262,8 @@ func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// TestRestOfOtherBytesIsNotTaken: what another gateway has under another ETag, length or checksum is refused, and the batch is
-// read whole.
+// TestRestOfOtherBytesIsNotTaken: another gateway's bytes with another ETag, length or checksum are
+// refused, and the batch is read whole.
 func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})
@@ -347,7 +348,8 @@ func TestRestIsAskedForUnderAStrongETagOnly(t *testing.T) {
 	}
 }
 
-// TestAnswerOfNoGatewayCostsNothing: what came of a body is not given up for a page that stands in a gateway's place.
+// TestAnswerOfNoGatewayCostsNothing: the received part of a body is kept when another server's page
+// is in a gateway's place.
 func TestAnswerOfNoGatewayCostsNothing(t *testing.T) {
 	a := newReal(t, newStored(t), gateway.Config{})
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<p>Welcome!</p>")) }))

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestError_OfAProxy: an answer that is no problem document may be asked for again where a proxy gives it for a while. The retry is
-// hidden, and what is final is told by its status.
+// TestError_OfAProxy: an answer that is not a problem document may be retried if a proxy may send
+// it temporarily. The retry is hidden, and a final failure is reported by its status.
 func TestError_OfAProxy(t *testing.T) {
 	for status, again := range map[int]bool{408: true, 429: true, 500: true, 502: true, 503: true, 504: true, 400: false, 405: false, 413: false, 501: false} {
 		f := &fake{batches: 1, generation: "g"}

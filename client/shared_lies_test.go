@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// reply is an answer of a gateway that shares memory, before anybody tells a lie in it.
+// reply is a right answer of a gateway that shares memory, which tests then falsify.
 type reply struct {
 	samples []byte
 	size    int64 // of the memory
@@ -60,7 +60,7 @@ func honest() *reply {
 	return r
 }
 
-// liar is a server at a Unix socket whose replies tell a lie.
+// liar is a server at a Unix socket whose replies are false.
 type liar struct {
 	t     *testing.T
 	lie   func(r *reply)
@@ -209,7 +209,7 @@ func sharingClient(t *testing.T, address string) *client.Client {
 	return newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true, Deadline: 4 * time.Second})
 }
 
-// lie is a reply that contradicts itself, and what a client says to it; nil: any error.
+// lie is a reply that contradicts itself, and the client's error; nil: any error.
 type lie struct {
 	tell func(*reply)
 	want error
@@ -292,7 +292,8 @@ func TestSharedMemoryLies(t *testing.T) {
 	await(t, "all is closed and unmapped", func() bool { return liarsLeft(t) == before })
 }
 
-// TestSharedMemoryIsHeldByOneBatch: a gateway that lends memory that a batch still lies in is refused, and the batch stays.
+// TestSharedMemoryIsHeldByOneBatch: the client refuses memory that another of its batches still
+// uses, and that batch stays valid.
 func TestSharedMemoryIsHeldByOneBatch(t *testing.T) {
 	n := 0
 	_, address := startLiar(t, func(r *reply) {

@@ -160,7 +160,8 @@ func TestSharedMemoryStays(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryOfThoseWhoForget ends in bytes, and what was not read is let go.
+// TestSharedMemoryOfThoseWhoForget: a reader that never releases gets bytes instead, and unread
+// memory is released.
 func TestSharedMemoryOfThoseWhoForget(t *testing.T) {
 	address, pool := sharing(t, 8<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
@@ -274,7 +275,7 @@ func TestSocketOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestFramedLies: no table makes the client look outside of the batch, whatever number is another one.
+// TestFramedLies: no wrong number in a table makes the client read outside of the batch.
 func TestFramedLies(t *testing.T) {
 	address, _ := sharing(t, 64<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}})

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestParseSource_TellsWhatAnAddressMeans, and names the form that it wants of one that means nothing.
+// TestParseSource_TellsWhatAnAddressMeans, and the error for an invalid address names the right
+// form.
 func TestParseSource_TellsWhatAnAddressMeans(t *testing.T) {
 	const dns, srv = "want dns:NAME:PORT", "want srv:_http._tcp.NAME, or srv:_https._tcp.NAME"
 	for address, c := range map[string]struct {
@@ -149,7 +150,7 @@ func TestWithMissing_KeepsIndexes(t *testing.T) {
 			if service != "" || proto != "" || name != "_http._tcp.gw" {
 				t.Errorf("looked %q %q %q up", service, proto, name)
 			}
-			return "", records, down // an error beside records is one of others
+			return "", records, down // an error next to records concerns other records
 		}}
 		found, err := f.findRecords(t.Context(), s)
 		var got []string

@@ -92,7 +92,7 @@ func TestTally_CountsARound(t *testing.T) {
 		"damaged":           {[]error{fmt.Errorf("%w: %w", ErrProtocol, notListening(syscall.ECONNREFUSED))}, 0, 0},
 	} {
 		var tl tally
-		for range 2 { // each round anew
+		for range 2 { // each round starts again
 			tl.begin(9)
 			for _, err := range c.answers {
 				tl.note(err)

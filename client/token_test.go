@@ -138,7 +138,7 @@ func TestTokenIsReadAgainWhenItIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeToken(t, file, "canary-b\n")
-	if err := read(0); err != nil { // the old token is as good as it was: nobody looks at the file
+	if err := read(0); err != nil { // the old token is still valid: the file is not read again
 		t.Fatal(err)
 	}
 	g.admit("canary-b")
@@ -279,7 +279,7 @@ func TestAddressesHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// TestTokenFollowsNoRedirect: a redirecting server stands in a gateway's place, and may point to anybody.
+// TestTokenFollowsNoRedirect: a redirecting server in a gateway's place may redirect to any host.
 func TestTokenFollowsNoRedirect(t *testing.T) {
 	var told []string
 	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = append(told, r.Header.Get("Authorization")) }))
@@ -303,7 +303,8 @@ func TestTokenFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// TestGatewaysMustProveTheirNames: a token goes to nobody whose certificate is of another name, or of an unknown authority.
+// TestGatewaysMustProveTheirNames: a token is never sent to a server whose certificate is of
+// another name or of an unknown authority.
 func TestGatewaysMustProveTheirNames(t *testing.T) {
 	g := serveGuarded(t, 1, "canary")
 	for name, cfg := range map[string]client.Config{
@@ -348,7 +349,7 @@ func TestConnectionsOverTLSAreResumed(t *testing.T) {
 	}
 }
 
-// TestRefusalsHaveCures: what the caller may do about them stands in the error.
+// TestRefusalsHaveCures: the error names the caller's remedy.
 func TestRefusalsHaveCures(t *testing.T) {
 	for _, c := range []struct {
 		status int

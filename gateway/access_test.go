@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/origin"
 )
 
-// TestWithoutAnAccessFile: what nobody may do is a 403 with the cure.
+// TestWithoutAnAccessFile: a request without a right is a 403 with the cure.
 func TestWithoutAnAccessFile(t *testing.T) {
 	r := newRig(t, 20, 800, func(cfg *gateway.Config) { cfg.Allow = []auth.Right{auth.Read} })
 	for _, c := range []struct{ method, path, cure string }{
@@ -122,7 +122,7 @@ func (m *matrix) from(remote, path string) answer {
 	return answer{w.Result(), w.Body.Bytes()}
 }
 
-// TestAuditLog: a line for each write and each refusal, and none for what is served.
+// TestAuditLog: a line for each write and each refusal, and none for other requests.
 func TestAuditLog(t *testing.T) {
 	var lines func() string
 	m := newMatrix(t, func(cfg *gateway.Config) { lines = audited(t, cfg) })
@@ -201,7 +201,8 @@ func TestFullDiskOfTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestHostAndSite: a port on loopback knows its names, and pages of other sites get nothing, whatever their credentials.
+// TestHostAndSite: a port on loopback knows its names, and pages of other sites are refused, even
+// with valid credentials.
 func TestHostAndSite(t *testing.T) {
 	m := newMatrix(t, fastDrain)
 	addr, _ := m.serve(gateway.ServerConfig{})

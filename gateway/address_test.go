@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAddressesStay: what was an address before a parameter came stays one, with its ETag, and so does the address with that
-// parameter at the value that changes nothing.
+// TestAddressesStay: an address from before a parameter existed stays valid, with its ETag. So does
+// the address with that parameter at its neutral value.
 func TestAddressesStay(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	const batch = "/v1/datasets/photos/epochs/3/batches/1"

@@ -14,8 +14,8 @@ import (
 // recorder. Each costs a tenth of a microsecond, and more where many batches a second keep the collector busy.
 const warmAllocations = 124
 
-// TestABatchFromMemoryAllocatesLittle: neither what tells where the time went nor what lets datasets come and go may make a
-// batch dear that is in memory.
+// TestABatchFromMemoryAllocatesLittle: neither timing nor the dynamic set of datasets may make a
+// batch from memory expensive.
 func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	s := newStack(t, 512, 4<<10, 8<<20, 64<<20)
 	path := "/v1/datasets/photos/epochs/0/batches/1?batch_size=64&generation=" + s.index.Generation()
@@ -32,7 +32,7 @@ func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	}
 }
 
-// discardWriter is the writer of an answer that nobody reads.
+// discardWriter is the writer of an answer that has no reader.
 type discardWriter struct {
 	header http.Header
 	status int

@@ -76,8 +76,9 @@ func TestRowsOfArrowFilesComeBack(t *testing.T) {
 	}
 }
 
-// TestColumnsHaveTheirLogicalTypes serves a Parquet file with every type: integers of one and two bytes, which the file stores in four, come as such, with
-// a checksum that holds, and of what Arrow lays out otherwise than the bytes metadata say what it is.
+// TestColumnsHaveTheirLogicalTypes serves a Parquet file with every type. Integers of one and two
+// bytes, which the file stores in four, are sent as such, with a right checksum. For values whose
+// Arrow layout differs from the bytes, metadata describe them.
 func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "types.parquet")
 	a := r.do("GET", "/epoch/0/batch/0?batch_size=9&shuffle=none&format=arrow")

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// dealtShare is the reference for balance=bytes: the places in the global batch of what a rank gets.
+// dealtShare is the reference for balance=bytes: the positions in the global batch of a rank's
+// samples.
 func dealtShare(lengths []int, rank, worldSize int) []int {
 	byLength := make([]int, len(lengths))
 	for i := range byLength {

@@ -20,7 +20,8 @@ import (
 
 func crcOf(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }
 
-// want is the reference: the stored bytes of the samples that shuffle names, and the archive's end.
+// want is the reference: the stored bytes of the samples in the order of package shuffle, and the
+// archive's end.
 func (r *rig) want(params shuffle.Params, epoch, first, count uint64) []byte {
 	r.t.Helper()
 	plan, err := shuffle.NewPlan(params, r.index.First())
@@ -166,8 +167,8 @@ func TestIfMatchIsHeldTo(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batch/99", `If-Match: "stale"`), http.StatusNotFound, "end_of_epoch", false)
 }
 
-// TestHowLongAnswersMayBeKept: bytes that the URL pins for ever, what describes them until a release may say more, and what a
-// name stands for not without asking.
+// TestHowLongAnswersMayBeKept: bytes pinned by the URL forever, descriptions until a release may
+// extend them, and the target of a name only with revalidation.
 func TestHowLongAnswersMayBeKept(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	made := r.split("train=1,val=1", "")

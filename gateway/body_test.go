@@ -36,13 +36,14 @@ func TestBodiesHaveLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.path == "/v1/datasets/photos/warm" {
-			c.status, c.code = 400, "invalid_argument" // whatever its length turns out to be
+			c.status, c.code = 400, "invalid_argument" // for any length
 		}
 		checkProblem(t, a, c.status, c.code, false)
 	}
 }
 
-// TestBodiesAreOnTheBooks refuses a report that the memory budget has no room for, and gives back what others took.
+// TestBodiesAreOnTheBooks refuses a report that does not fit into the memory budget, and returns
+// the memory of the others.
 func TestBodiesAreOnTheBooks(t *testing.T) {
 	var b *budget.Budget
 	r := newRig(t, 20, 800, func(c *gateway.Config) {

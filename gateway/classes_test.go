@@ -113,7 +113,8 @@ func TestMixture_SamplesHaveTheirClasses(t *testing.T) {
 	}
 }
 
-// TestArrow_ClassesAreIntegers: of class folders alone. What tars call cls is of no known type.
+// TestArrow_ClassesAreIntegers: only for class folders. A member of a tar named cls has no known
+// type.
 func TestArrow_ClassesAreIntegers(t *testing.T) {
 	r, _, _ := mixedFolders(t)
 	for dataset, want := range map[string]arrow.DataType{"photos": arrow.PrimitiveTypes.Int64, "with-other": arrow.PrimitiveTypes.Int64, "with-tars": arrow.BinaryTypes.Binary} {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestWrittenSplitIsTheStoredOne reads each part of a split that only its address defines, at a gateway that keeps no splits, and
-// compares it with the same part of the stored one.
+// TestWrittenSplitIsTheStoredOne reads each part of a split that is defined only by its address, at
+// a gateway that stores no splits, and compares it with the same part of the stored one.
 func TestWrittenSplitIsTheStoredOne(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	m := r.split("train=3,val=1", "s7")
@@ -31,7 +31,7 @@ func TestWrittenSplitIsTheStoredOne(t *testing.T) {
 	}
 }
 
-// TestWrittenSubsets narrows a dataset in several ways, at a gateway that keeps nothing beside the index.
+// TestWrittenSubsets narrows a dataset in several ways, at a gateway that stores only the index.
 func TestWrittenSubsets(t *testing.T) {
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Datasets[0].Selection = nil })
 	train := r.epochKeys(0, "shuffle=none&subset=train=3,val=1:train")
@@ -57,7 +57,7 @@ func TestWrittenSubsets(t *testing.T) {
 	}
 }
 
-// TestWrittenQuarantine replaces what the address lists as a stored list does.
+// TestWrittenQuarantine replaces the samples in the address as a stored list does.
 func TestWrittenQuarantine(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	digest := r.quarantine(1, 2, 3, 20)
@@ -70,7 +70,8 @@ func TestWrittenQuarantine(t *testing.T) {
 	}
 }
 
-// TestWrittenSelectionsHaveOneAddress asks in several ways, and wants one canonical address that pins all data.
+// TestWrittenSelectionsHaveOneAddress requests several forms, and requires one canonical address
+// that pins all data.
 func TestWrittenSelectionsHaveOneAddress(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	a := r.do("GET", "/epoch/0/batch/0?subset=train%3D30%2Cval%3D10%3Atrain~samples:0-20&quarantine=samples%3A1%2C2")
@@ -118,7 +119,8 @@ func TestWrittenSelectionsRefuse(t *testing.T) {
 	}
 }
 
-// TestWrittenSelectionsHoldLittle asks for many subsets and mixtures: what is kept of them stays within what prepared epochs may take.
+// TestWrittenSelectionsHoldLittle requests many subsets and mixtures: the memory kept for them
+// stays within the limit of prepared epochs.
 func TestWrittenSelectionsHoldLittle(t *testing.T) {
 	memory := budget.New(20<<20, 20*time.Millisecond)
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget, c.PlanBytes, c.Mix = memory, 32<<10, mix })

@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// pictureJSON is what a client reads of a picture.
+// pictureJSON is a picture as a client decodes it.
 type pictureJSON struct {
 	Batches, Chunks, From, To, Columns, Rows uint64
 	FromChunk                                uint64 `json:"from_chunk"`

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// problemJSON is what a caller reads of an error.
+// problemJSON is an error as a caller decodes it.
 type problemJSON struct {
 	Type, Title, Detail, Instance, Code string
 	Status                              int

@@ -2,7 +2,7 @@ package gateway
 
 import "github.com/millrace-data/millrace/gateway/auth"
 
-// RouteRow is what a test sees of a row of the table of routes.
+// RouteRow is the part of a row of the route table that tests need.
 type RouteRow struct {
 	Method, Pattern string
 	Right           auth.Right

@@ -51,8 +51,8 @@ func fieldsOf(r *rig, dataset string) []format.Field {
 	return got.Fields
 }
 
-// TestDescriptionTellsFields serves what MDSWriter has written, and holds the description of its columns to what was written and to the
-// specification.
+// TestDescriptionTellsFields serves a dataset that MDSWriter has written, and compares the
+// description of its columns with the written ones and with the specification.
 func TestDescriptionTellsFields(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/format/mds/testdata", nil, "shard.00000.mds", "index.json")
 	want := []format.Field{
@@ -70,7 +70,8 @@ func TestDescriptionTellsFields(t *testing.T) {
 	checkDescriptions(t, r)
 }
 
-// TestDescriptionTellsClasses serves what the library datasets has written: a column of class labels, and one of lists of structs.
+// TestDescriptionTellsClasses serves a dataset that the library datasets has written: a column of
+// class labels, and one of lists of structs.
 func TestDescriptionTellsClasses(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "by-datasets.parquet")
 	text := format.Field{Encoding: "raw", Type: "utf8", Nullable: true}
@@ -107,7 +108,7 @@ func checkDescriptions(t *testing.T, r *rig) {
 	s.check("GET", "/v1/datasets", "", http.StatusOK, r.do("GET", "/v1/datasets"))
 }
 
-// TestDescriptionOfTarsHasNoFields: nothing but a suffix says what a member holds.
+// TestDescriptionOfTarsHasNoFields: only the suffix indicates the content of a member.
 func TestDescriptionOfTarsHasNoFields(t *testing.T) {
 	r := serveObjects(t, writeTars(t).objects, nil)
 	if a := r.do("GET", "/v1/datasets/photos"); bytes.Contains(a.body, []byte("fields\":[")) {

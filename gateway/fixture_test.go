@@ -146,7 +146,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 		for i := s * samples / shards; i < (s+1)*samples/shards; i++ {
 			key := fmt.Sprintf("d%d/s%05d", s, i)
 			if i == oddSample {
-				key += " +&=%?#\";\xff" // whatever a URL gives a meaning to
+				key += " +&=%?#\";\xff" // all characters with a meaning in a URL
 			}
 			stored := member(t, key+".bin", random, meanSize/2+random.IntN(meanSize+1))
 			stored = append(stored, member(t, key+".cls", random, 3)...)
@@ -222,7 +222,7 @@ func checkPhases(t testing.TB, log string) {
 	}
 }
 
-// losses is a log of losses beside the dataset.
+// losses returns the dataset's log of losses.
 func (r *rig) losses(cfg importance.Config) *importance.Log {
 	r.t.Helper()
 	cfg.Prefix, cfg.CacheDir = "data/", r.t.TempDir()
@@ -234,7 +234,7 @@ func (r *rig) losses(cfg importance.Config) *importance.Log {
 	return l
 }
 
-// selections is where subsets and quarantines lie beside the dataset.
+// selections returns the dataset's store of subsets and quarantines.
 func (r *rig) selections() *selection.Store {
 	r.t.Helper()
 	s, err := selection.New(selection.Config{Reader: r.store, Writer: r.store, Prefix: "data/", Dir: r.t.TempDir()})

@@ -48,7 +48,7 @@ type storedDataset struct {
 	folders bool       // the samples are pictures in class folders
 }
 
-// formatsWritten returns small datasets of formats that differ in what forms have to do.
+// formatsWritten returns small datasets of formats that need different work for the forms.
 func formatsWritten(t testing.TB) map[string]storedDataset {
 	t.Helper()
 	return map[string]storedDataset{"tar": writeTars(t), "jsonl": writeLines(), "records": writeArray(), "files": writeFiles()}

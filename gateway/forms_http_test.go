@@ -200,7 +200,8 @@ func TestFieldsAreHeldToTheSamples(t *testing.T) {
 	}
 }
 
-// FuzzViews asks for batches in forms that somebody makes up: each answer is a batch, or a problem of whoever asks.
+// FuzzViews requests batches in generated forms: each answer is a batch, or a problem of the
+// caller.
 func FuzzViews(f *testing.F) {
 	w := formatsWritten(f)
 	rigs := []*rig{serveObjects(f, w["tar"].objects, nil), serveObjects(f, w["jsonl"].objects, nil)}

@@ -24,7 +24,7 @@ import (
 
 const formBatch = "/v1/datasets/photos/epochs/3/batches/"
 
-// readForm reads a body as somebody does who knows its form and nothing of Millrace.
+// readForm decodes a body with knowledge of its form but not of Millrace.
 func readForm(t *testing.T, form string, a answer) []sampleOf {
 	t.Helper()
 	switch form {
@@ -148,7 +148,7 @@ func readArrow(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// readFramed reads what docs/spec/framed.md describes.
+// readFramed decodes the framed form, as in docs/spec/framed.md.
 func readFramed(t *testing.T, body []byte) (all []sampleOf) {
 	t.Helper()
 	le := binary.LittleEndian
@@ -225,7 +225,7 @@ func readMDS(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// mdsColumns is what a shard says of its columns.
+// mdsColumns is a shard's description of its columns.
 type mdsColumns struct {
 	Names     []string `json:"column_names"`
 	Encodings []string `json:"column_encodings"`
@@ -238,7 +238,7 @@ func (c *mdsColumns) parse(t *testing.T, b []byte) {
 	}
 }
 
-// expected is what a form shows of the samples of some keys.
+// expected returns the samples of some keys as a form shows them.
 func (w storedDataset) expected(form string, keys, fields []string) (all []sampleOf) {
 	known := w.byKey()
 	for _, key := range keys {

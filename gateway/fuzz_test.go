@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzReports sends bodies to where losses and wishes for snapshots are taken: whatever they are, the answer is an acceptance
-// that counts what was sent, or a problem that is the sender's.
+// FuzzReports sends bodies to the routes for losses and snapshots: for any body, the answer is an
+// acceptance that counts the values, or a problem of the sender.
 func FuzzReports(f *testing.F) {
 	r := newRig(f, 50, 800, nil)
 	batch := r.do("HEAD", "/epoch/0/batch/0?rank=1&world_size=4&balance=bytes").Header.Get("Content-Location")

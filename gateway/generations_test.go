@@ -72,7 +72,7 @@ func (g *generations) questions() []question {
 	return append(all, question{"POST", importancePath + "/snapshots", fmt.Sprintf(`{"url":%q}`, epoch)})
 }
 
-// said is what a gateway says to questions, by the question: status, headers and body.
+// said returns the gateway's answers by request: status, headers and body.
 func (r *rig) said(all []question) map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
@@ -99,8 +99,8 @@ func (r *rig) said(all []question) map[string]string {
 	return out
 }
 
-// TestAnOlderGenerationAnswersAsItDid: every route says of a generation what it said when that generation was current, as long as it is
-// open and when it is opened again from its index.
+// TestAnOlderGenerationAnswersAsItDid: every route answers for a generation as it did when that
+// generation was current, as long as it is open and when it is opened again from its index.
 func TestAnOlderGenerationAnswersAsItDid(t *testing.T) {
 	g := newGenerations(t, nil)
 	g.newer.Importance, g.newer.Selection = g.losses(importance.Config{Reader: g.store, Writer: g.store}), g.selections()

@@ -29,7 +29,7 @@ type snapshotJSON struct {
 	Effective                        float64 `json:"effective_sample_size"`
 }
 
-// lossOf is what a trainer might find at a position.
+// lossOf is an example of a trainer's loss at a position.
 func lossOf(position uint64) float64 { return float64((position*7919)%101) / 7 }
 
 // reports are the bodies of reports of all batches of an epoch, one for each rank, by their canonical addresses.
@@ -136,7 +136,8 @@ func TestImportanceIsTheSameWhoeverReports(t *testing.T) {
 	}
 }
 
-// virtual is the reference for what an epoch draws: the sample of each virtual sample, from the inverse of what the gateway uses.
+// virtual is the reference for the draws of an epoch: the sample of each virtual sample, from the
+// inverse of the gateway's function.
 func (r *rig) virtual(snapshot string, params shuffle.Params, epoch uint64) (*shuffle.Epoch, []uint64) {
 	r.t.Helper()
 	s, err := r.losses(importance.Config{Reader: r.store}).Open(r.t.Context(), snapshot, r.index.Generation(), r.index.First())
@@ -286,7 +287,8 @@ func TestImportanceIsInThePlan(t *testing.T) {
 	if err := json.Unmarshal(a.body, &plain); err != nil || plain.Digest == plan.Digest || bytes.Contains(a.body, []byte("coverage")) {
 		t.Errorf("got %s without importance, want another order and no coverage", a.body)
 	}
-	// A second generation of weights rests on the first: what was not reported keeps its weight.
+	// A second generation of weights is based on the first: a sample without a report keeps its
+	// weight.
 	bodies := r.reports(1, "importance="+s.Snapshot, 1)
 	r.accept(bodies[2])
 	next := r.freeze(http.StatusCreated, 1, "importance="+s.Snapshot, "")

@@ -50,7 +50,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 		c.Budget = b
 	})
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
-	const all, fit = 32, 7 // each takes eight times what it has sent, seven of them nearly an eighth of the memory
+	const all, fit = 32, 7 // each takes eight times the bytes that it has sent; seven of them take nearly an eighth of the memory
 	idle := b.InUse()
 	sent := make([]byte, 64<<10+512)
 	statuses := make(chan int, all)
@@ -60,7 +60,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 		conns = append(conns, conn)
 		go func() { statuses <- statusOf(conn) }()
 	}
-	for range all - fit { // the others hold what they have sent until their bodies end
+	for range all - fit { // the others keep their sent bytes until their bodies end
 		if got := <-statuses; got != http.StatusServiceUnavailable {
 			t.Errorf("a report that finds no memory: got status %d, want 503", got)
 		}

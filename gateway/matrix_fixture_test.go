@@ -27,7 +27,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// caller is somebody who asks, and what the access file of the matrix says of it: by hand, and not from the file.
+// caller is a caller of the matrix and its rights in the access file, written by hand and not read
+// from the file.
 type caller struct {
 	name        string
 	headers     []string // values of Authorization
@@ -40,7 +41,8 @@ type caller struct {
 
 func (c caller) anonymous() bool { return len(c.headers) == 0 && c.certificate == nil }
 
-// has reports whether a grant names the right and the dataset. What anonymous callers may do is everybody's.
+// has reports whether a grant names the right and the dataset. All callers have the rights of
+// anonymous ones.
 func (c caller) has(right, dataset string) bool {
 	return dataset == "open" && right == "read" || slices.Contains(c.rights[dataset], right) || slices.Contains(c.rights["*"], right)
 }
@@ -48,7 +50,7 @@ func (c caller) has(right, dataset string) bool {
 // sources are those of the matrix's mixtures.
 var sources = map[string][]string{"mix": {"photos", "scans"}, "blend": {"photos", "scans"}}
 
-// may is has, where a mixture wants read on its sources.
+// may is has, except that a mixture requires read on its sources.
 func (c caller) may(right, dataset string) bool {
 	if !c.has(right, dataset) {
 		return false
@@ -66,7 +68,7 @@ type matrix struct {
 	file    string
 	text    string // of the file
 	callers []caller
-	secrets []string // that nobody may see
+	secrets []string // that no answer may contain
 	lost    map[string]string
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// needs is the right that API and documents name for a route, by hand: a route that is new here is a fault of the test until
-// somebody has said what it needs.
+// needs is the right that API and documents require for a route, written by hand: a new route fails
+// the test until its right is added here.
 func needs(method, pattern string) string {
 	switch {
 	case slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/", "/page/{file}"}, pattern):
@@ -31,7 +31,7 @@ func needs(method, pattern string) string {
 	return "somebody has to say which"
 }
 
-// What the contract says that a caller gets.
+// The answers that the contract defines for a caller.
 const (
 	served    = "served"
 	challenge = "401"
@@ -52,7 +52,7 @@ func expected(c caller, route, right, dataset string) string {
 		return challenge
 	case right == "admin":
 		return forbidden
-	case route == "/v1/datasets": // has "open" for everybody
+	case route == "/v1/datasets": // has "open" for all callers
 		return served
 	case c.may(right, dataset) && there(dataset):
 		return served
@@ -93,7 +93,7 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 	case strings.HasSuffix(path, "/batches"):
 		query.Set("count", "2")
 	case strings.HasSuffix(path, "/profile"), strings.HasSuffix(path, "/trace"):
-		query.Set("seconds", "0") // is refused, but not for want of a right
+		query.Set("seconds", "0") // is refused, but not because of a missing right
 	}
 	switch {
 	case strings.HasSuffix(row.Pattern, "/importance"):
@@ -109,7 +109,7 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 	return path, body, of
 }
 
-// prepare makes what some routes answer with: a report, and a snapshot.
+// prepare creates the content of some routes: a report and a snapshot.
 func (m *matrix) prepare() {
 	m.t.Helper()
 	all, port := m.by("all"), m.gateway.Handler()
@@ -149,7 +149,8 @@ func TestEveryRouteNamesItsRight(t *testing.T) {
 	}
 }
 
-// TestMatrix asks every route as every caller for every dataset, in every way, first before anybody was served anything.
+// TestMatrix requests every route as every caller for every dataset, in every way, first before any
+// caller was served.
 func TestMatrix(t *testing.T) {
 	m := newMatrix(t, nil)
 	m.prepare()
@@ -230,7 +231,7 @@ func (m *matrix) cell(port http.Handler, c caller, row gateway.RouteRow, dataset
 	}
 }
 
-// check holds an answer against what is expected.
+// check compares an answer with the expected one.
 func (m *matrix) check(name string, a answer, want, of string, way []string) {
 	m.t.Helper()
 	if want == served {

@@ -80,7 +80,7 @@ func TestOptionsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestBrowsersLeaveAnswersAlone: what is served is somebody's data, which no browser may take for a page.
+// TestBrowsersLeaveAnswersAlone: no browser may interpret served data as a page.
 func TestBrowsersLeaveAnswersAlone(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for path, file := range map[string]string{ // "": no data
@@ -143,7 +143,8 @@ func TestRetryAfterIsSpread(t *testing.T) {
 	}
 }
 
-// TestServeThatFailsLeavesNobodyWaiting: once nobody can come any more, those who are here are let go too.
+// TestServeThatFailsLeavesNobodyWaiting: when no new client can connect, the waiting ones are
+// released too.
 func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	bubble.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// mixingJSON is what a client reads of how well batches mix.
+// mixingJSON is a description of the mixing of batches as a client decodes it.
 type mixingJSON struct {
 	Mixing *struct {
 		Batches  uint64
@@ -96,8 +96,8 @@ func TestMixingIsWhatBatchesHold(t *testing.T) {
 	}
 }
 
-// TestMixingLooksAtSome batches where all would be too many. The data is sorted by ten classes of equal size: what is measured is
-// what the description expects.
+// TestMixingLooksAtSome batches where all would be too many. The data is sorted by ten classes of
+// equal size: the measured value is the one that the description expects.
 func TestMixingLooksAtSome(t *testing.T) {
 	const each = 3400
 	r := serveObjects(t, folders(each, each, each, each, each, each, each, each, each, each), nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// mixedRig serves photos, scans (the same chunks under another name) and mixtures of both: scans alone have no budget of
-// their own, so that what is wanted of each source shows.
+// mixedRig serves photos, scans (the same chunks under another name) and mixtures of both. Only
+// scans has no budget of its own, so that the wanted chunks of each source are visible.
 func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 	t.Helper()
 	var other *source
@@ -97,7 +97,8 @@ func (m *mixtureSource) Warm(context.Context, shuffle.Cursor) (batch.Warmed, err
 	return batch.Warmed{}, errors.New("nobody warms this")
 }
 
-// mixedSamples is what an epoch of a mixture of photos and scans delivers: source and key of each position.
+// mixedSamples returns the samples that an epoch of a mixture of photos and scans delivers: source
+// and key of each position.
 func (r *rig) mixedSamples(m *shuffle.Mixture, params shuffle.Params, epoch uint64) [][2]string {
 	r.t.Helper()
 	epochs := map[[2]uint64]*shuffle.Epoch{}

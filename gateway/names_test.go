@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestArrowColumnsHaveNamesThatReadersTake: a schema's names are UTF-8, whatever a member of a tar is called.
+// TestArrowColumnsHaveNamesThatReadersTake: a schema's names are UTF-8, for all names of tar
+// members.
 func TestArrowColumnsHaveNamesThatReadersTake(t *testing.T) {
 	shard := append(rawMember(t, "a.x\xfe\xfd", []byte("content")), make([]byte, 1024)...)
 	r := serveObjects(t, map[string][]byte{"train.tar": shard}, nil)

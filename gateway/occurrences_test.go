@@ -40,7 +40,7 @@ func (r *rig) delivered(epoch uint64, query string, ranks uint64) map[string][]p
 	return out
 }
 
-// TestOccurrencesNameTheRank holds the ranks against what each rank is sent.
+// TestOccurrencesNameTheRank compares the ranks with the samples that each rank is sent.
 func TestOccurrencesNameTheRank(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	r.split("train=3,val=1", "")

@@ -338,7 +338,7 @@ type answer struct {
 	part                          bool // of a body
 }
 
-// operation describes what a route answers.
+// operation describes the answers of a route.
 type operation struct {
 	id, summary string
 	query       []string // keys of parameters

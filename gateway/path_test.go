@@ -91,7 +91,8 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	return s
 }
 
-// hold takes all of the budget but so many bytes and the plans', once the requests answered so far have let go of theirs.
+// hold takes all of the budget except the given bytes and those of the plans, once the requests
+// answered so far have released theirs.
 func (s *stack) hold(tb testing.TB, but int64) *budget.Reservation {
 	tb.Helper()
 	for {
@@ -145,8 +146,8 @@ func TestBudgetErrorsOfTheRealPath(t *testing.T) {
 	}
 }
 
-// TestKeepAliveEndsWhenMemoryIsPinned: a full cache is normal, but what it cannot let go of is what the next batch lacks.
-// Until the last byte is taken, whoever finds room is served.
+// TestKeepAliveEndsWhenMemoryIsPinned: a full cache is normal, but pinned memory is missing for the
+// next batch. Until the last byte is read, a request that finds memory is served.
 func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
 	s := newStack(t, 512, 4<<10, 256<<10, 4<<20)
 	total := s.budget.Total()
@@ -199,7 +200,8 @@ func TestPlanOfChunksOfOneSample(t *testing.T) {
 	}
 }
 
-// TestLargePlansAreReserved: what a request of very many samples holds while it is planned comes out of the budget.
+// TestLargePlansAreReserved: the memory for planning a request of very many samples comes out of
+// the budget.
 func TestLargePlansAreReserved(t *testing.T) {
 	s := newStack(t, 512, 1<<10, 256<<10, 4<<20)
 	for _, path := range []string{

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestQuarantineHoldsWhatItTakes reads by one list under many seeds, for each of which it is made anew: a few bad samples must not
-// hold what the longest list would.
+// TestQuarantineHoldsWhatItTakes reads by one list under many seeds, for each of which it is
+// computed again: a few bad samples must not take the memory of the longest list.
 func TestQuarantineHoldsWhatItTakes(t *testing.T) {
 	memory := budget.New(20<<20, 20*time.Millisecond)
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget = memory })

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestQuietCountsEveryRequest: a probe too tells that somebody watches, and a request under way is not quiet.
+// TestQuietCountsEveryRequest: a probe also shows that the gateway is in use, and it is not quiet
+// during a request.
 func TestQuietCountsEveryRequest(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	bubble.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// newRepeatingRig serves, beside photos, a dataset whose shards are the same tar under several names.
+// newRepeatingRig serves photos and a dataset whose shards are the same tar under several names.
 func newRepeatingRig(t *testing.T, shards []string) *rig {
 	var again *source
 	r := newRig(t, 6, 400, func(cfg *gateway.Config) {
@@ -82,7 +82,7 @@ func TestKeysThatSeveralShardsHave(t *testing.T) {
 	}
 }
 
-// The list of shards stays below what a client reads of a problem.
+// The list of shards stays below the limit that a client reads of a problem.
 func TestManyShardsOfOneKey(t *testing.T) {
 	var shards []string
 	for i := range 150 {

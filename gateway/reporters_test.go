@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 )
 
-// TestReportersDoNotMix: what one caller reports neither blocks nor changes what another one does, and a stranger's loss of
-// 1e308 is in nobody else's snapshot.
+// TestReportersDoNotMix: reports of one caller neither block nor change those of another one, and a
+// stranger's loss of 1e308 is in no other caller's snapshot.
 func TestReportersDoNotMix(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.yaml")
 	tokens, text := map[string]string{}, "tokens:\n"

@@ -131,7 +131,7 @@ func TestReportsNameTheirDatasetAlone(t *testing.T) {
 	}
 }
 
-// TestListsLeaveOut: a list has what its caller may read, and nothing else.
+// TestListsLeaveOut: a list has exactly the items that its caller may read.
 func TestListsLeaveOut(t *testing.T) {
 	m := newMatrix(t, nil)
 	for _, c := range m.callers {

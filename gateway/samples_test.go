@@ -22,7 +22,8 @@ func listed(at []uint64) string {
 	return strings.Join(text, ",")
 }
 
-// checkPositions draws positions of an epoch, which has these keys, and compares what comes for them with the samples.
+// checkPositions draws positions of an epoch, which has these keys, and compares the answers with
+// the samples.
 func (r *rig) checkPositions(dataset string, epoch int, query string, keys []string) {
 	r.t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(len(keys))))

@@ -137,7 +137,7 @@ func newRigOf(t *testing.T, g *generations, d gateway.Dataset) *rig {
 	})
 }
 
-// TestServeRefusesAsAWhole: what is wrong changes nothing.
+// TestServeRefusesAsAWhole: an invalid configuration changes nothing.
 func TestServeRefusesAsAWhole(t *testing.T) {
 	g := newGenerations(t, nil)
 	err := g.gateway.Serve([]gateway.Dataset{g.newer}, []gateway.Mixture{{Name: "both", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "texts", Share: 1}}}}})
@@ -167,7 +167,8 @@ func TestWhatIsOpenStandsForWhatIsGiven(t *testing.T) {
 	}
 }
 
-// TestAnotherOriginTakesItsPlace: the same generation from elsewhere is read from there, and what was open is not closed yet.
+// TestAnotherOriginTakesItsPlace: the same generation with a new origin is read from there, and the
+// open one is not closed yet.
 func TestAnotherOriginTakesItsPlace(t *testing.T) {
 	g := newGenerations(t, nil)
 	moved := g.closing(gateway.Dataset{Name: "photos", Index: g.older.Index, Source: &source{before: func(context.Context) error { return objstore.ErrUnavailable }}, Origin: "elsewhere"})

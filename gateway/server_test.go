@@ -163,7 +163,8 @@ func TestReaderThatLeavesAbortsTheBody(t *testing.T) {
 	}
 }
 
-// TestReaderThatLeavesALongAnswer: it is gone while the next batch is read, and that is nobody's error here either.
+// TestReaderThatLeavesALongAnswer: the reader leaves while the next batch is read, and the gateway
+// reports no error.
 func TestReaderThatLeavesALongAnswer(t *testing.T) {
 	r := newRig(t, 40, 800, nil)
 	var reads atomic.Int64
@@ -217,7 +218,8 @@ func TestMetricsAndStats(t *testing.T) {
 	}
 }
 
-// TestMetricsHaveFewSeries: nothing that a caller makes up becomes a label, and what a HEAD leaves out is not counted.
+// TestMetricsHaveFewSeries: no text of a caller becomes a label, and a HEAD's omitted body is not
+// counted.
 func TestMetricsHaveFewSeries(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for i := range 20 {
@@ -317,7 +319,7 @@ func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestAccessLineTellsTheWaitForMemory: somebody else has the budget for a while.
+// TestAccessLineTellsTheWaitForMemory: another reservation takes the budget for a while.
 func TestAccessLineTellsTheWaitForMemory(t *testing.T) {
 	var memory *budget.Budget
 	r := newRig(t, 2000, 80, func(c *gateway.Config) { memory = c.Budget })

@@ -134,7 +134,8 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 	return r, pool, listenToNeighbours(t, r)
 }
 
-// listenToNeighbours serves the rig at a Unix socket too, and returns what connects to it.
+// listenToNeighbours serves the rig at a Unix socket too, and returns a function that connects to
+// it.
 func listenToNeighbours(t *testing.T, r *rig) (connect func() *neighbour) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -265,7 +266,7 @@ func TestBytesWhereMemoryIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// TestBytesWhereThereIsNoMemory: never an error, and what is held stays as it is.
+// TestBytesWhereThereIsNoMemory: never an error, and lent memory stays as it is.
 func TestBytesWhereThereIsNoMemory(t *testing.T) {
 	r, pool, connect := serveNeighbours(t, 60, 16<<10, 3<<20)
 	n := connect()

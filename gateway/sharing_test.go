@@ -243,8 +243,8 @@ func TestSharing_NamesEveryFault(t *testing.T) {
 	}
 }
 
-// TestLossesOfScatteredShares: losses that ranks report of shares that follow homes are those of the same positions, so the snapshot is
-// the one that a single rank would have made.
+// TestLossesOfScatteredShares: reported losses of shares that follow homes are those of the same
+// positions, so the snapshot equals the one from a single rank's reports.
 func TestLossesOfScatteredShares(t *testing.T) {
 	const query = "seed=3&shuffle=slot&window=8&tail=pad"
 	alone, ranks := newRig(t, 50, 800, nil), newRig(t, 50, 800, nil)
@@ -275,7 +275,7 @@ func TestLossesOfScatteredShares(t *testing.T) {
 	}
 }
 
-// cursors notes where readers stand.
+// cursors records the cursors of readers.
 type cursors struct {
 	gateway.Source
 	mu  sync.Mutex // guards all
@@ -289,7 +289,8 @@ func (c *cursors) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.Ch
 	return c.Source.Read(ctx, at, chunks)
 }
 
-// TestCursorTellsTheShare: what comes later, and for whom, follows from the cursor wherever the plan can tell.
+// TestCursorTellsTheShare: the cursor determines later samples and their ranks wherever the plan
+// can.
 func TestCursorTellsTheShare(t *testing.T) {
 	c := &cursors{}
 	r := newRig(t, 50, 800, func(cfg *gateway.Config) { c.Source, cfg.Datasets[0].Source = cfg.Datasets[0].Source, c })

@@ -116,8 +116,9 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestSlowBodiesSettle: a body that is not sent within a second is made to hold less where memory is short, and so is the
-// batch that was read ahead behind it. What the reader gets stays right.
+// TestSlowBodiesSettle: a body that is not sent within a second must reduce its memory where memory
+// is short, and so must the batch that was prefetched behind it. The reader still gets the right
+// bytes.
 func TestSlowBodiesSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		path  string
@@ -174,7 +175,7 @@ func TestSlowBodiesSettle(t *testing.T) {
 	}
 }
 
-// TestDrainThatRunsOutOfTimeWaitsForHandlers: what they hold is closed once Serve has returned.
+// TestDrainThatRunsOutOfTimeWaitsForHandlers: their resources are closed once Serve has returned.
 func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	bubble.Test(t, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, began time.Time) (n int64, ended time.Duration) {
 	finished := make(chan time.Duration, 1)
 	stop := make(chan struct{})
-	go func() { // the access line says when the server gave up, which a reader that stands still cannot see
+	go func() { // the access line shows when the server gave up, which a stopped reader cannot see
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
@@ -255,7 +256,8 @@ func (f *panicWriter) Write(p []byte) (int, error) {
 	return f.ResponseWriter.Write(p)
 }
 
-// TestPanicAfterTheFirstByteAbortsTheConnection: whoever has part of a body must see that the rest does not come.
+// TestPanicAfterTheFirstByteAbortsTheConnection: a client with a part of a body must see that the
+// rest is missing.
 func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
 	r := newRig(t, 20, 100<<10, nil)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// countingOpener counts what is opened, and lets a test stand in the way.
+// countingOpener counts openings, and can block them.
 type countingOpener struct {
 	plans.Importance
 	before func(ctx context.Context) error
@@ -89,12 +89,13 @@ func TestSnapshotIsOpenedOnceForAllWhoWait(t *testing.T) {
 	}
 }
 
-// TestOpeningEndsWithItsLastWaiter: whoever leaves first does not end it for the others, and whoever comes later is served.
+// TestOpeningEndsWithItsLastWaiter: the first waiter to leave does not end it for the others, and a
+// later one is served.
 func TestOpeningEndsWithItsLastWaiter(t *testing.T) {
 	r, w, b, names := watchedRig(t, 1)
 	before := b.InUse()
 	entered, ended := make(chan struct{}), make(chan struct{})
-	var enter, end sync.Once // the second may come so late that it opens anew
+	var enter, end sync.Once // the second may come so late that it opens again
 	w.before = func(ctx context.Context) error {
 		enter.Do(func() { close(entered) })
 		<-ctx.Done()

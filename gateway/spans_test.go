@@ -47,7 +47,7 @@ func TestRequestsAreTraced(t *testing.T) {
 			t.Errorf("%s is below %s in trace %s, want it below the request", s.Name, s.Parent, s.Trace)
 		}
 	}
-	first, last := below[0], below[len(below)-1] // whatever they are called: a short phase belongs to the one beside it
+	first, last := below[0], below[len(below)-1] // with any names: a short phase is joined with its neighbor
 	if len(recorder.Named("read")) != 1 || len(recorder.Named("store")) != 1 || first.Name == "read" || last.Name == "read" || last.Parent != root.ID {
 		t.Errorf("got spans %+v, want one read with what is below it, and phases before and after it", below)
 	}
@@ -86,7 +86,7 @@ func TestPhasesOfATraceHaveNoGaps(t *testing.T) {
 	}
 }
 
-// TestManyBatchesAreTraced: what is read while a batch is sent belongs to the request too.
+// TestManyBatchesAreTraced: reads during the sending of a batch belong to the request too.
 func TestManyBatchesAreTraced(t *testing.T) {
 	r, recorder := traced(t, 60)
 	r.do("GET", "/epoch/5/batches?count=3")

@@ -70,7 +70,8 @@ func TestManyBatchesEndWithTheEpoch(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batches?count=1024&batch_size=1&from=x"), http.StatusBadRequest, "invalid_argument", false)
 }
 
-// TestManyBatchesBreakOffWhereOneCannotBeRead: what was sent is whole batches, and the connection ends before the next one.
+// TestManyBatchesBreakOffWhereOneCannotBeRead: only whole batches are sent, and the connection ends
+// before the next one.
 func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	var left atomic.Int64 // reads until one fails

@@ -122,7 +122,7 @@ func TestDeafClientsKeepNoConnection(t *testing.T) {
 			}
 			began = time.Now()
 		}
-		// A pipe holds nothing: whatever a client does not read blocks the server.
+		// A pipe has no buffer: unread bytes of a client block the server.
 		for i := range 9 {
 			conn := tls.Client(ln.dial(), client)
 			defer conn.NetConn().Close()
@@ -207,7 +207,8 @@ func (d stalledConn) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestStalledReadersOverTLS are cut off as plain ones are, and what their bodies held is given back.
+// TestStalledReadersOverTLS are disconnected as plain ones are, and the memory of their bodies is
+// released.
 func TestStalledReadersOverTLS(t *testing.T) {
 	served, client := secret(t)
 	client.InsecureSkipVerify = true // the bubble's clock is years before the certificate's time

@@ -111,7 +111,8 @@ func TestWrittenMixtureOfParts(t *testing.T) {
 	}
 }
 
-// TestWrittenMixtureHasOneAddress asks in another form, and wants the canonical address, which pins all data.
+// TestWrittenMixtureHasOneAddress requests another form, and requires the canonical address, which
+// pins all data.
 func TestWrittenMixtureHasOneAddress(t *testing.T) {
 	r, _ := mixedRig(t)
 	a := r.do("GET", "/v1/datasets/mix:photos(subset=samples:3,4&quarantine=samples:3):14,scans:6/epochs/2/batches/1?batch_size=4")
@@ -192,7 +193,7 @@ func TestWrittenMixtureRefuses(t *testing.T) {
 		"mix:photos:1/../photos":                  404,
 		"mix:photos:1%2Fx":                        400,
 		"mixx:photos:1":                           404,
-		"%6dix:photos:1":                          200, // what a program may escape
+		"%6dix:photos:1":                          200, // characters that a program may escape
 	} {
 		path := "/v1/datasets/" + name + "/epochs/0/batches/0"
 		if strings.HasSuffix(name, "per-batch") && want == 400 && !strings.Contains(name, "per-batch,") {
@@ -265,8 +266,8 @@ func TestWrittenMixtureWantsReadOnItsSources(t *testing.T) {
 	}
 }
 
-// TestWrittenMixtureOfOlderGenerations goes on with the generations that a URL names, when the sources have newer ones, and at a gateway
-// that never had the mixture.
+// TestWrittenMixtureOfOlderGenerations uses the generations that a URL names when the sources have
+// newer ones, and at a gateway that never had the mixture.
 func TestWrittenMixtureOfOlderGenerations(t *testing.T) {
 	g := newGenerations(t, func(c *gateway.Config) { c.Mix = mix })
 	before := g.do("GET", "/v1/datasets/mix:photos(subset=samples:0-39):1/epochs/3/batches/1")

@@ -20,7 +20,7 @@ const dataset = "photos"
 // small are the sizes that give a few hundred files several shards and many chunks.
 func small() []string { return []string{"--shard-size", "256KiB", "--chunk-size", "32KiB"} }
 
-// reader reads epochs, and adds what it is answered to the history of its test.
+// reader reads epochs, and adds its answers to the history of its test.
 type reader struct {
 	t       *testing.T
 	content map[string]string // member name -> bytes, as they were packed
@@ -141,7 +141,7 @@ func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, co
 	}
 }
 
-// readOnEveryStore does so with a reader that knows what was packed.
+// readOnEveryStore runs the test on every store, with a reader that knows the packed samples.
 func readOnEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r *reader)) {
 	t.Helper()
 	onEveryStore(t, func(t *testing.T, store *harness.Store, content map[string]string) {
@@ -149,7 +149,7 @@ func readOnEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store
 	})
 }
 
-// serve starts a gateway whose cache holds all of what onEveryStore packs, unless args
+// serve starts a gateway whose cache has room for the whole dataset of onEveryStore, unless args
 // say otherwise.
 func serve(t *testing.T, store *harness.Store, args ...string) *harness.Gateway {
 	t.Helper()

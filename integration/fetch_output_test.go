@@ -28,7 +28,7 @@ func large(t *testing.T) (*harness.Store, *harness.Gateway) {
 	return store, serve(t, store)
 }
 
-// batchFiles returns what lies in a directory under the name of a batch.
+// batchFiles returns the files of a batch in a directory.
 func batchFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "batch-*"))
@@ -46,7 +46,7 @@ func batchFiles(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// bodiesOf stands before a gateway, and counts the bodies of batches that it is asked for.
+// bodiesOf starts a proxy before a gateway, which counts the requested bodies of batches.
 func bodiesOf(t *testing.T, gateway string) (address string, bodies *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(gateway)
@@ -133,7 +133,8 @@ func TestKilledFetchLeavesWholeFiles(t *testing.T) {
 	t.Logf("%d kills, %d batches were there before the last run", killed, have)
 }
 
-// TestFetchOntoAFullDisk: the error names the file and the cure, nothing half is left, and with more room the same command goes on.
+// TestFetchOntoAFullDisk: the error names the file and the cure, no partial file is left, and with
+// more space the same command continues.
 func TestFetchOntoAFullDisk(t *testing.T) {
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {

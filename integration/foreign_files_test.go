@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// foreignRefused are the files of other projects that are refused, by the ends of their paths, with why. They lie in Apache's
-// parquet-testing and in parquet-go's own tests.
+// foreignRefused are the files of other projects that are refused, by the ends of their paths, with
+// the reason. They are from Apache's parquet-testing and from parquet-go's own tests.
 var foreignRefused = map[string]string{
 	"-corrupt-checksum.parquet":                "checksum of a page is wrong",
 	".parquet.encrypted":                       "encrypted, which is not read",
@@ -66,7 +66,7 @@ func TestFilesOfOtherProjects(t *testing.T) {
 			t.Logf("%s is read, and pyarrow refuses it: %.200s", files.paths[name], want[name]["refused"])
 			continue
 		}
-		if strings.HasSuffix(files.paths[name], "/int96_from_spark.parquet") { // one time there is beyond what pyarrow's microseconds hold
+		if strings.HasSuffix(files.paths[name], "/int96_from_spark.parquet") { // one time in it exceeds the range of pyarrow's microseconds
 			const beyond = "rows/000000005"
 			want[name][beyond] = got[name][beyond]
 		}

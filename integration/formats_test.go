@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// told is what a script of integration/python printed: digests of samples as a library decodes them, by directory and by
-// the samples' own ids.
+// told is the output of a script of integration/python: digests of samples as a library decodes
+// them, by directory and by the samples' own ids.
 type told map[string]map[string]string
 
 // library runs a script of integration/python.
@@ -47,7 +47,7 @@ func upload(t *testing.T, to objstore.Store, dir, dataset string) {
 	}
 }
 
-// serveAll uploads the directories of these names, indexes them where they lie, and serves them.
+// serveAll uploads the directories of these names, indexes them in place, and serves them.
 func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir string, names ...string) *harness.Gateway {
 	t.Helper()
 	var more []string
@@ -98,7 +98,8 @@ func epochOf(t *testing.T, g *harness.Gateway, dataset string, epoch, batchSize 
 	return all
 }
 
-// same checks that a library reads from batches what it reads from the dataset itself: every sample once, and equal.
+// same checks that a library reads the same from batches as from the dataset itself: every sample
+// once, and equal.
 func same(t *testing.T, what string, want, got map[string]string) {
 	t.Helper()
 	if len(want) == 0 || len(got) != len(want) {

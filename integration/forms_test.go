@@ -95,7 +95,8 @@ func (f form) store(t *testing.T, store *harness.Store) (n int64) {
 	}
 	args := append([]string{"index", store.Dataset(dataset)}, f.args...)
 	if objects == nil {
-		args = append(args, "--index-url", store.Dataset(dataset)) // beside the shards: folders of pictures have theirs in the cache of one user
+		// next to the shards: class folders have their index in the cache of one user
+		args = append(args, "--index-url", store.Dataset(dataset))
 	}
 	harness.MustRun(t, store, args...)
 	return n
@@ -108,8 +109,9 @@ func looseCount() int {
 	return 2000
 }
 
-// TestFormsOfStorage indexes, where they lie, tars that were compressed by the real programs and loose objects; an epoch gives each sample once, byte for byte, and
-// the store is asked for each byte about once. The second epoch comes from memory.
+// TestFormsOfStorage indexes, in place, tars that were compressed by the real programs and loose
+// objects. An epoch delivers each sample once, byte for byte, and each byte is read from the store
+// about once. The second epoch comes from memory.
 func TestFormsOfStorage(t *testing.T) {
 	forms := []form{
 		compressed(t, 1<<30, ".gz", "gzip", "-c"),
@@ -150,8 +152,8 @@ func TestFormsOfStorage(t *testing.T) {
 	}
 }
 
-// thrifty checks what two epochs asked a store for. Frames at the borders of chunks are read for both neighbours; loose
-// objects that a rank could not wait for are read again with their chunk.
+// thrifty checks the reads of two epochs from a store. Frames at the borders of chunks are read for
+// both neighbors; loose objects that a rank could not wait for are read again with their chunk.
 func (f form) thrifty(t *testing.T, reads *harness.Reads, bytes int64) {
 	t.Helper()
 	requests, got := len(reads.All()), reads.Bytes()
@@ -166,7 +168,7 @@ func (f form) thrifty(t *testing.T, reads *harness.Reads, bytes int64) {
 	}
 }
 
-// TestFormsThatChange: what is replaced under its index is never served.
+// TestFormsThatChange: an object that is replaced under its index is never served.
 func TestFormsThatChange(t *testing.T) {
 	for _, f := range []form{compressed(t, 20_000, ".zst", "zstd", "-qc"), loose(300)} {
 		t.Run(f.name, func(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 // homed is how many gateways a job reads from, and its homes.
 const homed = 4
 
-// TestPlainGatewaysReadTheStoreOnce reads epochs through gateways that know nothing of each other, each rank from that of its
-// home: together they read the store once, and nothing in the next epoch, but for samples that move between homes since the
-// ranks do not divide evenly among them. Those are other ones in each epoch.
+// TestPlainGatewaysReadTheStoreOnce reads epochs through independent gateways, each rank from that
+// of its home. Together they read the store once, and nothing in the next epoch, except for samples
+// that move between homes because the ranks do not divide evenly among them. Those are other ones
+// in each epoch.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	for _, ranks := range []uint64{4, 6, 32} {
@@ -39,8 +40,8 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// homedStore has samples enough for each of the homes, behind an account of what is read of them, and a history of the test. alone is
-// what one gateway reads of them in an epoch.
+// homedStore has enough samples for each of the homes, behind a record of reads, and a history of
+// the test. alone is the number of bytes that one gateway reads in an epoch.
 func homedStore(t *testing.T) (store *harness.Store, reads *harness.Reads, alone float64) {
 	t.Helper()
 	store, reads = harness.OpenCounted(t)
@@ -53,7 +54,8 @@ func homedStore(t *testing.T) (store *harness.Store, reads *harness.Reads, alone
 	return store, reads, float64(reads.Bytes())
 }
 
-// movedShare returns what share of the samples moves between homes, by a gateway's description of the epoch.
+// movedShare returns the share of the samples that moves between homes, from a gateway's
+// description of the epoch.
 func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 	t.Helper()
 	path := fmt.Sprintf("/v1/datasets/%s/epochs/0?batch_size=%d&share=locality&homes=%d&world_size=%d", dataset, opt.BatchSize, opt.Homes, opt.WorldSize)

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestHuggingFace runs the commands of docs/moving.md on a repository with three splits. Every row that a gateway answers, the types of the
-// columns and the names of class labels are those that the library datasets reads from the same files.
+// TestHuggingFace runs the commands of docs/moving.md on a repository with three splits. Every row
+// of a gateway, the types of the columns and the names of class labels equal those that the library
+// datasets reads from the same files.
 func TestHuggingFace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "huggingface")
 	library(t, "moving/run.py", "before", "huggingface", dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// frozen is what a gateway says of a snapshot of weights.
+// frozen is a gateway's description of a snapshot of weights.
 type frozen struct {
 	Snapshot               string
 	Reported, Samples      uint64
@@ -73,9 +73,10 @@ func report(t *testing.T, g *harness.Gateway, set string, body []byte) {
 	}
 }
 
-// TestImportance reports the losses of an epoch through two gateways, freezes them, and reads the next epoch by what they
-// weigh: the same bytes from both, and from one that has just started. A copy of the dataset that hears the same losses in
-// another order, from another number of ranks, makes the same snapshot.
+// TestImportance reports the losses of an epoch through two gateways, freezes them, and reads the
+// next epoch by these weights: the same bytes from both, and from one that has just started. A copy
+// of the dataset that gets the same losses in another order, from another number of ranks, makes
+// the same snapshot.
 func TestImportance(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		one, two := serve(t, store), serve(t, store)
@@ -109,7 +110,8 @@ func TestImportance(t *testing.T) {
 	})
 }
 
-// checkDraws holds what came to the draws that there are, and the samples among them to the coverage that was promised.
+// checkDraws compares the deliveries with the number of draws, and their distinct samples with the
+// promised coverage.
 func checkDraws(t *testing.T, came map[string]int, draws int, coverage float64) {
 	t.Helper()
 	n, different, most := 0, 0, 0
@@ -176,7 +178,7 @@ func TestReadOnlyBucketKeepsLosses(t *testing.T) {
 	}
 	plan := sealed.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0?batch_size=64").Header.Get("Content-Location")
 	refused(importance(dataset)+"/snapshots", fmt.Appendf(nil, `{"url":%q}`, plan), "takes no writes")
-	sealed.MustGet(t, batchPath(0, 0)) // what needs no write goes on
+	sealed.MustGet(t, batchPath(0, 0)) // routes that write nothing still work
 	sealed.Kill()
 	open := serve(t, store, "--loss-log", log)
 	if made := freeze(t, open, dataset, 0, http.StatusCreated); made.Reported != 400 {

@@ -18,7 +18,7 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 	files, _ := harness.Files(t, 100, 2000)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, small()...)
-	quiet := func() { time.Sleep(1500 * time.Millisecond) } // longer than the second without a request that is wanted
+	quiet := func() { time.Sleep(1500 * time.Millisecond) } // longer than the required second without a request
 	for name, c := range map[string]struct {
 		batches int // that are read before
 		signal  func(p *harness.Process)

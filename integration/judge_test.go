@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// What REDbot warns of, and is right.
+// REDbot's warnings that are right.
 const (
-	// Without the word public, no shared cache may keep the answer to a request with a token (RFC 9111, 3.5), though
-	// everybody may have it.
+	// Without the word public, a shared cache may not keep the answer to a request with a token
+	// (RFC 9111, 3.5), even if all callers may have it.
 	public = "Cache-Control: public is probably not necessary."
 	// It says so of every 400.
 	refused = "The server didn't understand the request."

@@ -84,7 +84,7 @@ func judges(t *testing.T) map[string][]string {
 	return rows
 }
 
-// quoted returns what stands in backticks.
+// quoted returns the texts in backticks.
 func quoted(cell string) (names []string) {
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
 		names = append(names, m[1])

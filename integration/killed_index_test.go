@@ -21,14 +21,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// door stands before an S3 store and counts what goes through. Once it is asked for more shards than it may give, it keeps whoever
-// asks waiting.
+// door is a proxy before an S3 store that counts requests. After its limit of shards, it delays all
+// further requests.
 type door struct {
 	*httptest.Server
 	mu     sync.Mutex
 	give   int            // shards
-	counts map[string]int // by method, and by what they are for
-	stuck  chan struct{}  // closed when somebody waits
+	counts map[string]int // by method and purpose
+	stuck  chan struct{}  // closed when a request waits
 }
 
 func newDoor(t *testing.T, store *harness.Store, give int) (*door, *harness.Store) {
@@ -58,7 +58,7 @@ func newDoor(t *testing.T, store *harness.Store, give int) (*door, *harness.Stor
 	return d, &behind
 }
 
-// pass counts a request, and reports whether it may go on.
+// pass counts a request, and reports whether to forward it.
 func (d *door) pass(r *http.Request) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,8 +106,9 @@ func tinyShards(t *testing.T, n int) map[string][]byte {
 	return all
 }
 
-// TestIndexGoesOnAfterAKill kills `millrace index` with SIGKILL while it reads tiny shards. It leaves no file among the temporary
-// ones, and the next run reads again no more than the help says. What is kept for it takes a few writes.
+// TestIndexGoesOnAfterAKill kills `millrace index` with SIGKILL while it reads tiny shards. It
+// leaves no temporary files, and the next run reads no more again than the help says. Saving
+// progress takes a few writes.
 func TestIndexGoesOnAfterAKill(t *testing.T) {
 	const shards, read = 2400, 2200
 	store, dir := harness.Open(t, "minio"), harness.Open(t, "dir")

@@ -14,8 +14,9 @@ import (
 // blockOfTokens is BLOCK of lit.py.
 const blockOfTokens = 8
 
-// TestChunksAsLitDataReadsThem has LitData write chunks of many kinds of leaves, plain and compressed, and of tokens, serves
-// them where they lie, and has LitData read the batches of an epoch: it finds every sample once, and equal.
+// TestChunksAsLitDataReadsThem makes LitData write chunks of many kinds of leaves, plain and
+// compressed, and of tokens, serves them in place, and makes LitData read the batches of an epoch:
+// it finds every sample once, and equal.
 func TestChunksAsLitDataReadsThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "lit.py", "write", dir)

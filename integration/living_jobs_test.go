@@ -33,31 +33,32 @@ const (
 	jobChunk = "256KiB" // a dozen samples or more: some are read by themselves
 )
 
-// jobLoad is a cluster of gateways that serve what a yard changes, and the jobs that read from them.
+// jobLoad is a cluster of gateways that serve the datasets of a yard while it changes, and the jobs
+// that read from them.
 type jobLoad struct {
 	*yard
 	fleet *harness.Fleet
 	fault *atomic.Pointer[http.HandlerFunc] // of the store, as the gateways see it
 	think time.Duration                     // of a rank between two batches, on average
 	sleep time.Duration                     // of a job that rests: meanwhile its generation is closed
-	rests time.Duration                     // in which a gateway has certainly closed what nothing uses
+	rests time.Duration                     // after which a gateway has certainly closed everything unused
 	disk  *harness.Disk                     // of the first gateway's disk cache
 	hang  time.Duration                     // how long it hangs, now and then; a request may take half of that to its first byte
 
-	objects objstore.Store // that the datasets lie in, without faults
+	objects objstore.Store // the store of the datasets, without faults
 	set     listed
 	epochs  atomic.Int64 // that jobs began
 
-	mu      sync.Mutex           // guards what follows
+	mu      sync.Mutex           // guards the fields below
 	absent  map[string]time.Time // when a name was last not in the file; of one that is not in it now, tomorrow
-	seen    map[string]int       // what the jobs and the changes were answered
+	seen    map[string]int       // the answers to the jobs and the changes
 	samples map[string]uint64    // of each generation that was indexed
 	newest  map[string]string    // generation of each dataset
 	late    []string             // requests that ended more than a second after their deadline
 	wrong   int
 }
 
-// listed is what the file of datasets names, beside the flags.
+// listed is the content of the file of datasets, in addition to the flags.
 type listed struct{ mails, again, mixture bool }
 
 func (s listed) lines(y *yard) []string {
@@ -90,13 +91,14 @@ func (l *jobLoad) fail(format string, args ...any) {
 	}
 }
 
-// listener counts what the gateways answer to a client.
+// listener counts the gateways' answers to a client.
 type listener struct {
 	load *jobLoad
 	http.RoundTripper
 }
 
-// excused are the errors that a job may meet: the store fails, memory is short, or what it wants is not there now.
+// excused are the errors that a job may get: the store fails, memory is short, or the requested
+// data is not there now.
 var excused = []string{
 	client.CodeStoreUnavailable, client.CodeStoreTimeout, client.CodeStoreDenied, client.CodeOverloaded, client.CodeNotFound, client.CodeGenerationGone,
 }
@@ -279,7 +281,7 @@ func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options
 	return nil
 }
 
-// right compares a batch with what was asked for, and its samples with the files that were packed.
+// right compares a batch with the request, and its samples with the packed files.
 func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) error {
 	if b.Generation != d.Generation || b.Epoch != opt.Epoch || b.Number != opt.From || b.Padded != 0 {
 		return fmt.Errorf("got batch %d of epoch %d of generation %.12s, want %d of %d of %.12s", b.Number, b.Epoch, b.Generation, opt.From, opt.Epoch, d.Generation)
@@ -343,7 +345,7 @@ func (l *jobLoad) write() {
 	l.names(l.set.lines(l.yard)...)
 }
 
-// index indexes a dataset and notes what its newest generation holds.
+// index indexes a dataset and records the content of its newest generation.
 func (l *jobLoad) index(name string) {
 	l.t.Helper()
 	text := harness.MustRun(l.t, l.store, "index", l.store.Dataset(name), "--chunk-size", jobChunk, "--json")
@@ -359,8 +361,9 @@ func (l *jobLoad) index(name string) {
 	l.samples[r.Generation], l.newest[name] = r.Samples, r.Generation
 }
 
-// fails lets the store fail in one of several ways, for a while from the first request that meets the fault: gateways that have in
-// memory what they need may ask nothing of the store for a second.
+// fails makes the store fail in one of several ways, for a while from the first request that meets
+// the fault: gateways that have their chunks in memory may send no request to the store for a
+// second.
 func (l *jobLoad) fails(what string, lasts time.Duration, fault http.HandlerFunc) {
 	var met sync.Once
 	var counted http.HandlerFunc
@@ -403,7 +406,7 @@ func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
 // growth is the change that comes twice as often as any other.
 const growth = "a shard is added"
 
-// changes are what happens to the gateways, in an order that is drawn at random.
+// changes are the changes of the gateways, in random order.
 func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
 	one := func() *harness.Gateway { return l.fleet.Members[random.IntN(2)].Gateway }
 	name := func() string { return []string{"photos", "texts", "mails"}[random.IntN(3)] }
@@ -515,7 +518,7 @@ func (l *jobLoad) holds(lasts time.Duration) (least []holds) {
 	return least
 }
 
-// hasty compiles a gateway that closes what nothing uses after seconds, where others keep it open for a minute or two.
+// hasty compiles a gateway that closes unused resources after seconds, instead of a minute or two.
 func hasty(t *testing.T) string {
 	t.Helper()
 	return harness.Planted(t, "..",
@@ -564,11 +567,11 @@ func TestJobsWhileAllChanges(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // some are lost when the machine stands still
+	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // some are lost when the machine is stalled
 		t.Errorf("%d requests were not answered", lost)
 	}
 	fault := ""
-	if len(l.late) > 0 { // a machine that stands still may be the reason
+	if len(l.late) > 0 { // a stalled machine may be the reason
 		fault = pace.Fault()
 	}
 	if harness.Judge(t, fault) && len(l.late) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// yard is a store with datasets that change, and a gateway that serves what a file names.
+// yard is a store with changing datasets, and a gateway that serves those named in a file.
 type yard struct {
 	t       *testing.T
 	store   *harness.Store
@@ -33,7 +33,7 @@ type yard struct {
 // chunkSize gives the datasets of a yard many chunks.
 const chunkSize = "16KiB"
 
-// later is what the content of spare shards is called, and what begins their names in a dataset.
+// later is the content of additional shards, and the prefix of their names in a dataset.
 const later = "later-"
 
 // newYard packs the datasets photos, texts and mails into a directory, and more shards for later. Nothing is served yet.
@@ -62,7 +62,7 @@ func newYardIn(t *testing.T, kind string, size, spare int) *yard {
 	return y
 }
 
-// names writes a file of datasets with a rename, as its readers want it.
+// names writes a file of datasets with a rename, as its readers require.
 func (y *yard) names(lines ...string) {
 	y.t.Helper()
 	text := "datasets:\n"
@@ -122,7 +122,7 @@ func (y *yard) reload() (int, string) {
 	return r.Status, regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(strings.TrimSpace(string(r.Body)), "...")
 }
 
-// described is what a gateway says of a dataset.
+// described is a gateway's description of a dataset.
 type described struct {
 	Generation  string
 	Samples     uint64
@@ -242,7 +242,8 @@ func TestDatasetsChangeUnderReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestReload: what POST /v1/reload says is what docs/operations.md shows, and what was removed is served to those who know it.
+// TestReload: the answer of POST /v1/reload is the one in docs/operations.md, and removed datasets
+// are still served to clients that use them.
 func TestReload(t *testing.T) {
 	y := newYard(t)
 	y.names("mails")
@@ -278,7 +279,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestGenerationsAreKeptForJobs: a job goes on with its generation after a restart, until its index is gone.
+// TestGenerationsAreKeptForJobs: a job continues with its generation after a restart, until its
+// index is gone.
 func TestGenerationsAreKeptForJobs(t *testing.T) {
 	y := newYard(t)
 	y.names()
@@ -309,13 +311,14 @@ func TestGenerationsAreKeptForJobs(t *testing.T) {
 	}
 }
 
-// holds is what a process has open, and the memory that it has.
+// holds is the open files, goroutines and memory of a process.
 type holds struct {
 	files, routines int
 	bytes           int64
 }
 
-// within says whether a process holds no more than it did before, but for a few files and goroutines and so many bytes.
+// within reports whether a process holds no more than before, except for a few files and goroutines
+// and the given bytes.
 func (h holds) within(before holds, spread int64) bool {
 	return h.files <= before.files+4 && h.routines <= before.routines+4 && h.bytes <= before.bytes+spread
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestMDSAsStreamingReadsIt has MosaicML Streaming write shards of every encoding it has, plain, compressed and
-// in directories under one index, serves them where they lie, and has Streaming read an epoch as a directory of its own, whose
-// shards are the batches: it finds every sample once, and equal.
+// TestMDSAsStreamingReadsIt makes MosaicML Streaming write shards of all its encodings, plain,
+// compressed and in directories under one index, serves them in place, and makes Streaming read an
+// epoch as a directory whose shards are the batches: it finds every sample once, and equal.
 func TestMDSAsStreamingReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "mds.py", "write", dir)["plain"]

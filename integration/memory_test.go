@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// peakRSS returns the most memory that a process has held, in bytes. Where the system
-// does not keep that figure, it is what the process holds now.
+// peakRSS returns the peak memory of a process in bytes. Where the system does not record it, it is
+// the current memory.
 func peakRSS(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -90,9 +90,9 @@ func patient(ctx context.Context, g *harness.Gateway, path string) (harness.Resp
 	}
 }
 
-// TestMemoryStaysWithinTheBudget reads a dataset of ten times the cache with 64 clients,
-// 32 of which never read what they asked for. The budget and 64 MiB are all the memory
-// that the process may ever hold.
+// TestMemoryStaysWithinTheBudget reads a dataset of ten times the cache with 64 clients, 32 of
+// which never read their answers. The budget and 64 MiB are the most memory that the process may
+// have.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	budget, count, patience, stallTime := int64(32<<20), 1600, 5*time.Minute, 5*time.Second
 	if long() {
@@ -156,7 +156,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	}
 }
 
-// logStatus writes what the process holds now, by kind of memory.
+// logStatus logs the current memory of the process by kind.
 func logStatus(t *testing.T, pid int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -181,8 +181,9 @@ func greedy(dataset string) []byte {
 	return le.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// TestLittleIsKeptInTheHeap: chunks and bodies lie outside of Go's heap. What a gateway keeps in it is read by each garbage
-// collection, dozens of times a second where batches are small, so that a megabyte more costs each batch a percent.
+// TestLittleIsKeptInTheHeap: chunks and bodies are outside of Go's heap. Each garbage collection
+// scans the gateway's heap, dozens of times per second where batches are small, so that a megabyte
+// more costs each batch a percent.
 func TestLittleIsKeptInTheHeap(t *testing.T) {
 	const most = 3 << 20
 	g := harness.Serve(t, packed(t, "dir"), dataset, "--cache-size", "64MiB")

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// moved are the libraries of docs/moving.md, as python/moving names them, with what index is told of their files, and what it calls the index.
+// moved are the libraries of docs/moving.md, as python/moving names them, with the options of index
+// for their files, and its name for the format.
 var moved = []struct {
 	name  string
 	args  []string
@@ -31,8 +32,9 @@ var moved = []struct {
 
 const movedSamples = 96
 
-// TestMoving runs the scripts of docs/moving.md: each library reads what it wrote itself, Millrace reads the same files where they lie, and
-// two libraries read what the gateway serves. All train on the same samples, each exactly once.
+// TestMoving runs the scripts of docs/moving.md: each library reads the files that it wrote,
+// Millrace reads the same files in place, and two libraries read the gateway's answers. All train
+// on the same samples, each exactly once.
 func TestMoving(t *testing.T) {
 	dir := t.TempDir()
 	want := told{}

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// zone is what a name server knows: it is a real one, on a port of loopback.
+// zone is the data of a real name server on a port of loopback.
 type zone struct {
-	mu      sync.Mutex          // guards what follows
+	mu      sync.Mutex          // guards the fields below
 	records map[string][]string // in the form of a zone file, by name and type
 	code    int                 // that every question is answered with, unless 0
 	cut     int                 // answers over UDP that did not fit
@@ -92,9 +92,9 @@ func (z *zone) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// finder is a look-up that runs, and what it has said.
+// finder is a running look-up and its results.
 type finder struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	found []string
 	log   strings.Builder
 }
@@ -145,8 +145,8 @@ func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	return f
 }
 
-// Gateways are found by the A and SRV records of a real name server, new records within seconds. A
-// name that is there no more, and a server that is out of order, leave what was known.
+// Gateways are found by the A and SRV records of a real name server, new records within seconds.
+// When a name is removed, or a server fails, the known gateways stay.
 func TestNamesOfARealServer(t *testing.T) {
 	t.Parallel()
 	z := &zone{}

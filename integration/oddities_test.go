@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// oddity is one thing that lies in real folders, made by the tool that makes it.
+// oddity is an unusual item in real folders, made by the tool that causes it.
 type oddity struct {
 	name string
-	make string // what bash runs in an empty directory; $ODD is `python odd.py`
+	make string // script for bash in an empty directory; $ODD is `python odd.py`
 	args string // of index
-	want string // what its report has, by name, or what its error says
+	want string // the expected contents of its report, by name, or of its error
 }
 
 // oddities are those of the table in docs/spec/formats.md that are about objects and members.
@@ -103,7 +103,7 @@ func oddities() []oddity {
 	}
 }
 
-// TestOddities indexes what the tools leave that make such files.
+// TestOddities indexes the files that common tools leave behind.
 func TestOddities(t *testing.T) {
 	store := harness.Open(t, "dir")
 	python, env := harness.Python(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// opened is what integration/python/without_server.py prints.
+// opened is the output of integration/python/without_server.py.
 type opened struct {
 	Epochs  [][]string `json:"epochs"`
 	Gateway string     `json:"gateway"`
@@ -38,8 +38,9 @@ func openAlone(t *testing.T, store *harness.Store, dir, address string) (o opene
 	return o, ""
 }
 
-// TestOpenWithoutAServer: Python reads what lies in a directory or a bucket without a server, and leaves none running. The index is made
-// where there is none, beside the data or, where that place takes no writes, in the user's cache, and found again.
+// TestOpenWithoutAServer: Python reads the data of a directory or a bucket without a server, and
+// leaves none running. A missing index is made next to the data or, where that place is read-only,
+// in the user's cache, and found again.
 func TestOpenWithoutAServer(t *testing.T) {
 	texts := t.TempDir()
 	var want []string

@@ -33,7 +33,7 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 }
 
-// runs packs, with GNU tar, what two runs of img2dataset leave: each numbers its samples from 0.
+// runs packs, with GNU tar, the output of two runs of img2dataset: each numbers its samples from 0.
 func runs(t *testing.T, dir string) {
 	t.Helper()
 	for _, run := range []string{"coyo", "laion"} {
@@ -113,14 +113,15 @@ func TestHuggingFaceCache(t *testing.T) {
 	}
 }
 
-// elsewhere is a store whose only dataset, under any name, lies at an address, and has its index below a directory by that name.
+// elsewhere is a store whose only dataset, under any name, is at an address, and has its index
+// below a directory by that name.
 func elsewhere(t *testing.T, store *harness.Store, address string) *harness.Store {
 	t.Helper()
 	return &harness.Store{Name: store.Name, Env: store.Env, Root: address + ",index=file://" + t.TempDir()}
 }
 
-// TestReadOnlyBucketWithTheIndexElsewhere indexes and serves a bucket that refuses every write; losses, subsets and quarantines work, and
-// lie beside the index.
+// TestReadOnlyBucketWithTheIndexElsewhere indexes and serves a bucket that refuses every write.
+// Losses, subsets and quarantines work, and are stored with the index.
 func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)
@@ -188,7 +189,7 @@ func TestImageFolderBesideAnIndex(t *testing.T) {
 	same(t, "with the index elsewhere", map[string]string{"cat": "3", "dog": "3"}, got[apart])
 }
 
-// TestTrainBesideVal types what the refusal of two splits says, and serves both from one place.
+// TestTrainBesideVal types the remedy in the refusal of two splits, and serves both from one place.
 func TestTrainBesideVal(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)

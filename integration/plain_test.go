@@ -10,11 +10,11 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// plainCase is a data set of python/plain.py, and what its batches are in one form.
+// plainCase is a data set of python/plain.py, and its batches in one form.
 type plainCase struct {
 	name, format string
 	args         []string
-	form, reader string // how batches are asked for, and what reads them
+	form, reader string // the form of the batches, and the program that reads them
 	content      string
 	ignored      int
 }
@@ -52,8 +52,9 @@ var plainCases = []plainCase{
 	{"megatron", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
 }
 
-// TestFilesAsTheirOwnLibrariesReadThem has the libraries of each format write it, serves what they wrote where it lies, and
-// has them read the batches of an epoch: they find every sample once, and equal.
+// TestFilesAsTheirOwnLibrariesReadThem makes the libraries of each format write it, serves the
+// files in place, and makes the libraries read the batches of an epoch: they find every sample
+// once, and equal.
 func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "plain.py", "write", dir)
@@ -81,7 +82,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 		}
 		pairs = append(pairs, c.reader, saveAs(t, strconv.Itoa(i), files))
 	}
-	// What only a user knows is asked for by the flag's name.
+	// If only the user can know a value, the error names its flag.
 	for args, flag := range map[string]string{"megatron": "--sequence-length", "tokens --sequence-length 16": "--dtype"} {
 		name, rest, _ := strings.Cut(args, " ")
 		// Under another name, for which no index is there that could say it.

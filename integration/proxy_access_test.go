@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// openAccess writes an access file: everybody may read the photos and the metrics, and the holder of the token the closed
-// dataset too.
+// openAccess writes an access file: all callers may read the photos and the metrics, and the holder
+// of the token the closed dataset too.
 func openAccess(t *testing.T) (path, token string) {
 	t.Helper()
 	out := harness.MustRun(t, harness.Open(t, "dir"), "token", "trainer", "--json")
@@ -45,8 +45,9 @@ func from(address string, believed *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: believed, DisableKeepAlives: true}}
 }
 
-// TestProxiesPassOnWhoAsks sends tokens through each proxy, in plain HTTP and over TLS on both sides: a token opens what it
-// is for, no proxy shows others what it brought, and the audit log has the caller's address, whatever the caller says it is.
+// TestProxiesPassOnWhoAsks sends tokens through each proxy, in plain HTTP and over TLS on both
+// sides. A token grants its rights, no proxy serves its answers to other callers, and the audit log
+// has the caller's address, whatever address the caller claims.
 func TestProxiesPassOnWhoAsks(t *testing.T) {
 	files, _ := harness.Files(t, 50, 20_000)
 	store := harness.Open(t, "dir")
@@ -127,7 +128,7 @@ func checkAccess(t *testing.T, g *harness.Gateway, proxy, token string, asker *h
 	pinned := want.Header.Get("Content-Location")
 	ask := func(authorization string) harness.Response {
 		t.Helper()
-		// What a caller might say to be taken for another one.
+		// Headers with which a caller might claim another address.
 		header := []string{"X-Forwarded-For", "203.0.113.9", "Forwarded", "for=203.0.113.9", "Accept-Encoding", "gzip"}
 		if authorization != "" {
 			header = append(header, "Authorization", authorization)
@@ -161,7 +162,7 @@ func checkAccess(t *testing.T, g *harness.Gateway, proxy, token string, asker *h
 	}
 }
 
-// checkAudit waits for the line of a refusal, and wants the caller's own address in all of them.
+// checkAudit waits for the line of a refusal, and requires the caller's own address in all lines.
 func checkAudit(t *testing.T, g *harness.Gateway, path, address string) {
 	t.Helper()
 	if err := g.Stop(); err != nil { // refusals of a minute are added up

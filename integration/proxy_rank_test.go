@@ -29,8 +29,9 @@ func serveHomes(t *testing.T, store *harness.Store) (gateways []*harness.Gateway
 	return gateways, addresses
 }
 
-// TestProxiesSendRanksHome reads epochs by ranks that know the proxy alone: each rank's batches come from the gateway of its home,
-// and the gateways together read the store once. One that is killed costs nobody a batch.
+// TestProxiesSendRanksHome reads epochs by ranks that know only the proxy: each rank's batches come
+// from the gateway of its home, and the gateways together read the store once. When one is killed,
+// no rank loses a batch.
 func TestProxiesSendRanksHome(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	for _, f := range byRank() {
@@ -42,7 +43,7 @@ func TestProxiesSendRanksHome(t *testing.T) {
 				reads.Forget()
 				ranksReadHomes(t, []*harness.Gateway{proxy}, opt)
 				moved := movedShare(t, gateways[0], opt)
-				late := 0. // of what one gateway alone reads some may be late, and is asked for twice
+				late := 0. // of one gateway's own reads some may be late, and are repeated
 				for _, g := range gateways {
 					late += g.Metric(t, "millrace_store_hedges_total", "") * (32 << 10) / alone
 				}
@@ -70,7 +71,8 @@ func TestProxiesSendRanksHome(t *testing.T) {
 	}
 }
 
-// TestHashOfURLIsNoHome shows what deploy/proxies warns of: a proxy that chooses the gateway by the whole URL has each read everything.
+// TestHashOfURLIsNoHome shows the problem described in deploy/proxies: with a proxy that chooses
+// the gateway by the whole URL, each gateway reads everything.
 func TestHashOfURLIsNoHome(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	_, addresses := serveHomes(t, store)

@@ -214,7 +214,7 @@ func TestNegotiate(t *testing.T) {
 		{"", "application/raw;q=0", "refused"},
 		{"", "application/json;q=2", "json"},
 		{"", "application/json;q=x", "json"},
-		{"", "application/json;q=2, application/x-tar", "tar"}, // what cannot be read counts as 1
+		{"", "application/json;q=2, application/x-tar", "tar"}, // an unreadable weight counts as 1
 		{"", "application/json;q=-1, application/x-tar;q=0.5", "json"},
 		{"", "application/json;level=1;Q=0", "refused"},
 		{"", "application/x-tar;q=0.9, application/raw;q=1", "raw"},

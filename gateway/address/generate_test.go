@@ -111,7 +111,7 @@ func camel(name string) string {
 	return b.String()
 }
 
-// python writes the dataclasses of the order and of the sharing, and what their values may be.
+// python writes the dataclasses of the order and of the sharing, with the valid values.
 func python() []byte {
 	var b strings.Builder
 	b.WriteString(`"""The parameters of a plan: written by go generate ./gateway/address."""

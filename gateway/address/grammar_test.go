@@ -223,7 +223,7 @@ func oneMixture(text string) (string, bool) {
 	return "mix:" + strings.Join(slices.Concat(sources, samples, perBatch), ","), true
 }
 
-// oneNarrowing is the one form of what stands in parentheses behind a source.
+// oneNarrowing returns the single form of the text in parentheses after a source.
 func oneNarrowing(query string) (string, bool) {
 	if query == "" {
 		return "", true

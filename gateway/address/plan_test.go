@@ -92,7 +92,8 @@ func TestCanonical_WritesEveryParameter(t *testing.T) {
 	}
 }
 
-// What a plan's canonical query says is the plan: read again it is equal, and written again it has the same text.
+// A plan's canonical query defines the plan: parsed again it is equal, and written again it has the
+// same text.
 func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var raw []string

@@ -81,7 +81,8 @@ func TestMemoryOfACaller(t *testing.T) {
 	}
 }
 
-// TestCallersAreForgotten: those who take nothing are, and nobody gets more than its limit by that.
+// TestCallersAreForgotten: callers without any use are forgotten, and no caller exceeds its limit
+// by that.
 func TestCallersAreForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var c Callers
@@ -150,7 +151,8 @@ func TestCallersAtATime(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsLent: what a caller's processes keep is bounded by its share, and never hinders what is sent to it.
+// TestMemoryThatIsLent: the memory that a caller's processes keep is bounded by its share, and
+// never blocks data that is sent to it.
 func TestMemoryThatIsLent(t *testing.T) {
 	var c Callers
 	a := &Account{Callers: &c, Name: "a", Memory: 100}

@@ -143,7 +143,8 @@ func (n *shortWriter) Write(p []byte) (int, error) {
 	return took, nil
 }
 
-// TestTornLines has the disk take any part of three lines, twice: each line is written whole once, and what was torn ends.
+// TestTornLines makes the disk take any part of three lines, twice: each line is written whole
+// once, and a torn line is ended.
 func TestTornLines(t *testing.T) {
 	for room := range 700 {
 		disk := &shortWriter{room: room}

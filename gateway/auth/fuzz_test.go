@@ -53,8 +53,8 @@ func FuzzAccessFile(f *testing.F) {
 	})
 }
 
-// FuzzAuthorization shows any header: nobody is known by it but the holder of the token or the JWT,
-// and no reason repeats what was shown.
+// FuzzAuthorization tries any header: only the holder of the token or the JWT is authenticated, and
+// no reason repeats the header.
 func FuzzAuthorization(f *testing.F) {
 	const token = "mr_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	e := newEC(f, "e")

@@ -102,7 +102,7 @@ func (p *provider) requests() int {
 	return p.asked["/keys"]
 }
 
-// fetch has the guard look for fetches that are due, and returns what Config.Keys was told.
+// fetch makes the guard check for fetches that are due, and returns the arguments of Config.Keys.
 func (p *provider) fetch(t testing.TB) []error {
 	t.Helper()
 	p.guard.FetchKeys(t.Context())
@@ -173,7 +173,7 @@ func (p *provider) claims(changes members) members {
 	}.with(changes)
 }
 
-// sign makes a JWT with claims that are good but for the changes.
+// sign makes a JWT with valid claims, except for the changes.
 func (p *provider) sign(t testing.TB, s signer, header, changes members) string {
 	t.Helper()
 	return s.sign(t, members{"alg": s.algorithm(), "kid": s.kid, "typ": "JWT"}.with(header), p.claims(changes))

@@ -33,7 +33,7 @@ func TestJWTs(t *testing.T) {
 		"exp within the leeway": p.sign(t, e, nil, members{"exp": now - minute}),
 		"fractions of a second": p.sign(t, e, nil, members{"exp": float64(now) + 1.5}),
 		"no typ":                p.sign(t, e, members{"typ": nil}, nil),
-		// What a header says of keys is not looked at.
+		// Keys in the header are ignored.
 		"jku": p.sign(t, e, members{"jku": "https://evil.example/keys", "x5u": "https://evil.example/x5u"}, nil),
 	} {
 		shown, err := p.guard.Authenticate(Credentials{Authorization: []string{"Bearer " + text}})
@@ -251,7 +251,7 @@ func TestAJWTIsRememberedToTheByte(t *testing.T) {
 	mustBe(t, p.guard, text)
 }
 
-// TestRememberedJWTsAreBounded: they are forgotten together, and proved anew.
+// TestRememberedJWTsAreBounded: they are forgotten together, and verified again.
 func TestRememberedJWTsAreBounded(t *testing.T) {
 	e := newEd(t, "e")
 	p := newProvider(t, e.public())

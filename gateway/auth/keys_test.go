@@ -122,7 +122,7 @@ func TestRotatedKeys(t *testing.T) {
 	p.clock.add(time.Minute)
 	p.fetch(t) // the old kid has asked for it
 	p.clock.add(time.Minute)
-	p.fetch(t) // nobody has
+	p.fetch(t) // no fetch is due
 	if got := p.requests(); got != 3 {
 		t.Errorf("two minutes later: got %d requests, want 3", got)
 	}

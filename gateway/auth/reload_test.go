@@ -19,7 +19,7 @@ const (
 	closes = "grants: [{who: [anonymous], datasets: [other], rights: [read]}]\n"
 )
 
-// watchedGuard is a guard that reads its file again in a bubble, and what it has told.
+// watchedGuard is a guard that reads its file again in a bubble, with its reports.
 type watchedGuard struct {
 	*Guard
 	file accessFile
@@ -52,7 +52,7 @@ func newWatched(t *testing.T, text string) *watchedGuard {
 	return w
 }
 
-// told returns what Changed was told since the last call.
+// told returns the arguments of Changed since the last call.
 func (w *watchedGuard) told() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -45,7 +45,8 @@ func TestNullsHaveTheirRoom(t *testing.T) {
 	}
 }
 
-// TestColumnsSayWhatTheyLack: lengths, nulls, and a field that becomes nullable where a sample lacks what none should lack.
+// TestColumnsSayWhatTheyLack: lengths, nulls, and a field that becomes nullable where a sample
+// lacks a required value.
 func TestColumnsSayWhatTheyLack(t *testing.T) {
 	c := someColumns()
 	places := c.places()
@@ -60,7 +61,7 @@ func TestColumnsSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// TestColumnOfWhatArrowHasNoTypeFor: the bytes as they are, with metadata that say what they are.
+// TestColumnOfWhatArrowHasNoTypeFor: the unchanged bytes, with metadata that describe them.
 func TestColumnOfWhatArrowHasNoTypeFor(t *testing.T) {
 	for _, c := range []struct {
 		field format.Field

@@ -26,7 +26,7 @@ func TestNarrowed(t *testing.T) {
 	}
 }
 
-// TestNarrow: nothing but an integer of 32 bits stands for a shorter one.
+// TestNarrow: only a 32-bit integer can represent a shorter one.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		field format.Field

@@ -63,7 +63,8 @@ func situations() map[string]Snapshot {
 	}
 }
 
-// TestEachRuleHasItsSituation, and in that situation no other one counts. What happened before is not counted.
+// TestEachRuleHasItsSituation, and no other rule applies in that situation. Earlier events are not
+// counted.
 func TestEachRuleHasItsSituation(t *testing.T) {
 	said := map[string]bool{}
 	for want, now := range situations() {
@@ -101,7 +102,8 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 	}
 }
 
-// TestFigures: a sentence has the figures of the time that was looked at, and names the rank. What it advises can be typed.
+// TestFigures: a sentence has the figures of the observed period, and names the rank. Its advice
+// can be typed as a command.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
 		"store":    "The store is the bottleneck: 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 80 % of its time for data.",
@@ -143,8 +145,9 @@ func TestFewChunks(t *testing.T) {
 	}
 }
 
-// TestRanksThatStandStill: a rank that stopped is slow for a minute, and no more once it goes on. A job that has ended is
-// not named beside one that reads. Who waits for an answer reads, however long ago the question was.
+// TestRanksThatStandStill: a stopped rank counts as slow for a minute, and no longer once it
+// continues. A job that has ended is not named next to one that reads. A rank that waits for an
+// answer is reading, however old the request is.
 func TestRanksThatStandStill(t *testing.T) {
 	at := time.Unix(1000, 0)
 	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
@@ -231,7 +234,8 @@ func TestWhatIsCompared(t *testing.T) {
 	}
 }
 
-// TestManyAskers: two pages and a terminal ask side by side. None of them shortens what the others are told about.
+// TestManyAskers: two pages and a terminal ask in parallel. None of them shortens the period that
+// the others are told about.
 func TestManyAskers(t *testing.T) {
 	var h History
 	began := time.Unix(0, 0)

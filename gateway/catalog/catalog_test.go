@@ -131,7 +131,7 @@ func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 	})
 }
 
-// TestAnotherOneTakesItsPlace: who uses the first one goes on with it, all others get the second one.
+// TestAnotherOneTakesItsPlace: users of the first one keep it, all others get the second one.
 func TestAnotherOneTakesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New[*thing](nil, nil)
@@ -249,7 +249,8 @@ func TestAStoreThatFailedIsAskedAgainSoon(t *testing.T) {
 	})
 }
 
-// TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened one after another, those of two names side by side.
+// TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened one after
+// another, those of two names in parallel.
 func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opening := map[string]*atomic.Int64{"hung": {}, "well": {}}
@@ -309,7 +310,8 @@ func TestWhatIsNeededStaysOpen(t *testing.T) {
 	})
 }
 
-// TestManyChanges: whatever is set and used in whatever order, nothing is closed while it is used, and everything in the end.
+// TestManyChanges: for any order of changes and uses, nothing is closed while it is in use, and
+// everything is closed in the end.
 func TestManyChanges(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,8 +42,8 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// FuzzForwarded has clients write whatever they like of themselves, behind which a trusted proxy writes who they are: they are
-// taken for that, or for the proxy, and for nobody else.
+// FuzzForwarded: clients send arbitrary headers, behind which a trusted proxy writes their address.
+// They are identified by that address or as the proxy, and as no other client.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{"", "for=203.0.113.9", `for=203.0.113.9;x="`, `for="`, `"`, `\`, `for="\`, ",", ";", `for=203.0.113.9;x="\"`, "for=192.0.2.7"} {
 		f.Add(s, s)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestCrossSite: what a page of another site makes a browser send is refused, whichever header the browser has for it.
+// TestCrossSite: requests that a page of another site makes a browser send are refused, for every
+// header that browsers send for them.
 func TestCrossSite(t *testing.T) {
 	for _, c := range []struct {
 		header [2]string

@@ -165,7 +165,7 @@ func TestCallersBehindProxies(t *testing.T) {
 		{"10.0.0.1:1", []string{`Forwarded: for=6.6.6.6`, `Forwarded: for=1.2.3.4`}, "1.2.3.4"},
 		{"10.0.0.1:1", []string{`Forwarded: for=1.2.3.4, for=_hidden`}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{`Forwarded: for=1.2.3.4, proto=https`}, "10.0.0.1"},
-		{"10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=1.2.3.4`}, "10.0.0.1"}, // an open quote swallows what the proxy wrote
+		{"10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=1.2.3.4`}, "10.0.0.1"}, // an open quote includes the proxy's entry
 		{"10.0.0.1:1", []string{`Forwarded: for="6.6.6.6\"", for=1.2.3.4`}, "1.2.3.4"},
 		{"10.0.0.1:1", []string{`Forwarded: ;;,,=`}, "10.0.0.1"},
 		// A proxy that writes one header passes the other on as a stranger has written it.

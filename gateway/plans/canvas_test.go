@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// table is an index of which a picture needs no more than where samples lie in chunks.
+// table is an index for pictures, which need only the positions of samples in chunks.
 type table struct {
 	Index
 	first []uint64
@@ -234,7 +234,8 @@ func TestCellsSkipEmptyRows(t *testing.T) {
 	}
 }
 
-// TestAxesTileTheirNumbers: each number lies in the part that begins at or before it, up to numbers whose products exceed 64 bits.
+// TestAxesTileTheirNumbers: each number is in the part that begins at or before it, up to numbers
+// whose products exceed 64 bits.
 func TestAxesTileTheirNumbers(t *testing.T) {
 	for _, a := range []axis{{0, 10, 10}, {5, 10, 3}, {7, 1000, 512}, {1 << 40, 1 << 62, 511}, {0, 3, 1}} {
 		if a.begin(0) != a.first || a.begin(a.parts) != a.first+a.n {

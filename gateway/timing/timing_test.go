@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestShortStretchesAreJoined: nothing of the time of a request is missing from what is told of it, and what takes long is told
-// by its name.
+// TestShortStretchesAreJoined: the reported stretches cover all of a request's time, and long ones
+// are reported by name.
 func TestShortStretchesAreJoined(t *testing.T) {
 	const short, long = least - 1, least
 	for name, c := range map[string]struct {

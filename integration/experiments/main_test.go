@@ -19,8 +19,8 @@ import (
 // near is a store so near that nothing waits long: for the short forms, which count.
 func near() shaped.Shape { return shaped.Shape{FirstByte: 200 * time.Microsecond} }
 
-// settle runs the short form of an experiment and holds it to its marks, but for those that depend on how fast
-// the machine is.
+// settle runs the short form of an experiment and checks its marks, except those that depend on the
+// machine's speed.
 func settle(t *testing.T, e lab.Experiment) *lab.Report {
 	t.Helper()
 	r, err := lab.Run(t.Context(), e, io.Discard)
@@ -101,7 +101,7 @@ func TestLearn(t *testing.T) {
 	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: 0.1, repeat: 3}))
 }
 
-// Under a fake clock, what is read ahead while a reader thinks does not depend on how fast the machine is.
+// Under a fake clock, prefetching while a reader pauses does not depend on the machine's speed.
 func TestNopfs(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
@@ -170,7 +170,7 @@ func TestPage_IsWhatTheFiguresMake(t *testing.T) {
 	}
 }
 
-// A run stores what its experiments find, and the pictures can be drawn of that.
+// A run stores the findings of its experiments, and the pictures can be drawn from them.
 func TestRun_StoresWhatItFinds(t *testing.T) {
 	root, err := provenance.Root()
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestFleet runs one job after another on eight gateways, and something happens to the gateways meanwhile. Every epoch has
-// to be whole, every batch the bytes that were packed, and the store may be asked for each byte once, and for what
-// was held by a gateway that was lost once more.
+// TestFleet runs one job after another on eight gateways, with faults of the gateways meanwhile.
+// Every epoch must be complete, and every batch must have the packed bytes. The store may be asked
+// for each byte once, and once more for bytes that were lost with a gateway.
 func TestFleet(t *testing.T) {
 	l := newLab(t)
 	l.tls = certtest.New(t)
@@ -46,8 +46,9 @@ func healthyWindow(t *testing.T, l *lab) {
 	l.healthy(t, client.Options{Shuffle: "window", Window: 64}, int(l.chunks))
 }
 
-// healthy reads a cold and a warm epoch through gateways that are well: each stored byte comes from
-// the store once, in at most so many reads, and no byte twice, but for what was late (see late).
+// healthy reads a cold and a warm epoch through healthy gateways. Each stored byte is read from the
+// store once, in a bounded number of reads, and no byte twice, except after late answers (see
+// late).
 func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	t.Helper()
 	l.cold(t)
@@ -73,8 +74,8 @@ func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	l.frugal(t, later > 0 || asked == float64(cold+warm), "the gateways say that they read %.0f bytes, the store %d", asked, cold+warm)
 }
 
-// mostChunks is how many chunks of one member one question is about at most: what carrying asks for
-// before a rank has begun with them.
+// mostChunks is the largest number of one member's chunks in one request: those that carrying
+// requests before a rank has begun with them.
 const mostChunks = 16
 
 // late returns how many bytes of the store may be read twice since the fleet was started, as
@@ -114,7 +115,8 @@ func herd(t *testing.T, l *lab) {
 	l.frugal(t, again <= late, "got %d bytes of the store twice, want at most %d", again, late)
 }
 
-// through reads whole epochs until chaos has ended, which is told of what it may wait for, and says how many it were.
+// through reads whole epochs until chaos has ended, and returns their number. chaos gets functions
+// to wait for steps.
 func (l *lab) through(t *testing.T, j *job, chaos func(steps func(n int64))) int {
 	t.Helper()
 	j.think = 20 * time.Millisecond
@@ -162,11 +164,13 @@ func (l *lab) held(t *testing.T, i int) int64 {
 	return int64(l.fleet.Members[i].Metric(t, "millrace_cache_bytes", ""))
 }
 
-// mostAgain is by how much the store may be asked for more than what is stored and what was lost, while members come and go.
+// mostAgain is the factor by which reads from the store may exceed the stored and lost bytes while
+// members leave and return.
 const mostAgain = 1.02
 
-// bill compares what the store was asked for with what it may have been. What had come twice before anything happened is the
-// matter of healthy: gateways that all begin to read at once may starve each other on few cores.
+// bill compares the reads from the store with their limit. Bytes that were read twice before the
+// first fault are checked by healthy: gateways that all begin to read at once may starve each other
+// on few cores.
 func (l *lab) bill(t *testing.T, epochs int, before, lost int64, most float64) {
 	t.Helper()
 	got, fair := l.reads.Bytes()-before, l.bytes+lost
@@ -176,7 +180,7 @@ func (l *lab) bill(t *testing.T, epochs int, before, lost int64, most float64) {
 	l.frugal(t, share <= most, "got %d bytes of the store, want at most %.2f times the %d stored and the %d lost", got, most, l.bytes, lost)
 }
 
-// kills ends a member at random with SIGKILL, again and again, and starts it anew.
+// kills ends a random member with SIGKILL, again and again, and restarts it.
 func kills(t *testing.T, l *lab) {
 	l.cold(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -196,7 +200,7 @@ func kills(t *testing.T, l *lab) {
 	l.bill(t, epochs, before, lost, mostAgain)
 }
 
-// stopped freezes a member at random and lets it go on.
+// stopped freezes a random member and lets it continue.
 func stopped(t *testing.T, l *lab) {
 	l.cold(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -216,9 +220,10 @@ func stopped(t *testing.T, l *lab) {
 	l.bill(t, epochs, before, lost, mostAgain)
 }
 
-// partition splits the gateways in two that do not hear each other, while all reach the store and their readers; then in one
-// direction only; then takes one off the net altogether. Nobody holds less afterwards, but each side has to read what the
-// other holds.
+// partition splits the gateways into two halves that cannot reach each other, while all reach the
+// store and their readers. Then it cuts one direction only, and then disconnects one gateway
+// completely. No gateway has lost chunks afterwards, but each side must read the chunks of the
+// other.
 func partition(t *testing.T, l *lab) {
 	l.cold(t)
 	left, right := l.nodes[:gateways/2], l.nodes[gateways/2:]
@@ -274,7 +279,7 @@ func rollingRestart(t *testing.T, l *lab) {
 			steps(30)
 		}
 	})
-	// Whoever goes in order hands over what it holds.
+	// A member that leaves in order hands over its chunks.
 	again := l.reads.Bytes() - before - l.bytes
 	l.frugal(t, again <= lost/4, "got %d bytes of the store again, want little of the %d that were handed over", again, lost)
 	l.bill(t, epochs, before, lost, mostAgain)
@@ -301,9 +306,10 @@ func halfCrashes(t *testing.T, l *lab) {
 			steps(60)
 		}
 	})
-	// Members that come back all at once read some chunks anew that the others have held for them meanwhile. And where four
-	// die at once, the next choice for a chunk may be one of them: until that is known, more than one gateway reads the
-	// chunk in its place and keeps it. 1.014 to 1.066 were seen.
+	// Members that return all at once read some chunks again that the others have held for them
+	// meanwhile. And where four die at once, the next choice for a chunk may be one of them: until
+	// that is known, more than one gateway reads the chunk and keeps it. 1.014 to 1.066 were
+	// measured.
 	l.bill(t, epochs, before, lost, 1.1)
 }
 

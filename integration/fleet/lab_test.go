@@ -80,8 +80,8 @@ func (l *lab) cold(t *testing.T, which ...int) {
 	l.pace.Forget()
 }
 
-// frugal reports that the store was asked for more than it should have been, unless the machine stood
-// still meanwhile: gateways take each other for dead then, and are right to turn to the store.
+// frugal reports that there were too many reads from the store, unless the machine was stalled
+// meanwhile: gateways then presume each other dead, and are right to use the store.
 func (l *lab) frugal(t *testing.T, ok bool, format string, args ...any) {
 	t.Helper()
 	fault := ""

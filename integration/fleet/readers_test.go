@@ -21,8 +21,9 @@ const (
 	batchSize = 128
 )
 
-// job is one reader for every rank, each beside its own gateway, with a history of its own. They keep step, as ranks do
-// that add up their gradients: nobody begins a batch before all have ended the one before.
+// job is one reader for every rank, each next to its own gateway, with its own history. They keep
+// in step, as in synchronous training: no rank begins a batch before all have ended the previous
+// one.
 type job struct {
 	clients []*client.Client
 	plan    client.Options
@@ -54,7 +55,7 @@ func (l *lab) client(t *testing.T, log *history.Log, name string, wait time.Dura
 	return c
 }
 
-// epoch reads one epoch by all ranks and returns what is wrong with it.
+// epoch reads one epoch by all ranks and returns its violations.
 func (j *job) epoch(ctx context.Context, epoch uint64) error {
 	step := newBarrier(len(j.clients))
 	errs := make(chan error, len(j.clients))
@@ -101,9 +102,9 @@ func (j *job) rank(ctx context.Context, c *client.Client, rank, epoch uint64, st
 	return nil
 }
 
-// barrier lets a number of ranks go on together.
+// barrier makes a number of ranks wait for each other.
 type barrier struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	n    int
 	came int
 	open chan struct{}

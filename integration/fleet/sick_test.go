@@ -20,13 +20,13 @@ const (
 	sickMember = 1
 )
 
-// sickness is what ails one gateway of eight for a whole epoch.
+// sickness is a fault of one gateway of eight for a whole epoch.
 type sickness struct {
 	name string
 	wait time.Duration // of a reader for a batch
 
 	storeless bool                                        // it cannot read from the store
-	args      func(t *testing.T, l *lab) (flags []string) // of the gateway, once what ails it is there
+	args      func(t *testing.T, l *lab) (flags []string) // of the gateway, once its fault has been set up
 	then      func(t *testing.T, l *lab) (undo func())    // when all are there
 }
 
@@ -35,7 +35,7 @@ func sicknesses() []sickness {
 		l.nodes[sickMember].Lose(t, l.storeNode)
 		return func() { l.nodes[sickMember].Find(t, l.storeNode) }
 	}
-	// Whoever stands before the peer port has its address; the gateway listens beside it.
+	// The proxy has the address of the peer port; the gateway listens at another one.
 	behind := func(stand func(t *testing.T, n *harness.Node, listen, gateway string)) func(*testing.T, *lab) []string {
 		return func(t *testing.T, l *lab) []string {
 			n := l.nodes[sickMember]
@@ -59,9 +59,10 @@ func sicknesses() []sickness {
 	}
 }
 
-// TestSick reads a cold epoch with one of eight gateways sick, all ranks in step, for each sickness, and
-// compares it with one in which all are well. Every batch has to be right. What sickness costs is
-// clustersim's to prove, in a time of its own; here it is judged where the machine went on.
+// TestSick reads a cold epoch with one of eight gateways sick, all ranks in step, for each
+// sickness, and compares it with an epoch in which all are well. Every batch must be right. The
+// cost of a sickness is measured by clustersim, with simulated time; here it is judged if the
+// machine was not stalled.
 func TestSick(t *testing.T) {
 	l := newLab(t)
 	l.tls = certtest.New(t)
@@ -82,7 +83,8 @@ func TestSick(t *testing.T) {
 			if most := 1.25 * float64(well.reads); float64(ill.reads) > most {
 				t.Errorf("got %d reads of the store, want at most %v", ill.reads, most)
 			}
-			// A busy machine moves what takes milliseconds; sickness, if it counted, would move it by three hundred.
+			// A busy machine shifts times by milliseconds; sickness, if it counted, would shift
+			// them by three hundred.
 			if got := ill.at(.99); long() && p99 > 1.3 && got > well.at(.99)+10*time.Millisecond {
 				t.Errorf("p99: got %v, want at most 1.3 x %v", got, well.at(.99))
 			}

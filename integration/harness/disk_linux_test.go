@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// A process that reads a disk that hangs gets nothing before the disk goes on, and ends when it is killed.
+// A process that reads a hanging disk gets nothing before the disk resumes, and ends when it is
+// killed.
 func TestDisk_HangsUntilItGoesOn(t *testing.T) {
 	d := harness.NewDisk(t)
 	file := filepath.Join(d.Dir, "file")

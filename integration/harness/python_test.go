@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPython runs what the Python tests stand on: torch beside a NumPy that fits it, and every library that formats and trainers come from.
+// TestPython checks the packages of the Python tests: torch with a matching NumPy, and every
+// library of formats and trainers.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	path, env := Python(t)

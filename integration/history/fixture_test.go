@@ -103,7 +103,8 @@ func (d toy) read(h *events, job, generation string, epoch int, random *rand.Ran
 				client, address := fmt.Sprintf("%s/%d", job, rank), d.url(generation, epoch, m, rank, p.world)
 				for random != nil && random.IntN(3) == 0 {
 					h.add([]Event{
-						failed(client, address, Refused), failed(client, address, Broken), d.good(client, "", address), // an answer that nobody takes
+						// an answer that is not read
+						failed(client, address, Refused), failed(client, address, Broken), d.good(client, "", address),
 						{Client: client, URL: address, Outcome: Part, ETag: "tag of " + address},
 					}[random.IntN(4)])
 				}

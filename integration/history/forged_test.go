@@ -64,7 +64,7 @@ func bytesOf(address string) func(*Event) {
 	}
 }
 
-// forgery is a history with one fault, and what the checker says of it.
+// forgery is a history with one fault, and the checker's finding.
 type forgery struct {
 	name  string
 	want  string
@@ -138,7 +138,7 @@ func swapSamples(b []byte) []byte {
 	return slices.Concat(b[one:2*one], b[:one], b[2*one:])
 }
 
-// orders are faults in what an epoch delivers, while each answer is right.
+// orders are faults in the deliveries of an epoch whose answers are all right.
 func orders() []forgery {
 	take := func(h *events, job, after, address string) { // a job takes one more batch
 		for i := range *h {
@@ -249,7 +249,8 @@ func TestLog_ExpectsThePlanOfAGeneration(t *testing.T) {
 	}
 }
 
-// TestLog_AcceptsGoodHistories has what clients may see: errors, broken bodies, retries, equal answers, resumes, other world sizes.
+// TestLog_AcceptsGoodHistories has everything that clients may see: errors, broken bodies, retries,
+// equal answers, resumes, other world sizes.
 func TestLog_AcceptsGoodHistories(t *testing.T) {
 	for name, make := range map[string]func(h *events){
 		"errors in between": func(h *events) {

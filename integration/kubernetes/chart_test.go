@@ -26,7 +26,7 @@ func TestChart(t *testing.T) {
 	began = time.Now()
 	l.install(t, "replicas=2")
 	t.Logf("figure: two gateways are ready %.1f s after helm install", time.Since(began).Seconds())
-	// Later steps go on from what earlier ones leave.
+	// Later steps use the results of earlier ones.
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *lab)

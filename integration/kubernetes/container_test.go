@@ -22,11 +22,11 @@ import (
 // containerVariable holds a container in JSON, in the environment of this program when it is started as one.
 const containerVariable = "TEST_CONTAINER"
 
-// container is what a process sees of the machine: a root of its own, with nothing in it but what is bound there.
+// container is a process's view of the machine: its own root, with only the bound files in it.
 type container struct {
 	Root     string // an empty directory, on which the root is made
 	Binds    []bind
-	ReadOnly bool // the root, not what is bound there
+	ReadOnly bool // the root, but not the mounts
 	Hostname string
 	UID, GID int
 	Groups   []int
@@ -52,7 +52,7 @@ func becomeContainer(plan string) {
 	os.Exit(128)
 }
 
-// enter returns only what went wrong.
+// enter returns only in case of an error.
 func (c *container) enter() error {
 	if err := c.makeRoot(); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeFrom writes what stands behind the first n bytes and returns their number.
+// writeFrom writes the bytes after the first n and returns their number.
 func (j *journal) writeFrom(n int, w io.Writer) (int, error) {
 	j.mu.Lock()
 	text := j.text[n:]

@@ -26,8 +26,9 @@ func (l *lab) indexing(t *testing.T, args ...string) string {
 	return l.kubectl(t, "", append([]string{"--namespace", "parts"}, args...)...)
 }
 
-// indexInParts types the page's commands: a Job of 16 parts, of which one is killed in the midst of its shards, and, when another pod
-// has done it, a join that leaves what one machine makes. A join before that names the part.
+// indexInParts types the page's commands: a Job of 16 parts, of which one is killed in the middle
+// of its shards, and, when another pod has done it, a join whose result equals that of one machine.
+// A join before that names the part.
 func indexInParts(t *testing.T, l *lab) {
 	page := pageCommands(t, "Index on many machines", 5)
 	enter := func(commands []string) {

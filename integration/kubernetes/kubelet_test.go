@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// image is what a container of an image has for a root, besides its volumes.
+// image is the root of a container of an image, without its volumes.
 type image struct {
 	binds []bind
 	entry []string // its entry point
@@ -31,13 +31,14 @@ type kubelet struct {
 	images   map[string]image // by the name of the image, without its tag
 	asker    *http.Client     // of probes, without connections that last
 
-	mu        sync.Mutex          // guards what follows
+	mu        sync.Mutex          // guards the fields below
 	sandboxes map[string]*sandbox // by UID of the pod
 	pods      int                 // that were ever started
 	running   sync.WaitGroup
 }
 
-// newKubelet adds machines to the cluster, each in a zone of its own, and runs what they are given until the test ends.
+// newKubelet adds machines to the cluster, each in its own zone, and runs their pods until the test
+// ends.
 func newKubelet(t *testing.T, c *cluster, images map[string]image, machines ...string) *kubelet {
 	t.Helper()
 	transport := c.control.Transport()
@@ -112,7 +113,7 @@ func (k *kubelet) forget(s *sandbox) {
 	delete(k.sandboxes, s.pod.Metadata.UID)
 }
 
-// serveLogs answers the API server that wants a container's log, as for kubectl logs.
+// serveLogs sends a container's log to the API server, as for kubectl logs.
 func (k *kubelet) serveLogs(t *testing.T) {
 	t.Helper()
 	own := k.cluster.tls.Issue(t, t.TempDir(), func(x *x509.Certificate) { x.IPAddresses = append(x.IPAddresses, net.ParseIP(k.cluster.control.IP)) })

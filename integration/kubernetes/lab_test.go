@@ -28,7 +28,7 @@ const (
 	chunkSize = 64 << 10
 )
 
-// lab is a cluster of three nodes, a store beside it, and a gateway outside that says which bytes are right.
+// lab is a cluster of three nodes, a store, and a gateway outside that defines the right bytes.
 type lab struct {
 	*cluster
 	kubelet    *kubelet
@@ -37,7 +37,7 @@ type lab struct {
 	store      *harness.Store
 	bytes      int64  // of the dataset
 	generation string // of its index
-	dir        string // what jobs share with the test
+	dir        string // shared between jobs and the test
 	jobs       int
 }
 
@@ -65,7 +65,8 @@ func newLab(t *testing.T, c *cluster) *lab {
 	return l
 }
 
-// images are those of the gateway, which holds the program alone, and of readers, which hold what this machine has.
+// images are those of the gateway, which contain only the program, and of readers, which contain
+// the files of this machine.
 func images(t *testing.T) map[string]image {
 	t.Helper()
 	program := bind{From: harness.Binary(t), To: "/millrace", ReadOnly: true}
@@ -247,8 +248,9 @@ func (l *lab) finish(t *testing.T, name string) string {
 	return l.kubectl(t, "", "-n", "jobs", "logs", "job/"+name)
 }
 
-// epochs is a script that reads epoch after epoch, four ranks side by side, into directories of their numbers below a
-// directory of /out. It ends behind the epoch in which a file `stop` comes up there, and after one epoch at least.
+// epochs is a script that reads epoch after epoch, with four ranks in parallel, into numbered
+// directories below a directory of /out. It ends after the epoch in which a file `stop` appears
+// there, and after one epoch at least.
 func epochs(into string, homes int) string {
 	return fmt.Sprintf(`
 mkdir -p /out/%[1]s; epoch=0
@@ -259,7 +261,8 @@ while true; do
 done`, into, gateways(homes), homes)
 }
 
-// right compares what epochs has written with what the gateway outside delivers, and returns the number of epochs.
+// right compares the output of epochs with the batches of the gateway outside, and returns the
+// number of epochs.
 func (l *lab) right(t *testing.T, into string, homes int) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(l.dir, into))

@@ -96,7 +96,7 @@ func (s *sandbox) environment(ctx context.Context, spec *podContainer, image ima
 	return env, nil
 }
 
-// value returns what a variable gets from elsewhere.
+// value returns the value of a variable that is defined by reference.
 func (s *sandbox) value(ctx context.Context, from *source) (string, error) {
 	if from.FieldRef != nil {
 		return s.field(from.FieldRef.FieldPath)
@@ -152,7 +152,7 @@ func expand(text string, env []string) string {
 	})
 }
 
-// system adds what every container has: devices, and the files of names.
+// system adds the common parts of every container: devices, and the files of names.
 func (s *sandbox) system(c *container) error {
 	domain := s.pod.Metadata.Namespace + ".svc.cluster.local"
 	texts := map[string]string{

@@ -25,7 +25,7 @@ const (
 	highestPod   = 191
 )
 
-// cluster is a control plane on a node of an island, and what the test needs to ask it.
+// cluster is a control plane on a node of an island, and the test's access to it.
 type cluster struct {
 	island  *harness.Island
 	control *harness.Node // etcd, the API server, the controllers, the scheduler and the names
@@ -86,7 +86,7 @@ func (c *cluster) startServer(t *testing.T) {
 		"--token-auth-file", filepath.Join(c.dir, "tokens.csv"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", own.Cert, "--service-account-signing-key-file", own.Key,
 		"--service-cluster-ip-range", serviceRange,
-		// Nodes get their taints, and lose them, by a controller that wants a kubelet's heartbeats.
+		// A controller that requires a kubelet's heartbeats sets and removes the taints of nodes.
 		"--disable-admission-plugins", "TaintNodesByCondition",
 	)
 	server.Ready(t, func(ctx context.Context) error {

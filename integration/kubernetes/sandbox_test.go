@@ -22,7 +22,7 @@ import (
 const (
 	look      = 50 * time.Millisecond  // time between two looks at a pod's processes
 	refresh   = time.Second            // time between two looks at its ConfigMaps and Secrets; a kubelet takes a minute
-	probeUnit = 100 * time.Millisecond // what a second of a probe's period lasts here, so that tests need not wait
+	probeUnit = 100 * time.Millisecond // the length of a second of a probe's period, so that tests are fast
 	backOff   = time.Second            // before a container is started again; a kubelet takes ten and more
 )
 
@@ -39,13 +39,13 @@ type sandbox struct {
 	versions int
 
 	told   chan struct{} // holds one when mu guards something new
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	last   pod           // the newest that the API server has told
 	gone   bool          // the API server knows the pod no more
 	done   bool          // all has ended
 	doomed bool          // the processes are to be killed
 
-	// What follows is that of the goroutine in run.
+	// The fields below belong to the goroutine in run.
 	containers []*running
 	said       string // the status that was last sent
 }
@@ -299,7 +299,7 @@ func (s *sandbox) start(ctx context.Context, c *running) error {
 	return err
 }
 
-// verdict is what a probe says.
+// verdict is the result of a probe.
 type verdict string
 
 const (
@@ -325,7 +325,7 @@ func (s *sandbox) probe(ctx context.Context, c *running, p *probe) verdict {
 	return unknown
 }
 
-// handle does what a probe or a hook wants done.
+// handle executes a probe or a hook.
 func (s *sandbox) handle(ctx context.Context, c *running, h handler) error {
 	switch {
 	case h.Sleep != nil:
@@ -402,7 +402,7 @@ func (s *sandbox) kill() {
 	s.mu.Unlock()
 }
 
-// killed kills the processes if kill wants that.
+// killed kills the processes if kill was called.
 func (s *sandbox) killed() {
 	s.mu.Lock()
 	doomed := s.doomed

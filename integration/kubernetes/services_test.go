@@ -46,7 +46,7 @@ type forwarder struct {
 	kubelet *kubelet
 	at      *harness.Node
 
-	mu     sync.Mutex        // guards what follows
+	mu     sync.Mutex        // guards the fields below
 	slices map[string]slice  // by namespace and name
 	open   map[string]string // the address of a service that is listened on, and the service's namespace and name
 }
@@ -141,7 +141,8 @@ func (f *forwarder) join(ctx context.Context, c net.Conn, s service, port string
 	_, _ = io.Copy(c, there)
 }
 
-// endpoint draws one that is ready: any, or one on the asker's own machine if the service wants that.
+// endpoint draws one that is ready: any, or one on the client's own machine if the service requires
+// that.
 func (f *forwarder) endpoint(asker net.Addr, s service, port string) string {
 	host, _, _ := net.SplitHostPort(asker.String())
 	local := ""

@@ -23,8 +23,9 @@ var variants = []struct{ name, set string }{
 	{"monitored", "serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.team=metrics"},
 }
 
-// acceptVariants has the API server take the objects of each variant, as a user without Helm would apply them, and the
-// controllers make of them what runs: pods, each of which meets the restricted standard of pod security.
+// acceptVariants makes the API server accept the objects of each variant, as a user without Helm
+// would apply them. The controllers must make pods from them, each of which meets the restricted
+// standard of pod security.
 func acceptVariants(t *testing.T, c *cluster) {
 	c.kubectl(t, resource("ServiceMonitor", "servicemonitors", "monitoring.coreos.com")+resource("Certificate", "certificates", "cert-manager.io"), "apply", "-f", "-")
 	c.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
@@ -58,7 +59,7 @@ func standard(set string) string {
 	return "restricted"
 }
 
-// resource defines a kind of objects of another project. Their own schemas are what kubeconform checks.
+// resource defines a kind of objects of another project. kubeconform checks their own schemas.
 func resource(kind, plural, group string) string {
 	return fmt.Sprintf(`---
 apiVersion: apiextensions.k8s.io/v1

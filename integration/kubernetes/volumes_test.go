@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// content is what a volume of files holds: the bytes of each, by path.
+// content is the content of a volume of files: the bytes of each, by path.
 type content map[string][]byte
 
 // entries reads a ConfigMap or a Secret. One that is optional may be missing.
@@ -67,7 +67,8 @@ func (v content) add(ctx context.Context, c *cluster, namespace, kind string, f 
 	return nil
 }
 
-// content returns what a volume holds, and the mode of its files; nothing for a volume that is not made of the API's objects.
+// content returns the files of a volume and their mode; nothing for a volume that is not made of
+// the API's objects.
 func (s *sandbox) content(ctx context.Context, v *volume) (all content, mode os.FileMode, err error) {
 	all, mode = content{}, 0o644
 	chosen := func(m *uint32) {

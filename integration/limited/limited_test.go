@@ -76,7 +76,7 @@ func newLab(t *testing.T, l clustersim.Limited) *lab {
 	return b
 }
 
-// TestLimited runs every way, in rounds of alternating order, and prints what each came to.
+// TestLimited runs every way, in rounds of alternating order, and prints the result of each.
 func TestLimited(t *testing.T) {
 	b := newLab(t, clustersim.NewLimited())
 	for round := range b.Rounds {
@@ -96,9 +96,10 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// once holds what the store gave where all data fit. Gateways by rank read chunks twice that the border between two homes cuts. Those of
-// a cluster read samples of the first batch by themselves, which is a part that counts of so few data, and chunks twice where full links
-// make answers late; that is not as if each read everything.
+// once checks the bytes from the store where all data fit. Gateways by rank read chunks twice that
+// the border between two homes cuts. Those of a cluster read samples of the first batch
+// individually, which is a notable part of such small data, and chunks twice where full links make
+// answers late. That is still far from each gateway reading everything.
 func once(t *testing.T, o clustersim.Outcome) {
 	t.Helper()
 	if o.Way.Share > 0 || o.Way.Trouble != "" || o.Way.Name == "plain" {
@@ -239,11 +240,11 @@ func (b *lab) client(t *testing.T, w clustersim.Way, gateways []*harness.Gateway
 	return c
 }
 
-// steps lets ranks go on together, and notes when they do.
+// steps makes ranks wait for each other, and records when they proceed.
 type steps struct {
 	ranks int
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	came int
 	last time.Time
 	took []time.Duration

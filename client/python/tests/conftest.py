@@ -1,4 +1,4 @@
-"""What the tests share: a small dataset of tar samples and a gateway over it."""
+"""Shared fixtures: a small dataset of tar samples and a gateway over it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
-    """A gateway that all tests share: whoever kills or cuts has one of his own."""
+    """A gateway that all tests share: a test that kills or cuts it must start its own."""
     hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for
     g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
     yield g

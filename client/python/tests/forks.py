@@ -24,13 +24,13 @@ import millrace
 from millrace._http import wire
 from millrace._process import no_fork
 
-WATCHDOG = 60  # seconds that a child may take, on a machine that does much else besides
+WATCHDOG = 60  # seconds that a child may take on a busy machine
 TRACED = ("millrace", "http/client.py", "socket.py", "ssl.py", "threading.py", "torch/utils/data/_utils/collate.py")
 AT_ONCE = 4
 
 
 def label(view: memoryview) -> int:
-    """A decoder that says what it got."""
+    """A decoder that returns the value of its bytes."""
     return int(bytes(view))
 
 
@@ -59,7 +59,7 @@ class Steps:
 
 
 class Job:
-    """What the parent has open, and what its threads and children do with it."""
+    """The open resources of the parent, and the work of its threads and children with them."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.url, self.tls = job["url"], job["tls"]
@@ -77,7 +77,8 @@ class Job:
 
     def open(self) -> millrace.Client:
         context = harness.tls_context(wire.ssl.PROTOCOL_TLS_CLIENT) if self.tls else None
-        patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}  # its threads stand still for every fork
+        # its threads are stopped during every fork
+        patient = {"deadline": 1e6, "first_answer": 1e6, "attempt_timeout": 1e6}
         return millrace.Client(self.url, "photos", **harness.grouped(context=context, **patient))
 
     def read(self, every: list[Exception]) -> None:
@@ -94,7 +95,7 @@ class Job:
             every.append(e)
 
     def child(self) -> None:
-        """What a forked child does: all of it must come to an end."""
+        """The work of a forked child: all of it must end."""
         with self.open() as fresh:
             assert list(fresh.epoch(0, **harness.grouped(**PLAN)).batch(1)["cls"]) == self.want[1]
         with self.epoch.read(1, 3) as reader:

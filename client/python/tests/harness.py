@@ -1,4 +1,4 @@
-"""Real gateways, and a proxy of real sockets that does to them what networks do."""
+"""Real gateways, and a proxy with real sockets that simulates the faults of networks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def free_port() -> int:
 
 
 def binary() -> str:
-    """The program under test: TEST_MILLRACE, or what `make build` has built."""
+    """The program under test: TEST_MILLRACE, or the output of `make build`."""
     path = os.environ.get("TEST_MILLRACE", str(ROOT / "bin" / "millrace"))
     assert shutil.which(path), f"{path}: no such program; run make build"
     return path
@@ -83,14 +83,16 @@ def without(*packages: str) -> dict[str, str]:
 
 
 def run(*args: str) -> str:
-    """Runs a command of the program and returns what it prints."""
+    """Runs a command of the program and returns its output."""
     done = subprocess.run([binary(), *args], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
-    """Runs the ranks of a script of examples/, with the environment of torchrun if there are several, and returns what the first one prints."""
+    """Runs the ranks of a script of examples/, with the environment of torchrun if there are
+    several, and returns the output of the first one.
+    """
     command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / name), *args]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "client" / "python"), *sys.path]), "OMP_NUM_THREADS": "1"}
     env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(ranks)}
@@ -158,7 +160,7 @@ class Gateway:
         raise AssertionError(f"the gateway did not come up: {self.log()}")
 
     def log(self) -> str:
-        """What it has logged."""
+        """Returns its log."""
         return os.pread(self._log.fileno(), 1 << 24, 0).decode()
 
     def requests(self, route: str, least: int = 0) -> list[dict[str, object]]:
@@ -352,7 +354,7 @@ def _processes() -> Iterator[tuple[int, str]]:
 
 
 def tls_context(side: int) -> ssl.SSLContext:
-    """TLS without certificates, for who wants to see what it does to connections, and not whom it trusts."""
+    """TLS without certificates, for tests of connections but not of trust."""
     context = ssl.SSLContext(side)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -378,7 +380,7 @@ class Authority:
         return cert, key
 
     def server(self, *names: str) -> ssl.SSLContext:
-        """What a server with these names needs."""
+        """Returns the TLS context of a server with these names."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.file))
         context.load_cert_chain(*self.certify("server", *names))
         return context
@@ -424,7 +426,7 @@ _before: set[threading.Thread] = set()
 
 
 def begin() -> None:
-    """Notes what threads there are: those of clients that earlier tests left open end by themselves."""
+    """Records the running threads: those of clients that earlier tests left open end by themselves."""
     _before.clear()
     _before.update(threading.enumerate())
 

@@ -59,7 +59,7 @@ Lie = Callable[[int, Reply], None]
 
 
 class Lender:
-    """Answers at `url`. Memory is used again when its lease was let go."""
+    """Answers at `url`. Memory is reused when its lease was released."""
 
     def __init__(self, port: int, at: Path, lie: Lie = lambda *_: None, spare: int = 4096) -> None:
         self.released: list[int] = []

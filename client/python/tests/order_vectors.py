@@ -19,7 +19,7 @@ if __name__ == "__main__":
 from millrace import proof
 
 Comparisons = Iterator[tuple[str, Any, Any]]
-"""What is compared, what proof computes, and what the vector says."""
+"""The names of the compared values, the results of proof, and the values of the vector."""
 
 
 def spread(runs: list[list[int]]) -> list[int]:

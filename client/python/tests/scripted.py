@@ -34,7 +34,7 @@ class Clock(threading.Event):
 
 
 Step = Union[BaseException, str, float]
-"""What an attempt ends with: an exception or an answer. Numbers are seconds that pass before."""
+"""The end of an attempt: an exception or an answer. Numbers are seconds that pass before it."""
 
 
 class Script:
@@ -64,7 +64,7 @@ class Script:
         return self.core._retry("read it", self.ask, 0, 1, self.clock)
 
     def fails(self, kind: type[MillraceError]) -> MillraceError:
-        """Returns what the request fails with, which is of this very class."""
+        """Returns the error of the request, which must be exactly of this class."""
         with pytest.raises(MillraceError) as raised:
             self.run()
         assert type(raised.value) is kind, repr(raised.value)

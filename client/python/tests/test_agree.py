@@ -20,7 +20,8 @@ def test_a_rank_without_a_generation_is_refused(moving: harness.Moving, gateway:
         assert len(moving.heads) == 1  # the description, and nothing else
         present = Order(generation=client.describe()["generation"])
         assert client.epoch(0, order=present, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older
-        assert client.epoch(0).batch(0).generation == moving.older  # alone there is nobody to agree with
+        # a single client has no others to agree with
+        assert client.epoch(0).batch(0).generation == moving.older
     with millrace.Client(gateway.url, "photos") as client:
         assert client.epoch(0, share=Share(rank=1, world_size=4)).batch(0).generation == moving.older  # this one stays
 

@@ -1,4 +1,5 @@
-"""Answers to requests: JSON, batches, the rest of a body that broke, and what is refused, without connections."""
+"""Answers to requests without connections: JSON, batches, the rest of a broken body, and refusals.
+"""
 
 from __future__ import annotations
 

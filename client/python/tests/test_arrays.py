@@ -19,7 +19,7 @@ ELEMENTS = bytes(range(1, 49))  # of three arrays of the widest type
 
 
 def decoded(data: bytes, allow_pickle: bool = False, finish: Any = None, **field: Any) -> Any:
-    """What the part of a field becomes, or one named npy."""
+    """Returns the decoded part of a field, or of one named npy."""
     decoder = Automatic(finish=finish).of({"fields": [{"name": "x", **field}] if field else ()}, allow_pickle)("x" if field else "npy")
     assert decoder is not None
     buffer = bytearray(data)

@@ -1,4 +1,6 @@
-"""What is known of parts before they are read: nulls and names; and words for slips of the pen."""
+"""Properties of parts that are known before they are read: nulls and names; and suggestions for
+misspelled names.
+"""
 
 from __future__ import annotations
 
@@ -216,7 +218,7 @@ def test_a_slip_is_not_a_matter_of_samples(rows: millrace.Client, caplog: pytest
 
 
 def test_samples_that_fail_side_by_side_are_left_out(rows: millrace.Client) -> None:
-    """A pass, or what a resume or a worker reads of one, may begin with many of them."""
+    """A pass, or the part of one that a resume or a worker reads, may begin with many of them."""
     for start in range(2):
         epoch = rows.epoch(0, transform=lambda sample: 1 // (sample.position // 20), reading=Reading(on_error="skip", start=start))
         assert sum(len(b) for b in epoch) == ROWS - 20

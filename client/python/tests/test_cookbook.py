@@ -84,7 +84,7 @@ def rows(here: Path) -> None:
 
 
 def images(side: int, labels: int) -> Callable[[Rows], None]:
-    """What recipes with pictures and labels must have trained on."""
+    """Returns a check of the samples that recipes with pictures and labels must have trained on."""
 
     def check(seen: Rows) -> None:
         assert all(x.shape[1:] == (3, side, side) and x.dtype is torch.float32 and 0.2 < x.mean() < 0.8 for x, _ in seen)

@@ -218,7 +218,7 @@ def test_sounds_and_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(name: str, data: bytes, allow_pickle: bool = False, **of: Any) -> Any:
-    """What a part becomes, by its field if there is one."""
+    """Returns a decoded part, by its field if there is one."""
     automatic = Automatic().of({"fields": [{"name": name, **of}]} if of else {}, allow_pickle)
     decoder = pickle.loads(pickle.dumps(automatic))(name)
     return data if decoder is None else decoder(memoryview(data))

@@ -1,4 +1,6 @@
-"""Decoders of parts, without a gateway and without the libraries that they use: which one a part has, and what it makes of right and wrong bytes."""
+"""Decoders of parts, without a gateway and without the libraries that they use: the decoder of a
+part, and its results for right and wrong bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def of(*fields: dict[str, Any], allow_pickle: bool = False, finish: Any = None) 
 
 
 def decoded(data: bytes, allow_pickle: bool = False, finish: Any = None, **field: Any) -> Any:
-    """What the part of a field becomes. The bytes are a reader's."""
+    """Returns the decoded part of a field. The bytes are read-only, as a reader's are."""
     name = field.setdefault("name", "part")
     decoder = of(field, allow_pickle=allow_pickle, finish=finish)(name)
     assert decoder is not None
@@ -40,7 +42,7 @@ def words(*numbers: int) -> bytes:
 
 
 class Picture(io.BytesIO):
-    """Stands in for an image of Pillow's that is open."""
+    """Replaces an open image of Pillow."""
 
     def load(self) -> None:
         self.content = self.read()
@@ -52,7 +54,7 @@ class Picture(io.BytesIO):
 
 
 class Libraries:
-    """Stand-ins for Pillow, soundfile and torch, which return what they get."""
+    """Replacements for Pillow, soundfile and torch, which return their arguments."""
 
     @staticmethod
     def library(module: str, install: str) -> Any:
@@ -227,7 +229,7 @@ def test_fields_that_describe_values() -> None:
         assert of({"name": "part", **field}, finish=finish)("part") is None
 
 
-# Wrong values: value names the part, its encoding, and what to do.
+# Wrong values: the error names the part, its encoding, and the remedy.
 
 
 def test_what_is_not_decoded() -> None:

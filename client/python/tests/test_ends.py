@@ -1,4 +1,6 @@
-"""How what is under way ends: by the clock, by close, by the garbage collector, in a fork, with the interpreter."""
+"""The end of work in progress: by the clock, by close, by the garbage collector, in a fork, with
+the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from millrace import TLS, Routing
 from millrace._http import gateways, wire
 from millrace._process import is_free
 
-LONG = 60.0  # nothing takes so long, also on a machine that stands still for a while
+LONG = 60.0  # nothing takes so long, even on a machine that is stalled for a while
 
 
 def until(what: Callable[[], object]) -> None:
@@ -145,7 +147,7 @@ def test_closing_while_dialing() -> None:
     with socket.socket() as s, socket.socket() as first, socket.socket() as second:
         s.bind(("127.0.0.1", 0))
         s.listen(0)
-        for waiting in (first, second):  # nobody accepts them: there is no room for more
+        for waiting in (first, second):  # they are not accepted: the queue is full
             waiting.setblocking(False)
             waiting.connect_ex(s.getsockname())
         client = millrace.Client(f"http://127.0.0.1:{s.getsockname()[1]}", routing=Routing(first_answer=LONG))
@@ -184,7 +186,7 @@ def test_closing_while_waiting_to_ask_again(through: Callable[[Fault], harness.P
 
 
 def test_the_collector_finds_a_reader(gateway: harness.Gateway) -> None:
-    gc.collect()  # what other tests have left
+    gc.collect()  # objects that other tests have left
     client = millrace.Client(gateway.url)
     reader = client.epoch(0).read()
     next(reader)

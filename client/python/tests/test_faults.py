@@ -1,4 +1,6 @@
-"""What networks and machines do: gateways that die, stop, refuse and lie. Typed exceptions, never a hang, never a short batch."""
+"""Faults of networks and machines: gateways that die, stop, refuse or send wrong data. Typed
+exceptions, never a hang, never a short batch.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[
 
 
 def test_no_thread_imports(gateway: harness.Gateway) -> None:
-    """Nothing is left to be imported when threads begin, formats of Pillow neither: what is looked for in vain is looked for each time."""
+    """All imports are complete when threads begin, including formats of Pillow: a failed import is
+    attempted each time.
+    """
     program = """
 import contextlib, io, sys, threading, millrace
 import PIL.Image

@@ -38,7 +38,7 @@ def test_home_by_rank() -> None:
     assert home_by_rank(9, 4, 2) == 0
     f = a_fleet("a:1", "b:1", "c:1", "d:1", home=home_by_rank)
     assert [names(f.order(r, 4))[0] for r in range(4)] == ["http://a:1", "http://b:1", "http://c:1", "http://d:1"]
-    # Whoever loses his home goes elsewhere than the others.
+    # A rank that loses its home goes to another gateway than the other ranks.
     assert len({names(f.order(r, 4))[1] for r in range(4)}) > 1
 
 
@@ -51,7 +51,7 @@ def test_a_name_stands_for_its_addresses() -> None:
     found[:] = [first.address.host, "10.0.0.3"]
     f.all_failed()  # names are looked up again
     assert sorted(names(f.order(0, 1))) == sorted([first.name, "http://10.0.0.3:8080"])
-    assert first in f.gateways  # with what was seen of it
+    assert first in f.gateways  # with its observations
     found.clear()
     f.all_failed()
     assert len(f.order(0, 1)) == 2  # a name server that is gone takes nothing away
@@ -111,7 +111,8 @@ def test_one_that_starts_is_asked_last(
             client.epoch(0).batch(b)
     assert comes.asked(b" /readyz ")
     assert not comes.asked(b"/batch")
-    with millrace.Client([comes.url, f"http://127.0.0.1:{harness.free_port()}"]) as client:  # nobody listens at the other one
+    # the other one has no listener
+    with millrace.Client([comes.url, f"http://127.0.0.1:{harness.free_port()}"]) as client:
         assert len(client.epoch(0).batch(0)) == 32
     assert comes.asked(b"/batch")
 

@@ -1,4 +1,6 @@
-"""What proxies, strangers and slips do to a client: cut, changed and early answers, odd parameters, functions that misbehave."""
+"""Faults of proxies, strangers and callers: cut, changed and early answers, odd parameters,
+functions that misbehave.
+"""
 
 from __future__ import annotations
 

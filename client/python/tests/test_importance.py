@@ -1,4 +1,4 @@
-"""Losses reported from Python: what is taken for a batch and for its losses, and what the errors say."""
+"""Losses reported from Python: the accepted batches and losses, and the error texts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_a_location_stands_for_its_batch(client: millrace.Client) -> None:
 
 
 def test_a_batch_that_lost_samples_is_not_reported(client: millrace.Client) -> None:
-    """What the filter refuses would weigh as a sample without a loss, more than most of those with one. Nothing is left of an empty batch."""
+    """Samples that the filter refuses would weigh like samples without a loss, more than most with
+    one. An empty batch reports nothing.
+    """
     kept = Reading(filter=lambda sample: sample.position % 3 and sample.position // 32 != 2)
     refused = 0
     for batch in client.epoch(0, seed=93, share=Share(rank=0, world_size=2), reading=kept):

@@ -1,4 +1,4 @@
-"""The ledger of an epoch by itself: intervals, faults, merging, and what it is as text."""
+"""The ledger of an epoch in isolation: intervals, faults, merging, and its text form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millrace.errors import LedgerError
 
 
 class Batch:
-    """What a ledger asks a batch for."""
+    """The part of a batch that a ledger uses."""
 
     def __init__(self, positions: Any, padded: int = 0, refused: Any = ()) -> None:
         self.positions, self.padded, self.refused = positions, padded, refused

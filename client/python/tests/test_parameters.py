@@ -1,4 +1,4 @@
-"""Parameters are refused where they are written; what a client is, is said by it."""
+"""Parameters are checked where they are given; a client describes itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads that read ahead: order, bounds, and who does what."""
+"""The prefetching threads: order, bounds, and the division of work."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_all_threads_wake_when_there_is_room_for_all() -> None:
     while len(p._work._waiters) < 3:  # type: ignore[attr-defined]
         time.sleep(0.001)
     gate.open()
-    together.until(4)  # nobody takes a batch, which would wake a thread too
+    together.until(4)  # no batch is taken, which would wake a thread too
     together.open()
     assert take_all(p) == list(range(4))
 
@@ -255,7 +255,9 @@ class Case:
         )
 
     def look(self) -> None:
-        """Whoever waits must have been told, or somebody be about to look, when there is something to do."""
+        """Checks that a waiting thread has been notified, or another one is about to check, when
+        there is work.
+        """
         if self.slow:
             time.sleep(self.random.random() * 1e-3)
         p = self.pool
@@ -323,7 +325,7 @@ def test_buffers() -> None:
     a[:] = b"a" * 1000
     part = a[10:20]
     del a
-    assert buffers.take(1000).obj is not part.obj  # somebody looks at a part
+    assert buffers.take(1000).obj is not part.obj  # a view of a part exists
     was = part.obj
     assert bytes(part) == b"a" * 10
     del part

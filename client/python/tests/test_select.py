@@ -65,7 +65,7 @@ def test_a_split(two: tuple[millrace.Client, millrace.Client]) -> None:
         assert all(proof.subset_part([3, 1], "", key.encode()) == i for key in keys)
     assert sorted(read(parts["train"], 5, global_batch_size=7)) == sorted(train)
     assert read(a.split({"train": 3, "val": 1})["val"]) == read(parts["val"]) == read(a, subset="train=3,val=1:val")
-    assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # what is left has no name
+    assert read(a.split(train=0.75)["train"]) == read(parts["train"])  # the rest has no name
     assert read(a.split(train=3, val=1, salt="x")["val"], shuffle=False) != val
     inner = read(parts["train"].split(x=0.5, y=0.5)["x"], shuffle=False)
     assert set(inner) < set(train)
@@ -197,7 +197,7 @@ def test_subset_of_unknown_keys(many: millrace.Client) -> None:
 
 
 def test_numbers_beyond_an_address(many: millrace.Client) -> None:
-    """They are stored; what is chosen among them still fits an address."""
+    """They are stored; selections among them still fit into an address."""
     whole = read(many, shuffle=False, global_batch_size=500)
     scattered = many.subset(range(0, 5000, 2))
     assert scattered.selection.subset.endswith(":listed")

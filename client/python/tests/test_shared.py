@@ -1,4 +1,4 @@
-"""Memory that a gateway lends: what readers refuse, what stays as it is, what is let go."""
+"""Memory that a gateway lends: refusals of readers, unchanged data, releases."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_lies_are_refused(lends: Callable[..., Lender], wanted: list[bytes], lie
             epoch.batch(3)
         once.close()
         always.close()
-        assert always.connections >= 4  # a lie ends its connection
+        assert always.connections >= 4  # a false reply ends its connection
         assert descriptors() <= before + 1  # while the client is open, with the connection that described the dataset
     assert (mapped(), descriptors()) == (0, before)
 

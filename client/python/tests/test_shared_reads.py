@@ -109,7 +109,7 @@ def test_the_gateway_is_killed(neighbour: harness.Gateway) -> None:
 
 
 def test_forks(neighbour: harness.Gateway) -> None:
-    """Parent and child see what they have, whatever comes there later, and read on."""
+    """Parent and child keep their data whatever is written later, and continue to read."""
     with millrace.Client(neighbour.url) as client:
         epoch = client.epoch(0)
         want = digests(epoch)
@@ -120,7 +120,7 @@ def test_forks(neighbour: harness.Gateway) -> None:
         if child == 0:
             signal.alarm(60)
             ok = digests(kept) == want[:2] and digests(epoch) == want
-            os.read(go_on, 1)  # the parent has let go, and has read much since
+            os.read(go_on, 1)  # the parent has released, and has read much since
             os._exit(0 if ok and digests(kept) == want[:2] and epoch.batch(2).data.readonly else 1)
         assert digests(kept) == want[:2]
         last = kept.pop()
@@ -151,7 +151,7 @@ def test_forks_at_many_lines(neighbour: harness.Gateway) -> None:
 
 
 def test_a_fork_that_python_does_not_see(neighbour: harness.Gateway) -> None:
-    """The child does not have the memory: nobody would tell the gateway what the child looks at."""
+    """The child does not have the memory, because the gateway could not learn of the child's views."""
     program = """
 import ctypes, os, sys, millrace
 batch = millrace.Client(sys.argv[1]).epoch(0).batch(0)

@@ -1,4 +1,4 @@
-"""The documentation as pages: what `make docs` builds."""
+"""The documentation as pages: the output of `make docs`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_reference_leads_to_pages_of_the_site(site: Path) -> None:
 
 
 def test_lists_and_tables_are_no_paragraphs(site: Path) -> None:
-    """What GitHub's Markdown takes for a list or a table, Python's may not."""
+    """Python's Markdown may not recognize every list and table that GitHub's does."""
     for page in site.rglob("*.html"):
         for text in re.findall(r"<p>(.*?)</p>", page.read_text(), re.DOTALL):
             assert not re.search(r"\n\s*(- |\d+\. |\|)|```", text), f"{page}: {text}"

@@ -1,4 +1,6 @@
-"""Tokens and TLS: who gets to see a token, and what a new one, or a certificate that is not known, does to a job."""
+"""Tokens and TLS: the receivers of a token, and the effect of a new token or an unknown certificate
+on a job.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
     with millrace.Client(proxy.url, "photos", token_file=file, tls=TLS(ca_file=authority.file)) as client:
         epoch = client.epoch(0)
         put(file, "canary-b")
-        epoch.batch(0)  # the old token is as good as it was: nobody looks at the file
+        epoch.batch(0)  # the old token is still valid: the file is not read again
         guard.valid = {"canary-b"}
         before = len(proxy.heads)
         assert len(epoch.batch(1)) == 32
@@ -140,7 +142,7 @@ def test_a_refused_token_is_read_again(guarded: Serve, authority: harness.Author
                 epoch.batch(2)
             assert "canary" not in str(e.value)
             assert (e.value.code, e.value.status, e.value.retryable) == ("unauthenticated", 401, False)
-            assert len(proxy.heads) - before <= 2  # nobody insists
+            assert len(proxy.heads) - before <= 2  # it is not retried
 
 
 def test_a_new_token_whose_request_is_cut(gateway: harness.Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +272,9 @@ def test_nothing_shows_a_token(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever fails, at whatever level of logging, with the variables of all frames in the traceback, and with http.client talking."""
+    """For all failures, at all levels of logging, with the variables of all frames in the
+    traceback, and with http.client's debug output.
+    """
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(http.client.HTTPConnection, "debuglevel", 1)
     faults: list[Fault] = [
@@ -361,7 +365,7 @@ def test_tokens_stay_off_plain_networks(monkeypatch: pytest.MonkeyPatch) -> None
             m.setenv("MILLRACE_INSECURE_PLAIN_HTTP", "true")
             packed = pickle.dumps(millrace.Client(gateways, token="canary"))
         with pytest.raises(millrace.InvalidArgument, match="without TLS"):
-            pickle.loads(packed).datasets()  # elsewhere nobody allows it
+            pickle.loads(packed).datasets()  # other processes do not allow it
 
 
 def test_addresses_hold_no_secrets() -> None:

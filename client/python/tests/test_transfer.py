@@ -305,7 +305,7 @@ def test_a_gateway_of_ones_own_is_started_again(clock: Clock) -> None:
     assert local.closed == 1
 
 
-# What the gateways are as one.
+# The gateways, pickled and restored.
 
 
 def test_what_a_pickle_keeps(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Functions of single samples: what they are given, what draws repeat, who is left out, and what their faults say."""
+"""Functions of single samples: their arguments, repeated draws, excluded samples, and errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_random_draws_repeat_whatever_reads(client: millrace.Client) -> None:
 
 
 def test_filter(client: millrace.Client, files: dict[str, tuple[bytes, bytes]]) -> None:
-    """What the filter refuses is not decoded further, no batch is empty, and a ledger counts it as read."""
+    """A refused sample is not decoded further, no batch is empty, and a ledger counts it as read."""
     decoded = []
 
     def size(view: memoryview) -> int:
@@ -136,7 +136,9 @@ def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
 
 
 def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -> None:
-    """Pictures are larger decoded than what a transform makes of them: a batch of them never is in memory at once."""
+    """Decoded pictures are larger than the transform's results: a whole batch of them is never in
+    memory at once.
+    """
 
     class Picture:
         pass
@@ -225,7 +227,7 @@ def test_on_error_covers_every_step(client: millrace.Client, step: str) -> None:
 
 
 def test_a_decoder_that_a_step_asks_for(client: millrace.Client) -> None:
-    """on_error is asked once about a part, and what it gives is seen by the steps."""
+    """on_error is called once for a part, and the steps see its result."""
     told = []
 
     def picky(view: memoryview) -> int:

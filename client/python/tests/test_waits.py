@@ -1,4 +1,4 @@
-"""Whoever waits for a gateway is told so."""
+"""A caller that waits for a gateway is informed."""
 
 from __future__ import annotations
 

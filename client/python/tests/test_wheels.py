@@ -1,4 +1,6 @@
-"""What `make wheel` and `make wheels` build: wheels with the program inside, read by nothing else; versions, tags, equal bytes."""
+"""The output of `make wheel` and `make wheels`: wheels with the program inside, read without other
+tools; versions, tags, equal bytes.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import (
 // kind is a type in our words and in Arrow's own.
 type kind struct {
 	words string
-	want  arrow.DataType // without what makes it an extension
+	want  arrow.DataType // without its extension metadata
 }
 
 func kinds() []kind {
@@ -60,7 +60,7 @@ func kinds() []kind {
 	}
 }
 
-// table is what is written to a stream and read back.
+// table is the data that is written to a stream and read back.
 type table struct {
 	rows    int
 	fields  []ours.Field
@@ -170,7 +170,7 @@ func TestArrowReadsTheStream(t *testing.T) {
 	})
 }
 
-// compare holds a column that was read to what was written.
+// compare compares a column that was read with the one that was written.
 func (w *table) compare(t *rapid.T, i int, got arrow.Field, column arrow.Array) {
 	f := w.fields[i]
 	if kind := storage(got.Type); got.Name != f.Name || got.Nullable != f.Nullable || !arrow.TypeEqual(kind, w.want[i]) {
@@ -302,7 +302,7 @@ func TestColumnOfTwoGibibytesIsRefused(t *testing.T) {
 	}
 }
 
-// TestValueOfAnotherLengthIsRefused: what an index says of a length is not always what a type has.
+// TestValueOfAnotherLengthIsRefused: the length in an index may not fit the type.
 func TestValueOfAnotherLengthIsRefused(t *testing.T) {
 	for words, lengths := range map[string][2]uint32{"int64": {8, 7}, "list<int32>": {8, 6}, "fixed_size_binary[3]": {3, 4}} {
 		kind, _ := ours.ParseType(words)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The cache never holds more than it may, and the queue is a heap of just what is cached.
+// The cache never exceeds its capacity, and the queue is a heap of exactly the cached samples.
 func TestShadeKeepsItsQueue(t *testing.T) {
 	const samples, capacity = 300, 40
 	s := NewShade(samples, capacity, 3, 1)

@@ -179,7 +179,7 @@ func newEpochs(n, count int) *epochs {
 	return e
 }
 
-// next is what is known while an epoch runs: its order and that of the one after it.
+// next is the knowledge during an epoch: its order and that of the one after it.
 func (e *epochs) next(k int) int64 {
 	n := len(e.orders[0])
 	for epoch := e.now / n; epoch < min(e.now/n+2, len(e.orders)); epoch++ {
@@ -220,8 +220,8 @@ func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 	}
 }
 
-// A window order holds two windows of chunks at a time: the one in use and the one that is fetched meanwhile. What
-// is left of the memory serves the next epoch.
+// A window order holds two windows of chunks at a time: the one in use and the one that is fetched
+// meanwhile. The rest of the memory serves the next epoch.
 func TestLoadsUnderAWindowOrder(t *testing.T) {
 	const n, count, capacity, window = 960, 4, 400, 48
 	for _, name := range []string{"keep", "plan"} {

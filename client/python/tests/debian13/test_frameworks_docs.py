@@ -1,4 +1,4 @@
-"""Runs the examples of docs/frameworks.md, which need what is installed here only."""
+"""Runs the examples of docs/frameworks.md, which need packages that are installed only here."""
 
 from __future__ import annotations
 

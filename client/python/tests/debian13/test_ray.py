@@ -1,4 +1,4 @@
-"""Ray Train over a real gateway: two workers, one of which fails, go on at their checkpoint."""
+"""Ray Train over a real gateway: two workers, one of which fails, resume at their checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ HERE = Path(__file__).parent
 
 
 def steps_of(at: Path, name: str, rank: int) -> list[tuple[int, list[str]]]:
-    """What a worker has trained on, step by step, those again that came after the last checkpoint."""
+    """Returns the steps of a worker with their samples, including those repeated after the last
+    checkpoint.
+    """
     return [tuple(json.loads(line)) for line in (at / f"{name}-{rank}").read_text().splitlines()]
 
 

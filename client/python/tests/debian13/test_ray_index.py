@@ -26,7 +26,9 @@ HELD = b"/shard-000500.tar"  # of part 4, in the middle of it
 
 
 class Store:
-    """A bucket with tar shards, behind a proxy that lets nobody read one of them until that is released."""
+    """A bucket with tar shards, behind a proxy that delays all reads of one shard until it is
+    released.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.minio = bucket.MinIO(directory / "minio")
@@ -63,7 +65,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[str]:
-    """The address of three nodes. What is started from now on reaches the store through its proxy."""
+    """Returns the address of three nodes. Processes that start after this reach the store through
+    its proxy.
+    """
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.proxy.url)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
@@ -81,7 +85,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[str]:
 
 
 def of_part() -> list[int]:
-    """The processes that do the part with the shard that nobody gets."""
+    """Returns the processes of the part with the delayed shard."""
     return harness.running(" index s3://bucket/photos ", f" --part 4/{PARTS} ")
 
 
@@ -95,7 +99,7 @@ def until(condition: Callable[[], T]) -> T:
 
 
 def files_of(place: Path) -> dict[str, bytes]:
-    """What lies in a directory, by name."""
+    """Returns the files of a directory, by name."""
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
@@ -118,7 +122,7 @@ def test_index_on_ray(store: Store, cluster: str, tmp_path: Path) -> None:
             os.kill(worker, signal.SIGKILL)
             second = until(lambda: [pid for pid in of_part() if pid != first])
             os.kill(second[0], signal.SIGKILL)
-            until(lambda: first not in of_part())  # it does not go on without its worker
+            until(lambda: first not in of_part())  # it does not continue without its worker
             store.released.set()
             said, _ = run.communicate(timeout=300)
         finally:

@@ -35,7 +35,9 @@ def number_of(view: memoryview) -> int:
 
 
 def row(sample: millrace.Sample) -> dict[str, Any]:
-    """What a model is trained on: tensors only, as Accelerate wants them where one process sends batches to the others."""
+    """Returns the input of a model: tensors only, as Accelerate requires where one process sends
+    batches to the others.
+    """
     return {"x": torch.tensor([sample["jpg"] / 500, sample.rng.random()]), "labels": sample["cls"], "number": sample["jpg"]}
 
 

@@ -28,7 +28,7 @@ Step = tuple[int, list[int]]
 
 
 def run(script: str, ranks: int, at: Path, **job: Any) -> dict[int, Step]:
-    """Runs a job's ranks, and returns what they did at each step, rank after rank."""
+    """Runs a job's ranks, and returns their samples at each step, rank after rank."""
     at.mkdir(exist_ok=True)
     for old in at.glob("record-*"):
         old.unlink()
@@ -73,7 +73,9 @@ def each_once(steps: dict[int, Step]) -> bool:
 
 
 def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int, **job: Any) -> None:
-    """Trains until the job is killed, resumes it on other ranks, and compares each step with the order that nobody interrupted."""
+    """Trains until the job is killed, resumes it on other ranks, and compares each step with the
+    uninterrupted order.
+    """
     whole = [(e, n) for e in range(EPOCHS) for n in order(gateway.url, e)]
     assert all(sorted(n for e, n in whole if e == epoch) == list(range(500)) for epoch in range(EPOCHS))
     want = {step: (whole[20 * step - 20][0], [n for _, n in whole[20 * step - 20 : 20 * step]]) for step in range(1, STEPS + 1)}
@@ -86,7 +88,8 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
     assert rest == {step: want[step] for step in range(SAVE + 1, STEPS + 1)}
 
 
-# Of several workers of a torch loader each has its own batches, so that what a step gets depends on their number and that of the ranks.
+# Of several workers of a torch loader each has its own batches, so that the samples of a step
+# depend on the number of workers and of ranks.
 OURS = {"loader": "millrace", "batch_size": 20}
 ACCELERATE = [(2, 1, {}), (1, 2, OURS)]
 if harness.LONG:
@@ -132,14 +135,15 @@ def test_lightning(gateway: harness.Gateway, tmp_path: Path, ranks: int, then: i
 
 
 def test_lightning_with_workers_of_torch(gateway: harness.Gateway, tmp_path: Path) -> None:
-    """Nobody knows where they are, so that such a run cannot go on in mid-epoch."""
+    """Their position is unknown, so such a run cannot resume in mid-epoch."""
     ranks = 2 if harness.LONG else 1
     steps = run("with_lightning.py", ranks, tmp_path, url=gateway.url, loader="torch", workers=2)
     assert list(steps) == list(range(1, STEPS + 1))
     assert each_once(steps)
 
 
-# Without a batch_size of its own a node gets batches. Loaders with a state want their ranks and workers back.
+# Without its own batch_size a node gets batches. Loaders with a state require the same ranks and
+# workers.
 TORCH = [(2, {"loader": "nodes", "batch_size": 20}), (1, {"loader": "torchdata"})]
 if harness.LONG:
     TORCH += [(2, {"loader": "torchdata", "batch_size": 20}), (2, {"loader": "torchdata", "batch_size": 20, "workers": 2})]

@@ -1,4 +1,6 @@
-"""One rank of a job that reads an epoch without naming a generation: python agreeing.py URL. Prints what it read as JSON."""
+"""One rank of a job that reads an epoch without naming a generation: python agreeing.py URL. Prints
+its samples as JSON.
+"""
 
 from __future__ import annotations
 

@@ -13,11 +13,13 @@ from typing import Any
 import millrace.torch
 from millrace import Reading
 
-HANGS = 60  # seconds without a batch, on a machine that does much else besides
+HANGS = 60  # seconds without a batch on a busy machine
 
 
 def label(view: memoryview) -> int:
-    """A decoder that computes for a while: other threads wait for the interpreter's lock, with what they hold themselves."""
+    """A decoder that computes for a while: other threads wait for the interpreter's lock while they
+    hold their own locks.
+    """
     end = time.thread_time() + 0.002
     while time.thread_time() < end:
         pass
@@ -29,7 +31,7 @@ def dataset_of(url: str, batch_size: int, decoder: Any) -> millrace.torch.Datase
 
 
 def begin(how: str, val: millrace.torch.Dataset) -> Any:
-    """Has a reader of this process at work; what is returned keeps it so."""
+    """Starts a reader in this process; it runs until the result is released."""
     if how == "client":
         batches = iter(val.client.epoch(0, dataset="photos", global_batch_size=2, decode={"cls": label}, reading=Reading(threads=16)))
         next(batches)

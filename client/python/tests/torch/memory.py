@@ -42,7 +42,7 @@ def loader_of(source: str, workers: int) -> Any:
 
 
 def computed() -> int:
-    """What this process and its workers have computed so far, in hundredths of a second."""
+    """Returns the processor time of this process and its workers so far, in hundredths of a second."""
     every = [os.getpid(), *(p.pid for p in multiprocessing.active_children() if p.pid)]
     return sum(sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in every)
 

@@ -1,4 +1,6 @@
-"""Datasets of tensors that nobody has written a decoder for, and loaders that meet a sample that cannot be decoded."""
+"""Datasets of tensors without written decoders, and loaders that get a sample that cannot be
+decoded.
+"""
 
 from __future__ import annotations
 

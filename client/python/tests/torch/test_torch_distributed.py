@@ -1,4 +1,6 @@
-"""Real jobs of 1, 2 and 3 ranks by torch.distributed: what they train is equal bit for bit, wherever they stop."""
+"""Real jobs of 1, 2 and 3 ranks by torch.distributed: their training is equal bit for bit, wherever
+they stop.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ BATCHES = -(-500 // BATCH_SIZE)
 
 
 def run_ranks(program: str, world_size: int, *arguments: str) -> list[dict[str, Any]]:
-    """Runs a job's ranks as processes of their own, and returns what each of them prints."""
+    """Runs a job's ranks in separate processes, and returns the output of each."""
     here = Path(__file__).parent
     base = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(harness.free_port()), "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": str(world_size)}

@@ -1,4 +1,6 @@
-"""Which random numbers repeat in functions of samples: the table of docs/python-decoding.md, row by row, and what is reported of the others."""
+"""Repeated random numbers in functions of samples: the table of docs/python-decoding.md, row by
+row, and the reports about the others.
+"""
 
 from __future__ import annotations
 

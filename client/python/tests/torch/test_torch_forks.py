@@ -1,4 +1,4 @@
-"""Workers that are forked while the process reads, and what a slow trainer's batches take of memory."""
+"""Workers that are forked while the process reads, and the memory of a slow trainer's batches."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_a_forked_child_chooses_its_epoch_while_its_parent_reads() -> None:
 
 
 def slow_trainer(tmp_path: Path, workers: int) -> None:
-    """14 MB of JPEG are 1.2 GB of tensors: what waits of them takes at most 1.5 times the memory of ImageFolder's batches."""
+    """14 MB of JPEG are 1.2 GB of tensors: the waiting ones take at most 1.5 times the memory of
+    ImageFolder's batches.
+    """
     from PIL import Image
 
     r = random.Random(1)
@@ -88,7 +90,7 @@ if sys.platform == "linux":  # /proc has the sizes
 
 
 def _most_memory(source: str, workers: int) -> int:
-    """The most KiB that a trainer and its workers take together, what they share once."""
+    """Returns the most KiB that a trainer and its workers take together; shared pages count once."""
     trainer = subprocess.Popen([sys.executable, "-W", "ignore", str(HERE / "memory.py"), source, str(workers)], env=without())
     most = 0
     while trainer.poll() is None:

@@ -1,4 +1,4 @@
-"""What people are used to from other libraries: it works, or is refused with what to write instead."""
+"""Habits from other libraries: they work, or are refused with the replacement."""
 
 from __future__ import annotations
 

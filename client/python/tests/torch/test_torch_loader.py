@@ -130,7 +130,7 @@ def test_a_pass_is_not_logged_as_left(gateway: harness.Gateway, make: Any, caplo
     for _, _ in zip(range(len(make(dataset)) if make is not iter else 17), make(dataset)):  # without asking for more
         pass
     list(make(dataset))
-    for _ in range(2):  # where set_epoch says what comes
+    for _ in range(2):  # where set_epoch determines the next epoch
         dataset.set_epoch(0)
         next(iter(make(dataset)))
     assert not caplog.messages
@@ -235,7 +235,9 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(("workers", "factor"), [(0, 2), (0, 5), (2, 2), (2, 3)])
 def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int, factor: int) -> None:
-    """prefetch_factor counts what a worker decodes, in its reader and in the queues of the loader together."""
+    """prefetch_factor counts the decoded batches of a worker, in its reader and in the queues of
+    the loader together.
+    """
     dataset = dataset_of(gateway, global_batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
     count = dataset._options["decode"]["cls"].count
     most = factor * max(workers, 1)
@@ -250,7 +252,9 @@ def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int
 
 @pytest.mark.parametrize("decoded_bytes", [0, 60_000])
 def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes: int) -> None:
-    """50 samples of 400 bytes are 20,000 of a batch; what comes next is decoded even without room."""
+    """50 samples of 400 bytes are 20,000 of a batch; the next batch is decoded even beyond the
+    limit.
+    """
     dataset = dataset_of(gateway, global_batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
     dataset.prefetch_factor = 100
     reader = dataset.epoch().read()
@@ -258,7 +262,7 @@ def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes
         for batch in reader:
             assert batch.value["cls"].shape == (50, 100)
             assert reader.stats.decoded_bytes <= max(20_000, decoded_bytes)
-            assert not batch._decoded  # what waits is not held twice
+            assert not batch._decoded  # waiting batches are not held twice
 
 
 def _large(view: memoryview) -> torch.Tensor:

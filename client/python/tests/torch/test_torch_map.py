@@ -61,7 +61,7 @@ def test_samples_come_together(dataset: Any, files: dict[str, tuple[bytes, bytes
 
 
 def test_none_is_the_order_of_the_dataset_and_no_decoders(gateway: harness.Gateway) -> None:
-    """Elsewhere None stands for the parameter's default, which is stored order here."""
+    """Elsewhere None is the parameter's default, which is stored order here."""
     samples = photos(gateway, shuffle=None, decode=None)
     assert keys_of([samples[0]]) != keys_of([photos(gateway)[0]])
     assert isinstance(samples[0]["jpg"], bytes)

@@ -221,7 +221,7 @@ class Prepared:
 
 @pytest.fixture
 def two_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What Accelerate says in the second of two processes."""
+    """The state of Accelerate in the second of two processes."""
     Accelerator(cpu=True)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -263,7 +263,7 @@ def test_what_cannot_be_shared_out_is_refused(gateway: harness.Gateway, workers:
 
 @pytest.mark.usefixtures("two_processes")
 def test_a_loader_that_skips_begins_the_epoch_that_it_resumes(gateway: harness.Gateway) -> None:
-    """Until Accelerate 1.14 it calls set_epoch(0), whatever epoch that is."""
+    """Until Accelerate 1.14 it calls set_epoch(0) in every epoch."""
     dataset = dataset_of(gateway)
     loader = Prepared(torch_data.DataLoader(dataset.samples(), batch_size=10))
     loader.skip_batches = 3

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is lent 
 
 
 def doubled(view: memoryview) -> torch.Tensor:
-    """A decoder that writes where its bytes lie."""
+    """A decoder that writes into its input bytes."""
     return torch.frombuffer(view, dtype=torch.uint8)[:1000].mul_(2)
 
 

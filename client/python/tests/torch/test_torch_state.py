@@ -1,4 +1,6 @@
-"""Stopping at random batches and going on with other loaders, workers and ranks: every sample exactly once."""
+"""Stopping at random batches and resuming with other loaders, workers and ranks: every sample
+exactly once.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def test_a_state_says_what_was_yielded_and_not_what_was_read_ahead(gateway: harn
     for m in range(4):
         assert dataset.state_dict()["batch"] == m
         next(reading)
-    del reading  # else what comes after and fails keeps its threads
+    del reading  # otherwise a later failing test keeps its threads
     loader = DataLoader(dataset, num_workers=2, prefetch_factor=4)
     ahead = iter(loader)
     for m in range(4):
@@ -84,7 +86,9 @@ def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
-    """torchdata's loader saves its workers' iterators and makes them twice; what was read ahead is thrown away."""
+    """torchdata's loader saves its workers' iterators and makes them twice; prefetched batches are
+    discarded.
+    """
     seed = random.randrange(1 << 32)
     r = random.Random(seed)
     want = core_order(gateway, 0)
@@ -124,7 +128,7 @@ def test_the_datasets_own_state(gateway: harness.Gateway) -> None:
     first = [next(reading)["__key__"] for _ in range(6)]
     other = dataset_of(gateway)
     other.load_state_dict(dataset.state_dict())
-    other.set_epoch(5)  # what a training loop does before each epoch keeps the place
+    other.set_epoch(5)  # a training loop's call before each epoch keeps the position
     assert first + keys_of(DataLoader(other, num_workers=2)) == core_order(gateway, 5)
 
 

@@ -32,7 +32,7 @@ def _quiet() -> Iterator[None]:
 
 
 class Model(lightning.LightningModule):  # type: ignore[misc]
-    """Remembers what it was trained on."""
+    """Records its training samples."""
 
     def __init__(self) -> None:
         super().__init__()

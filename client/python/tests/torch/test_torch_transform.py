@@ -1,4 +1,6 @@
-"""Random augmentation in torch's loaders: equal to the bit whatever the numbers of workers, ranks and threads, and after a resume."""
+"""Random augmentation in torch's loaders: equal to the bit for all numbers of workers, ranks and
+threads, and after a resume.
+"""
 
 from __future__ import annotations
 

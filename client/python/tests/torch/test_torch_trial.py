@@ -56,7 +56,9 @@ def held_out() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture
 def _one_thread() -> Iterator[None]:
-    """Several threads add up in an order of their own, and what a network learns then differs a little each time."""
+    """Several threads add in varying order, so that the result of training differs a little each
+    time.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -35,7 +35,7 @@ def dataset_of(job: dict[str, Any]) -> millrace.torch.Dataset:
 
 
 def digest(*states: Any) -> str:
-    """A digest of all bits of tensors, wherever they lie in states."""
+    """Returns a digest of all bits of tensors, at any place in states."""
     h = hashlib.sha256()
 
     def walk(x: Any) -> None:
