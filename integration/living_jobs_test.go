@@ -523,8 +523,9 @@ func hasty(t *testing.T) string {
 	t.Helper()
 	return harness.Planted(t, "..",
 		harness.Edit{
-			File: "gateway/catalog/catalog.go",
-			Text: "rest      = time.Minute      // after its last use, what is not current stays open\n\tsweeps    = 10 * time.Second", Other: "rest      = 3 * time.Second\n\tsweeps    = time.Second",
+			File:  "gateway/catalog/catalog.go",
+			Text:  "rest      = time.Minute      // idle time after which a generation that is not current is closed\n\tsweeps    = 10 * time.Second",
+			Other: "rest      = 3 * time.Second\n\tsweeps    = time.Second",
 		},
 		harness.Edit{File: "s3backend/transport.go", Text: "IdleConnTimeout:       30 * time.Second", Other: "IdleConnTimeout:       time.Second"},
 		harness.Edit{File: "cluster/peer/client.go", Text: "clientIdle     = 90 * time.Second", Other: "clientIdle     = time.Second"},

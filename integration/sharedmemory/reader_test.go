@@ -252,7 +252,7 @@ func (r *reader) step() error {
 	i := r.random.IntN(len(r.connections))
 	c := r.connections[i]
 	switch kind := r.random.IntN(1000); {
-	case kind < 5: // somebody else keeps the socket
+	case kind < 5: // the socket stays open in another process
 		return r.leaveSocket(c)
 	case kind < 10:
 		return r.drop(i)
