@@ -29,13 +29,14 @@ import (
 // withheld is a second name of the dataset, which few may read.
 const withheld = "withheld"
 
-// visitor is a client of the load: its token, and what it may be answered for the dataset and for the withheld one.
+// visitor is a client of the load: its token, and the allowed answers for the dataset and for the
+// withheld one.
 type visitor struct {
 	name, token     string
-	visible, closed []int // beside errors of the store
+	visible, closed []int // in addition to errors of the store
 }
 
-// throng is a gateway under load, and what the load has seen.
+// throng is a gateway under load, and the observations of the load.
 type throng struct {
 	t      *testing.T
 	g      *harness.Gateway
@@ -53,11 +54,12 @@ type throng struct {
 const (
 	throngShare = "?batch_size=16"
 
-	// headTime is about what a gateway gives a connection until its request is there: where the machine stands still for as
-	// long, the request may go unanswered.
+	// headTime is about the time that a gateway gives a connection until its request has arrived:
+	// if the machine is stalled for as long, the request may be unanswered.
 	headTime = 4 * time.Second
 
-	// ofVisitor is the memory of a connection over TLS beside the budget, with what its handshakes leave to the collector.
+	// ofVisitor is the memory of a TLS connection outside the budget, including the garbage of its
+	// handshakes.
 	ofVisitor = 128 << 10
 )
 
@@ -140,9 +142,9 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 	}
 }
 
-// TestAccessChangesUnderLoad replaces the access file and the certificate each second, with contents between that are of no
-// use, while the store fails now and then, and many clients read over TLS: each is answered what it may have, and nothing
-// wrong; afterwards nothing is left behind.
+// TestAccessChangesUnderLoad replaces the access file and the certificate each second, with useless
+// contents in between, while the store fails now and then, and many clients read over TLS. Each
+// client gets exactly the answers that it may have, and afterwards nothing is left over.
 func TestAccessChangesUnderLoad(t *testing.T) {
 	clients, lasts, samples, cache := 24, 5*time.Second, 1200, 16
 	if long() { // more data than memory, and memory for the many who read
@@ -189,7 +191,7 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 		g.Await(t, batchPath(0, m)+throngShare, bearer...)
 	}
 	g.MustGet(t, longAnswer(dataset), bearer...) // as before: the history judges
-	g.Ready(t, func(context.Context) error {     // what was running has ended
+	g.Ready(t, func(context.Context) error {     // all running work has ended
 		if after := g.Metric(t, "go_goroutines", ""); after > before+20 {
 			return fmt.Errorf("%v goroutines, %v before", after, before)
 		}
@@ -237,7 +239,7 @@ func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Auth
 	return changes
 }
 
-// report prints what was seen, and looks for what must not have been.
+// report prints the observations, and checks them for violations.
 func (c *throng) report(clients, changes int, record string, text map[string]string) {
 	c.t.Helper()
 	audited, err := os.ReadFile(record)
@@ -302,8 +304,8 @@ func accessVersion(text map[string]string, n int) string {
 	return b.String()
 }
 
-// TestPortsThatOthersReach: without an access file no port is opened to other machines unless a flag says so, and a file
-// stands beside no flag that says who may do what.
+// TestPortsThatOthersReach: without an access file no port is opened to other machines unless a
+// flag says so, and an access file cannot be combined with a flag for rights.
 func TestPortsThatOthersReach(t *testing.T) {
 	store, access := packed(t, "dir"), filepath.Join(t.TempDir(), "access.yaml")
 	put(t, access, "grants: [{who: [anonymous], datasets: [\"*\"], rights: [read]}]\n")

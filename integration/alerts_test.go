@@ -33,7 +33,8 @@ const (
 	scrapes     = 45
 )
 
-// recording is what gateways have shown: the values of each series, one for each scrape; "_" is none.
+// recording holds the metrics of gateways: the values of each series, one for each scrape; "_" is
+// none.
 type recording map[string][]string
 
 // record reads the metrics of gateways while their load runs.
@@ -70,7 +71,7 @@ func (r recording) fill(key string, n int) {
 	}
 }
 
-// add adds what a gateway shows at scrape n.
+// add adds a gateway's metrics at scrape n.
 func (r recording) add(instance string, n int, text string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "millrace_") && !strings.HasPrefix(line, "process_") && !strings.HasPrefix(line, "go_") {
@@ -126,7 +127,7 @@ type sample struct {
 	Value  float64 `yaml:"value"`
 }
 
-// judge evaluates the rules over a recording, and compares what expressions are at its end.
+// judge evaluates the rules over a recording, and compares the values of expressions at its end.
 func (r recording) judge(t *testing.T, exprs ...exprTest) {
 	t.Helper()
 	rules, err := filepath.Abs(alertsFile)
@@ -148,7 +149,7 @@ func (r recording) judge(t *testing.T, exprs ...exprTest) {
 	file := filepath.Join(t.TempDir(), "test.yaml")
 	put(t, file, string(text))
 	if !promtool(t, "test", "rules", file) {
-		for key, values := range r { // what may have gone wrong
+		for key, values := range r { // possible causes
 			if regexp.MustCompile(`_(errors_.*|open|failed_total|refused|refused_total|share)\{`).MatchString(key) && strings.Trim(strings.Join(values, ""), "0_") != "" {
 				t.Log(key, values)
 			}
@@ -229,8 +230,8 @@ func panels(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestAlerts puts gateways into one situation after the other. Prometheus's own engine evaluates all rules over what the
-// gateways show: in each situation its alerts fire, and no other.
+// TestAlerts puts gateways into one situation after the other. Prometheus's own engine evaluates
+// all rules over the gateways' metrics: in each situation its alerts fire, and no other.
 func TestAlerts(t *testing.T) {
 	promtool(t, "check", "rules", alertsFile)
 	promtool(t, "test", "rules", "../deploy/grafana/alerts.test.yaml")
@@ -245,7 +246,7 @@ func TestAlerts(t *testing.T) {
 			harness.Record(t, nil)
 			r := record(t, s.meet(t))
 			fault := ""
-			if len(s.alerts) == 0 { // a machine that stands still may be the reason for an alert
+			if len(s.alerts) == 0 { // a stalled machine may be the reason for an alert
 				fault = pace.Fault()
 			}
 			if harness.Judge(t, fault) {
@@ -260,8 +261,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestDashboard evaluates each expression of the dashboard over what healthy gateways show: none is without a result, and each
-// metric of the dashboard and of the alerts is among those that gateways show.
+// TestDashboard evaluates each expression of the dashboard over the metrics of healthy gateways.
+// Each has a result, and the gateways have each metric of the dashboard and of the alerts.
 func TestDashboard(t *testing.T) {
 	r := record(t, healthy(t))
 	shown := r.names()

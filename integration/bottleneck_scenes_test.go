@@ -28,11 +28,11 @@ type kind int
 
 const (
 	sideBySide kind = iota
-	byItself        // it takes all processors: nothing else goes on meanwhile
+	byItself        // it takes all processors: no other scene runs meanwhile
 	shortLived      // it is over after some five seconds: three answers of the first asker count from the first right one on
 )
 
-// bottleneck is a situation of readers, and the code of what limits them there.
+// bottleneck is a situation of readers, and the code of their bottleneck.
 type bottleneck struct {
 	want string
 	kind kind
@@ -103,7 +103,7 @@ func idle(t *testing.T) scene {
 	return scene{func(context.Context) {}, []*harness.Gateway{serve(t, packed(t, "dir"))}}
 }
 
-// computes is a rank that reads what is in memory.
+// computes is a rank that reads batches from memory.
 func computes(t *testing.T, think time.Duration) scene {
 	g := inMemory(t)
 	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
@@ -228,7 +228,7 @@ func narrowWay(t *testing.T) scene {
 	return scene{trains(&far, 11, think, share(36, 0, 1)), []*harness.Gateway{g}}
 }
 
-// narrow stands before a gateway and passes so many bytes a second on to readers.
+// narrow is a proxy before a gateway that passes the given bytes per second to readers.
 func narrow(t *testing.T, gateway string, rate int) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,7 +281,7 @@ func takesSlowly(t *testing.T) scene {
 	}, []*harness.Gateway{g}}
 }
 
-// manyRows is a rank that wants rows of 20 bytes in another form than they are stored.
+// manyRows is a rank that requests rows of 20 bytes in another form than the stored one.
 func manyRows(t *testing.T) scene {
 	var rows strings.Builder
 	for i := range 100_000 {
@@ -297,7 +297,7 @@ func manyRows(t *testing.T) scene {
 	return scene{drains(g, 5, "?batch_size=20000&shuffle=full&format=arrow"), []*harness.Gateway{g}}
 }
 
-// onlyRead is a rank that reads what is in memory, and computes nothing.
+// onlyRead is a rank that reads batches from memory, and computes nothing.
 func onlyRead(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
 	return scene{drains(g, 11, share(36, 0, 1)), []*harness.Gateway{g}}
@@ -374,7 +374,7 @@ func readAhead(t *testing.T) scene {
 	}, []*harness.Gateway{g}}
 }
 
-// hasEnded is a job that computes, beside one that read as fast as it could and has ended.
+// hasEnded is a job that computes, together with one that read as fast as it could and has ended.
 func hasEnded(t *testing.T) scene {
 	g := inMemory(t)
 	ended := func(ctx context.Context) {

@@ -25,10 +25,10 @@ const (
 	counted = 6
 )
 
-// limits is what a gateway says of its readers.
+// limits is a gateway's answer about the bottleneck of its readers.
 type limits struct{ Code, Sentence, Do string }
 
-// ask asks a gateway what limits its readers.
+// ask asks a gateway for the bottleneck of its readers.
 func ask(ctx context.Context, g *harness.Gateway, query string) (limits, error) {
 	var stats struct{ Limits limits }
 	r, err := g.TryAdmin(ctx, "/v1/stats"+query)
@@ -38,7 +38,7 @@ func ask(ctx context.Context, g *harness.Gateway, query string) (limits, error) 
 	return stats.Limits, err
 }
 
-// answers counts what a gateway says to all who ask.
+// answers counts a gateway's answers to all clients.
 type answers struct {
 	mu            sync.Mutex
 	judged        bool // the situation is settled
@@ -69,8 +69,8 @@ func (a *answers) asks(ctx context.Context, g *harness.Gateway, query string, ev
 	}
 }
 
-// listen puts a gateway under load and counts what it says, to two pages and a terminal at once. Once it has settled each
-// wrong answer is a fault.
+// listen puts a gateway under load and counts its answers, to two pages and a terminal at once.
+// After a settling time each wrong answer is a fault.
 func listen(t *testing.T, name string, b bottleneck, s setting) {
 	want, settles, settled, counted := b.want, settles, settled, counted
 	if b.kind == shortLived {
@@ -123,8 +123,8 @@ func listen(t *testing.T, name string, b bottleneck, s setting) {
 	}
 }
 
-// TestBottlenecks puts gateways into situations and asks what limits their readers. What costs little processor time goes on side
-// by side; the rest comes after it, one after the other.
+// TestBottlenecks puts gateways into situations and asks for the bottleneck of their readers.
+// Scenes with little processor time run in parallel; the rest run one after the other.
 func TestBottlenecks(t *testing.T) {
 	all := bottlenecks()
 	var making sync.Mutex // two that look for free ports at once might find the same

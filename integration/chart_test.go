@@ -31,7 +31,7 @@ func examples(t *testing.T) []string {
 	return append(files, "../examples/helm-cluster-disk.yaml")
 }
 
-// tried runs an installed program, and returns what it wrote.
+// tried runs an installed program, and returns its output.
 func tried(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), harness.Installed(t, name), args...)
@@ -73,10 +73,11 @@ func validate(t *testing.T, text string) error {
 	return err
 }
 
-// object is what a test looks at of an object of Kubernetes.
+// object is the part of a Kubernetes object that tests use.
 type object = map[string]any
 
-// objects reads rendered text. A config map's files are read too, as they are compared by what they mean.
+// objects parses rendered text. The files of a config map are parsed too, so that they are compared
+// by meaning.
 func objects(t *testing.T, text string) map[string]object {
 	t.Helper()
 	all := map[string]object{}
@@ -155,7 +156,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// TestChartValuesAreDescribed wants a comment above each value, and the schema to know it.
+// TestChartValuesAreDescribed requires a comment above each value, and an entry in the schema.
 func TestChartValuesAreDescribed(t *testing.T) {
 	text, err := os.ReadFile(chart + "/values.yaml")
 	if err != nil {
@@ -239,7 +240,8 @@ func TestChartSettingsAreValid(t *testing.T) {
 	}
 }
 
-// TestChartResources follows numbers from the values to what the container asks for and what the program is told.
+// TestChartResources follows numbers from the values to the container's requests and the program's
+// flags.
 func TestChartResources(t *testing.T) {
 	all := objects(t, rendered(t, "--values", "../deploy/helm/examples/everything.yaml"))
 	pod := field(all["StatefulSet/gateways"], "spec", "template", "spec")
@@ -372,7 +374,7 @@ func TestChart_LivenessProbesHaveAPortOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestKustomizeIsTheChart compares what kustomize makes with what the chart makes for the same wishes.
+// TestKustomizeIsTheChart compares the output of kustomize with the chart's for the same settings.
 func TestKustomizeIsTheChart(t *testing.T) {
 	plain := []string{"--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,s3.secret=s3"}
 	for name, wishes := range map[string][]string{
@@ -386,7 +388,7 @@ func TestKustomizeIsTheChart(t *testing.T) {
 				t.Error(err)
 			}
 			got, want := objects(t, out), objects(t, rendered(t, wishes...))
-			for _, o := range want { // what Helm alone has
+			for _, o := range want { // objects that only Helm has
 				for _, labelled := range []any{field(o, "metadata"), field(o, "spec", "template", "metadata")} {
 					labels, _ := field(labelled, "labels").(object)
 					delete(labels, "app.kubernetes.io/version")

@@ -85,7 +85,7 @@ func send(ctx context.Context, t *testing.T, g *harness.Gateway, text string) ti
 	return time.Since(start)
 }
 
-// clumsy is what some clients do while others read.
+// clumsy is the behavior of some clients while others read.
 type clumsy struct {
 	script string // that starts the gateway
 	budget int64
@@ -189,8 +189,8 @@ func loiter(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	}
 }
 
-// TestClumsyClientsHarmThemselvesAlone: whatever some clients do, others are served all the while, and memory stays within
-// the budget.
+// TestClumsyClientsHarmThemselvesAlone: whatever some clients do, others are served at all times,
+// and memory stays within the budget.
 func TestClumsyClientsHarmThemselvesAlone(t *testing.T) {
 	store := harness.Open(t, "dir")
 	files, _ := harness.Files(t, 400, 256<<10)

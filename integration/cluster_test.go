@@ -31,7 +31,7 @@ func trio(t *testing.T, store *harness.Store, change func(*harness.FleetConfig))
 	return harness.NewFleet(t, cfg)
 }
 
-// packed packs 400 samples, and records what the test reads of them.
+// packed packs 400 samples, and records the test's reads of them.
 func packed(t *testing.T, kind string) *harness.Store {
 	t.Helper()
 	if harness.Recorded(t) == nil {
@@ -86,7 +86,7 @@ func rankReads(ctx context.Context, log *history.Log, gateways []string, opt cli
 	return nil
 }
 
-// storedBytes is what all chunks have, by a gateway's page.
+// storedBytes returns the size of all chunks, from a gateway's page.
 func storedBytes(t *testing.T, g *harness.Gateway) float64 {
 	t.Helper()
 	var page struct{ Datasets []struct{ Bytes float64 } }
@@ -96,7 +96,8 @@ func storedBytes(t *testing.T, g *harness.Gateway) float64 {
 	return page.Datasets[0].Bytes
 }
 
-// storeBytes is what some members of a fleet have read from the store since they were started, by their own account.
+// storeBytes returns the bytes that some members of a fleet have read from the store since they
+// were started, according to their metrics.
 func storeBytes(t *testing.T, members ...*harness.Member) (sum float64) {
 	t.Helper()
 	for _, m := range members {
@@ -105,8 +106,8 @@ func storeBytes(t *testing.T, members ...*harness.Member) (sum float64) {
 	return sum
 }
 
-// TestClusterReadsEachByteOnce reads epochs through three gateways on every store, with shares that lie together and shares
-// that follow the lanes; then without one of the three, and without two.
+// TestClusterReadsEachByteOnce reads epochs through three gateways on every store, with contiguous
+// shares and shares that follow the lanes; then without one of the three, and without two.
 func TestClusterReadsEachByteOnce(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -131,8 +132,8 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 	}
 }
 
-// TestComingAndGoingReadsNothing ends a member with SIGTERM and starts it again: what it held the others bring from it while it
-// still answers, and it brings its part from them when it is back.
+// TestComingAndGoingReadsNothing ends a member with SIGTERM and starts it again. The others fetch
+// its chunks from it while it still answers, and it fetches its part from them when it is back.
 func TestComingAndGoingReadsNothing(t *testing.T) {
 	store := packed(t, "dir")
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Args = []string{"--cache-size", "64MiB", "--lame-duck", "2s"} })
@@ -201,8 +202,8 @@ func TestClusterPage(t *testing.T) {
 	}
 }
 
-// TestFileJoin finds the others by a file, which names the third gateway when the first two have
-// run for a while. Nobody names the first two to it: its own file names itself alone.
+// TestFileJoin finds the others by a file, which names the third gateway only after the first two
+// have run for a while. The file of the third gateway names only itself.
 func TestFileJoin(t *testing.T) {
 	store := packed(t, "dir")
 	list := filepath.Join(t.TempDir(), "gateways")
@@ -215,7 +216,7 @@ func TestFileJoin(t *testing.T) {
 	write("# job-a\n" + f.Members[0].Peer + "\n" + f.Members[1].Peer + "\n")
 	f.StartAll(t, 0, 1)
 	f.Agree(t, 0, 1)
-	f.Start(t, 2) // which asks the others, and is asked by nobody
+	f.Start(t, 2) // it contacts the others, and no other contacts it
 	if err := f.Members[0].Sees(2)(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -224,8 +225,8 @@ func TestFileJoin(t *testing.T) {
 	ranksRead(t, f, client.Options{Window: 12})
 }
 
-// TestStrangersAreRefused starts a third gateway that does not fit. It says why, the two that are there go on, and it serves
-// all the same, from the store.
+// TestStrangersAreRefused starts a third gateway that does not fit. It logs the reason, the other
+// two continue, and it still serves, from the store.
 func TestStrangersAreRefused(t *testing.T) {
 	store := packed(t, "dir")
 	authority, other := certtest.New(t), certtest.New(t)

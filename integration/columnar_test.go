@@ -41,7 +41,7 @@ func TestRowsAsPyarrowReadsThem(t *testing.T) {
 	got := readRows(t, asked)
 	for name := range asked {
 		judge := want[name]
-		if judge == nil { // what a form tells of nulls is the same as another's, but for MDS
+		if judge == nil { // all forms except MDS report nulls alike
 			dataset, _, _ := strings.Cut(name, " ")
 			judge = want[dataset]
 		}
@@ -53,7 +53,8 @@ func TestRowsAsPyarrowReadsThem(t *testing.T) {
 	harness.MustRun(t, store, "verify", store.Dataset("parquet-pyarrow"))
 }
 
-// epochFiles is what python/columnar.py reads: the description of a data set, and the files of all batches in one form.
+// epochFiles is the input of python/columnar.py: the description of a data set, and the files of
+// all batches in one form.
 type epochFiles struct {
 	Description json.RawMessage `json:"description"`
 	Batches     []string        `json:"batches"`

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestChosenColumnsAloneAreRead indexes some columns of Parquet files, and reads an epoch: MinIO is asked for the column chunks of these columns
-// and for no other byte, each once, and each row is what pyarrow's columns= reads. An index of all columns lies beside.
+// TestChosenColumnsAloneAreRead indexes some columns of Parquet files, and reads an epoch. MinIO is
+// asked for the column chunks of these columns and for no other byte, each once, and each row
+// equals the result of pyarrow's columns=. An index of all columns exists too.
 func TestChosenColumnsAloneAreRead(t *testing.T) {
 	for name, columns := range map[string][]string{
 		"parquet-far":    {"caption", "label"},

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestConditionalAndRangeRequests walks through what HTTP promises for a batch: RFC 9110, 13 and 14. {E} stands for its ETag.
+// TestConditionalAndRangeRequests checks HTTP's guarantees for a batch: RFC 9110, 13 and 14. {E} is
+// its ETag.
 func TestConditionalAndRangeRequests(t *testing.T) {
 	_, g, _ := served(t)
 	short := "/epoch/0/batch/1"
@@ -116,7 +117,8 @@ func TestConditionalAndRangeRequests(t *testing.T) {
 	}
 }
 
-// checkFields compares the headers of an answer with those that RFC 9110 wants with its status, and that the whole has.
+// checkFields compares the headers of an answer with those that RFC 9110 requires for its status,
+// and with those of the whole.
 func checkFields(t *testing.T, name string, whole, got harness.Response, part [2]int) {
 	t.Helper()
 	want := map[string]string{}

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// neighbours are a gateway at a socket and what its readers need: programs and files that every user may read.
+// neighbours are a gateway at a socket and the requirements of its readers: programs and files that
+// every user may read.
 type neighbours struct {
 	t               *testing.T
 	dir, at         string
@@ -138,7 +139,7 @@ func (n *neighbours) lent() int {
 	return count
 }
 
-// fetch reads an epoch, and returns what was printed and whether all of it came.
+// fetch reads an epoch, and returns the output and whether the epoch was complete.
 func (n *neighbours) fetch(prefix []string, env ...string) (string, bool) {
 	n.t.Helper()
 	words := append(prefix, n.program, "fetch", "unix:"+n.at, "--discard", "--json")
@@ -214,7 +215,8 @@ func TestUsersOfOneMachine(t *testing.T) {
 	}
 }
 
-// TestSocketInTheWayOfAnotherUser: in a directory where everybody may write, as /tmp, a gateway takes nobody's place.
+// TestSocketInTheWayOfAnotherUser: in a directory where every user may write, such as /tmp, a
+// gateway replaces no other socket.
 func TestSocketInTheWayOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t, nil, as(gatewayUID)...)

@@ -26,7 +26,7 @@ func damages(store *harness.Store) []damage {
 		{"truncated", truncate},
 	}
 	if store.Name == "dir" {
-		// The same bytes, written anew: a read that names the version it expects must notice.
+		// The same bytes, written again: a read of the expected version must notice.
 		all = append(all, damage{"touched", touch})
 	}
 	if store.Path != "" {

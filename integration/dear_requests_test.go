@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// processorTime returns what a process has used of the processors, zero where the system does not say.
+// processorTime returns the processor time of a process, or zero where the system does not report
+// it.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -28,9 +29,9 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // a tick is a hundredth of a second
 }
 
-// TestDearestRequests asks for the dearest answer of each route, of a million samples. What takes more than two seconds of
-// a processor is refused with the sum; a list of shards may take eight. Twice as much is not called a fault: other
-// programs share the processors.
+// TestDearestRequests requests the most expensive answer of each route, for a million samples.
+// Answers that take more than two seconds of a processor must be refused with the sum; a list of
+// shards may take eight. Up to twice as much is not a fault: other programs share the processors.
 func TestDearestRequests(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir := strings.TrimPrefix(store.Dataset(dataset), "file://")

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// compose is the part of docker-compose.yml that the stack stands on.
+// compose is the part of docker-compose.yml that the stack depends on.
 type compose struct {
 	Services map[string]struct {
 		Build struct {
@@ -137,7 +137,8 @@ func TestComposeClusterIsValid(t *testing.T) {
 	}
 }
 
-// TestDevClusterStartsAndStops runs what `make dev-cluster` and `make dev-stop` run; smoke.sh has to be content with any member.
+// TestDevClusterStartsAndStops runs the commands of `make dev-cluster` and `make dev-stop`;
+// smoke.sh must succeed at every member.
 func TestDevClusterStartsAndStops(t *testing.T) {
 	free := harness.FreeAddresses(t, 7)
 	dev := devStack(t, "DEV_LISTEN="+strings.Join(free[:3], " "), "DEV_PEERS="+strings.Join(free[3:6], " "), "DEV_S3="+free[6])
@@ -158,7 +159,7 @@ func TestDevClusterStartsAndStops(t *testing.T) {
 	}
 }
 
-// TestImagePinsWhatTheTestsPin holds the two places in which MinIO's version stands together.
+// TestImagePinsWhatTheTestsPin compares the two places that name MinIO's version.
 func TestImagePinsWhatTheTestsPin(t *testing.T) {
 	pins, err := os.ReadFile("../tools/versions.env")
 	if err != nil {
@@ -206,7 +207,7 @@ func devStack(t *testing.T, vars ...string) func(verb string) string {
 	}
 }
 
-// TestDevStackStartsAndStops runs what `make dev` and `make dev-stop` run.
+// TestDevStackStartsAndStops runs the commands of `make dev` and `make dev-stop`.
 func TestDevStackStartsAndStops(t *testing.T) {
 	free := harness.FreeAddresses(t, 2)
 	listen := free[0]

@@ -38,8 +38,8 @@ func written(t *testing.T, g *harness.Gateway) {
 	})
 }
 
-// TestRestartedGatewayReadsItsDiskAlone reads an epoch, starts the gateway anew, takes the store away, and reads the epoch
-// again.
+// TestRestartedGatewayReadsItsDiskAlone reads an epoch, restarts the gateway, takes the store away,
+// and reads the epoch again.
 func TestRestartedGatewayReadsItsDiskAlone(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		const size = 32
@@ -77,8 +77,9 @@ func TestRestartedGatewayReadsItsDiskAlone(t *testing.T) {
 	})
 }
 
-// TestKillsLeaveNoTornByte kills a gateway with SIGKILL while it reads from and writes to its disk, again and again. Some
-// of what it has written is taken away each time, so that there is always more to write. No answer ever differs.
+// TestKillsLeaveNoTornByte kills a gateway with SIGKILL while it reads from and writes to its disk,
+// again and again. Some of its files are removed each time, so that there is always more to write.
+// No answer ever differs.
 func TestKillsLeaveNoTornByte(t *testing.T) {
 	kills := 30
 	if long() {
@@ -155,8 +156,8 @@ func thin(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// TestDiskThatTakesNoWholeChunk limits the size of the files that a gateway may write: each chunk's file breaks off in the
-// middle, with an error of the system. Nobody notices but the metrics.
+// TestDiskThatTakesNoWholeChunk limits the size of the files that a gateway may write: each chunk's
+// file breaks off in the middle, with an error of the system. Only the metrics show it.
 func TestDiskThatTakesNoWholeChunk(t *testing.T) {
 	const size = 32
 	files, content := harness.Files(t, 200, 20000)

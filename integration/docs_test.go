@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestInterfacePages types the commands of pages about HTTP against the gateway that the quickstart starts, and compares
-// what they show.
+// TestInterfacePages types the commands of pages about HTTP into a shell, against the quickstart's
+// gateway, and compares the output.
 func TestInterfacePages(t *testing.T) {
 	for _, name := range []string{
 		"docs/api.md", "docs/answers.md", "docs/importance.md", "docs/mixtures.md", "docs/page.md", "docs/security.md", "docs/teams.md", "docs/troubleshooting.md",

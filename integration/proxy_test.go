@@ -27,7 +27,7 @@ import (
 type front struct {
 	name, config string
 	program      string
-	keeps        bool                       // what a URL pins
+	keeps        bool                       // caches answers that a URL pins
 	byRank       bool                       // it sends each rank to its gateway
 	args         func(dir string) []string  // to run in the foreground, in a directory of its own
 	more         func(listen string) string // arguments with the address, for a program whose configuration has none
@@ -57,7 +57,8 @@ func nginxArgs(config string) func(dir string) []string {
 	}
 }
 
-// installed finds a program of the system's packages, which may lie where only root looks, or Envoy in the cache.
+// installed returns the path of a program of the system's packages, which may be in a directory for
+// root, or of Envoy in the cache.
 func installed(t *testing.T, name string) string {
 	t.Helper()
 	if name == "envoy" {
@@ -73,8 +74,9 @@ func installed(t *testing.T, name string) string {
 	return path
 }
 
-// startFront starts a proxy with its configuration in deploy/proxies, in front of gateways' addresses. The configuration has four
-// places for them, so one gateway alone stands in all. edit changes the configuration as its comments say.
+// startFront starts a proxy with its configuration in deploy/proxies, in front of gateways'
+// addresses. The configuration has four places for them, so a single gateway takes all. edit
+// changes the configuration as its comments say.
 func startFront(t *testing.T, f front, edit func(string) string, gateways ...string) (proxy *harness.Gateway, dir string) {
 	t.Helper()
 	proxy, dir = launchFront(t, f, edit, gateways...)
@@ -108,8 +110,8 @@ func launchFront(t *testing.T, f front, edit func(string) string, gateways ...st
 	return harness.Front(t, process, "http://"+listen), dir
 }
 
-// placesOf returns pairs of what to replace to have an address of a configuration be another one: in the words of nginx and
-// HAProxy, of Varnish and of Envoy.
+// placesOf returns pairs of replacements that change an address of a configuration: in the syntax
+// of nginx and HAProxy, of Varnish and of Envoy.
 func placesOf(address, by string) (pairs []string) {
 	words := func(address string) []string {
 		host, port, _ := strings.Cut(address, ":")
@@ -130,7 +132,7 @@ type relay struct {
 	cut     func()
 }
 
-// startRelay stands before a gateway's address.
+// startRelay starts a relay in front of a gateway's address.
 func startRelay(t *testing.T, gateway string) *relay {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -180,8 +182,8 @@ func (r *relay) carry(asker net.Conn, gateway string) {
 	asking.Wait()
 }
 
-// TestProxiesInFront reads epochs through each proxy of deploy/proxies as it is configured there: the same bytes and headers, one
-// way or the other, and errors for what does not come whole.
+// TestProxiesInFront reads epochs through each proxy of deploy/proxies as it is configured there:
+// the same bytes and headers in both ways, and errors for incomplete answers.
 func TestProxiesInFront(t *testing.T) {
 	files, content := harness.Files(t, 200, 200_000)
 	store := harness.Open(t, "dir")
@@ -218,8 +220,8 @@ func askedFor(t *testing.T, g *harness.Gateway) int {
 	return int(g.Metric(t, "millrace_http_requests_total", `/batches/{batch}"`))
 }
 
-// epochs reads an epoch from the gateway, and with and without a generation through the proxy, twice: the proxy asks again
-// for what no URL pins, and keeps nothing of it.
+// epochs reads an epoch from the gateway, and with and without a generation through the proxy,
+// twice: the proxy revalidates answers that no URL pins, and caches none of them.
 func (p passage) epochs(r *reader, dir string) {
 	const size = 16
 	n := batches(p.T, p.gateway, 0, size)
@@ -260,7 +262,7 @@ func (p passage) epochs(r *reader, dir string) {
 	}
 }
 
-// bytesBelow sums up the files of a directory, but for the log that Varnish keeps in memory.
+// bytesBelow sums the files of a directory, except the log that Varnish keeps in memory.
 func bytesBelow(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -274,7 +276,7 @@ func bytesBelow(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// compare wants an answer that came through the proxy to be the gateway's own.
+// compare requires an answer through the proxy to equal the gateway's own.
 func (p passage) compare(what string, want, got harness.Response) {
 	p.Helper()
 	if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) {
@@ -284,7 +286,7 @@ func (p passage) compare(what string, want, got harness.Response) {
 	for _, name := range ours {
 		switch name {
 		case "Date", "Server-Timing", "X-Request-Id", "Connection":
-		case "Accept-Ranges": // nginx leaves it out of the parts of what it keeps
+		case "Accept-Ranges": // nginx omits it in parts of cached answers
 			if got.Status == http.StatusPartialContent {
 				continue
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// command is one line that a page tells its reader to type, and what it shows.
+// command is one command line of a page, and its output there.
 type command struct {
 	line int
 	text string
@@ -41,8 +41,8 @@ func consoleCommands(page string) []command {
 	return all
 }
 
-// shows reports whether output is what the page shows. An ellipsis in a line stands for
-// anything in it; a line of nothing else stands for any lines.
+// shows reports whether output equals that of the page. An ellipsis in a line matches any text; a
+// line with only an ellipsis matches any lines.
 func shows(want, output []string) bool {
 	if len(want) == 0 {
 		return len(output) == 0
@@ -127,7 +127,7 @@ func startShell(t *testing.T, dir string) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Ends what the page left running: the jobs are in bash's own process group.
+		// Ends the jobs that the page started: they are in bash's own process group.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		in.Close()
 		_ = cmd.Wait()
@@ -151,8 +151,8 @@ func (s *shell) run(text string) (output []string, status string) {
 	return output, "none: the shell has ended"
 }
 
-// follow types the commands of a page and compares what they show. ports are pairs of a port that the page names and one that is
-// free.
+// follow types the commands of a page and compares the output. ports are pairs of a port that the
+// page names and a free one.
 func (s *shell) follow(t *testing.T, page string, commands []command, ports []string) {
 	t.Helper()
 	free := strings.NewReplacer(ports...)
@@ -167,7 +167,7 @@ func (s *shell) follow(t *testing.T, page string, commands []command, ports []st
 	}
 }
 
-// TestQuickstart types the commands of docs/quickstart.md and compares what they show.
+// TestQuickstart types the commands of docs/quickstart.md and compares the output.
 func TestQuickstart(t *testing.T) {
 	commands := consoleCommands(readText(t, "../docs/quickstart.md"))
 	if len(commands) < 20 {

@@ -2,7 +2,7 @@ package integration_test
 
 import "strings"
 
-// end says what becomes of a connection after an answer.
+// end is the state of a connection after an answer.
 type end int
 
 const (
@@ -43,7 +43,7 @@ func bare(line string, lines ...string) string {
 const (
 	chunked = "Transfer-Encoding: chunked"
 	chunks  = "{HEX}\r\n{BODY}\r\n0\r\n\r\n"
-	hidden  = "GET /v1/datasets HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: hidden\r\n\r\n" // which nobody may answer
+	hidden  = "GET /v1/datasets HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: hidden\r\n\r\n" // which must not be answered
 )
 
 // framing are requests whose end two readers may see in different places.
@@ -212,7 +212,7 @@ func lines() []rawCase {
 	}
 }
 
-// targets are requests for what is not quite a path.
+// targets are requests for malformed paths.
 func targets() []rawCase {
 	return []rawCase{
 		{"absolute form", target("http://localhost/healthz"), "200", kept, "9112 3.2.2: MUST be accepted"},

@@ -60,7 +60,7 @@ func TestRawRequests(t *testing.T) {
 		for _, all := range [][]rawCase{framing(), lines(), targets()} {
 			for _, c := range all {
 				t.Run(c.name, func(t *testing.T) {
-					t.Parallel() // net/http lingers before it closes what it refused
+					t.Parallel() // net/http lingers before it closes a refused connection
 					c.check(t, askRaw(t, address, fill.Replace(c.raw)), batch.Body)
 				})
 			}
@@ -121,7 +121,7 @@ func askRaw(t *testing.T, address, raw string) []rawAnswer {
 	}
 }
 
-// check compares the answers of a connection with what the table says.
+// check compares the answers of a connection with the table.
 func (c rawCase) check(t *testing.T, answers []rawAnswer, batch []byte) {
 	t.Helper()
 	var got []string
@@ -158,7 +158,7 @@ func (c rawCase) check(t *testing.T, answers []rawAnswer, batch []byte) {
 	}
 }
 
-// awaitNobody waits until the gateway answers nobody but who asks for its metrics.
+// awaitNobody waits until the gateway has no other clients than the reader of its metrics.
 func awaitNobody(t *testing.T, g *harness.Gateway) {
 	t.Helper()
 	g.Ready(t, func(context.Context) error {

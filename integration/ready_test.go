@@ -13,8 +13,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestReadyOnceTheOthersAreMet: a gateway that joins says that it is not ready until another one has answered its hello. A stand-in
-// before the other's peer port looks at the gateway while it holds that hello. Batches are answered meanwhile.
+// TestReadyOnceTheOthersAreMet: a gateway that joins reports that it is not ready until another one
+// has answered its hello. A proxy before the other's peer port checks the gateway while it delays
+// that hello. Batches are answered meanwhile.
 func TestReadyOnceTheOthersAreMet(t *testing.T) {
 	store := packed(t, "dir")
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 2 })
@@ -50,7 +51,7 @@ func TestReadyOnceTheOthersAreMet(t *testing.T) {
 	}
 }
 
-// looked is what a gateway answers.
+// looked is the state of a gateway.
 type looked struct {
 	ready, batch harness.Response
 	err          error
@@ -64,7 +65,8 @@ func look(ctx context.Context, m *harness.Member) (l looked) {
 	return l
 }
 
-// standBefore stands before the peer port of a gateway. It calls look with each request before it passes the request on.
+// standBefore starts a proxy before the peer port of a gateway. It calls look with each request
+// before it forwards the request.
 func standBefore(t *testing.T, listen, gateway string, look func(context.Context)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", listen)
@@ -92,8 +94,9 @@ func standBefore(t *testing.T, listen, gateway string, look func(context.Context
 	})
 }
 
-// TestReadyOneAfterTheOther starts each of three gateways when the one before it is ready, as a StatefulSet does. All their lists
-// name all three: the first one finds nobody, and is ready nevertheless. Each later one has met another when it is ready.
+// TestReadyOneAfterTheOther starts each of three gateways when the one before it is ready, as a
+// StatefulSet does. All their lists name all three: the first one finds no other, and is ready
+// nevertheless. Each later one has met another when it is ready.
 func TestReadyOneAfterTheOther(t *testing.T) {
 	f := trio(t, packed(t, "dir"), nil)
 	for i, m := range f.Members {

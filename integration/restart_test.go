@@ -81,7 +81,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestKillInTheMiddleOfABody: whoever has half of a body can tell, and gets all of it from any other gateway.
+// TestKillInTheMiddleOfABody: a client with half of a body notices, and gets all of it from any
+// other gateway.
 func TestKillInTheMiddleOfABody(t *testing.T) {
 	const count = 200
 	files, _ := harness.Files(t, count, 200<<10)

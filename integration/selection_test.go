@@ -106,7 +106,7 @@ func checkWritten(t *testing.T, one, two *harness.Gateway, train, healthy, bad [
 	}
 }
 
-// checkMixtures counts what two mixtures take of each source.
+// checkMixtures counts the samples that two mixtures take from each source.
 func checkMixtures(t *testing.T, one, two *harness.Gateway) {
 	t.Helper()
 	if n := len(keysOfEpoch(t, "blend", "?batch_size=50", one, two)); n != 200 {

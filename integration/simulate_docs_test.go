@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestSimulatePages types the commands of the pages about millrace simulate and compares what they show.
+// TestSimulatePages types the commands of the pages about millrace simulate and compares the
+// output.
 func TestSimulatePages(t *testing.T) {
 	for _, name := range []string{"docs/simulate.md", "docs/sizing.md"} {
 		t.Run(name, func(t *testing.T) {
@@ -20,7 +21,7 @@ func TestSimulatePages(t *testing.T) {
 	}
 }
 
-// TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset wherever it lies.
+// TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset in every store.
 func TestSimulateReadsTheIndexOfAnyStore(t *testing.T) {
 	var first string
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {

@@ -24,7 +24,7 @@ type scene struct {
 	gateways []*harness.Gateway
 }
 
-// situation is what may go wrong with a gateway, and the alerts that are to say so.
+// situation is a fault of a gateway, and the alerts that must report it.
 type situation struct {
 	name   string
 	alerts []string
@@ -67,7 +67,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// trains reads batch after batch of so many an epoch, and computes between two of them, whatever the answers are.
+// trains reads batch after batch of an epoch of n batches, and pauses between two of them, for all
+// answers.
 func trains(g *harness.Gateway, n int, think time.Duration, query string) func(context.Context) {
 	return func(ctx context.Context) {
 		for m := 0; ctx.Err() == nil; m++ {
@@ -77,7 +78,7 @@ func trains(g *harness.Gateway, n int, think time.Duration, query string) func(c
 	}
 }
 
-// together runs loads side by side.
+// together runs loads in parallel.
 func together(loads ...func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		var all sync.WaitGroup
@@ -88,7 +89,7 @@ func together(loads ...func(context.Context)) func(context.Context) {
 	}
 }
 
-// at is a load that does something once, beside another one.
+// at is a load that does something once, together with another load.
 func at(do func(), load func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		do()

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// tally counts what clients that behave were answered while others do not behave.
+// tally counts the answers of well-behaved clients during the misbehavior of others.
 type tally struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	served int
 	other  map[string]int // answers that were no 200, by status or error
 }
@@ -37,7 +37,7 @@ func (c *tally) note(r harness.Response, err error) {
 	}
 }
 
-// check wants at least 0.95 of the answers to be 200.
+// check requires that at least 0.95 of the answers are 200.
 func (c *tally) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -53,8 +53,8 @@ func (c *tally) check(t *testing.T) {
 	}
 }
 
-// besides reads batches of 8 samples with two clients for a time, while others do what they do. One of them keeps its
-// connection, the other one takes a new one for each batch.
+// besides reads batches of 8 samples with two clients for a time, while others misbehave. One of
+// them keeps its connection, the other one opens a new one for each batch.
 func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	t.Helper()
 	const readers = 2
@@ -79,7 +79,7 @@ func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	return c
 }
 
-// checkMemory wants a process to have stayed within its budget and 64 MiB.
+// checkMemory requires that a process has stayed within its budget and 64 MiB.
 func checkMemory(t *testing.T, g *harness.Gateway, budget int64) {
 	t.Helper()
 	peak := peakRSS(t, g.Pid())
@@ -104,8 +104,8 @@ func raw(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// slowly reads path at so many bytes a second until ctx ends. A 503 is asked again. answered is called for the first answer.
-// It returns what it has read of the body, and the body's length.
+// slowly reads path at the given bytes per second until ctx ends. It retries after a 503. It calls
+// answered for the first answer, and returns the bytes read of the body, and the body's length.
 func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, rate int, answered func()) (read, length int64) {
 	first := sync.OnceFunc(answered)
 	defer first()

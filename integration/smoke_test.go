@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestSmokeScript runs the script that anybody can run, against every store.
+// TestSmokeScript runs the public smoke script against every store.
 func TestSmokeScript(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		g := serve(t, store)

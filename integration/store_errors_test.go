@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// behind puts a proxy between a store and whoever is given the result. While fault is set, it answers instead.
+// behind returns a store behind a proxy. While fault is set, it answers instead.
 func behind(t *testing.T, store *harness.Store, fault *atomic.Pointer[http.HandlerFunc]) *harness.Store {
 	t.Helper()
 	const name = "AWS_ENDPOINT_URL_S3="
@@ -42,8 +42,8 @@ func behind(t *testing.T, store *harness.Store, fault *atomic.Pointer[http.Handl
 // answered takes a request off the way to the store.
 func answered(r *http.Request) { r.Header.Del("Authorization") }
 
-// TestStoreFaults lets the store of a running gateway refuse, throttle, vanish and stall. What is in memory is served on;
-// the rest is an error that says what it is; and when the fault is over, so are the errors.
+// TestStoreFaults makes the store of a running gateway refuse, throttle, vanish and stall. Chunks
+// in memory are still served; the rest is an error with its cause; and errors end with the fault.
 func TestStoreFaults(t *testing.T) {
 	files, _ := harness.Files(t, 120, 4000)
 	store := harness.Open(t, "minio")

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// clouds are stores with credentials, authorities and endpoints of their own, which one environment reaches: all is in the addresses, but
-// for the keys, which are in the shared files.
+// clouds are stores with their own credentials, authorities and endpoints, in one environment:
+// everything is in the addresses, except the keys, which are in the shared files.
 type clouds struct {
 	env   *harness.Store
 	alone map[string]*harness.Store // as each store is reached without the others
@@ -73,8 +73,9 @@ func (c *clouds) serve(t *testing.T, args ...string) *harness.Gateway {
 	return harness.ServeAddress(t, c.env, "secure="+c.address("secure"), append(append(more, "--cache-size", "64MiB"), args...)...)
 }
 
-// TestTwoCloudsAndADirectory serves data of four stores from one gateway, and a mixture of all of it.
-// Every command takes the addresses. Then one store goes away: what lies in the others is served on.
+// TestTwoCloudsAndADirectory serves data of four stores from one gateway, and a mixture of all of
+// it. Every command accepts the addresses. Then one store goes away: the data of the others is
+// still served.
 func TestTwoCloudsAndADirectory(t *testing.T) {
 	c := openClouds(t)
 	mixed := "all=" + strings.Join(c.names(), ",") + ",per-batch=3/3/3/3"
@@ -190,7 +191,7 @@ func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	env.Env = []string{"AWS_SHARED_CREDENTIALS_FILE=" + profiles}
 	for file, bytes := range filesOf(t, filepath.Join(wrong.Path, "same")) {
 		if strings.HasSuffix(file, ".tar") {
-			place(t, filepath.Join(wrong.Path, "same", file), strings.Repeat("x", len(bytes))) // its ETag is kept beside the bytes, and stays
+			place(t, filepath.Join(wrong.Path, "same", file), strings.Repeat("x", len(bytes))) // its ETag is stored separately, and stays
 		}
 	}
 	disk := t.TempDir()
@@ -216,7 +217,7 @@ func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	}
 }
 
-// TestFaultsOfStores gives addresses that reach nothing: each fault names what is wrong, and no secret.
+// TestFaultsOfStores gives addresses that reach nothing: each error names the fault, and no secret.
 func TestFaultsOfStores(t *testing.T) {
 	c := openClouds(t)
 	good := c.address("roles")

@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestGatewaysChangeUnderAJob has another number of gateways take over in the middle of an epoch of a job whose homes stay: every
-// batch is what a single gateway gives, every sample comes once, and what is read from the store again is what the plan says.
+// TestGatewaysChangeUnderAJob changes the number of gateways in the middle of an epoch of a job
+// whose homes stay. Every batch equals a single gateway's, every sample comes once, and the data
+// read from the store again is what the plan predicts.
 func TestGatewaysChangeUnderAJob(t *testing.T) {
 	const ranks, batch, half = 8, 256, 11
 	store, reads, alone := homedStore(t)

@@ -41,9 +41,9 @@ func serialOf(t *testing.T, files certs.Config) *big.Int {
 	return pair.Leaf.SerialNumber
 }
 
-// TestCertificatesAreReplacedUnderLoad reads epochs while the certificate's files are replaced, with
-// contents between that are of no use. No request fails, each new connection is shown the newest
-// certificate that was of use, and the kept connections go on.
+// TestCertificatesAreReplacedUnderLoad reads epochs while the certificate's files are replaced,
+// with useless contents in between. No request fails, each new connection gets the newest valid
+// certificate, and the kept connections continue.
 func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	store, ca, dir := packed(t, "dir"), certtest.New(t), t.TempDir()
 	rounds, pause := 8, 20*time.Millisecond

@@ -17,13 +17,13 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// terminal is the program in a pseudo terminal, and what a person sees there.
+// terminal is the program in a pseudo terminal, and its screen.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	pty    *os.File
 	screen *vt.SafeEmulator
-	raw    *strings.Builder // what the program wrote; complete once the program has ended
+	raw    *strings.Builder // the program's output; complete once the program has ended
 	ended  chan error
 }
 
@@ -37,7 +37,7 @@ func inTerminal(t *testing.T, columns, lines int, env []string, args ...string) 
 		t.Fatal(err)
 	}
 	answered := make(chan struct{})
-	go func() { // what the terminal answers to questions of the program
+	go func() { // the terminal's answers to queries of the program
 		defer close(answered)
 		io.Copy(x.pty, x.screen)
 	}()
@@ -80,7 +80,7 @@ func (x *terminal) shows(texts ...string) string {
 	}
 }
 
-// exits waits for the end of the program, and wants its exit code.
+// exits waits for the end of the program, and requires its exit code.
 func (x *terminal) exits(code int) {
 	x.t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (x *terminal) exits(code int) {
 	}
 }
 
-// TestTopWatchesAGateway that has readers, is killed and comes back, beside one that never answers.
+// TestTopWatchesAGateway that has readers, is killed and comes back, and one that never answers.
 func TestTopWatchesAGateway(t *testing.T) {
 	store := packed(t, "dir")
 	free := harness.FreeAddresses(t, 3)
@@ -145,7 +145,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}
 }
 
-// TestTopEndsWithASignal, and gives the terminal back; with colours where they are wanted.
+// TestTopEndsWithASignal, and restores the terminal; with colours if requested.
 func TestTopEndsWithASignal(t *testing.T) {
 	g := serve(t, packed(t, "dir"))
 	x := inTerminal(t, 100, 30, nil, "top", g.Admin, "http://"+harness.FreeAddress(t))

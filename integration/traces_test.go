@@ -117,7 +117,7 @@ func TestTracesReachACollector(t *testing.T) {
 			var fault atomic.Pointer[http.HandlerFunc]
 			g := serve(t, tracedBy(behind(t, store, &fault), endpoint(c), "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol), "--no-prefetch")
 			path := func(m int) string { return batchPath(0, m) + "?shuffle=none&batch_size=2" }
-			g.MustGet(t, path(0)) // what only the first request does is done
+			g.MustGet(t, path(0)) // the work of only the first request is done
 			var failing atomic.Bool
 			slow := slowStore(&failing)
 			fault.Store(&slow)
@@ -148,7 +148,8 @@ func TestTracesReachACollector(t *testing.T) {
 	}
 }
 
-// checkStoreRead looks for what made a request slow: of two attempts at the store the first has failed.
+// checkStoreRead looks for the cause of a slow request: of two attempts at the store the first has
+// failed.
 func checkStoreRead(t *testing.T, all []harness.Span, root harness.Span) {
 	t.Helper()
 	reads := below(all, root, "read")
@@ -234,8 +235,8 @@ func TestTracesOfFullMemory(t *testing.T) {
 	}
 }
 
-// TestTracesOfPeers reads from a gateway of two what the other one owns: the question and its answer are in the trace of the
-// request, and so is what the other gateway waited for.
+// TestTracesOfPeers reads chunks from one gateway that the other one owns. The peer request and its
+// answer are in the trace of the request, and so are the waits of the other gateway.
 func TestTracesOfPeers(t *testing.T) {
 	c, store := harness.OpenCollector(t), packed(t, "dir")
 	f := harness.NewFleet(t, harness.FleetConfig{
@@ -260,8 +261,8 @@ func TestTracesOfPeers(t *testing.T) {
 	})
 }
 
-// TestACollectorThatComesAndGoes: requests do not notice that the collector is killed, nor that it is back; and what is
-// traced after that arrives.
+// TestACollectorThatComesAndGoes: requests are unaffected when the collector is killed and when it
+// returns, and later spans arrive.
 func TestACollectorThatComesAndGoes(t *testing.T) {
 	store, c := packed(t, "dir"), harness.OpenCollector(t)
 	g := serve(t, tracedBy(store, c.HTTP), "--lame-duck", "1ms")
@@ -314,7 +315,7 @@ func TestWhoIsNotToBeTraced(t *testing.T) {
 			for m := range 5 {
 				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
 			}
-			if err := g.Stop(); err != nil { // which sends what is left
+			if err := g.Stop(); err != nil { // it sends the remaining spans
 				t.Error(err)
 			}
 			traces := map[string]bool{}

@@ -11,8 +11,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestTypedColumnsAreWhatTheLibrariesRead writes shards with MosaicML Streaming and with LitData, has a gateway answer an epoch of
-// them as Arrow, and reads its columns with pyarrow by nothing but their types: the values are those that the libraries read.
+// TestTypedColumnsAreWhatTheLibrariesRead writes shards with MosaicML Streaming and with LitData,
+// requests an epoch of them as Arrow from a gateway, and reads its columns with pyarrow by their
+// types alone: the values are those that the libraries read.
 func TestTypedColumnsAreWhatTheLibrariesRead(t *testing.T) {
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)

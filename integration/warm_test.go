@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// warmed is what millrace warm prints.
+// warmed is the output of millrace warm.
 type warmed struct {
 	Next, Samples, Chunks, Bytes uint64
 	Full, Done                   bool
@@ -23,8 +23,8 @@ func warm(t *testing.T, store *harness.Store, g *harness.Gateway, args ...string
 	return w
 }
 
-// TestWarm fills a gateway before a job comes, which then waits for no store: from memory, and, over a restart, from disk
-// alone. To warm again what is warm brings nothing.
+// TestWarm fills a gateway before a job starts, which then never waits for the store: from memory,
+// and, after a restart, from disk alone. Warming again fetches nothing.
 func TestWarm(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		disk := t.TempDir()

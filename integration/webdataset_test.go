@@ -16,8 +16,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestTarAsWebDatasetReadsIt has WebDataset write shards, compresses them in several ways, writes them anew with GNU tar and bsdtar, serves them where they lie, and has
-// WebDataset read the batches of an epoch: it finds every sample once, and equal.
+// TestTarAsWebDatasetReadsIt makes WebDataset write shards, compresses them in several ways,
+// rewrites them with GNU tar and bsdtar, serves them in place, and makes WebDataset read the
+// batches of an epoch: it finds every sample once, and equal.
 func TestTarAsWebDatasetReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "wds.py", "write", dir)["plain"]
@@ -44,7 +45,7 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 	const same, more, fewer = "", "more", "fewer"
 	cases := []struct {
 		names []string
-		want  string // same, more, fewer, or what the refusal says
+		want  string // same, more, fewer, or the text of the refusal
 	}{
 		{[]string{"a.jpg", "a.cls", "b.jpg"}, same},
 		{[]string{"d/a.jpg", "d/a.cls", "e/a.jpg"}, same},
@@ -96,7 +97,8 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 	}
 }
 
-// readByWebDataset returns what WebDataset's reader makes of shards of these members: samples, each its key and its extensions, or a complaint.
+// readByWebDataset returns the result of WebDataset's reader for shards of these members: samples,
+// each its key and its extensions, or an error.
 func readByWebDataset(t *testing.T, lists [][]string) [][][]string {
 	t.Helper()
 	in, err := json.Marshal(lists)

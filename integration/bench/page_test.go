@@ -132,7 +132,7 @@ func TestFlatShare_AddsUpOneRoom(t *testing.T) {
 	}
 }
 
-// TestCommandOf_NamesNoPath: rows are for everybody, and paths are of one machine.
+// TestCommandOf_NamesNoPath: rows are public, and paths are of one machine.
 func TestCommandOf_NamesNoPath(t *testing.T) {
 	got := commandOf([]string{"-python", "/home/me/bin/python", "-goals", "1,2", "--out", "figures", "-rounds", "3"})
 	if want := "bench -goals 1,2 -rounds 3"; got != want {

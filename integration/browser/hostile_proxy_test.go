@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// lie is a proxy between the page and the gateway that changes the answers of /v1/.
+// lie is a proxy between the page and the gateway that falsifies the answers of /v1/.
 type lie struct {
 	name string
 	tell func(*http.Response)

@@ -60,8 +60,9 @@ func (v *tab) begin() {
 	v.do(chromedp.Navigate(v.base+"/#/data"), chromedp.WaitVisible("main h1"), chromedp.Evaluate(walker+"; undefined", nil))
 }
 
-// TestHostileData shows every hostile dataset in the list, in its own view, in a batch, and each of its samples in the panel and in the
-// view of a key. Nothing runs, the page holds no element or address of the data's, and everything says something.
+// TestHostileData shows every hostile dataset in the list, in its own view, in a batch, and each of
+// its samples in the panel and in the view of a key. No script runs, the page contains no element
+// or address from the data, and every view shows a text.
 func TestHostileData(t *testing.T) {
 	store, args := harness.Open(t, "dir").With("XDG_CACHE_HOME="+t.TempDir()), []string{"--cache-size", "4GiB"}
 	sets := hostileSets(t)

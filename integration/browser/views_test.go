@@ -74,8 +74,9 @@ func performanceView() view {
 	return view{"performance", "/performance", `document.querySelectorAll("#jobs tbody tr").length === 1 && document.querySelectorAll("#ranks tbody tr").length === 3`}
 }
 
-// TestViews shows each view at three sizes, in both themes. axe finds nothing, borders have contrast, links in tables are
-// reachable, the policy refuses nothing, no script fails, no other host is requested, and the page has at most 200 KB.
+// TestViews shows each view at three sizes, in both themes. axe finds nothing, borders have
+// contrast, links in tables are reachable, the policy blocks nothing, no script fails, no other
+// host is requested, and the page has at most 200 KB.
 func TestViews(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")

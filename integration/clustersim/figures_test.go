@@ -43,7 +43,7 @@ func felt(t *testing.T, what string, ill, well *Report) {
 // reader waits for one time-out, 1 s, and asks another gateway then.
 const slowest = 1100 * time.Millisecond
 
-// One gateway of eight is killed, stands still, or is cut off: no batch is lost, and the slowest of a
+// One gateway of eight is killed, stopped, or cut off: no batch is lost, and the slowest of a
 // thousand is hardly later.
 func TestOneOfEight(t *testing.T) {
 	d := evenData(t, 128, 64)
@@ -74,7 +74,7 @@ func TestOneOfEight(t *testing.T) {
 	}
 }
 
-// Two jobs have a cluster each, and one store. What befalls the one is nothing to the other.
+// Two jobs have a cluster each, and one store. The faults of one do not affect the other.
 func TestTwoJobs(t *testing.T) {
 	d := evenData(t, 64, 32)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 16, Seed: 3}
@@ -99,7 +99,8 @@ func TestTwoJobs(t *testing.T) {
 	if well.Stats.StoreReads != ill.Stats.StoreReads {
 		t.Errorf("job B beside a loss of job A: got %d store requests, want %d as without", ill.Stats.StoreReads, well.Stats.StoreReads)
 	}
-	// What two gateways do at the same instant the scheduler puts in order, so a sample more or less may come along with a question.
+	// The scheduler orders the actions of two gateways at the same instant, so a request may carry
+	// one sample more or less.
 	if ratio := float64(ill.Stats.PeerReads) / float64(well.Stats.PeerReads); ratio > 1.01 || ratio < .99 {
 		t.Errorf("job B beside a loss of job A: got %d questions to peers, want %d as without", ill.Stats.PeerReads, well.Stats.PeerReads)
 	}
@@ -110,7 +111,7 @@ func TestTwoJobs(t *testing.T) {
 	t.Logf("figure: job B beside a job A that loses a gateway: %v; store requests %d, questions to peers %d", ill.Times(), ill.Stats.StoreReads, ill.Stats.PeerReads)
 }
 
-// What a gateway held that is lost is read once more, whole chunk by whole chunk, however many samples these have.
+// A lost chunk of a gateway is read once more as a whole, however many samples it has.
 func TestRefill(t *testing.T) {
 	for _, c := range []struct{ gateways, chunks, samples int }{{4, 128, 16}, {8, 128, 16}, {8, 128, 64}, {8, 256, 16}} {
 		h := Job(evenData(t, c.chunks, c.samples), shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: 3}, c.gateways, 2)

@@ -99,7 +99,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// tally adds up what histories have come to.
+// tally sums the results of histories.
 type tally struct {
 	mu       sync.Mutex // guards all below
 	ended    map[string]int
@@ -135,7 +135,7 @@ func (s *tally) add(h *History, r *Report) {
 	}
 }
 
-// shrink leaves out of a history that fails what it fails without.
+// shrink removes parts of a failing history that are not necessary for its failure.
 func shrink(t *testing.T, h *History) *History {
 	t.Helper()
 	fails := func(h *History) bool {

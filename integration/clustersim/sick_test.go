@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A sick gateway of eight lives, answers hellos, and is of no use. Each of the others finds that
-// out by three questions, which may be of three batches; from then on it must cost no more than its
+// A sick gateway of eight is alive, answers hellos, and is useless. Each of the others detects that
+// by three requests, which may be for three batches; from then on it must cost no more than its
 // death. The epoch is long enough that three batches for each gateway are less than a thousandth,
-// and that the sick one would be let in again if its hellos were enough.
+// and that the sick one would be admitted again if its hellos were enough.
 func TestOneOfEightIsSick(t *testing.T) {
 	d := evenData(t, 128, 384)
 	plans := []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 3}}
@@ -52,8 +52,8 @@ func TestOneOfEightIsSick(t *testing.T) {
 	}
 }
 
-// No gateway reaches the store for a while. Nobody is sicker than the others then: none is left
-// alone, what they hold is served, and afterwards nothing is read again.
+// No gateway reaches the store for a while. No gateway is sicker than the others then: none is
+// ejected, their chunks are served, and afterwards nothing is read again.
 func TestAllAreSick(t *testing.T) {
 	h := Job(evenData(t, 128, 64), shuffle.Params{Shuffle: shuffle.Slot, Window: 32, Seed: 3}, 8, 1)
 	h.Gateways = slices.Clone(h.Gateways)

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// told returns the events of a history, one line each, sorted by time and then by text: Go's runtime draws the order of fake timers
-// that end at the same instant (runtime/time.go), whatever the seed.
+// told returns the events of a history, one line each, sorted by time and then by text: for every
+// seed, Go's runtime draws the order of fake timers that end at the same instant (runtime/time.go).
 func told(events []history.Event) (lines []string) {
 	for _, e := range events {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s %s %d bytes %.6x job %q", e.End.Format("04:05.000000000"), e.Client, e.URL, e.Outcome, e.Reason, e.Length, e.SHA256, e.Job))
@@ -34,7 +34,7 @@ func taken(events []history.Event) (lines []string) {
 	return lines
 }
 
-// firstDifference shows where two logs part, with what came before; empty: nowhere.
+// firstDifference shows the first difference of two logs, with the lines before it; empty: none.
 func firstDifference(a, b []string) string {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -139,13 +139,13 @@ func checkArchive(t *testing.T, dist string) {
 	}
 }
 
-// place is what the layout of OCI says about a blob.
+// place is the description of a blob in an OCI layout.
 type place struct {
 	Digest   string
 	Platform struct{ Architecture string }
 }
 
-// blob reads what a place of an image's layout points to.
+// blob reads the blob of a place in an image's layout.
 func blob(t *testing.T, layout string, p place, v any) {
 	t.Helper()
 	if err := json.Unmarshal(read(t, blobPath(layout, p)), v); err != nil {
@@ -213,7 +213,7 @@ func checkImage(t *testing.T, dist string) {
 	}
 }
 
-// checkRoots wants authorities that the program trusts when it talks to a store.
+// checkRoots requires authorities that the program trusts in connections to a store.
 func checkRoots(t *testing.T, text []byte) {
 	t.Helper()
 	pool, count := x509.NewCertPool(), 0
@@ -257,7 +257,7 @@ var packaged = []string{
 	"usr/share/bash-completion/completions/millrace", "usr/share/doc/millrace/LICENSES-OF-MODULES",
 }
 
-// checkInstalled runs what was installed, removes it, and wants nothing left.
+// checkInstalled runs the installed program, removes it, and requires that nothing is left.
 func checkInstalled(t *testing.T, root string, remove func()) {
 	t.Helper()
 	for _, name := range packaged {

@@ -36,7 +36,7 @@ type lease struct {
 	crc    uint32
 }
 
-// connection is one to the gateway, with what it was lent.
+// connection is one connection to the gateway, with its lent memory.
 type connection struct {
 	*net.UnixConn
 	in       *bufio.Reader
@@ -44,7 +44,7 @@ type connection struct {
 	segments map[string][]byte
 	owners   map[string]string // the dataset that each of them was lent for
 	held     []lease
-	release  []string // numbers to let go of with the next request
+	release  []string // numbers to release with the next request
 }
 
 // Read notes the descriptors that come along.
@@ -62,7 +62,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader does what comes into its mind.
+// reader performs random actions.
 type reader struct {
 	socket      string
 	random      *rand.Rand
@@ -83,7 +83,7 @@ func (r *reader) connect() error {
 	return nil
 }
 
-// drop closes a connection. What it was lent stays as it is.
+// drop closes a connection. Its lent memory stays unchanged.
 func (r *reader) drop(i int) error {
 	c := r.connections[i]
 	r.connections = append(r.connections[:i:i], r.connections[i+1:]...)
@@ -102,7 +102,7 @@ func (r *reader) drop(i int) error {
 
 var errWrong = errors.New("wrong")
 
-// look compares a batch with what it was.
+// look compares a batch with its original bytes.
 func (r *reader) look(l lease) error {
 	r.looks++
 	if got := crc32.Checksum(l.data, castagnoli); got != l.crc {
@@ -218,7 +218,8 @@ func member(said, name string) string {
 	return value
 }
 
-// hidden is what the samples of the second dataset consist of. Nobody looks for it but in memory that belongs to the first.
+// hidden is the content of the second dataset's samples. The test searches for it only in memory
+// that belongs to the first.
 var hidden = bytes.Repeat([]byte("secret! "), 8)
 
 // strange looks at a segment that was lent for the first dataset, whether it still is or not: it never shows bytes of the second.
@@ -232,7 +233,7 @@ func (r *reader) strange(c *connection) error {
 	return nil
 }
 
-// letGo lets go of a batch that is held.
+// letGo releases a batch.
 func (r *reader) letGo(c *connection) error {
 	i := r.random.IntN(len(c.held))
 	l := c.held[i]
@@ -276,7 +277,7 @@ func (r *reader) step() error {
 	return nil
 }
 
-// after ends a connection that has failed, and passes on what is wrong.
+// after ends a connection that has failed, and returns the error if it is a violation.
 func (r *reader) after(i int, err error) error {
 	if errors.Is(err, errWrong) {
 		return err

@@ -48,7 +48,7 @@ func span() time.Duration {
 	return 20 * time.Second
 }
 
-// gateway is a gateway at a Unix socket, which overwrites what readers let go of.
+// gateway is a gateway at a Unix socket, which overwrites released memory.
 type gateway struct {
 	*harness.Process
 	socket string
@@ -174,7 +174,7 @@ type crowd struct {
 	t     *testing.T
 	g     *gateway
 	log   *history.Log
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	did   [4]int     // batches, as memory, as bytes, looks at what is held
 	wrong []string
 }

@@ -32,8 +32,9 @@ func (l *lab) paste(t *testing.T, env []string, block string) (array, join strin
 	return fields[1], fields[0]
 }
 
-// TestIndexInParts runs the page: an array of 16 parts, of which one is killed in the midst of its shards, a join that names that
-// part, the part once more, and a join that leaves what one machine makes.
+// TestIndexInParts runs the page: an array of 16 parts, of which one is killed in the middle of its
+// shards, a join that names that part, the part once more, and a join whose result equals that of
+// one machine.
 func TestIndexInParts(t *testing.T) {
 	l := newLab(t, 2)
 	bucket := l.store.Objects(t)

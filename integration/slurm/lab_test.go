@@ -43,7 +43,7 @@ NodeName=%[2]s CPUs=8
 PartitionName=main Nodes=ALL Default=YES MaxTime=10 State=UP
 `
 
-// lab is a cluster of Slurm with a store beside it.
+// lab is a Slurm cluster and a store.
 type lab struct {
 	control *harness.Node
 	nodes   []string
@@ -117,7 +117,7 @@ func (l *lab) start(t *testing.T, at *harness.Node, command ...string) *harness.
 	return harness.StartAt(t, at, command[0]+" on "+at.Name, "unshare", l.env, append(args, command...)...)
 }
 
-// command runs one of Slurm's commands beside the controller, in the directory of the cluster.
+// command runs one of Slurm's commands on the controller, in the directory of the cluster.
 func (l *lab) command(t *testing.T, command ...string) (string, error) {
 	t.Helper()
 	args := []string{"--mount", "--uts", "bash", "-c", strings.TrimSuffix(machine, " & wait"), l.file("hosts"), "control"}
@@ -135,8 +135,8 @@ func (l *lab) command(t *testing.T, command ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// submit gives Slurm a script of deploy/slurm with more variables in its environment, and returns the number of its job. args are
-// options of sbatch, the script's name, and what the script is given.
+// submit submits a script of deploy/slurm with additional variables in its environment, and returns
+// the number of its job. args are options of sbatch, the script's name, and the script's arguments.
 func (l *lab) submit(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	script := slices.IndexFunc(args, func(a string) bool { return strings.HasSuffix(a, ".sbatch") })
@@ -181,7 +181,7 @@ func (l *lab) ended(t *testing.T, id string) string {
 	return ""
 }
 
-// logs returns what jobs have written.
+// logs returns the output of jobs.
 func (l *lab) logs(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What passes is counted, and a cut ends as many answers as were asked for, in the middle.
+// Traffic is counted, and a cut ends the requested number of answers in the middle.
 func TestCountsAndCuts(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	store := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
