@@ -17,24 +17,24 @@ type Options struct {
 	Step  uint64 // read only every Step-th batch, for several concurrent readers; 0 means 1
 
 	// Plan parameters: written by go generate ./gateway/address.
-	BatchSize  uint64  `query:"batch_size"` // samples of a global batch (default the dataset's)
-	Seed       *uint64 `query:"seed"`       // seed of the order (default the dataset's)
-	Shuffle    string  `query:"shuffle"`    // how the order is mixed (default the dataset's): none, window, slot, full
-	Window     uint64  `query:"window"`     // chunks (window) or lanes (slot) in memory together (default the dataset's)
-	Strata     uint64  `query:"strata"`     // strata that a window's chunks come from (default none)
-	Importance string  `query:"importance"` // SNAPSHOT of weights to draw samples by (default none: each comes once)
+	BatchSize  uint64  `query:"batch_size"` // samples per global batch (default the dataset's)
+	Seed       *uint64 `query:"seed"`       // seed of the shuffle (default the dataset's)
+	Shuffle    string  `query:"shuffle"`    // shuffle algorithm (default the dataset's): none, window, slot, full
+	Window     uint64  `query:"window"`     // chunks (window) or lanes (slot) to mix (default the dataset's)
+	Strata     uint64  `query:"strata"`     // strata to take a window's chunks from (default none)
+	Importance string  `query:"importance"` // snapshot of weights to draw samples by (default none)
 	Tail       string  `query:"tail"`       // handling of an incomplete last batch (default the dataset's): short, drop, pad
 	WorldSize  uint64  `query:"world_size"` // ranks that share each batch (default 1)
-	Rank       uint64  `query:"rank"`       // number of the rank whose share is read (default 0)
+	Rank       uint64  `query:"rank"`       // rank whose share is read (default 0)
 	Balance    string  `query:"balance"`    // quantity that the ranks share equally (default samples): samples, bytes
 	Share      string  `query:"share"`      // how ranks share a batch (default contiguous): contiguous, locality
-	Homes      uint64  `query:"homes"`      // homes of share locality, such as gateways (default the world size)
-	Subset     string  `query:"subset"`     // SUBSET to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)
-	Quarantine string  `query:"quarantine"` // DIGEST of bad samples that others replace (default none)
-	Generation string  `query:"generation"` // HASH of the index's generation to insist on (default the one served)
-	Format     string  `query:"format"`     // FORMAT of the batches (default the dataset's own)
-	Fields     string  `query:"fields"`     // NAMES of the parts to keep (default all)
-	Table      string  `query:"table"`      // COLUMNS of the table of format framed: keys, parts or both (default lengths only)
+	Homes      uint64  `query:"homes"`      // homes of share=locality, such as gateways (default the world size)
+	Subset     string  `query:"subset"`     // subset to read: NAME or DIGEST:NAME (default all samples)
+	Quarantine string  `query:"quarantine"` // list of bad samples to replace (default none)
+	Generation string  `query:"generation"` // generation to require (default the current one)
+	Format     string  `query:"format"`     // format of the batches (default the dataset's)
+	Fields     string  `query:"fields"`     // parts of samples to read (default all)
+	Table      string  `query:"table"`      // columns of the table of format framed: keys, parts or both (default lengths only)
 	// End of the plan parameters.
 
 	Prefetch int  // batches to request ahead; 0 means 2, negative none

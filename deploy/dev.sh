@@ -91,7 +91,7 @@ logs:     $dir
   curl -s http://$listen/epoch/0/batch/17 | tar -t
   curl -s http://$listen/v1/datasets/sample/epochs/0/batches/17/manifest
   curl -sI http://$listen/epoch/0/batch/17
-  $millrace fetch http://$listen --epoch 0 --discard
+  $millrace fetch http://$listen --epoch 0
 
 Stop it with: make dev-stop
 END
@@ -119,7 +119,7 @@ logs:     $dir
   curl -s http://${listen[0]}/v1/cluster
   curl -s http://${listen[1]}/epoch/0/batch/17 | tar -t
   curl -s 'http://${listen[2]}/epoch/0/batch/17?rank=2&world_size=3&share=locality' | tar -t
-  $millrace fetch $(printf 'http://%s ' "${listen[@]}")--epoch 0 --discard
+  $millrace fetch $(printf 'http://%s ' "${listen[@]}")--epoch 0
 
 Stop them with: make dev-stop
 END

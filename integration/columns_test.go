@@ -44,7 +44,7 @@ func TestChosenColumnsAloneAreRead(t *testing.T) {
 			for form, rows := range readRows(t, map[string]epochFiles{"arrow": arrow, "tar": epochOfRows(t, g, served, "tar")}) {
 				sameRows(t, name+" as "+form, want, rows)
 			}
-			if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", "whole", "--discard"); !strings.Contains(out, "180 samples") {
+			if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", "whole"); !strings.Contains(out, "180 samples") {
 				t.Errorf("all columns: got %s", out)
 			}
 		})

@@ -69,7 +69,7 @@ func newNeighbours(t *testing.T, uids []int, prefix ...string) *neighbours {
 	if err := os.Chown(filepath.Dir(n.at), gatewayUID, gatewayUID); err != nil {
 		t.Fatal(err)
 	}
-	words := append(prefix, n.program, "serve", filepath.Join(dir, dataset), "--listen", "unix:"+n.at, "--socket-mode", "0666", "--access", n.access,
+	words := append(prefix, n.program, "serve", filepath.Join(dir, dataset), "--listen", "unix:"+n.at, "MILLRACE_SOCKET_MODE=0666", "--access", n.access,
 		"--cache-size", "64MiB", "--lame-duck", "0s", "--log-level", "debug", "--log-format", "json")
 	n.gateway = harness.Start(t, "gateway", words[0], environment(dir), words[1:]...)
 	n.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -142,7 +142,7 @@ func (n *neighbours) lent() int {
 // fetch reads an epoch, and returns the output and whether the epoch was complete.
 func (n *neighbours) fetch(prefix []string, env ...string) (string, bool) {
 	n.t.Helper()
-	words := append(prefix, n.program, "fetch", "unix:"+n.at, "--discard", "--json")
+	words := append(prefix, n.program, "fetch", "unix:"+n.at, "--json")
 	cmd := exec.CommandContext(n.t.Context(), words[0], words[1:]...)
 	cmd.Env = append(environment(n.dir), env...)
 	out, err := cmd.CombinedOutput()

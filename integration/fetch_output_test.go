@@ -93,7 +93,7 @@ func TestKilledFetchLeavesWholeFiles(t *testing.T) {
 	}
 	killed := 0
 	for round := 0; round < 40 && len(batchFiles(t, dir)) < 20; round++ {
-		run := harness.Start(t, "fetch", harness.Binary(t), []string{"HOME=" + t.TempDir()}, "fetch", g.URL, "--output", dir, "--connections", "2")
+		run := harness.Start(t, "fetch", harness.Binary(t), []string{"HOME=" + t.TempDir()}, "fetch", g.URL, "--output", dir, "--parallel", "2")
 		begun := time.Now()
 		for ended := false; !ended && !writes(t, dir, begun); {
 			select {

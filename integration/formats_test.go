@@ -68,7 +68,7 @@ func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir st
 // fetched has the client read an epoch with manifests: it finds every sample in the dataset's own framing.
 func fetched(t *testing.T, store *harness.Store, g *harness.Gateway, dataset string) {
 	t.Helper()
-	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", dataset, "--discard", "--batch-size", "7"); !strings.Contains(out, "exactly once") {
+	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", dataset, "--batch-size", "7"); !strings.Contains(out, "exactly once") {
 		t.Errorf("fetch %s: got %s, want proof that every sample came", dataset, out)
 	}
 }

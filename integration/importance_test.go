@@ -164,7 +164,7 @@ func TestReadOnlyBucketKeepsLosses(t *testing.T) {
 	store := harness.Open(t, "versitygw")
 	harness.Pack(t, store, files, dataset, small()...)
 	log := t.TempDir()
-	sealed := serve(t, store.ReadOnly(t), "--loss-log", log)
+	sealed := serve(t, store.ReadOnly(t), "MILLRACE_LOSS_LOG="+log)
 	bodies := lossReports(t, sealed, dataset, 0, 2)
 	refused := func(path string, body []byte, words string) {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestReadOnlyBucketKeepsLosses(t *testing.T) {
 	refused(importance(dataset)+"/snapshots", fmt.Appendf(nil, `{"url":%q}`, plan), "takes no writes")
 	sealed.MustGet(t, batchPath(0, 0)) // routes that write nothing still work
 	sealed.Kill()
-	open := serve(t, store, "--loss-log", log)
+	open := serve(t, store, "MILLRACE_LOSS_LOG="+log)
 	if made := freeze(t, open, dataset, 0, http.StatusCreated); made.Reported != 400 {
 		t.Errorf("got %+v, want the losses of 400 positions", made)
 	}

@@ -325,7 +325,7 @@ func startJobLoad(t *testing.T, program, memory string, later int, think, hang t
 			"--datasets", l.file, "--follow", "1s", "--allow", "read,report", "--cache-size", "16MiB", "--lame-duck", "0s", "--log-level", "warn",
 		},
 	})
-	l.fleet.Start(t, 0, "--index-dir", t.TempDir(), "--disk-cache", l.disk.Dir, "--disk-cache-size", "32MiB", "--cache-size", memory)
+	l.fleet.Start(t, 0, "MILLRACE_INDEX_DIR="+t.TempDir(), "--disk-cache", l.disk.Dir, "--disk-cache-size", "32MiB", "--cache-size", memory)
 	l.fleet.Start(t, 1)
 	l.fleet.Agree(t)
 	return l
@@ -427,7 +427,7 @@ func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
 			}
 		},
 		"old indexes are removed": func() {
-			harness.MustRun(l.t, l.store, "gc", l.store.Dataset(name()), "--grace", "0s", "--keep", (l.sleep * 3 / 2).String())
+			harness.MustRun(l.t, l.store, "gc", l.store.Dataset(name()), "--yes", "--grace", "0s", "--keep", (l.sleep * 3 / 2).String())
 		},
 		"SIGHUP": func() { one().HangUp() },
 		"POST /v1/reload": func() {

@@ -27,7 +27,7 @@ func TestMixtureNeedsNoLuckWithMemory(t *testing.T) {
 			args = append(args, "--dataset", name+"="+store.Dataset(name))
 		}
 	}
-	args = append(args, "--mixture", "blend="+strings.Join(names, ",")+",per-batch="+strings.Join(counts, "/"), "--budget-wait", "10m")
+	args = append(args, "--mixture", "blend="+strings.Join(names, ",")+",per-batch="+strings.Join(counts, "/"), "MILLRACE_BUDGET_WAIT=10m")
 	large := harness.Serve(t, store, names[0], append(args, "--cache-size", "256MiB")...)
 	small := harness.Serve(t, store, names[0], append(args, "--cache-size", "8MiB")...)
 

@@ -55,13 +55,13 @@ func TestSeveralIndexes(t *testing.T) {
 		{"verify", train},
 		{"plan", train},
 		{"info", train},
-		{"subset", train, "--split", "a=1,b=1"},
+		{"subset", train, "--into", "a=1,b=1"},
 		{"subset", "list", train},
 		{"quarantine", train, "--key", "./train-1-2"},
 		{"quarantine", "list", train},
 		{"reports", "list", train},
 		{"gc", train},
-		{"simulate", train, "--ranks", "2", "--rate", "1000/s", "--cache-size", "1MiB"},
+		{"simulate", train, "--world-size", "2", "--rate", "1000/s", "--cache-size", "1MiB"},
 	} {
 		if r := harness.Run(t, store, args...); r.Code != 0 {
 			t.Errorf("%v: got exit code %d: %s", args, r.Code, r.Stderr)
@@ -70,10 +70,10 @@ func TestSeveralIndexes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sets.yaml")
 	place(t, file, "datasets:\n  check: "+val+"\n")
 	g := harness.ServeAddress(t, store, train, "--datasets", file, "--follow", "1s")
-	if out := harness.MustRun(t, store, "fetch", g.URL, "--discard"); !strings.Contains(out, "15 samples") {
+	if out := harness.MustRun(t, store, "fetch", g.URL); !strings.Contains(out, "15 samples") {
 		t.Errorf("train: got %s, want 15 samples", out)
 	}
-	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", "check", "--discard"); !strings.Contains(out, "5 samples") {
+	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", "check"); !strings.Contains(out, "5 samples") {
 		t.Errorf("val: got %s, want 5 samples", out)
 	}
 	y := &yard{t: t, Gateway: g}
@@ -93,7 +93,7 @@ func TestSeveralIndexes(t *testing.T) {
 	if d := y.describe("check"); d.Samples != 5 || d.Generation != other {
 		t.Errorf("the other index: got %+v, want it unchanged", d)
 	}
-	if out := harness.MustRun(t, store, "gc", all, "--dry-run"); !strings.Contains(out, "current as #train") || !strings.Contains(out, "current as #val") {
+	if out := harness.MustRun(t, store, "gc", all); !strings.Contains(out, "current as #train") || !strings.Contains(out, "current as #val") {
 		t.Errorf("gc: got %s, want both kept", out)
 	}
 }

@@ -60,7 +60,7 @@ func TestKeysOfTwoRuns(t *testing.T) {
 		t.Errorf("got %s, want 10 samples of 5 keys", out)
 	}
 	g := harness.Serve(t, store, "pairs")
-	harness.MustRun(t, store, "fetch", g.URL, "--discard")
+	harness.MustRun(t, store, "fetch", g.URL)
 	const sample = "/v1/datasets/pairs/sample?key=.%2F000000003"
 	res := g.Get(t, sample)
 	var problem struct {
@@ -108,7 +108,7 @@ func TestHuggingFaceCache(t *testing.T) {
 	}
 	harness.MustRun(t, store, "verify", store.Dataset("pairs"))
 	g := harness.Serve(t, store, "pairs")
-	if out := harness.MustRun(t, store, "fetch", g.URL, "--discard"); !strings.Contains(out, "10 samples") {
+	if out := harness.MustRun(t, store, "fetch", g.URL); !strings.Contains(out, "10 samples") {
 		t.Errorf("got %s, want 10 samples", out)
 	}
 }
@@ -139,13 +139,13 @@ func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 		{"verify", address},
 		{"gc", address},
 		{"plan", address},
-		{"subset", address, "--split", "train=1,val=1"},
+		{"subset", address, "--into", "train=1,val=1"},
 		{"quarantine", address, "--key", "./000000001", "--shard", "coyo/00000.tar"},
 	} {
 		harness.MustRun(t, store, args...)
 	}
 	g := harness.Serve(t, store, dataset)
-	if out := harness.MustRun(t, store, "fetch", g.URL, "--discard"); !strings.Contains(out, "10 samples") {
+	if out := harness.MustRun(t, store, "fetch", g.URL); !strings.Contains(out, "10 samples") {
 		t.Errorf("got %s, want 10 samples", out)
 	}
 	for _, body := range lossReports(t, g, dataset, 0, 2) {
@@ -181,7 +181,7 @@ func TestImageFolderBesideAnIndex(t *testing.T) {
 	if r := harness.Run(t, at, "index", at.Dataset("photos")); r.Code != 0 || strings.Contains(r.Stderr, warning) {
 		t.Errorf("elsewhere: got exit code %d: %s", r.Code, r.Stderr)
 	}
-	harness.MustRun(t, at, "fetch", harness.Serve(t, at, "photos").URL, "--discard")
+	harness.MustRun(t, at, "fetch", harness.Serve(t, at, "photos").URL)
 	got := library(t, "imagefolder.py", beside, apart)
 	if !strings.Contains(got[beside]["error"], ".millrace") {
 		t.Errorf("with an index beside the folders: got %v: does ImageFolder read it by now?", got[beside])
@@ -220,7 +220,7 @@ func TestTrainBesideVal(t *testing.T) {
 	}
 	g := harness.ServeAddress(t, store, store.Dataset("pairs")+"#train", "--dataset", store.Dataset("pairs")+"#val")
 	for _, name := range []string{"pairs-train", "pairs-val"} {
-		if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", name, "--discard"); !strings.Contains(out, "5 samples") {
+		if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", name); !strings.Contains(out, "5 samples") {
 			t.Errorf("%s: got %s, want 5 samples", name, out)
 		}
 	}

@@ -193,7 +193,7 @@ func TestProxiesInFront(t *testing.T) {
 	for _, f := range fronts() {
 		t.Run(f.name, func(t *testing.T) {
 			r := newReader(t, content, plan)
-			g := harness.Serve(t, store, dataset, "--access", access, "--cache-size", "256MiB", "--lame-duck", "30s", "--drain-timeout", "1s")
+			g := harness.Serve(t, store, dataset, "--access", access, "--cache-size", "256MiB", "--lame-duck", "30s", "MILLRACE_DRAIN_TIMEOUT=1s")
 			line := startRelay(t, strings.TrimPrefix(g.URL, "http://"))
 			proxy, dir := startFront(t, f, asItIs, line.address)
 			p := passage{t, f, g, proxy}

@@ -32,7 +32,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	demo := strings.Replace(recipe(t, "demo"), "go run ./cmd/millrace", "millrace", 1)
 	typed := []command{
-		{text: demo + " --from files --listen 127.0.0.1:8080 > demo.log 2>&1 &"},
+		{text: demo + " files --listen 127.0.0.1:8080 > demo.log 2>&1 &"},
 		{text: "curl -s -o ready.log --retry 50 --retry-connrefused --retry-delay 1 http://127.0.0.1:8080/readyz"},
 	}
 	var targets []string

@@ -51,7 +51,7 @@ func TestSelections(t *testing.T) {
 			one, two := harness.Serve(t, store, "set", args...), harness.Serve(t, store, "set", args...)
 			whole := keysOfEpoch(t, "set", "?batch_size=64", one, two)
 
-			harness.MustRun(t, store, "subset", store.Dataset("set"), "--split", "train=4,val=1")
+			harness.MustRun(t, store, "subset", store.Dataset("set"), "--into", "train=4,val=1")
 			train, val := keysOfEpoch(t, "set", "?batch_size=64&subset=train", one, two), keysOfEpoch(t, "set", "?batch_size=64&subset=val", two, one)
 			if got, want := slices.Sorted(slices.Values(slices.Concat(train, val))), slices.Sorted(slices.Values(whole)); !slices.Equal(got, want) || len(val) < 30 || len(val) > 90 {
 				t.Errorf("train has %d samples and val %d, want each of %d in one of them", len(train), len(val), len(want))
@@ -71,7 +71,7 @@ func TestSelections(t *testing.T) {
 			}
 			checkMixtures(t, one, two)
 			checkWritten(t, one, two, train, healthy, bad)
-			harness.MustRun(t, store, "fetch", one.URL, "--dataset", "mix:set(subset=train=4,val=1:train):3,more:1", "--discard")
+			harness.MustRun(t, store, "fetch", one.URL, "--dataset", "mix:set(subset=train=4,val=1:train):3,more:1")
 		})
 	}
 }

@@ -25,7 +25,7 @@ func TestSimulatePages(t *testing.T) {
 func TestSimulateReadsTheIndexOfAnyStore(t *testing.T) {
 	var first string
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
-		got := harness.MustRun(t, store, "simulate", store.Dataset(dataset), "--ranks", "4", "--rate", "3000/s",
+		got := harness.MustRun(t, store, "simulate", store.Dataset(dataset), "--world-size", "4", "--rate", "3000/s",
 			"--cache-size", "16MiB,64MiB", "--store-bandwidth", "100MB/s", "--json")
 		if first == "" {
 			first = got

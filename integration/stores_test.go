@@ -86,10 +86,10 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 			{"index", c.address(name), "--batch-size", "12", "--chunk-size", "32KiB"},
 			{"verify", c.address(name)},
 			{"info", c.address(name)},
-			{"gc", c.address(name), "--dry-run"},
+			{"gc", c.address(name)},
 			{"plan", c.address(name)},
 			{"reports", "list", c.address(name)},
-			{"subset", c.address(name), "--split", "a=1,b=1"},
+			{"subset", c.address(name), "--into", "a=1,b=1"},
 			{"simulate", c.address(name), "--rate", "3000/s", "--cache-size", "64MiB"},
 		} {
 			harness.MustRun(t, c.env, args...)
@@ -115,10 +115,10 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 		for m := range batches {
 			g.MustGet(t, path(name, m))
 		}
-		harness.MustRun(t, c.env, "fetch", g.URL, "--dataset", name, "--discard")
+		harness.MustRun(t, c.env, "fetch", g.URL, "--dataset", name)
 		harness.MustRun(t, c.env, "warm", g.URL, "--dataset", name)
 	}
-	harness.MustRun(t, c.env, "fetch", g.URL, "--dataset", "all", "--discard")
+	harness.MustRun(t, c.env, "fetch", g.URL, "--dataset", "all")
 
 	fresh := c.serve(t, "--mixture", mixed, "--no-prefetch")
 	c.alone["posix"].Server().Kill()
@@ -211,7 +211,7 @@ func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	if r := g.Get(t, "/v1/datasets/wrong/epochs/0/batches/0"); r.Status == http.StatusOK {
 		t.Error("the bytes of one store came from disk for those of the other")
 	}
-	harness.MustRun(t, env, "fetch", g.URL, "--discard")
+	harness.MustRun(t, env, "fetch", g.URL)
 	if n := g.Metric(t, "millrace_disk_hits_total", ""); n == 0 {
 		t.Error("nothing came from disk, where it may")
 	}
@@ -270,7 +270,7 @@ func TestBandwidthOfADataset(t *testing.T) {
 			bytes += o.Size
 		}
 		start := time.Now()
-		harness.MustRun(t, store, "fetch", g.URL, "--dataset", name, "--discard")
+		harness.MustRun(t, store, "fetch", g.URL, "--dataset", name)
 		took, least := time.Since(start), time.Duration(float64(bytes)/bandwidth*float64(time.Second)*8/10)
 		if limited && took < least {
 			t.Errorf("%d bytes took %v, want %v at least", bytes, took, least)

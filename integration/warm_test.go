@@ -34,7 +34,7 @@ func TestWarm(t *testing.T) {
 		epoch := func(n string) {
 			t.Helper()
 			before := reads()
-			if out := harness.MustRun(t, store, "fetch", g.URL, "--epoch", n, "--discard", "--batch-size", "64"); !strings.Contains(out, "exactly once") {
+			if out := harness.MustRun(t, store, "fetch", g.URL, "--epoch", n, "--batch-size", "64"); !strings.Contains(out, "exactly once") {
 				t.Errorf("epoch %s: got %s", n, out)
 			}
 			if got := reads() - before; got != 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrName reports that a gateway's certificate does not have the gateway's name.
-var ErrName = errors.New("its certificate has another name: give each gateway a certificate with its --member name, or --peer-shared-cert to all")
+var ErrName = errors.New("its certificate has another name: give each gateway a certificate with its --member name, or set MILLRACE_PEER_SHARED_CERT=true for all")
 
 // certified returns an error unless the peer certificate of a connection is for a member. Without
 // TLS it returns nil.

@@ -41,9 +41,9 @@ func TestUnevenPlansAreWarnedOf(t *testing.T) {
 		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32", "--shuffle", "none"}, "'--shuffle slot'"},
 		{[]string{"plan", dir, "--batch-size", "16", "--shuffle", "slot", "--window", "8"}, ""},
 		{[]string{"plan", dir, "--batch-size", "16", "--shuffle", "window", "--window", "1"}, "'--window 16' brings that below 2"},
-		{[]string{"plan", url, "--shuffle", "slot"}, ""},
-		{[]string{"plan", url, "--shuffle", "none"}, "'--shuffle slot'"},
-		{[]string{"plan", url, "--shuffle", "window", "--window", "2"}, "a '--window' above 2"},
+		{[]string{"explain", url, "--shuffle", "slot"}, ""},
+		{[]string{"explain", url, "--shuffle", "none"}, "'--shuffle slot'"},
+		{[]string{"explain", url, "--shuffle", "window", "--window", "2"}, "a '--window' above 2"},
 	} {
 		o := ok(t, c.args...)
 		line, _, _ := strings.Cut(o.stderr, "\n")
@@ -146,12 +146,12 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 		t.Errorf("got\n%s\nwant a table of what is read once more", text)
 	}
 	for want, args := range map[string][]string{
-		"--world-size too":          {dir, "--gateways", "3"},
-		"at most --world-size, 2":   {dir, "--world-size", "2", "--gateways", "2,3"},
-		"want a dataset in place":   {"http://127.0.0.1:1", "--gateways", "3"},
+		"--gateways requires --world-size": {dir, "--gateways", "3"},
+		"at most --world-size, 2":          {dir, "--world-size", "2", "--gateways", "2,3"},
+		"plan compares the orders of a dataset: run 'millrace explain http://127.0.0.1:1'": {"http://127.0.0.1:1", "--gateways", "3"},
 		"must divide the window, 8": {dir, "--shuffle", "window", "--strata", "3"},
 		"no meaning for shuffle":    {dir, "--shuffle", "none", "--window", "3"},
-		"--seed is a gateway's":     {dir, "--seed", "3"},
+		"unknown flag: --seed":      {dir, "--seed", "3"},
 	} {
 		if o := millrace(t, nil, append([]string{"plan"}, args...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: got exit code %d and %q, want 2 and %q", args, o.code, o.stderr, want)
@@ -172,8 +172,8 @@ func TestPlan_StatesTheLastRowBelow64Rows(t *testing.T) {
 	for lines, stated := range map[int]bool{62*8 + 3: true, 63*8 + 3: false} { // 63 and 64 rows of eight lanes
 		dir := write(t, map[string]string{"a.jsonl": strings.Repeat("{}\n", lines)})
 		ok(t, "index", dir, "--window", "8", "--batch-size", "16")
-		for _, from := range []string{dir, gatewayFor(t, dir)} {
-			o := ok(t, "plan", from)
+		for command, from := range map[string]string{"plan": dir, "explain": gatewayFor(t, dir)} {
+			o := ok(t, command, from)
 			want := "millrace: shuffle slot 8 has 63 rows, the last of 3 longer lanes: the 310 samples of the other lanes never stand there; tail=drop leaves out 3 samples an epoch, never one of these\n"
 			if strings.Contains(o.stderr, want) != stated || strings.Contains(o.stderr, "rows") != stated {
 				t.Errorf("%d samples, plan %s: got %q, want the last row stated: %t", lines, from, o.stderr, stated)

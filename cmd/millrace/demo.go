@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,20 +36,19 @@ type demoReport struct {
 
 func (a *app) demo() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "demo", Short: "Pack real files, serve them, print curl commands to try",
-		Long: `Packs Go's own source tree, or the files of --from, into shards under the user's cache
-directory, serves them on port 8080 or the next free one, and prints commands to try. It
-needs no server and no account. A second run uses the same shards again.`,
-		Example: "  millrace demo\n  millrace demo --from ~/Pictures\n  millrace demo --once",
+		Use: "demo [DIR]", Short: "Pack and serve files, print commands to try",
+		Long: `Packs the files of DIR, or Go's source tree, into shards in the user's cache directory, serves them
+on port 8080 or the next free port, and prints commands to try. A second run reuses the shards.`,
+		Example: "  millrace demo\n  millrace demo ~/Pictures\n  millrace demo --once",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x demoFlags
-			f.Text(&x.from, "from", "", "pack the files of `DIR` (default Go's source tree)")
-			f.Text(&x.listen, "listen", "", "`ADDRESS` (default 127.0.0.1:8080, or the next free port)")
-			f.Flag(&x.once, "once", "serve, read two epochs, check them, print the figures and exit")
+			f.Text(&x.listen, "listen", "", "`ADDRESS` data port (default 127.0.0.1:8080 or the next free port)")
+			f.Flag(&x.once, "once", "read and check two epochs, print the result and exit")
 			f.Output(a.App)
-			check := func([]string) {
+			check := func(args []string) {
+				x.from = strings.Join(args, "")
 				if x.listen != "" && !node.Loopback(x.listen) {
-					f.Fault("--listen %q: want a loopback HOST:PORT; the demo has no tokens", x.listen)
+					f.Fault("--listen %q: must be a loopback HOST:PORT, because the demo has no access control", x.listen)
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runDemo(ctx, &x) }
@@ -135,7 +135,7 @@ func (a *app) demoOnce(ctx context.Context, s *node.Node, name string, reused bo
 func (a *app) demoRead(ctx context.Context, base string) ([]fetchReport, error) {
 	var reps []fetchReport
 	for epoch := range uint64(2) {
-		x := &fetchFlags{connections: 8, deadline: client.DefaultDeadline, discard: true}
+		x := &fetchFlags{parallel: 8, deadline: client.DefaultDeadline}
 		x.plan.opt.Epoch = epoch
 		rep, err := a.runFetch(ctx, x, []string{base})
 		if err != nil {

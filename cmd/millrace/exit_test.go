@@ -14,11 +14,11 @@ func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 	dataset := map[string]string{ // arguments behind a command that reads a dataset
 		"gc": missing, "index": missing, "info": missing, "occurrences": batch + " --key k --epochs 0 --offline " + missing, "pack": missing + " " + t.TempDir(),
 		"plan": missing, "quarantine": missing + " --key k", "quarantine list": missing, "reports list": missing, "serve": missing,
-		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --split a=1,b=1", "subset list": missing, "verify": missing,
+		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --into a=1,b=1", "subset list": missing, "verify": missing,
 	}
 	served := map[string]string{ // and behind one that asks a gateway
-		"datasets": gateway, "fetch": gateway + " --discard", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
-		"plan": gateway, "top": gateway, "warm": gateway,
+		"datasets": gateway, "fetch": gateway + "", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
+		"explain": gateway, "top": gateway, "warm": gateway,
 	}
 	neither := map[string]bool{"demo": true, "reports": true, "token": true, "version": true}
 	check := func(code int, args ...string) {
@@ -28,7 +28,7 @@ func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 	}
 	dir := shards(t)
 	check(exitNotFound, "quarantine", dir, "--key", "nope")
-	check(exitNotFound, "quarantine", dir, "--from", missing)
+	check(exitNotFound, "quarantine", dir, "--keys", missing)
 	check(exitNotFound, "subset", dir, "--keys", missing)
 	check(exitUsage, "serve", dir, "--check", "--mixture", "a=nope:1", "--cache-size", "64MiB")
 	check(exitUsage, "serve", dir, "--check", "--listen", "127.0.0.1:99999")

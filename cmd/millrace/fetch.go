@@ -22,47 +22,42 @@ import (
 )
 
 type fetchFlags struct {
-	plan        planFlags
-	allRanks    bool
-	connections int
-	deadline    time.Duration
-	discard     bool
-	output      string
-	home        string
-	noManifest  bool
+	plan       planFlags
+	allRanks   bool
+	parallel   int
+	deadline   time.Duration
+	output     string
+	home       string
+	noManifest bool
 }
 
 func (x *fetchFlags) define(f *cli.Flags) {
 	x.plan.define(f, ^address.Group(0), "table")
-	f.Count(&x.plan.opt.From, "from", 0, "number of the first batch")
-	f.Positive(&x.plan.opt.Until, "until", "number of the batch to stop before (default the end)")
-	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks side by side")
-	f.Number(&x.connections, "connections", 8, "batches under way at a time")
-	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time for one batch, retries included")
-	f.Flag(&x.discard, "discard", "check the batches and keep none")
-	f.Text(&x.output, "output", "", "write each batch to a file in `DIR`")
-	f.Choice(&x.home, "home", "", "the gateway that a rank asks first: rank R of W that at place R*P/W of P (default the near one; rank with --share locality)", "rank")
-	f.Flag(&x.noManifest, "no-manifest", "do not fetch manifests: bytes are checked, exactly-once is not")
+	f.Count(&x.plan.opt.From, "from", 0, "first batch")
+	f.Positive(&x.plan.opt.Until, "until", "batch to stop before (default the end)")
+	f.Flag(&x.allRanks, "all-ranks", "read the shares of all ranks concurrently")
+	f.Number(&x.parallel, "parallel", 8, "batches to read concurrently")
+	f.Duration(&x.deadline, "deadline", client.DefaultDeadline, "time limit for one batch, with retries")
+	f.Text(&x.output, "output", "", "`DIR` write each batch to a file; resume if files are there")
+	f.Choice(&x.home, "home", "", "first gateway of each rank, by its number (default the fastest)", "rank")
+	f.Flag(&x.noManifest, "no-manifest", "skip manifests: check bytes, but not that samples come exactly once")
 }
 
 func (x *fetchFlags) check(f *cli.Flags, args []string) {
 	served(f, args, &x.plan.dataset)
 	gatewaysOf(f, x.config(args))
 	x.plan.check(f)
-	if x.discard == (x.output != "") {
-		f.Fault("want either --discard or --output DIR")
-	}
 	if (x.plan.opt.Format != "" || x.plan.opt.Fields != "") && !x.noManifest {
-		f.Fault("--format and --fields want --no-manifest: a manifest describes whole samples")
+		f.Fault("--format and --fields require --no-manifest: a manifest describes whole samples")
 	}
-	if x.connections == 0 {
-		f.Fault("--connections 0: want at least 1")
+	if x.parallel == 0 {
+		f.Fault("--parallel must be at least 1")
 	}
 	if x.allRanks && x.plan.opt.Rank != 0 {
 		f.Fault("--all-ranks and --rank exclude each other")
 	}
 	if u := x.plan.opt.Until; u != 0 && u <= x.plan.opt.From {
-		f.Fault("--until %d: want more than --from, %d", u, x.plan.opt.From)
+		f.Fault("--until %d must be more than --from, %d", u, x.plan.opt.From)
 	}
 }
 
@@ -105,28 +100,16 @@ func proved(p client.Proof) string {
 
 func (a *app) fetch() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "fetch GATEWAY[/NAME]... --discard|--output DIR", Short: "Read an epoch, check every byte, print rates and latencies",
-		Long: `Reads the batches of an epoch from one or more gateways. Every body is compared with its
-length and CRC-32C; the manifests prove that no sample came twice and, if the whole epoch
-was read, that every sample came. With --output each batch becomes a file. Running the same
-command again goes on: a file with the length and CRC-32C of its batch is not fetched again.
-With --discard it measures a gateway: --connections sets the load. The latency of a batch is
-from the request until its last byte is checked, retries and manifest included.
+		Use: "fetch GATEWAY[/NAME]...", Short: "Read and check an epoch, print throughput and latency",
+		Long: `Reads an epoch from one or more gateways and checks the length and CRC-32C of each batch. Manifests
+prove that each sample came exactly once. Prints throughput and latency; with --output, keeps each
+batch as a file, and a second run resumes.
 
-http://gateways-{0..7}.NAME:PORT stands for eight gateways, srv:_http._tcp.NAME for those
-of a service's SRV records, dns:NAME:PORT for all addresses of a name, unix:PATH for one
-that listens at a Unix socket. The gateway that answers quickest is asked, and another
-one where it fails; what a broken body lacks is asked for alone. With --home rank, and with
---share locality where several gateways are named, rank R of W is read from the gateway at
-place R*P/W of the P named: name them in one order for all ranks, and give the number that
-the job began with as --homes.`,
-		Example: `  millrace fetch http://gw:8080 --epoch 0 --discard
-  millrace fetch http://gw:8080/photos --batch-size 1024 --connections 32 --no-manifest --discard
-  millrace fetch http://gw-0:8080 http://gw-1:8080 --epoch 3 --from 170 --rank 1 --world-size 4 \
-    --output ./batches
-  millrace fetch dns:gateways.job-a.svc:8080 --discard
-  millrace fetch http://gateways-{0..3}.gateways:8080 --world-size 8 --all-ranks --share locality \
-    --homes 4 --home rank --discard`,
+GATEWAY can be http://gateways-{0..7}.NAME:PORT, srv:_http._tcp.NAME, dns:NAME:PORT or unix:PATH.
+The fastest gateway is used, and another one if it fails. With --home rank, or --share locality and
+several gateways in the same order for all ranks, rank R of W first uses gateway R*P/W of P.`,
+		Example: `  millrace fetch http://gw:8080/photos --batch-size 1024 --parallel 32
+  millrace fetch http://gateways-{0..3}.gateways:8080 --world-size 8 --all-ranks --share locality`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x fetchFlags
 			x.define(f)
@@ -180,7 +163,7 @@ func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetch
 	defer c.CloseIdle()
 	bar := a.NewBar(ctx, "fetch")
 	rep, err := c.ReadEpoch(ctx, client.Epoch{
-		Options: x.plan.opt, AllRanks: x.allRanks, Connections: x.connections, Dir: x.output, Unproved: x.noManifest, Progress: bar.Set,
+		Options: x.plan.opt, AllRanks: x.allRanks, Connections: x.parallel, Dir: x.output, Unproved: x.noManifest, Progress: bar.Set,
 	})
 	bar.End()
 	if err != nil {

@@ -41,7 +41,7 @@ func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	}
 	for _, g := range cfg.Gateways {
 		if !location.IsGateway(g) {
-			f.Fault("gateway %q: want http://HOST:PORT or HOST:PORT, or unix:PATH", g)
+			f.Fault("gateway %q: must be http://HOST:PORT or HOST:PORT, or unix:PATH", g)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestARankOfAJobNeedsAGeneration(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"datasets": []any{d}})
 	}))
 	defer srv.Close()
-	args := []string{"fetch", srv.URL, "--discard"}
+	args := []string{"fetch", srv.URL}
 	o := millrace(t, nil, append(args, "--rank", "1", "--world-size", "4")...)
 	if o.code != exitUsage || !strings.Contains(o.stderr, "give all ranks the same generation") || !strings.Contains(o.stderr, "now it is g1") {
 		t.Errorf("got exit code %d, %q, want %d and the cure", o.code, o.stderr, exitUsage)

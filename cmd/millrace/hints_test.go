@@ -70,7 +70,7 @@ func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
 	if x, _ := rep["index"].(map[string]any); x["samples"] != 2.0 || x["read_bytes"] == nil || x["reused_shards"] != 0.0 {
 		t.Errorf("got index %v, want 2 samples, read_bytes and reused_shards", x)
 	}
-	o := millrace(t, nil, "pack", dir, t.TempDir(), "--key", "path")
+	o := millrace(t, nil, "pack", dir, t.TempDir(), "--sample-key", "path")
 	if o.code != exitFailure {
 		t.Errorf("got exit code %d, want %d", o.code, exitFailure)
 	}
@@ -154,7 +154,7 @@ func TestCount(t *testing.T) {
 func TestLinksOfAPlanCanBeOpened(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	opened := 0
-	for line := range strings.Lines(ok(t, "plan", url).stdout) {
+	for line := range strings.Lines(ok(t, "explain", url).stdout) {
 		if strings.ContainsAny(line, "{}[]") {
 			t.Errorf("got %q, want no JSON", line)
 		}

@@ -38,7 +38,7 @@ func TestFetchByImportance(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks", "--balance", "bytes"}, {"--tail", "pad"}, {"--from", "2", "--until", "5"}, {"--tail", "drop"}, {"--shuffle", "none"}, {"--shuffle", "window", "--window", "3"}, {"--shuffle", "full"}} {
-		out := ok(t, append([]string{"fetch", url, "--epoch", "1", "--discard", "--importance", snapshot}, more...)...).stdout
+		out := ok(t, append([]string{"fetch", url, "--epoch", "1", "--importance", snapshot}, more...)...).stdout
 		want := "every draw came exactly once"
 		switch strings.Join(more, " ") {
 		case "--from 2 --until 5":
@@ -50,15 +50,15 @@ func TestFetchByImportance(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", more, out, want)
 		}
 	}
-	if out := ok(t, "plan", url, "--importance", snapshot).stdout; !strings.Contains(out, "coverage") || !strings.Contains(out, snapshot) {
+	if out := ok(t, "explain", url, "--importance", snapshot).stdout; !strings.Contains(out, "coverage") || !strings.Contains(out, snapshot) {
 		t.Errorf("got %s, want the coverage and the snapshot's name", out)
 	}
 	for _, name := range []string{"none", "window", "slot", "full"} {
-		if out := ok(t, "warm", url, "--epoch", "1", "--shuffle", name, "--importance", snapshot).stdout; !strings.Contains(out, "all 50 samples are warm") {
-			t.Errorf("%s: got %q, want all of the epoch to be warm", name, out)
+		if out := ok(t, "warm", url, "--epoch", "1", "--shuffle", name, "--importance", snapshot).stdout; !strings.Contains(out, "all 50 samples are in the caches") {
+			t.Errorf("%s: got %q, want all samples in the caches", name, out)
 		}
 	}
-	if o := millrace(t, nil, "fetch", url, "--discard", "--importance", strings.Repeat("0", 64)); o.code != exitNotFound {
+	if o := millrace(t, nil, "fetch", url, "--importance", strings.Repeat("0", 64)); o.code != exitNotFound {
 		t.Errorf("unknown snapshot: got exit code %d, want 4\n%s", o.code, o.stderr)
 	}
 }
@@ -81,8 +81,8 @@ func TestLossLogBelongsToOneGateway(t *testing.T) {
 	} else {
 		s.Close()
 	}
-	if _, err := compose(false); err == nil || !strings.Contains(err.Error(), "--loss-log") || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("a second gateway: got %v, want --loss-log to be in use", err)
+	if _, err := compose(false); err == nil || !strings.Contains(err.Error(), "loss-log") || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second gateway: got %v, want loss-log to be in use", err)
 	}
 	first.Close()
 	again, err := compose(false)

@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// indexFlags are those of index, and of pack, which indexes afterwards.
+// indexFlags are the flags of index, and of pack, which indexes too.
 type indexFlags struct {
 	store    location.Stores
 	opt      build.Options
@@ -39,16 +39,16 @@ type indexFlags struct {
 }
 
 func (x *indexFlags) define(f *cli.Flags) {
-	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target size of a chunk, the unit of fetching and caching")
-	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "how the dataset is mixed where a URL does not say", "none", "window", "slot", "full")
-	f.Count(&x.opt.Defaults.Window, "window", 128, "chunks (window) or lanes (slot) in memory together where a URL does not say")
-	f.Count(&x.opt.Defaults.Seed, "seed", 0, "seed of the order where a URL does not say")
-	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "samples of a global batch where a URL does not say")
-	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "handling of an incomplete last batch where a URL does not say", "short", "drop", "pad")
-	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards read side by side")
+	f.Size(&x.opt.ChunkSize, "chunk-size", 8<<20, "target size of a chunk, the unit of reads and caching")
+	f.Choice(&x.opt.Defaults.Shuffle, "shuffle", "slot", "default shuffle algorithm", "none", "window", "slot", "full")
+	f.Count(&x.opt.Defaults.Window, "window", 128, "default number of chunks (window) or lanes (slot) to mix")
+	f.Count(&x.opt.Defaults.Seed, "seed", 0, "default seed of the shuffle")
+	f.Count(&x.opt.Defaults.BatchSize, "batch-size", 256, "default number of samples per global batch")
+	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default for a last batch that is not full", "short", "drop", "pad")
+	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards to read concurrently")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
-	f.Text(&x.part, "part", "", "do part `I/N` of the work, 0/N to N-1/N, and publish nothing; rest: publish, and do here what parts have left undone")
-	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes: you promise that nobody else writes")
+	f.Text(&x.part, "part", "", "`I/N` do part I of N, publish nothing; rest: complete and publish")
+	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes; unsafe with other writers")
 	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 		return x.inherit(f, was, chunkSize)
 	}
@@ -76,39 +76,39 @@ func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize in
 	return x.opt.Defaults, x.opt.ChunkSize
 }
 
-// sayInherited prints what the index has of the earlier one, and what differs.
+// sayInherited prints the defaults that equal those of the earlier index, and those that differ.
 func (x *indexFlags) sayInherited(a *app, l location.Location) {
 	if len(x.inherited) > 0 {
-		a.Say("millrace: %s: as in the earlier index: %s", l, strings.Join(x.inherited, " "))
+		a.Say("millrace: %s: defaults of the earlier index: %s", l, strings.Join(x.inherited, " "))
 	}
 	if len(x.changed) > 0 {
-		a.Say("millrace: %s: other defaults than the earlier index, so the generation changes: %s", l, strings.Join(x.changed, ", "))
+		a.Say("millrace: %s: new defaults, so the generation changes: %s", l, strings.Join(x.changed, ", "))
 	}
 }
 
-// defineFormat defines what says of shards what their bytes do not. pack has none of it: it makes its shards itself.
+// defineFormat defines the flags that describe existing shards. pack makes its own shards.
 func (x *indexFlags) defineFormat(f *cli.Flags) {
-	f.Choice(&x.opt.Format, "format", "", "format of the shards, if looking at them does not tell", build.FormatNames()...)
+	f.Choice(&x.opt.Format, "format", "", "`FORMAT` format of the shards (default detected)", build.FormatNames()...)
 	f.Text(&x.opt.Match, "match", "", matchUsage)
-	f.Text(&x.opt.Split, "split", "", "only the objects of this `SPLIT`, in an index of its name; all: those of all splits, in one index")
-	f.Text(&x.opt.Config, "config", "", "only the objects of this configuration `NAME`, of a repository with several")
+	f.Text(&x.opt.Split, "split", "", "`SPLIT` index one split, named after it; all: one index of all splits")
+	f.Text(&x.opt.Config, "hf-config", "", "`NAME` index one configuration of a Hugging Face repository")
 	f.Flag(&x.opt.Hidden, "hidden", hiddenUsage)
-	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, of records without a header")
-	f.Count(&x.sequence, "sequence-length", 0, "tokens of a sample, which is a window of so many and the one after them")
-	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` of a token, or of a record's elements, as NumPy writes it: <u2, <i4, |u1")
-	f.Choice(&x.opt.Hints.Key, "key", "", "what makes a sample of a zip archive: members whose names differ in the extension alone, or each", format.KeyGroup, format.KeyPath)
-	f.Choice(&x.opt.Hints.Header, "header", "", "whether the first record of each .csv or .tsv is a header; absent: it is a sample", format.HeaderPresent, format.HeaderAbsent)
-	f.List(&x.opt.Hints.Fields, "fields", "only these columns, of Parquet files: no byte of others is read; `NAMES` with commas between them, image.bytes of a struct")
+	f.Size(&x.opt.Hints.RecordSize, "record-size", 0, "size of a record, for records without a header")
+	f.Count(&x.sequence, "sequence-length", 0, "tokens per sample, plus one for the target")
+	f.Text(&x.opt.Hints.DType, "dtype", "", "`TYPE` NumPy type of tokens or record elements: <u2, <i4, |u1")
+	f.Choice(&x.opt.Hints.Key, "sample-key", "", "in zip archives, "+sampleKeyUsage, format.KeyGroup, format.KeyPath)
+	f.Choice(&x.opt.Hints.Header, "header", "", "whether .csv and .tsv files begin with a header", format.HeaderPresent, format.HeaderAbsent)
+	f.List(&x.opt.Hints.Fields, "fields", "`NAME,...` index only these Parquet columns (default all)")
 }
 
-// definePlace defines what the address of the dataset can say too. pack has none of it: it writes the shards itself.
+// definePlace defines the flags that the address of the dataset can also set. pack writes the shards itself.
 func (x *indexFlags) definePlace(f *cli.Flags) {
-	f.Text(&x.name, "name", "", "`NAME` of the index, of several that a dataset may have; other commands take it as DATASET#NAME")
-	f.Text(&x.indexURL, "index-url", "", "put the index at `URL`, and write nothing beside the shards (default beside them)")
-	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory: whoever can make links there chooses what is read")
+	f.Text(&x.name, "name", "", "`NAME` name of the index, for DATASET#NAME (default unnamed)")
+	f.Text(&x.indexURL, "index-url", "", "`URL` where to store the index (default beside the shards)")
+	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory; unsafe if others write there")
 }
 
-// place parses the dataset's address and adds what the flags say of its place.
+// place parses the dataset's address and adds the flags of definePlace.
 func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	l := one(f, arg)
 	if x.followLinks {
@@ -133,7 +133,7 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	return l
 }
 
-// putName says which index of the dataset is made: the one that --name or the address names, else that of the split.
+// putName sets the name of the index: from --name or the address, else from the split.
 func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
 	if x.name != "" {
 		if err := l.PutName(x.name); err != nil {
@@ -142,37 +142,39 @@ func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
 	}
 	if name := indexing.IndexName(x.opt.Config, x.opt.Split); l.IndexName == "" && name != "" {
 		if err := l.PutName(name); err != nil {
-			f.Fault("--split %s: no name of an index can be made of it: give one with --name", x.opt.Split)
+			f.Fault("--split %s is not a valid name of an index: set one with --name", x.opt.Split)
 		}
 	}
 }
 
-const matchUsage = "only what matches `GLOB`, *.jpg or *.{jpg,png}, or all but that (!broken.jpg): the whole name below the dataset or source if GLOB has a slash, else what follows the last slash"
+const (
+	matchUsage     = "`GLOB` take only these names: *.jpg, *.{jpg,png}; all but these: !bad.jpg"
+	hiddenUsage    = "take hidden files too: .*, __MACOSX/, Thumbs.db, desktop.ini"
+	sampleKeyUsage = "group files into samples by name, or one each"
+)
 
-const hiddenUsage = "take what is hidden too: names that begin with a dot, __MACOSX/, Thumbs.db, desktop.ini"
-
-// maxDefault is the largest number that a URL may name: a default beyond it would have no canonical URL.
+// maxDefault is the largest number in a URL: a larger default would have no canonical URL.
 const maxDefault = 1 << 31
 
 func (x *indexFlags) check(f *cli.Flags) {
 	if x.opt.ChunkSize < 1 || x.opt.ChunkSize > 1<<30 {
-		f.Fault("--chunk-size %s: want 1B to 1GiB", words.Size(x.opt.ChunkSize))
+		f.Fault("--chunk-size %s: must be from 1B to 1GiB", words.Size(x.opt.ChunkSize))
 	}
 	if w := x.opt.Defaults.Window; w < 1 || w > maxDefault {
-		f.Fault("--window %d: want 1 to %d", w, maxDefault)
+		f.Fault("--window %d: must be from 1 to %d", w, maxDefault)
 	}
 	if b := x.opt.Defaults.BatchSize; b < 1 || b > maxDefault {
-		f.Fault("--batch-size %d: want 1 to %d", b, maxDefault)
+		f.Fault("--batch-size %d: must be from 1 to %d", b, maxDefault)
 	}
 	if x.sequence > maxDefault || x.sequence == 0 && f.Set.Changed("sequence-length") {
-		f.Fault("--sequence-length %d: want 1 to %d", x.sequence, maxDefault)
+		f.Fault("--sequence-length %d: must be from 1 to %d", x.sequence, maxDefault)
 	}
 	x.opt.Hints.SequenceLength = int64(min(x.sequence, maxDefault))
 	x.checkFields(f)
 	checkMatch(f, x.opt.Match)
 	x.checkPart(f)
 	if x.opt.Parallel == 0 {
-		f.Fault("--parallel 0: want at least 1")
+		f.Fault("--parallel must be at least 1")
 	}
 }
 
@@ -186,7 +188,7 @@ func (x *indexFlags) checkPart(f *cli.Flags) {
 	i, err1 := strconv.ParseUint(part, 10, 31)
 	n, err2 := strconv.ParseUint(parts, 10, 31)
 	if err1 != nil || err2 != nil || i >= n {
-		f.Fault("--part %q: want a part and how many there are, of 0/16 to 15/16, or rest", x.part)
+		f.Fault("--part %q: must be I/N, such as 0/16 to 15/16, or rest", x.part)
 		return
 	}
 	s.Part, s.Parts = int(i), int(n)
@@ -198,79 +200,42 @@ func checkMatch(f *cli.Flags, pattern string) {
 	}
 }
 
-// checkFields refuses --fields without a name: it would mean all columns.
+// checkFields rejects an empty --fields, which would mean all columns.
 func (x *indexFlags) checkFields(f *cli.Flags) {
 	if f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0 {
-		f.Fault("--fields: want the names of columns")
+		f.Fault("--fields: must be names of columns")
 	}
 }
 
-// formats lists what index looks for, a format a line.
+// formats lists the detected formats, one per line.
 func formats() string {
 	return "  " + strings.Join(build.FormatHints(), "\n  ")
 }
 
-const indexManual = `Reads the shards under DATASET once and publishes an index of them beside them.
-Nothing is copied. A second run reads only what has changed, and keeps the earlier values of
---batch-size, --shuffle, --window, --seed, --tail and --chunk-size unless it sets them. One after
-a kill reads what the first had not read, the shards that it was reading, and about 64 MiB, or
-1,000 shards, that it had read just before.
+const indexManual = `Reads the shards of DATASET once and stores an index beside them; nothing is copied. Later runs
+read only changes and keep the earlier plan parameters. An interrupted run resumes.
 
-The format is found out by looking for
+DATASET is s3://bucket/prefix, file:///dir or a directory. The address of a bucket can set its
+service: ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE&bandwidth=SIZE
+&max_conns=N. Shards may be compressed by gzip, zstd or xz. Formats are detected:
 %s
-Shards may be compressed by gzip, zstd or xz. Where objects of several kinds lie together,
-the error has a command for each kind. --format takes every object as one of its shards, but what
-describes data (README, LICENSE) and empty markers (_SUCCESS), or says which one it cannot take.
+--name, --match, --split and --fields make one of several indexes, DATASET#NAME for other commands.
+A GLOB with a slash matches the whole name, else the part after the last slash.
 
-DATASET is s3://bucket/prefix, file:///dir or a directory. The address of a bucket may say how its
-service is reached, ?endpoint=URL&region=NAME&profile=NAME&path_style=true&ca_file=FILE
-&bandwidth=SIZE&max_conns=N; AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_CA_BUNDLE are the defaults.
-The plan parameters given here are stored in the index and are what a URL without parameters means.
+--part 3/16 shares the work between machines; the command without --part publishes when all parts
+are done. The index of a read-only directory, or of class folders of images, is stored in
+~/.cache/millrace; index prints the address for other commands.`
 
-A dataset may have several indexes, each of the shards that its --match takes. --name names one,
-and all other commands take DATASET#NAME then. A shard that two indexes share is read once.
---fields makes an index whose samples have some columns of Parquet files: a gateway reads these from
-the store, and keeps nothing else. A second run without it takes all columns again.
---split train takes the shards of that split, and names the index so. Splits are those that
-README.md (the metadata of Hugging Face's hub) or dataset_dict.json describe, else those that names
-tell of: train, val, test. Where shards of several splits lie, one has to be chosen, or all.
-
-Several machines share the work: --part 3/16 scans shards 3, 19, 35 and so on, and leaves what it
-found beside the index. A part that was killed goes on when it is run again. Two machines that do
-the same part harm nothing. When all 16 are done, the command without --part reads no shard, and
-publishes the index that one machine would have made, byte for byte. If shards are missing it fails
-and says of which parts; --part rest scans them here. Loose objects are shared by runs of some
-16,000.
-
-The index lies beside the shards unless --index-url says where: nothing is written beside them
-then. That of a directory that takes no writes, or of class folders of pictures, which
-torchvision's ImageFolder reads too, is put into ~/.cache/millrace, where this user's commands find
-it. index prints the address that all commands take for such a dataset: DATASET,index=URL.`
-
-const indexExamples = `  millrace index s3://bucket/imagenet                # tar shards, .tar.gz, .tgz, .tar.zst
-  millrace index ./shards --chunk-size 64MiB --batch-size 1024
-  millrace index s3://bucket/mds-dataset             # index.json says it all: mds, litdata
-  millrace index s3://bucket/tfrecords --format tfrecord
-  millrace index s3://bucket/c4 --match '*.jsonl.gz' # JSON Lines among other things
-  millrace index ./cifar-10-batches-bin              # CIFAR; .npy files likewise
-  millrace index ./raw --record-size 3073            # records of one size
-  millrace index ./corpus --sequence-length 2048     # Megatron's .bin and .idx
-  millrace index ./flat --format tokens --sequence-length 1024 --dtype '<u2'
-  millrace index ./pairs --match '*.tsv' --header absent
-  millrace index ./photos --format files --match '*.jpg'
+const indexExamples = `  millrace index s3://bucket/imagenet --batch-size 1024
+  millrace index s3://bucket/c4 --match '*.jsonl.gz'
   millrace index s3://bucket/pairs --split train     # then s3://bucket/pairs#train
-  millrace index s3://bucket/pairs --name train --match 'train-*'
-  millrace index s3://bucket/pairs --name captions --fields caption,image.path
   millrace index s3://public/photos --index-url s3://mine/photos
   millrace index s3://bucket/laion --part 0/16       # and 1/16 to 15/16 on other machines, then
-  millrace index s3://bucket/laion                   # the index of what all parts found
-  millrace index 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b'
-  millrace index ~/.cache/huggingface/hub/datasets--me--pairs/snapshots/0a1b2c --split train \
-    --index-url ./pairs`
+  millrace index s3://bucket/laion                   # publish the index of all parts`
 
 func (a *app) index() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "index DATASET", Short: "Index shards that are there already, in place",
+		Use: "index DATASET", Short: "Index existing shards in place",
 		Long: fmt.Sprintf(indexManual, formats()), Example: indexExamples,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
@@ -299,14 +264,14 @@ func (a *app) index() *cobra.Command {
 	})
 }
 
-// printJoin says after a part what publishes.
+// printJoin prints the command that publishes the parts.
 func (x *indexFlags) printJoin(w io.Writer, join string) {
 	if x.opt.Share.Parts > 0 {
 		fmt.Fprintf(w, "  when all %d parts are done: %s\n", x.opt.Share.Parts, join)
 	}
 }
 
-// buildIndex indexes one location with a progress bar.
+// buildIndex indexes one location and shows its progress.
 func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (build.Report, error) {
 	b := a.NewBar(ctx, "index")
 	opt.Progress = b.Update
@@ -331,21 +296,21 @@ type verifyReport struct {
 
 func (a *app) verify() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "verify DATASET", Short: "Compare every chunk with its digest",
-		Long: `Reads everything again and compares it with the digests in the index. Each range that
-does not match is one line on stdout; if there is one the exit code is 3. Objects that were
-copied with the same bytes are no corruption: 'millrace index' is the cure, the exit code 1.`,
+		Use: "verify DATASET", Short: "Check every chunk against its digest",
+		Long: `Reads all chunks and compares them with the digests of the index. Each corrupt range is a line on
+stdout, with exit code 3. Objects replaced by equal bytes are not corrupt: run 'millrace index'; the
+exit code is 1.`,
 		Example: "  millrace verify s3://bucket/imagenet\n  millrace verify ./shards --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
 			var parallel int
-			f.Number(&parallel, "parallel", 8, "chunks read side by side")
+			f.Number(&parallel, "parallel", 8, "chunks to read concurrently")
 			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
 				if parallel == 0 {
-					f.Fault("--parallel 0: want at least 1")
+					f.Fault("--parallel must be at least 1")
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error {
@@ -393,8 +358,7 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 	return verdict(l, rep.Bad, rep.Rewritten, err)
 }
 
-// verdict is what a verification ends with: what was found counts for more than what ended the search for more, and other bytes
-// for more than other dates.
+// verdict is the error of a verification. Bad ranges precede the error that ended it, and other bytes precede other dates.
 func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err error) error {
 	if len(bad) == 0 && (len(rewritten) == 0 || err != nil) {
 		return err

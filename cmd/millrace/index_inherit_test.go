@@ -10,7 +10,7 @@ func TestIndex_KeepsTheDefaultsOfTheEarlierIndex(t *testing.T) {
 	ok(t, "index", dir, "--batch-size", "3", "--shuffle", "window", "--chunk-size", "2KiB")
 	first := ok(t, "info", dir).stdout
 	o := ok(t, "index", dir)
-	if want := "as in the earlier index: --batch-size 3 --shuffle window --window 4 --chunk-size 2KiB\n"; !strings.HasSuffix(o.stderr, want) {
+	if want := "defaults of the earlier index: --batch-size 3 --shuffle window --window 4 --chunk-size 2KiB\n"; !strings.HasSuffix(o.stderr, want) {
 		t.Errorf("got %q, want %q", o.stderr, want)
 	}
 	if got := ok(t, "info", dir).stdout; got != first {

@@ -76,7 +76,7 @@ func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 		{"verify", address},
 		{"plan", address},
 		{"gc", address, "--grace", "0s"},
-		{"subset", address, "--split", "a=1,b=1"},
+		{"subset", address, "--into", "a=1,b=1"},
 		{"quarantine", address, "--key", "f007"},
 		{"simulate", address, "--rate", "10/s", "--cache-size", "1MiB"},
 		{"serve", "--dataset", "files=" + address, "--check"},
@@ -92,7 +92,7 @@ func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 		t.Errorf("the configuration that --check prints reads as %s", again.stdout)
 	}
 	url := gatewayOf(t, "files="+address)
-	ok(t, "fetch", url, "--subset", "a", "--discard")
+	ok(t, "fetch", url, "--subset", "a")
 	ok(t, "warm", url)
 	if after := tree(t, dir); !slices.Equal(after, before) {
 		t.Errorf("beside the shards: got %q, want %q", after, before)
@@ -129,7 +129,7 @@ func TestIndexElsewhereIsRefused(t *testing.T) {
 	}{
 		{[]string{"index", other, "--index-url", home}, exitUsage, "belongs to file://" + dir},
 		{[]string{"index", dir + ",index=" + home, "--index-url", home}, exitUsage, "names file://" + home + " already"},
-		{[]string{"index", dir, "--index-url", "http://x"}, exitUsage, "want s3:// or file://"},
+		{[]string{"index", dir, "--index-url", "http://x"}, exitUsage, "must be s3:// or file://"},
 		{[]string{"index", "s3://bucket/x", "--follow-links"}, exitUsage, "only directories have links"},
 		{[]string{"verify", other + ",index=" + home}, exitNotFound, "is it the index of other data?"},
 	} {
@@ -170,7 +170,7 @@ func TestLinksAreFollowedByOption(t *testing.T) {
 	}
 	ok(t, "verify", snapshot+",links=follow")
 	var rep fetchReport
-	if err := json.Unmarshal([]byte(ok(t, "fetch", gatewayOf(t, "hf="+snapshot+",links=follow"), "--discard", "--json").stdout), &rep); err != nil || rep.Samples != 6 {
+	if err := json.Unmarshal([]byte(ok(t, "fetch", gatewayOf(t, "hf="+snapshot+",links=follow"), "--json").stdout), &rep); err != nil || rep.Samples != 6 {
 		t.Errorf("got %+v, %v, want 6 samples", rep, err)
 	}
 	// One link among files: counted, and said.
@@ -353,7 +353,7 @@ func TestTokensAreAskedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if o := millrace(t, nil, "index", flat, "--sequence-length", "0"); o.code != exitUsage || !strings.Contains(o.stderr, "--sequence-length 0: want 1 to") {
+	if o := millrace(t, nil, "index", flat, "--sequence-length", "0"); o.code != exitUsage || !strings.Contains(o.stderr, "--sequence-length 0: must be from 1 to") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 	const item = "128 tokens of <u2 and the next one; the largest token at the beginning is 48000\n"

@@ -16,19 +16,15 @@ import (
 
 func (a *app) info() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "info GATEWAY[/NAME]|DATASET", Short: "Say what a dataset has: generation, format, samples, defaults",
-		Long: `Describes a dataset: in a store by its index, or as a gateway serves it, the default one if no
-name is given. Both say the same, and a store of token files the largest of the first ones too.
-For a directory a line counts files that are new, gone, rewritten or copied since it was indexed;
-that comparison takes at most 2 s, and nothing is told where that is too short.`,
-		Example: `  millrace info s3://bucket/imagenet
-  millrace info http://gw:8080
-  millrace info http://gw:8080/imagenet --json`,
+		Use: "info GATEWAY[/NAME]|DATASET", Short: "Describe a dataset: generation, format, samples, defaults",
+		Long: `Describes a dataset of a gateway or a store: generation, format, samples, defaults. For a directory,
+it also counts files that changed since the index was made, if that takes at most 2 s.`,
+		Example: "  millrace info s3://bucket/imagenet\n  millrace info http://gw:8080/imagenet --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
 			var name string
-			f.Text(&name, "dataset", "", "`NAME` of a gateway's dataset (default the one in its address, or the gateway's default one)")
+			f.Text(&name, "dataset", "", "`NAME` dataset (default the one in the address, or the gateway's default)")
 			f.Output(a.App)
 			check := func(args []string) {
 				if address, dataset, ok := location.Served(args[0], name); ok {
@@ -38,7 +34,7 @@ that comparison takes at most 2 s, and nothing is told where that is too short.`
 				}
 				l = one(f, args[0])
 				if name != "" {
-					f.Fault("--dataset: want a gateway's address with it; %s is one dataset", location.HideSecrets(args[0]))
+					f.Fault("--dataset requires a gateway, and %s is a dataset", location.HideSecrets(args[0]))
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
@@ -72,15 +68,14 @@ func (a *app) describe(ctx context.Context, gateway, name string, s *location.St
 
 func (a *app) datasets() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "datasets GATEWAY", Short: "List what a gateway serves",
-		Long: `Lists the datasets that a gateway serves, the default one first,
-by the addresses that other commands take.`,
+		Use: "datasets GATEWAY", Short: "List the datasets of a gateway",
+		Long:    `Lists the datasets of a gateway by their addresses for other commands, the default first.`,
 		Example: "  millrace datasets http://gw:8080\n  millrace datasets http://gw:8080 --json",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			f.Output(a.App)
 			check := func(args []string) {
 				if gateway, name, _ := location.Served(args[0], ""); name != "" {
-					f.Fault("%s names a dataset: give %s, or run 'millrace info' with it", location.HideSecrets(args[0]), location.HideSecrets(gateway))
+					f.Fault("%s names a dataset: use %s, or run 'millrace info'", location.HideSecrets(args[0]), location.HideSecrets(gateway))
 				}
 				gateways(f, args)
 			}
@@ -100,7 +95,7 @@ by the addresses that other commands take.`,
 	})
 }
 
-// list is the command that lists one kind of what lies beside a dataset, as a part of the command kind.
+// list is the command "kind list", which lists one kind of objects of a dataset.
 func (a *app) list(kind, short, long string, find func(context.Context, objstore.Store, string) (inventory.List, error)) *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "list DATASET", Short: short, Long: long,
@@ -111,7 +106,7 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 			f.Output(a.App)
 			check := func(args []string) {
 				if location.IsGateway(args[0]) {
-					f.Fault("%s is a gateway: want the dataset's store, which holds its %s, such as s3://bucket/imagenet", location.HideSecrets(args[0]), strings.TrimSuffix(kind, "s")+"s")
+					f.Fault("%s is a gateway: the store of the dataset holds its %s: use its address, such as s3://bucket/imagenet", location.HideSecrets(args[0]), strings.TrimSuffix(kind, "s")+"s")
 					return
 				}
 				l = one(f, args[0]).OfIndex()
@@ -130,8 +125,7 @@ func (a *app) list(kind, short, long string, find func(context.Context, objstore
 }
 
 func (a *app) reports() *cobra.Command {
-	return cli.Group("reports", "List reported losses and snapshots of weights", "  millrace reports list s3://bucket/imagenet", a.list("reports", "List the reports and snapshots of a dataset",
-		`Lists the epochs that losses were reported of, with their plans, whether a snapshot holds
-them, bytes and age; and the snapshots, which URLs name as importance=SNAPSHOT.
-'millrace gc' removes reports.`, inventory.ListLosses))
+	return cli.Group("reports", "List loss reports and weight snapshots", "  millrace reports list s3://bucket/imagenet", a.list("reports", "List the reports and snapshots of a dataset",
+		`Lists the epochs with loss reports (plan, snapshot, bytes, age) and the snapshots, which URLs name
+as importance=SNAPSHOT. 'millrace gc' deletes reports.`, inventory.ListLosses))
 }

@@ -108,7 +108,7 @@ func TestDatasetsListsThem(t *testing.T) {
 	if address != url+"/files" || !strings.Contains(row, "default") {
 		t.Errorf("got\n%s\nwant the address of the dataset and its mark", text)
 	}
-	for _, command := range [][]string{{"info"}, {"plan"}, {"fetch", "--discard"}} {
+	for _, command := range [][]string{{"info"}, {"explain"}, {"fetch"}} {
 		ok(t, append(command, address)...)
 	}
 }
@@ -119,8 +119,8 @@ func TestListsSayWhatLiesBesideADataset(t *testing.T) {
 	if text := ok(t, "subset", "list", dir).stdout + ok(t, "quarantine", "list", dir).stdout + ok(t, "reports", "list", dir).stdout; text != "no subsets\nno quarantines\nno reports\n\nno snapshots\n" {
 		t.Errorf("an empty place: got %q", text)
 	}
-	first := read[subsetReport](t, "subset", dir, "--split", "a=1,b=2")
-	second := read[subsetReport](t, "subset", dir, "--split", "a=1,b=2", "--salt", "other")
+	first := read[subsetReport](t, "subset", dir, "--into", "a=1,b=2")
+	second := read[subsetReport](t, "subset", dir, "--into", "a=1,b=2", "--salt", "other")
 	bad := read[quarantineReport](t, "quarantine", dir, "--key", "f001", "--reason", "test")
 	url := gatewayFor(t, dir)
 	c, err := client.New(client.Config{Gateways: []string{url}})

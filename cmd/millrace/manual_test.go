@@ -29,7 +29,7 @@ func TestManualHasEachCommandAndFlag(t *testing.T) {
 			continue
 		}
 		for _, flag := range regexp.MustCompile(`(?m)^ {2,6}(?:-[a-z], )?--([a-z0-9-]+)`).FindAllStringSubmatch(millrace(t, nil, name, "--help").stdout, -1) {
-			if flag[1] != "help" && !strings.Contains(string(page), `\-\-`+strings.ReplaceAll(flag[1], "-", `\-`)+`\fR`) {
+			if flag[1] != "help" && !strings.Contains(string(page), `\-\-`+strings.ReplaceAll(flag[1], "-", `\-`)+` `) {
 				t.Errorf("the page of %s lacks --%s", name, flag[1])
 			}
 		}

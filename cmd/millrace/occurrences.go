@@ -12,15 +12,11 @@ import (
 
 func (a *app) occurrences() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "occurrences GATEWAY[/NAME]|URL --key KEY --epochs N-N", Short: "Say which batches of a job had a sample, and which ranks got it",
-		Long: `Works out where a sample comes in some epochs of a job, long after the job has ended: from the
-URL of any one of its batches (the Content-Location of an answer), which holds the whole plan,
-and the sample's key. With world_size in the URL it says which rank got the sample. The gateway
-of the URL answers, or with --offline the index of the generation that the URL names. No data
-is read. GATEWAY/NAME stands for the default plan of the generation that is served now.`,
+		Use: "occurrences GATEWAY[/NAME]|URL --key KEY --epochs N-N", Short: "List the batches and ranks that got a sample",
+		Long: `Lists where a sample comes in some epochs of a job, and on which rank, also long after the job. The
+plan is that of the URL of any batch (the Content-Location of a response), or for GATEWAY/NAME the
+default plan of the current generation. Reads no data.`,
 		Example: `  millrace occurrences http://gw:8080/photos --key img-123 --epochs 0-9
-  millrace occurrences "http://gw:8080/v1/datasets/photos/epochs/0/batches/3?..." --key img-123 \
-    --epochs 0-9
   millrace occurrences "/v1/datasets/photos/epochs/0/batches/3?..." --key img-123 --epochs 0-9 \
     --offline s3://bucket/photos`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
@@ -28,10 +24,10 @@ is read. GATEWAY/NAME stands for the default plan of the generation that is serv
 			var s location.Stores
 			var l location.Location
 			var offline string
-			f.Text(&q.Key, "key", "", "`KEY` of the sample")
-			f.Text(&q.Shard, "shard", "", "`SHARD` of the sample, where several shards have the key")
-			f.Text(&q.Epochs, "epochs", "", "`N-N`, the first epoch and the last, or N")
-			f.Text(&offline, "offline", "", "`DATASET` whose index answers in place of a gateway")
+			f.Text(&q.Key, "key", "", "`KEY` key of the sample")
+			f.Text(&q.Shard, "shard", "", "`SHARD` shard of the sample, if several shards have the key")
+			f.Text(&q.Epochs, "epochs", "", "`N-N` first and last epoch, or N")
+			f.Text(&offline, "offline", "", "`DATASET` read its index instead of asking a gateway")
 			f.Output(a.App)
 			check := func(args []string) {
 				if offline != "" {

@@ -13,7 +13,7 @@ import (
 // TestOccurrencesFromAGatewayAndFromItsIndex: both say the same, and the index says so when its generation is no longer current.
 func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 	dir := shards(t)
-	ok(t, "subset", dir, "--split", "train=3,val=1")
+	ok(t, "subset", dir, "--into", "train=3,val=1")
 	gateway := gatewayFor(t, dir)
 	said := map[string]string{}
 	for _, plan := range []string{"world_size=3&rank=1&format=framed", "world_size=3&balance=bytes&tail=pad", "shuffle=slot&window=4&share=locality&world_size=2", "subset=val", "seed=9&fields=txt"} {
@@ -51,7 +51,7 @@ func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 			t.Errorf("%s: got %s from the older generation, want %s", batch, got, want)
 		}
 	}
-	ok(t, "gc", dir, "--grace", "0s")
+	ok(t, "gc", dir, "--grace", "0s", "--yes")
 	for batch := range said {
 		o := millrace(t, nil, "occurrences", batch, "--offline", dir, "--key", "f007", "--epochs", "0")
 		if o.code != exitNotFound || !strings.Contains(o.stderr, "is not kept at") {
@@ -64,12 +64,12 @@ func TestOccurrencesSaysWhatIsMissing(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	batch := "http://127.0.0.1:1/epoch/0/batch/3?generation=" + generation
 	for want, args := range map[string][]string{
-		"want the URL of a batch":                      {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
-		"the URL names no generation":                  {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
+		"must be GATEWAY/NAME or the URL":              {"http://127.0.0.1:1/v1/stats", "--key", "k", "--epochs", "0"},
+		"the URL has no generation":                    {"http://127.0.0.1:1/epoch/0/batch/3", "--key", "k", "--epochs", "0"},
 		"--offline requires the URL":                   {"http://127.0.0.1:1/photos", "--key", "k", "--epochs", "0", "--offline", "/"},
-		"occurrences: want --epochs N-N\n":             {batch, "--key", "k"},
-		"occurrences: want --key KEY\n":                {batch, "--epochs", "0"},
-		"want it whole, or --offline":                  {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},
+		"occurrences: --epochs N-N is required\n":      {batch, "--key", "k"},
+		"occurrences: --key KEY is required\n":         {batch, "--epochs", "0"},
+		"add it, or --offline":                         {strings.TrimPrefix(batch, "http://127.0.0.1:1"), "--key", "k", "--epochs", "0"},
 		"expected GATEWAY[/NAME]|URL, got no argument": {"--key", "k"},
 	} {
 		o := millrace(t, nil, append([]string{"occurrences"}, args...)...)

@@ -18,31 +18,25 @@ import (
 func (a *app) pack() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "pack SOURCE... DESTINATION", Short: "Pack files into tar shards and index them",
-		Long: `Packs the files under each SOURCE into tar shards under DESTINATION, a bucket's prefix or a
-directory, and indexes them. The shards follow the WebDataset convention and can be read without
-Millrace. The same input gives the same bytes. Safe to run again after a kill: shards
-that are finished are not sent again.
-
-Several machines share the work where all of them see the files: --part 3/16 packs and scans shards
-3, 19, 35 and so on. Two machines that do the same part harm nothing. When all 16 are done, the
-command without --part checks the shards, reads none, and publishes the index. If shards are missing
-it fails and says of which parts; --part rest packs them here.
-
-With --label-from-directory each sample of ./photos/cat and ./photos/dog gets a member .cls: 0 for
-cat, 1 for dog. The index keeps the names.`,
-		Example: "  millrace pack ./photos s3://bucket/photos\n  millrace pack ./photos 's3://bucket/photos?endpoint=http://minio:9000&profile=team-b'\n  millrace pack ./a ./b ./shards --key path --shard-size 64MiB\n  millrace pack ./photos s3://bucket/photos --label-from-directory\n  millrace pack ./photos s3://bucket/photos --part 0/16  # and 1/16 to 15/16 on other machines, then\n  millrace pack ./photos s3://bucket/photos              # checks all parts, and publishes the index",
+		Long: `Packs the files of each SOURCE into tar shards at DESTINATION, a bucket's prefix or a directory,
+and indexes them. The shards follow the WebDataset convention. The same input gives the same bytes,
+and an interrupted run resumes. --part 3/16 shares the work between machines that see the same
+files; the command without --part publishes when all parts are done.`,
+		Example: `  millrace pack ./photos s3://bucket/photos --label-from-directory
+  millrace pack ./photos s3://bucket/photos --part 0/16  # and 1/16 to 15/16 on other machines, then
+  millrace pack ./photos s3://bucket/photos              # publish the index`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x indexFlags
 			var opt pack.Options
 			var byDirectory bool
 			var l location.Location
 			f.Size(&opt.ShardSize, "shard-size", pack.DefaultShardSize, "target size of a shard")
-			f.Choice(&opt.Key, "key", pack.KeyGroup, "what makes a sample: files whose names differ in the extension alone, or each file", pack.KeyGroup, pack.KeyPath)
-			f.Flag(&byDirectory, "label-from-directory", "label each sample by the directory that it lies in: a member .cls with the number of the class")
+			f.Choice(&opt.Key, "sample-key", pack.KeyGroup, sampleKeyUsage, pack.KeyGroup, pack.KeyPath)
+			f.Flag(&byDirectory, "label-from-directory", "add a .cls member with the number of the sample's directory")
 			f.Text(&opt.Match, "match", "", matchUsage)
 			f.Flag(&opt.Hidden, "hidden", hiddenUsage)
-			f.Flag(&opt.SkipSpecial, "skip-special", "leave out links, devices and pipes instead of refusing them")
-			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` for shards too large for memory (default the system's)")
+			f.Flag(&opt.SkipSpecial, "skip-special", "skip links, devices and pipes (default: fail)")
+			f.Text(&opt.TempDir, "temp-dir", "", "`DIR` temporary files of large shards (default the system's)")
 			x.define(f)
 			f.Output(a.App)
 			check := func(args []string) {
@@ -51,7 +45,7 @@ cat, 1 for dog. The index keeps the names.`,
 				l.PutBeside() // the shards
 				for _, source := range args[:len(args)-1] {
 					if l.Inside(source) {
-						f.Fault("%s lies in %s, which is to be packed: another run would pack the shards of this one", l, source)
+						f.Fault("%s is inside the source %s: another run would pack its own shards", l, source)
 					}
 				}
 				if byDirectory {
@@ -59,7 +53,7 @@ cat, 1 for dog. The index keeps the names.`,
 				}
 				checkMatch(f, opt.Match)
 				if opt.ShardSize < 1 {
-					f.Fault("--shard-size 0B: want at least 1B")
+					f.Fault("--shard-size must be at least 1B")
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {

@@ -60,7 +60,7 @@ func TestIndexInParts(t *testing.T) {
 // TestPartsThatAreNone are refused before anything is read.
 func TestPartsThatAreNone(t *testing.T) {
 	for _, part := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3", "Rest"} {
-		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "of 0/16 to 15/16, or rest") {
+		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "must be I/N, such as 0/16 to 15/16, or rest") {
 			t.Errorf("%q: got exit code %d, %s", part, o.code, o.stderr)
 		}
 	}

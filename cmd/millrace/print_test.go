@@ -15,7 +15,7 @@ import (
 
 // TestCheckPrintsJSONThatServeAccepts, too.
 func TestCheckPrintsJSONThatServeAccepts(t *testing.T) {
-	first := ok(t, "serve", "--check", "--dataset", "files="+shards(t), "--cache-size", "64MiB", "--fetchers", "3", "--json").stdout
+	first := ok(t, "serve", "--check", "--dataset", "files="+shards(t), "--cache-size", "64MiB", "--parallel", "3", "--json").stdout
 	if !json.Valid([]byte(first)) {
 		t.Errorf("got %q, want JSON", first)
 	}
@@ -48,7 +48,7 @@ func TestDemoSaysWhereItServes(t *testing.T) {
 	for _, form := range []string{"--json=false", "--json"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		stdout, stderr := &stopper{cancel: cancel}, &bytes.Buffer{}
-		if got := run(ctx, []string{"demo", "--from", from, form}, env, stdout, stderr); got != exitOK {
+		if got := run(ctx, []string{"demo", from, form}, env, stdout, stderr); got != exitOK {
 			t.Fatalf("%s: got exit code %d, want 0\n%s", form, got, stderr)
 		}
 		var where struct{ URL, Dataset string }
@@ -79,10 +79,10 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 func TestPlanPrintsEveryDigit(t *testing.T) {
 	gateway := gatewayFor(t, shards(t))
 	const epoch = "18446744073709551615"
-	if got := ok(t, "plan", gateway, "--epoch", epoch, "--json").stdout; !strings.Contains(got, `"epoch": `+epoch+",") {
+	if got := ok(t, "explain", gateway, "--epoch", epoch, "--json").stdout; !strings.Contains(got, `"epoch": `+epoch+",") {
 		t.Errorf("got %s, want epoch %s", got, epoch)
 	}
-	if got := ok(t, "plan", gateway, "--epoch", epoch).stdout; !strings.Contains(got, "18,446,744,073,709,551,615\n") {
+	if got := ok(t, "explain", gateway, "--epoch", epoch).stdout; !strings.Contains(got, "18,446,744,073,709,551,615\n") {
 		t.Errorf("got %s, want epoch %s", got, epoch)
 	}
 }
@@ -103,9 +103,9 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 func TestWhatWouldBePassedOverIsAFault(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "x", "--batch", "1"},
-		{"serve", "--dataset", "a=/x", "--first-byte-timeout", "0s"},
+		{"serve", "--dataset", "a=/x", "MILLRACE_FIRST_BYTE_TIMEOUT=0s"},
 		{"serve", "--dataset", shards(t), "--json"}, // it would be for --check
-		{"serve", "--dataset", "a=/x", "--budget-wait", "0s"},
+		{"serve", "--dataset", "a=/x", "MILLRACE_BUDGET_WAIT=0s"},
 		{"help", "nonsense"},
 		{"completion", "nonsense"},
 		{"completion", "bash", "stray"},

@@ -25,7 +25,7 @@ type quarantineReport struct {
 	Samples    []selection.Bad `json:"samples"`
 }
 
-// quarantineFlags say which samples are bad.
+// quarantineFlags select the bad samples.
 type quarantineFlags struct {
 	store  location.Stores
 	keys   []string
@@ -37,43 +37,36 @@ type quarantineFlags struct {
 
 func (a *app) quarantine() *cobra.Command {
 	cmd := a.Build(cli.Command{
-		Use: "quarantine DATASET", Short: "Name bad samples, so that healthy ones are delivered in their place",
-		Long: `Stores a list of bad samples beside the index and prints its digest. A plan that names it,
-quarantine=DIGEST in a URL or client.quarantine("DIGEST") in Python, delivers healthy samples
-of the same chunk in their place, other ones in each epoch; all other positions stay as they
-are. Nothing is removed, and other plans deliver what they did.
-
-Samples are named by --key, by a file (--from), or found by reading everything again
-(--from-verify). A line of the file is a key, or a key and a reason, or a key, a reason and a
-shard, with tabs between them. A key that several shards have needs its shard: --shard, or
-the file's. The same samples with the same reasons have the same digest.`,
-		Example: `  millrace quarantine s3://bucket/imagenet --key n01440764/n01440764_10026
-  millrace quarantine ./laion --key 000000017 --shard 00003.tar
-  millrace quarantine ./shards --from bad.txt --reason "does not decode"
-  millrace quarantine ./shards --from-verify --json`,
+		Use: "quarantine DATASET", Short: "List bad samples, which plans then replace",
+		Long: `Stores a list of bad samples and prints its digest. A plan with quarantine=DIGEST replaces them by
+other samples of the same chunk, different ones in each epoch; all other positions stay the same.
+Bad samples are listed with --key or --keys, or found with --verify. Nothing is deleted.`,
+		Example: `  millrace quarantine ./laion --key 000000017 --shard 00003.tar
+  millrace quarantine ./shards --keys bad.txt --reason "does not decode"
+  millrace quarantine ./shards --verify --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x quarantineFlags
 			var l location.Location
-			f.List(&x.keys, "key", "`KEY` of a bad sample; may be given more than once; one with a comma is for --from")
-			f.Text(&x.shard, "shard", "", "`SHARD` of the keys that --key gives, where several shards have them")
-			f.Text(&x.file, "from", "", "`FILE` of lines: key, tab, reason, tab, shard, the last two as needed; - is stdin")
-			f.Text(&x.reason, "reason", "", "`TEXT` to note with samples that have no reason of their own")
-			f.Flag(&x.verify, "from-verify", "read every chunk, and take what does not match the index")
+			f.List(&x.keys, "key", "`KEY` bad sample; repeatable; keys with commas require --keys")
+			f.Text(&x.shard, "shard", "", "`SHARD` shard of the keys of --key, if several shards have them")
+			f.Text(&x.file, "keys", "", "`FILE` lines of key, tab, reason, tab, shard; - is stdin")
+			f.Text(&x.reason, "reason", "", "`TEXT` reason of samples without one in the file")
+			f.Flag(&x.verify, "verify", "read every chunk and add samples that do not match the index")
 			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
 				if len(x.keys) == 0 && x.file == "" && !x.verify {
-					f.Fault("no bad sample: want --key, --from or --from-verify")
+					f.Fault("--key, --keys or --verify is required")
 				}
 				if x.shard != "" && len(x.keys) == 0 {
-					f.Fault("--shard: it belongs to --key; in a file the shard is the third column")
+					f.Fault("--shard requires --key; in a file, the shard is the third column")
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runQuarantine(ctx, &x, l) }
 		},
 	})
 	cmd.AddCommand(a.list("quarantine", "List the quarantines of a dataset",
-		"Lists the quarantines of a dataset by the digests that URLs name, with how many samples are bad,\ngeneration, bytes and age.", inventory.ListQuarantines))
+		"Lists the quarantines of a dataset: digest, number of samples, generation, bytes, age.", inventory.ListQuarantines))
 	return cmd
 }
 
@@ -100,7 +93,7 @@ func (a *app) runQuarantine(ctx context.Context, x *quarantineFlags, l location.
 			return err
 		}
 		if len(bad) == 0 {
-			fmt.Fprintf(a.Stderr, "millrace: %s: every chunk matches the index: there is nothing to list\n", l)
+			fmt.Fprintf(a.Stderr, "millrace: %s: all chunks match the index: nothing to quarantine\n", l)
 			return nil
 		}
 	}
@@ -130,7 +123,7 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Dataset, bad map[u
 	})
 }
 
-// read returns the samples that were named.
+// read returns the samples of --key and --keys.
 func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 	var named []selection.NamedSample
 	for _, key := range x.keys {
@@ -143,7 +136,7 @@ func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 	return append(named, more...), err
 }
 
-// findBad reads everything, and adds the samples that lie in what does not match the index.
+// findBad reads all chunks and adds the samples that do not match the index.
 func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
 	b := a.NewBar(ctx, "verify")

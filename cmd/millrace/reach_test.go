@@ -27,8 +27,8 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	gateway := deadGateway(t)
 	batch := gateway + "/v1/datasets/d/epochs/0/batches/0?generation=" + strings.Repeat("a", 64)
 	for _, args := range [][]string{
-		{"datasets", gateway}, {"info", gateway}, {"plan", gateway}, {"warm", gateway},
-		{"fetch", gateway, "--discard"}, {"fetch", gateway, gateway, "--discard"}, {"fetch", "unix:" + t.TempDir() + "/none", "--discard"},
+		{"datasets", gateway}, {"info", gateway}, {"explain", gateway}, {"warm", gateway},
+		{"fetch", gateway}, {"fetch", gateway, gateway}, {"fetch", "unix:" + t.TempDir() + "/none"},
 		{"occurrences", batch, "--key", "k", "--epochs", "0"},
 	} {
 		t.Run(args[0], func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	gateway := "https://" + plain.Listener.Addr().String()
-	for _, args := range [][]string{{"datasets", gateway}, {"fetch", gateway, "--discard"}, {"top", "--once", gateway}} {
+	for _, args := range [][]string{{"datasets", gateway}, {"fetch", gateway}, {"top", "--once", gateway}} {
 		o := millrace(t, nil, args...)
 		if o.code != exitStore || strings.Contains(o.stderr, "retrying") || !strings.HasSuffix(o.stderr, ": write http:// in place of https://\n") {
 			t.Errorf("%q: got exit code %d, %q, want %d at once, with the cure", args, o.code, o.stderr, exitStore)
@@ -76,7 +76,7 @@ func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
 				gateway.ServeHTTP(w, r)
 			}))
 			defer srv.Close()
-			o := millrace(t, nil, "fetch", srv.URL, "--discard", "--json", "--no-manifest", "--connections", "1", "--deadline", "200ms")
+			o := millrace(t, nil, "fetch", srv.URL, "--json", "--no-manifest", "--parallel", "1", "--deadline", "200ms")
 			if o.code != exitStore || !strings.Contains(o.stdout, `"code":"gateway_unavailable"`) {
 				t.Errorf("got exit code %d, %q, want %d", o.code, o.stdout, exitStore)
 			}
@@ -93,7 +93,7 @@ func TestServe_NamesAPortInUse(t *testing.T) {
 	defer busy.Close()
 	at, dir := busy.Addr().String(), shards(t)
 	want := "millrace: listen on " + at + ": the port is in use: end the process that uses it, or choose another port\n"
-	for _, ports := range [][]string{{"--listen", at}, {"--listen", "127.0.0.1:0", "--admin-listen", at}, {"--listen", "127.0.0.1:0", "--health-listen", at}} {
+	for _, ports := range [][]string{{"--listen", at}, {"--listen", "127.0.0.1:0", "--admin-listen", at}, {"--listen", "127.0.0.1:0", "MILLRACE_HEALTH_LISTEN=" + at}} {
 		if o := millrace(t, nil, append([]string{"serve", dir, "--cache-size", "64MiB"}, ports...)...); o.code != exitFailure || o.stderr != want {
 			t.Errorf("%q: got exit code %d, %q, want %d, %q", ports, o.code, o.stderr, exitFailure, want)
 		}
@@ -108,8 +108,8 @@ func TestToken_PrintsOnlyTheTokenOnStdout(t *testing.T) {
 }
 
 func TestPlan_NamesTheCureForABatchOfADataset(t *testing.T) {
-	o := millrace(t, nil, "plan", "./photos", "--batch", "3", "--epoch", "1")
-	if want := "run 'millrace serve ./photos', then 'millrace plan http://127.0.0.1:8080 --batch 3'"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
+	o := millrace(t, nil, "plan", "./photos", "--batch", "3")
+	if want := "run 'millrace serve ./photos', then 'millrace explain http://127.0.0.1:8080 --batch 3'"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitUsage, want)
 	}
 }
@@ -117,14 +117,14 @@ func TestPlan_NamesTheCureForABatchOfADataset(t *testing.T) {
 func TestCommands_TakeTheDatasetFromTheAddress(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	for _, args := range [][]string{
-		{"info"}, {"plan"}, {"plan", "--batch", "0"}, {"warm"}, {"fetch", "--discard"}, {"fetch", url, "--discard"},
+		{"info"}, {"explain"}, {"explain", "--batch", "0"}, {"warm"}, {"fetch"}, {"fetch", url},
 	} {
 		ok(t, append(args, url+"/files")...)
 		if o := millrace(t, nil, append(args, url+"/other")...); o.code != exitNotFound || !strings.Contains(o.stderr, "other") {
 			t.Errorf("%q of a dataset that is not served: got exit code %d, %q, want %d", args, o.code, o.stderr, exitNotFound)
 		}
 	}
-	o := millrace(t, nil, "fetch", url+"/files", url+"/other", "--discard")
+	o := millrace(t, nil, "fetch", url+"/files", url+"/other")
 	if want := "names dataset other, and another gateway files"; o.code != exitUsage || !strings.Contains(o.stderr, want) {
 		t.Errorf("got exit code %d, %q, want %d, %q", o.code, o.stderr, exitUsage, want)
 	}

@@ -77,7 +77,7 @@ func TestReference_SettingsOfServe(t *testing.T) {
 	f.Set.VisitAll(func(fl *pflag.Flag) {
 		section := cli.SectionOf(fl)
 		if section == "" {
-			if !slices.Contains([]string{"check", "config"}, fl.Name) {
+			if !slices.Contains([]string{"check", "config", "help-all"}, fl.Name) {
 				t.Errorf("--%s is in no section, so that neither the environment nor a file can set it", fl.Name)
 			}
 			return
@@ -102,7 +102,7 @@ func TestReference_SettingsOfServe(t *testing.T) {
 
 func TestReference_MetricsOfGateways(t *testing.T) {
 	url := gatewayFor(t, shards(t))
-	ok(t, "fetch", url, "--discard")
+	ok(t, "fetch", url)
 	resp, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)

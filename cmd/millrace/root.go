@@ -26,26 +26,20 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 	return f.Exit
 }
 
-const rootLong = `Millrace is a training-data gateway. Point it at shards in any S3-compatible bucket
-and every machine that trains reads its shuffled batches with one HTTP GET:
+const rootLong = `Millrace serves shuffled batches of training data from any S3-compatible bucket by URL:
 
     curl 'http://gateway:8080/epoch/0/batch/17?format=tar' | tar -t
 
-An address names the bucket and how its service is reached, in quotes, since shells read ? and &:
-'s3://bucket/photos?endpoint=https://minio:9000&region=eu'; see 'millrace index --help'.
+Commands read AWS_... and these variables; serve reads all its settings (MILLRACE_CACHE_SIZE):
 
-The settings of serve can also be set by the environment (--cache-size is MILLRACE_CACHE_SIZE)
-and in a YAML file that --config names. The other commands read neither, but for AWS_... and
-what they need to ask a gateway:
-
-  MILLRACE_TOKEN_FILE             file that holds the token to show to gateways
-  MILLRACE_TOKEN                  the token itself, in place of a file
+  MILLRACE_TOKEN_FILE             file with the token for gateways
+  MILLRACE_TOKEN                  the token itself
   MILLRACE_INSECURE_PLAIN_HTTP    true: send the token to other machines without TLS too
-  SSL_CERT_FILE                   authorities to trust, in place of the system's
+  SSL_CERT_FILE                   CAs to trust instead of the system's
 
-Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 corruption found,
-4 not found, 5 store or gateway unreachable, or store denied, 130 interrupted.
-With --json a failure is one JSON object, {"error": {...}}, on stdout.`
+Exit codes: 0 success, 1 failure, 2 usage or configuration, 3 corruption, 4 not found,
+5 store or gateway unavailable or access denied, 130 interrupted.
+With --json, an error is one JSON object, {"error": {...}}, on stdout.`
 
 func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
@@ -55,9 +49,18 @@ func (a *app) root(args []string) *cobra.Command {
 		Long:    rootLong,
 		Example: "  millrace demo\n  millrace index s3://bucket/imagenet\n  millrace serve --dataset imagenet=s3://bucket/imagenet --cache-size 16GiB",
 	}
-	root.AddCommand(
-		a.demo(), a.pack(), a.index(), a.serve(), a.token(), a.fetch(), a.plan(), a.warm(), a.simulate(), a.subset(), a.quarantine(),
-		a.verify(), a.gc(), a.occurrences(), a.top(), a.info(), a.datasets(), a.reports(), a.version())
+	add := func(group string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: group, Title: group})
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	add("Data", a.pack(), a.index(), a.verify(), a.subset(), a.quarantine(), a.reports(), a.gc())
+	add("Serve", a.demo(), a.serve(), a.warm(), a.token())
+	add("Inspect", a.datasets(), a.info(), a.explain(), a.plan(), a.occurrences(), a.fetch())
+	add("Debug", a.top(), a.simulate(), a.version())
+	root.SetCompletionCommandGroupID("Debug")
 	a.Root(root, args)
 	return root
 }

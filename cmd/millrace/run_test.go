@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,8 +38,16 @@ type outcome struct {
 	stdout, stderr string
 }
 
+// millrace runs a command line. Arguments that begin with MILLRACE_ are variables of its environment.
 func millrace(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
+	isVariable := func(arg string) bool { return strings.HasPrefix(arg, "MILLRACE_") }
+	for _, arg := range args {
+		if isVariable(arg) {
+			env = append(slices.Clip(env), arg)
+		}
+	}
+	args = slices.DeleteFunc(slices.Clone(args), isVariable)
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), args, env, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
@@ -127,7 +136,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 
 func TestAllFaultsAreReportedTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("store:\n  fetchers: many\n  no-such-key: 1\n  epoch: 3\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("store:\n  parallel: many\n  no-such-key: 1\n  epoch: 3\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	o := millrace(t, []string{"MILLRACE_PART_SIZE=big", "MILLRACE_TYPO=1"},
@@ -136,7 +145,7 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 		t.Errorf("got exit code %d, want 2", o.code)
 	}
 	for _, want := range []string{
-		"--fetchers", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "a pattern is no address: give s3://a/",
+		"--parallel", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "a pattern is no address: give s3://a/",
 		"c.yaml:4: unknown key \"epoch\" in section store", // a key of other commands would be without effect
 	} {
 		if !strings.Contains(o.stderr, want) {
@@ -160,12 +169,10 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"serve", "--no-such-flag"},
 		{"verify", "s3://UPPER/x"},
 		{"index", "s3://key:secret@bucket/x"},
-		{"fetch", "http://gw"},
-		{"fetch", "http://gw", "--discard", "--output", "x"},
-		{"fetch", "gw", "--discard"},
-		{"fetch", "http://gw", "--discard", "--rank", "2", "--world-size", "2"},
-		{"fetch", "http://gw", "--discard", "--connections", "0"},
-		{"demo", "--from", "/no/such/dir"},
+		{"fetch", "gw"},
+		{"fetch", "http://gw", "--rank", "2", "--world-size", "2"},
+		{"fetch", "http://gw", "--parallel", "0"},
+		{"demo", "/no/such/dir"},
 		{"demo", "--listen", "0.0.0.0:1"},
 		{"serve", "--dataset", "a=/x", "--dataset", "a=/y"},
 		{"index", "x", "--window", "0"},
@@ -178,15 +185,15 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 		{"plan", "x", "--share", "locality"},
 		{"plan", "x", "--homes", "2"},
 		{"plan", "x", "--request-price", "-1"},
-		{"plan", "http://gw", "--cache-size", "1GiB"},
-		{"plan", "http://gw", "--request-price", "1"},
-		{"plan", "http://gw", "--world-size", "2,4"},
-		{"fetch", "http://gw", "--discard", "--share", "locality", "--balance", "bytes"},
-		{"fetch", "dns:gw", "--discard"},
-		{"fetch", "unix:", "--discard"},
-		{"fetch", "unix:socket", "--discard"},
-		{"fetch", "dns:user:secret@gw:80", "--discard"},
-		{"plan", "http://gw", "--share", "near"},
+		{"explain", "http://gw", "--cache-size", "1GiB"},
+		{"explain", "http://gw", "--request-price", "1"},
+		{"explain", "http://gw", "--world-size", "2,4"},
+		{"fetch", "http://gw", "--share", "locality", "--balance", "bytes"},
+		{"fetch", "dns:gw"},
+		{"fetch", "unix:"},
+		{"fetch", "unix:socket"},
+		{"fetch", "dns:user:secret@gw:80"},
+		{"explain", "http://gw", "--share", "near"},
 		{"plan", "x", "--importance", "abc"},
 		{"warm"},
 		{"warm", "gw"},
@@ -205,20 +212,20 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 
 func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("store: {fetchers: 3}\nports:\n  lame-duck: 3s\n  listen: 127.0.0.1:3\ndata:\n  dataset:\n    - a=/a\n    - b=/b\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("store: {parallel: 3}\nports:\n  lame-duck: 3s\n  listen: 127.0.0.1:3\ndata:\n  dataset:\n    - a=/a\n    - b=/b\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var c serveConfig
-	a := &app{cli.New([]string{"MILLRACE_FETCHERS=2", "MILLRACE_LAME_DUCK=2s"}, nil, nil)}
+	a := &app{cli.New([]string{"MILLRACE_PARALLEL=2", "MILLRACE_LAME_DUCK=2s"}, nil, nil)}
 	f := a.Settings(pflag.NewFlagSet("serve", pflag.ContinueOnError), c.define)
-	if err := f.Set.Parse([]string{"--fetchers", "1", "--config", file}); err != nil {
+	if err := f.Set.Parse([]string{"--parallel", "1", "--config", file}); err != nil {
 		t.Fatal(err)
 	}
 	f.Load()
 	if err := f.Err(); err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%d %v %s %v %v", c.Fetchers, c.LameDuck, c.Listen, c.DrainTimeout, c.dataset)
+	got := fmt.Sprintf("%d %v %s %v %v", c.Parallel, c.LameDuck, c.Listen, c.DrainTimeout, c.dataset)
 	if want := "1 2s 127.0.0.1:3 45s [a=/a b=/b]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -306,7 +313,7 @@ func TestPackServeFetchPlan(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	for _, more := range [][]string{{}, {"--world-size", "3", "--all-ranks"}, {"--balance", "bytes", "--world-size", "3", "--all-ranks"}, {"--share", "locality", "--world-size", "3", "--all-ranks"}, {"--shuffle", "window", "--window", "4", "--strata", "2", "--share", "locality", "--world-size", "2", "--all-ranks"}, {"--tail", "drop"}, {"--tail", "pad"}, {"--tail", "drop", "--batch-size", "1000"}, {"--tail", "drop", "--batch-size", "1000", "--world-size", "2", "--all-ranks"}, {"--from", "2", "--until", "5"}, {"--no-manifest"}} {
-		args := append([]string{"fetch", url, "--epoch", "1", "--discard", "--json"}, more...)
+		args := append([]string{"fetch", url, "--epoch", "1", "--json"}, more...)
 		var rep fetchReport
 		if err := json.Unmarshal([]byte(ok(t, args...).stdout), &rep); err != nil {
 			t.Fatal(err)
@@ -337,7 +344,7 @@ func TestPackServeFetchPlan(t *testing.T) {
 			t.Errorf("got %v (%v), want batch-000000.tar to batch-000006.tar", files, err)
 		}
 	}
-	for _, args := range [][]string{{"plan", url, "--batch", "2"}, {"plan", dir}, {"verify", dir}, {"gc", dir}, {"index", dir}, {"fetch", url, "--discard"}} {
+	for _, args := range [][]string{{"explain", url, "--batch", "2"}, {"plan", dir}, {"verify", dir}, {"gc", dir}, {"index", dir}, {"fetch", url}} {
 		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
 			t.Errorf("%v --json: got %q, want JSON", args, o.stdout)
 		}
@@ -345,10 +352,10 @@ func TestPackServeFetchPlan(t *testing.T) {
 			t.Errorf("%v: got %q, want text", args, o.stdout)
 		}
 	}
-	if o := millrace(t, nil, "fetch", url, "--discard", "--dataset", "nope"); o.code != exitNotFound {
+	if o := millrace(t, nil, "fetch", url, "--dataset", "nope"); o.code != exitNotFound {
 		t.Errorf("unknown dataset: got exit code %d, want 4\n%s", o.code, o.stderr)
 	}
-	if o := millrace(t, nil, "fetch", url, "--discard", "--from", "100"); o.code != exitNotFound {
+	if o := millrace(t, nil, "fetch", url, "--from", "100"); o.code != exitNotFound {
 		t.Errorf("past the end: got exit code %d, want 4\n%s", o.code, o.stderr)
 	}
 }
@@ -363,18 +370,18 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 		{"dns:localhost:" + port},
 	} {
 		var rep fetchReport
-		if err := json.Unmarshal([]byte(ok(t, append(append([]string{"fetch"}, args...), "--discard", "--json")...).stdout), &rep); err != nil {
+		if err := json.Unmarshal([]byte(ok(t, append(append([]string{"fetch"}, args...), "--json")...).stdout), &rep); err != nil {
 			t.Fatal(err)
 		}
 		if rep.Samples != 50 || rep.Proved != "every sample came exactly once" {
 			t.Errorf("%v: got %d samples and %q, want 50, each exactly once", args, rep.Samples, rep.Proved)
 		}
 	}
-	o := ok(t, "plan", a, "--share", "locality", "--world-size", "2")
-	if !strings.Contains(o.stdout, "moved ") || !strings.Contains(o.stdout, "parameters.share") {
+	o := ok(t, "explain", a, "--share", "locality", "--world-size", "2")
+	if !strings.Contains(o.stdout, "moved ") || !strings.Contains(o.stdout, "share  ") {
 		t.Errorf("got %s, want the share and what moves", o.stdout)
 	}
-	if o := millrace(t, nil, "plan", a, "--share", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
+	if o := millrace(t, nil, "explain", a, "--share", "locality", "--shuffle", "none"); o.code == 0 || !strings.Contains(o.stderr, "has no homes") {
 		t.Errorf("got exit code %d and %s, want the gateway's reason", o.code, o.stderr)
 	}
 }
@@ -389,14 +396,14 @@ func TestCommandsReachAUnixSocket(t *testing.T) {
 	at := "unix:" + filepath.Join(short, "a socket")
 	gatewayAt(t, "files=file://"+shards(t), at)
 	for _, args := range [][]string{
-		{"fetch", at, "--discard"}, {"plan", at}, {"info", at, "--dataset", "files"}, {"warm", at, "--epoch", "0"},
+		{"fetch", at}, {"explain", at}, {"info", at, "--dataset", "files"}, {"warm", at, "--epoch", "0"},
 	} {
 		if o := ok(t, append(args, "--json")...); !json.Valid([]byte(o.stdout)) {
 			t.Errorf("%v: got %q, want JSON", args, o.stdout)
 		}
 	}
 	gone := "unix:" + filepath.Join(short, "nobody")
-	if o := millrace(t, nil, "fetch", gone, "--discard"); o.code == 0 || !strings.Contains(o.stderr, gone) {
+	if o := millrace(t, nil, "fetch", gone); o.code == 0 || !strings.Contains(o.stderr, gone) {
 		t.Errorf("got exit code %d and %q, want a fault that names %s", o.code, o.stderr, gone)
 	}
 }
@@ -459,7 +466,7 @@ func TestVerifyOfACopy(t *testing.T) {
 		!strings.Contains(o.stdout, "0 bad ranges") || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
 		t.Errorf("got exit code %d, want %d and the cure\n%s%s", o.code, exitFailure, o.stdout, o.stderr)
 	}
-	if o := millrace(t, nil, "quarantine", other, "--from-verify"); o.code != exitFailure || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
+	if o := millrace(t, nil, "quarantine", other, "--verify"); o.code != exitFailure || !strings.Contains(o.stderr, "run 'millrace index file://"+other+"'") {
 		t.Errorf("quarantine: got exit code %d, want %d and the cure\n%s%s", o.code, exitFailure, o.stdout, o.stderr)
 	}
 	generation := func(dir string) string { return strings.Fields(ok(t, "index", dir, "--chunk-size", "8MiB").stdout)[3] }
@@ -564,7 +571,7 @@ func TestDemoOnce(t *testing.T) {
 		}
 	}
 	for _, reused := range []bool{false, true} {
-		o := millrace(t, env, "demo", "--once", "--from", from, "--json")
+		o := millrace(t, env, "demo", from, "--once", "--json")
 		var rep demoReport
 		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != exitOK {
 			t.Fatalf("got exit code %d, %v\n%s", o.code, err, o.stderr)

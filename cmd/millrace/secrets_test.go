@@ -74,13 +74,13 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 		look(exitUsage, "index", address)
 	}
 	for _, gateway := range []string{"ftp://u:canary@gw", "http://u:canary@gw?x=1", "http://u:canary/x@gw", "http://u:canary%zz@gw"} {
-		look(exitUsage, "fetch", gateway, "--discard")
+		look(exitUsage, "fetch", gateway)
 	}
 	status, code = 401, "Unauthorized"
 	gateway := strings.Replace(srv.URL, "://", "://u:canary-gateway@", 1)
-	look(exitUsage, "fetch", gateway, "--discard")
+	look(exitUsage, "fetch", gateway)
 	t.Setenv("MILLRACE_TOKEN", "canary-token")
-	for _, command := range [][]string{{"fetch", "--discard"}, {"plan"}, {"warm"}} {
+	for _, command := range [][]string{{"fetch"}, {"explain"}, {"warm"}} {
 		look(exitUsage, append(command, "http://192.0.2.1")...)
 		look(exitFailure, append(command, srv.URL)...)
 		look(exitFailure, append(command, srv.URL, "--json")...)

@@ -35,18 +35,18 @@ func TestQuarantineTakesKeysFromEverywhere(t *testing.T) {
 	if err := os.WriteFile(list, []byte("f007\tblack\r\nf003\n\nf040\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	digest, got := quarantined(t, "quarantine", dir, "--from", list, "--key", "f041", "--key", "f042", "--reason", "odd")
+	digest, got := quarantined(t, "quarantine", dir, "--keys", list, "--key", "f041", "--key", "f042", "--reason", "odd")
 	if want := []string{"f003|odd", "f007|black", "f040|odd", "f041|odd", "f042|odd"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if again, _ := quarantined(t, "quarantine", dir, "--key", "f042", "--key", "f041", "--from", list, "--reason", "odd"); again != digest {
+	if again, _ := quarantined(t, "quarantine", dir, "--key", "f042", "--key", "f041", "--keys", list, "--reason", "odd"); again != digest {
 		t.Errorf("in another order: got %s, want %s", again, digest)
 	}
 	url := gatewayFor(t, dir)
-	if o := ok(t, "fetch", url, "--quarantine", digest, "--discard"); !strings.Contains(o.stdout, "every position came exactly once") {
+	if o := ok(t, "fetch", url, "--quarantine", digest); !strings.Contains(o.stdout, "every position came exactly once") {
 		t.Errorf("got %s", o.stdout)
 	}
-	for _, args := range [][]string{{"--key", "none"}, {"--from", filepath.Join(t.TempDir(), "none")}} {
+	for _, args := range [][]string{{"--key", "none"}, {"--keys", filepath.Join(t.TempDir(), "none")}} {
 		if o := millrace(t, nil, append([]string{"quarantine", dir}, args...)...); o.code == exitOK {
 			t.Errorf("%v: got exit code 0", args)
 		}
@@ -95,14 +95,14 @@ func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
 	if o := millrace(t, nil, "quarantine", dir, "--key", key, "--shard", "2.tar"); o.code != exitNotFound || !strings.Contains(o.stderr, "no sample of shard 2.tar has the key") {
 		t.Errorf("another shard: got exit code %d: %s", o.code, o.stderr)
 	}
-	if o := millrace(t, nil, "quarantine", dir, "--from-verify", "--shard", "00001.tar"); o.code != exitUsage {
+	if o := millrace(t, nil, "quarantine", dir, "--verify", "--shard", "00001.tar"); o.code != exitUsage {
 		t.Errorf("--shard without --key: got exit code %d", o.code)
 	}
 	list := filepath.Join(t.TempDir(), "bad.txt")
 	if err := os.WriteFile(list, []byte(key+"\t\t00001.tar\n"+key+"\tblack\t00000.tar\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	digest, got := quarantined(t, "quarantine", dir, "--from", list, "--reason", "odd")
+	digest, got := quarantined(t, "quarantine", dir, "--keys", list, "--reason", "odd")
 	if want := []string{key + "|black", key + "|odd"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v in stored order", got, want)
 	}
@@ -114,7 +114,7 @@ func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
 // TestQuarantineFindsWhatIsDamaged changes a byte of one sample.
 func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
 	dir := shards(t)
-	if o := ok(t, "quarantine", dir, "--from-verify"); o.stdout != "" || !strings.Contains(o.stderr, "nothing to list") {
+	if o := ok(t, "quarantine", dir, "--verify"); o.stdout != "" || !strings.Contains(o.stderr, "nothing to quarantine") {
 		t.Errorf("sound data: got %q and %q", o.stdout, o.stderr)
 	}
 	all, err := filepath.Glob(filepath.Join(dir, "*.tar"))
@@ -140,7 +140,7 @@ func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
 	if err := os.Chtimes(all[0], info.ModTime(), info.ModTime()); err != nil { // so that the store takes it for the same version
 		t.Fatal(err)
 	}
-	if _, got := quarantined(t, "quarantine", dir, "--from-verify"); len(got) != 1 || !strings.HasPrefix(got[0], "f009|") {
+	if _, got := quarantined(t, "quarantine", dir, "--verify"); len(got) != 1 || !strings.HasPrefix(got[0], "f009|") {
 		t.Errorf("got %v, want f009", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestSubsetIsCutOnce(t *testing.T) {
 	cut := func(args ...string) subsetReport {
 		t.Helper()
 		var rep subsetReport
-		if err := json.Unmarshal([]byte(ok(t, append([]string{"subset", dir, "--json", "--split"}, args...)...).stdout), &rep); err != nil {
+		if err := json.Unmarshal([]byte(ok(t, append([]string{"subset", dir, "--json", "--into"}, args...)...).stdout), &rep); err != nil {
 			t.Fatal(err)
 		}
 		return rep
@@ -162,12 +162,12 @@ func TestSubsetIsCutOnce(t *testing.T) {
 	if n := first.Subsets[0].Samples + first.Subsets[1].Samples; n != 50 {
 		t.Errorf("got %d samples, want 50", n)
 	}
-	if o := ok(t, "subset", dir, "--split", "a=1,b=1", "--salt", "x"); !strings.Contains(o.stdout, "the default split stays "+first.Digest) {
+	if o := ok(t, "subset", dir, "--into", "a=1,b=1", "--salt", "x"); !strings.Contains(o.stdout, "the default split stays "+first.Digest) {
 		t.Errorf("got %s", o.stdout)
 	}
 	url := gatewayFor(t, dir)
 	for _, name := range []string{"a", other.Digest + ":b"} {
-		if o := ok(t, "fetch", url, "--subset", name, "--discard"); !strings.Contains(o.stdout, "every sample came exactly once") {
+		if o := ok(t, "fetch", url, "--subset", name); !strings.Contains(o.stdout, "every sample came exactly once") {
 			t.Errorf("%s: got %s", name, o.stdout)
 		}
 	}
@@ -179,9 +179,9 @@ func TestSubsetIsCutOnce(t *testing.T) {
 // TestGCShowsBeforeItRemoves: a dry run lists what then goes, and leaves it; what belongs to the current generation stays.
 func TestGCShowsBeforeItRemoves(t *testing.T) {
 	dir := shards(t)
-	ok(t, "subset", dir, "--split", "a=1,b=1")
+	ok(t, "subset", dir, "--into", "a=1,b=1")
 	ok(t, "index", dir, "--seed", "1")
-	ok(t, "subset", dir, "--split", "a=1,b=1")
+	ok(t, "subset", dir, "--into", "a=1,b=1")
 	err := filepath.WalkDir(filepath.Join(dir, ".millrace"), func(path string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)))
 	})
@@ -198,7 +198,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	if got := left(); got != 8 {
 		t.Fatalf("got %d objects before, want two generations of four", got)
 	}
-	shown := ok(t, "gc", dir, "--grace", "1m", "--dry-run").stdout
+	shown := ok(t, "gc", dir, "--grace", "1m").stdout
 	for _, want := range []string{"stays: the pointer names it", "goes: was current until", "would remove .millrace/index/", ": its generation", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("dry run: got\n%s\nwant %q in it", shown, want)
@@ -207,18 +207,18 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	if got := left(); got != 8 {
 		t.Errorf("got %d objects after the dry run, want all 8", got)
 	}
-	removed := ok(t, "gc", dir, "--grace", "1m").stdout
+	removed := ok(t, "gc", dir, "--grace", "1m", "--yes").stdout
 	if got := left(); got != 4 || removed != strings.ReplaceAll(shown, "would remove", "removed") {
 		t.Errorf("got %d objects left and\n%s\nwant 4 and what was shown", got, removed)
 	}
 	var rep garbage.Report
-	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--json").stdout), &rep); err != nil {
+	if err := json.Unmarshal([]byte(ok(t, "gc", dir, "--grace", "1m", "--yes", "--json").stdout), &rep); err != nil {
 		t.Fatal(err)
 	}
 	if rep.DryRun || len(rep.Removed) != 0 || len(rep.Generations) != 1 || rep.Generations[0].Objects != 4 || rep.Generations[0].Until != nil || len(rep.Kept) != 1 || rep.Kept[0].Objects != 2 {
 		t.Errorf("again: got %+v, want nothing left to remove", rep)
 	}
-	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a", "--discard")
+	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a")
 }
 
 // TestSubsetByShards cuts shards of two splits by their names, and trains on one of them.
@@ -230,20 +230,20 @@ func TestSubsetByShards(t *testing.T) {
 		}
 	}
 	ok(t, "index", dir, "--split", "all")
-	o := ok(t, "subset", dir, "--split", "val=val-*,rest=*")
+	o := ok(t, "subset", dir, "--into", "val=val-*,rest=*")
 	if !strings.Contains(o.stdout, "val: 3 samples\n  rest: 3 samples\n") {
 		t.Errorf("got %s", o.stdout)
 	}
-	if o := ok(t, "subset", dir, "--split", "val=val-*,rest=*", "--json"); !strings.Contains(o.stdout, `"match": "val-*"`) || strings.Contains(o.stdout, `"part"`) {
+	if o := ok(t, "subset", dir, "--into", "val=val-*,rest=*", "--json"); !strings.Contains(o.stdout, `"match": "val-*"`) || strings.Contains(o.stdout, `"part"`) {
 		t.Errorf("got %s", o.stdout)
 	}
 	if o := ok(t, "subset", "list", dir); !strings.Contains(o.stdout, "val=val-*,rest=*") {
 		t.Errorf("got %s", o.stdout)
 	}
-	if o := ok(t, "fetch", gatewayFor(t, dir), "--subset", "val", "--discard"); !strings.Contains(o.stdout, "3 samples") {
+	if o := ok(t, "fetch", gatewayFor(t, dir), "--subset", "val"); !strings.Contains(o.stdout, "3 samples") {
 		t.Errorf("got %s", o.stdout)
 	}
-	if o := millrace(t, nil, "subset", dir, "--split", "val=val-*,a=a-*"); o.code == exitOK || !strings.Contains(o.stderr, `no pattern takes the shard "train-0.tar"`) {
+	if o := millrace(t, nil, "subset", dir, "--into", "val=val-*,a=a-*"); o.code == exitOK || !strings.Contains(o.stderr, `no pattern takes the shard "train-0.tar"`) {
 		t.Errorf("got exit code %d: %s", o.code, o.stderr)
 	}
 }
@@ -270,21 +270,21 @@ func TestSubset_Keys(t *testing.T) {
 		t.Errorf("got stderr %s", o.stderr)
 	}
 	write("f003\nf007\nf040\n")
-	if o := ok(t, "subset", dir, "--keys", list); !strings.Contains(o.stdout, "was cut so already") || !strings.Contains(o.stdout, rep.Digest) {
+	if o := ok(t, "subset", dir, "--keys", list); !strings.Contains(o.stdout, "has these subsets already") || !strings.Contains(o.stdout, rep.Digest) {
 		t.Errorf("in another order: got %s", o.stdout)
 	}
 	if o := ok(t, "subset", "list", dir); !strings.Contains(o.stdout, "listed") {
 		t.Errorf("list: got %s", o.stdout)
 	}
 	url := gatewayFor(t, dir)
-	if o := ok(t, "fetch", url, "--subset", rep.Digest+":listed", "--discard"); !strings.Contains(o.stdout, "every sample came exactly once") {
+	if o := ok(t, "fetch", url, "--subset", rep.Digest+":listed"); !strings.Contains(o.stdout, "every sample came exactly once") {
 		t.Errorf("got %s", o.stdout)
 	}
 	write("f003\nnone\n")
 	if o := millrace(t, nil, "subset", dir, "--keys", list); o.code != exitFailure || !strings.Contains(o.stderr, `no sample has 1 of 2 keys: "none"`) {
 		t.Errorf("an unknown key: got exit code %d: %s", o.code, o.stderr)
 	}
-	for _, args := range [][]string{{}, {"--keys", list, "--split", "a=1"}, {"--keys", list, "--salt", "x"}} {
+	for _, args := range [][]string{{}, {"--keys", list, "--into", "a=1"}, {"--keys", list, "--salt", "x"}} {
 		if o := millrace(t, nil, append([]string{"subset", dir}, args...)...); o.code != exitUsage {
 			t.Errorf("%v: got exit code %d, want %d", args, o.code, exitUsage)
 		}

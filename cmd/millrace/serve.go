@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,32 +16,25 @@ import (
 func (a *app) serve() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "serve [DATASET]...", Short: "Serve datasets over HTTP", Settings: true,
-		Long: `Serves shuffled batches of one or more indexed datasets, which stand as arguments, behind
---dataset or in the file of --datasets. SIGTERM ends it in order: it reports itself not ready,
-goes on serving for --lame-duck, then waits for open requests for at most --drain-timeout. Ctrl-C
-does the same, but leaves out --lame-duck where nobody reads. A second signal ends it at once.
-SIGHUP has it read --datasets and the newest indexes again.
-
-S3 credentials come from the AWS chain (environment, shared file, web identity, instance
-metadata), or from the profile that an address names, never from a flag. Traces are sent where
-OTEL_EXPORTER_OTLP_ENDPOINT says.`,
-		Example: `  millrace serve imagenet=s3://bucket/imagenet --cache-size 16GiB
-  millrace serve ./shards --listen 127.0.0.1:9000 --admin-listen 127.0.0.1:9001
-  millrace serve --dataset s3://bucket/imagenet --cluster job-a --join dns:gateways.job-a.svc:7946 \
-    --peer-listen 0.0.0.0:7946 --peer-cert tls.crt --peer-key tls.key --peer-ca ca.crt
-  millrace serve --dataset photos=s3://public/photos,index=s3://mine/photos
-  millrace serve --dataset 's3://train/photos?profile=team-a' \
-    --dataset 's3://texts/c4?endpoint=https://minio.example:9000&profile=team-b&bandwidth=500MB'
-  millrace serve --datasets datasets.yaml --follow 30s
+		Long: `Serves shuffled batches of indexed datasets over HTTP. Every flag is also a setting: --cache-size is
+MILLRACE_CACHE_SIZE in the environment, and cache-size in section memory of a configuration file.`,
+		Manual: `Flags override the environment, which overrides the file of --config. NAME= is optional in --dataset,
+which takes ,index=URL and ,links=follow; --mixture takes ,samples=N ,choose=N/... ,per-batch=N/...
+On SIGTERM the gateway reports itself not ready, serves for --lame-duck, then waits for requests up
+to drain-timeout. Ctrl-C skips --lame-duck without readers. A second signal stops it immediately.
+SIGHUP reloads --datasets and the newest indexes. S3 credentials come from the AWS chain or the
+profile in an address, never from a flag. Traces are sent to OTEL_EXPORTER_OTLP_ENDPOINT.`,
+		Example: `  millrace serve ./shards
+  millrace serve imagenet=s3://bucket/imagenet --cache-size 64GiB --disk-cache /nvme/millrace
   millrace serve --config millrace.yaml --check`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var c serveConfig
 			c.define(f)
-			f.Flag(&a.JSON, "json", "print JSON, with --check")
+			f.Flag(&a.JSON, "json", "with --check, print JSON")
 			check := func(args []string) {
 				c.dataset = append(c.dataset, args...)
 				if a.JSON && !c.Check {
-					f.Fault("--json: want --check with it; --log-format json makes the log JSON")
+					f.Fault("--json requires --check; for a JSON log, use --log-format json")
 				}
 				c.validate(f)
 			}
@@ -68,7 +60,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT says.`,
 	})
 }
 
-// checkServe opens everything serve would need but the listeners, and prints the configuration.
+// checkServe opens everything except the ports, and prints the settings.
 func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) error {
 	s, err := a.compose(ctx, c)
 	if err != nil {
@@ -78,14 +70,14 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 	return f.PrintSettings()
 }
 
-// compose makes the node. What the environment says about the collector stands.
+// compose makes the node. GOMEMLIMIT and GOGC override its own limits of the heap.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*node.Node, error) {
 	c.Log, c.Version = a.Logger(c.logLevel, c.logFormat), buildInfo().Version
 	c.Traces = true
 	c.LimitHeap, c.PaceHeap = a.Env["GOMEMLIMIT"] == "", a.Env["GOGC"] == ""
 	s, err := node.New(ctx, &c.Config)
-	if _, ok := errors.AsType[*node.SettingError](err); ok {
-		err = cli.Usage(fmt.Errorf("--%w", err), "millrace serve")
+	if fault, ok := errors.AsType[*node.SettingError](err); ok {
+		err = cli.Usage(errors.New(c.named(fault)), "millrace serve")
 	}
 	return s, err
 }

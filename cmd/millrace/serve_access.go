@@ -12,18 +12,21 @@ import (
 )
 
 func (c *serveConfig) defineAccess(f *cli.Flags) {
+	f.Main().Text(&c.TLSCert, "tls-cert", "", "`FILE` PEM certificate for HTTPS (default plain HTTP)")
+	f.Main().Text(&c.TLSKey, "tls-key", "", "`FILE` PEM key of --tls-cert")
+	f.Text(&c.ClientCA, "client-ca", "", "`FILE` PEM file of CAs for client certificates (default none)")
 	a := &c.AccessConfig
-	f.Text(&a.Access, "access", "", "YAML `FILE` of callers and their rights, read again when it changes (default none: only this machine is served)")
-	f.Words(&c.allow, "allow", []string{"read"}, "`RIGHT,...` of everybody where there is no --access file, some of read, report and warm", "read", "report", "warm")
-	f.List(&a.Host, "host", "`NAME` of this machine that requests on loopback may ask for, beside localhost; may be repeated")
-	f.List(&c.trustedProxies, "trusted-proxies", "`ADDRESS[/BITS]` of a proxy whose word for a caller's address is taken; may be repeated")
-	f.Text(&a.AuditLog, "audit-log", "", "`FILE` that records each write and each refusal, or stderr (default none)")
-	f.Flag(&a.InsecureNoAuth, "insecure-no-auth", "without --access, serve everybody who reaches the data port")
-	f.Flag(&a.InsecureAdmin, "insecure-admin", "without --access, show statistics and profiles to everybody who reaches them")
-	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "take tokens without TLS from other machines: a proxy in front ends TLS")
+	f.Main().Text(&a.Access, "access", "", "`FILE` YAML file of tokens and rights (default loopback only)")
+	f.Words(&c.allow, "allow", []string{"read"}, "`RIGHT,...` rights without --access: read, report, warm", "read", "report", "warm")
+	f.List(&a.Host, "host", "`NAME` host name to accept on loopback; repeatable")
+	f.List(&c.trustedProxies, "trusted-proxies", "`ADDRESS` proxies whose Forwarded headers are trusted; repeatable")
+	f.Text(&a.AuditLog, "audit-log", "", "`FILE` log of writes and refusals, or stderr (default none)")
+	f.Main().Flag(&a.InsecureNoAuth, "insecure-no-auth", "without --access, serve data to every client")
+	f.Flag(&a.InsecureAdmin, "insecure-admin", "without --access, serve the admin endpoints to every client")
+	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "accept tokens without TLS; requires a proxy that ends TLS")
 }
 
-// checkAccess reads what is said of callers, and notes faults.
+// checkAccess reads the settings of access and records faults.
 func (c *serveConfig) checkAccess(f *cli.Flags) {
 	a := &c.AccessConfig
 	a.Allow, a.TrustedProxies = nil, nil
@@ -40,13 +43,13 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 			prefix, err = at.Prefix(at.BitLen())
 		}
 		if err != nil {
-			f.Fault("--trusted-proxies %q: want an address or a network such as 10.0.0.0/8", text)
+			f.Fault("--trusted-proxies %q: must be an address or a network such as 10.0.0.0/8", text)
 			continue
 		}
 		a.TrustedProxies = append(a.TrustedProxies, prefix.Masked())
 	}
 	if a.Access != "" && (!slices.Equal(c.allow, []string{"read"}) || a.InsecureNoAuth || a.InsecureAdmin) {
-		f.Fault("--access: the file says who may do what; --allow, --insecure-no-auth and --insecure-admin are for a gateway without one")
+		f.Fault("--access excludes --allow, --insecure-no-auth and --insecure-admin: the access file sets all rights")
 	}
 	for _, address := range node.Addresses(c.Listen) {
 		c.checkPort(f, "listen", address, a.Access != "" || a.InsecureNoAuth, "--insecure-no-auth")
@@ -59,24 +62,24 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 	}
 	c.checkPort(f, "admin-listen", c.AdminListen, a.Access != "" || a.InsecureAdmin, "--insecure-admin")
 	if slices.Contains(node.Addresses(c.Listen), c.AdminListen) && !strings.HasSuffix(c.AdminListen, ":0") {
-		f.Fault("--admin-listen %s: the same address as --listen", c.AdminListen)
+		f.Fault("--admin-listen %s must differ from --listen", c.AdminListen)
 	}
 }
 
-// checkPort notes an address that is none, or that others can reach although nobody is asked for credentials there.
+// checkPort rejects an invalid address, and one that other machines reach without credentials.
 func (c *serveConfig) checkPort(f *cli.Flags, name, address string, open bool, flag string) {
 	if node.SocketOf(address) != "" {
 		if !open && !node.Private(c.SocketMode) {
-			f.Fault("--socket-mode %04o: other users may connect to %s: add --access FILE, which says who may do what, or %s", c.SocketMode, address, flag)
+			f.Fault("socket-mode %04o lets other users connect to %s: add --access FILE or %s", c.SocketMode, address, flag)
 		}
 		return
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		f.Fault("--%s %q: want HOST:PORT or unix:PATH", name, address)
+		f.Fault("%s %q: must be HOST:PORT or unix:PATH", f.NameOf(name), address)
 	} else if _, err := net.LookupPort("tcp", port); err != nil { //nolint:noctx // asks no server
-		f.Fault("--%s %q: want a port from 0 to 65535", name, address)
+		f.Fault("%s %q: the port must be from 0 to 65535", f.NameOf(name), address)
 	} else if !open && !node.Loopback(address) {
-		f.Fault("--%s %s: other machines can reach this address: add --access FILE, which says who may do what, or %s", name, address, flag)
+		f.Fault("%s %s: other machines can reach this address: add --access FILE or %s", f.NameOf(name), address, flag)
 	}
 }

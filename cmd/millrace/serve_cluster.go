@@ -9,37 +9,37 @@ import (
 
 func (x *serveConfig) defineCluster(f *cli.Flags) {
 	c := &x.ClusterConfig
-	f.Text(&c.Cluster, "cluster", "", "be one cache with the other gateways of the cluster `NAME`: wants --join and --peer-listen")
-	f.Text(&x.join, "join", "", "`WHERE` to find the other gateways: HOST:PORT,HOST:PORT or dns:NAME:PORT or srv:NAME or file:FILE")
-	f.Text(&c.PeerListen, "peer-listen", "", fmt.Sprintf("`ADDRESS` of the port for other gateways, such as 0.0.0.0:%d", discovery.PeerPort))
-	f.Text(&c.PeerCert, "peer-cert", "", "PEM `FILE` with this gateway's certificate, for both ends of a connection")
-	f.Text(&c.PeerKey, "peer-key", "", "PEM `FILE` with the key of --peer-cert")
-	f.Text(&c.PeerCA, "peer-ca", "", "PEM `FILE` with the authority that has signed the gateways' certificates")
-	f.List(&c.PeerAllow, "peer-allow", "`NAME` that a gateway's certificate must have, where * stands for anything but a dot; may be repeated (default any that --peer-ca has signed)")
-	f.Flag(&c.PeerSharedCert, "peer-shared-cert", "gateways share a certificate: its names need not have the --member name of the gateway that shows it")
-	f.Flag(&c.PeerInsecure, "peer-insecure", "no certificates: every process that reaches the peer port may read every dataset; on loopback only")
-	f.Text(&c.Member, "member", "", "`NAME` of this gateway, the same after a restart (default the host's name)")
+	f.Main().Text(&c.Cluster, "cluster", "", "`NAME` share one cache with the gateways of this cluster")
+	f.Main().Text(&x.join, "join", "", "`PEERS` HOST:PORT,..., dns:NAME:PORT, srv:NAME or file:FILE")
+	f.Main().Text(&c.PeerListen, "peer-listen", "", fmt.Sprintf("`ADDRESS` port for other gateways, such as 0.0.0.0:%d", discovery.PeerPort))
+	f.Text(&c.PeerCert, "peer-cert", "", "`FILE` PEM certificate of this gateway as client and server")
+	f.Text(&c.PeerKey, "peer-key", "", "`FILE` PEM key of --peer-cert")
+	f.Text(&c.PeerCA, "peer-ca", "", "`FILE` PEM file of the CA that signed the peers' certificates")
+	f.List(&c.PeerAllow, "peer-allow", "`NAME` accept this name in certificates, with *; repeatable (default any)")
+	f.SettingOnly().Flag(&c.PeerSharedCert, "peer-shared-cert", "all gateways share one certificate, without member names")
+	f.Flag(&c.PeerInsecure, "peer-insecure", "use no certificates; loopback only")
+	f.Text(&c.Member, "member", "", "`NAME` name of this gateway, the same after restarts (default the host name)")
 }
 
-// clusterNames are the flags that mean nothing without --cluster.
+// clusterNames lists the settings that require --cluster.
 func clusterNames() []string {
 	return []string{
 		"join", "peer-listen", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure", "member",
 	}
 }
 
-// readJoin reads where the other gateways are. Without a cluster no flag of one may be given.
+// readJoin parses --join. Without --cluster it rejects all settings of a cluster.
 func (x *serveConfig) readJoin(f *cli.Flags) {
 	if x.Cluster == "" {
 		for _, name := range clusterNames() {
 			if fl := f.Set.Lookup(name); fl.Value.String() != fl.DefValue {
-				f.Fault("--%s: want --cluster NAME with it", name)
+				f.Fault("%s requires --cluster NAME", f.NameOf(name))
 			}
 		}
 		return
 	}
 	if x.join == "" {
-		f.Fault("--cluster %s: want --join WHERE with it", x.Cluster)
+		f.Fault("--cluster requires --join PEERS")
 		return
 	}
 	var err error

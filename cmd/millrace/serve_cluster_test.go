@@ -105,7 +105,7 @@ func TestFleetIsOneCache(t *testing.T) {
 				shown(t, url, members(1, cluster.Alive))
 			}
 			for _, url := range urls {
-				ok(t, "fetch", url, "--epoch", "0", "--discard")
+				ok(t, "fetch", url, "--epoch", "0")
 			}
 			var tiers node.TierBytes
 			late := uint64(0) // questions for which a second gateway read too, as the first did not answer in time
@@ -131,7 +131,7 @@ func TestFleetIsOneCache(t *testing.T) {
 			if got := page.Self.Serves[0].Share; got != 1 {
 				t.Errorf("got a share of %v while the other one is %v, want all of it", got, page.Members[0].State)
 			}
-			ok(t, "fetch", urls[0], "--epoch", "1", "--discard")
+			ok(t, "fetch", urls[0], "--epoch", "1")
 		})
 	}
 }
@@ -177,7 +177,7 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	if err := os.WriteFile(bundle, both, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	clients := slices.Clip([]string{"--tls-cert", files.Cert, "--tls-key", files.Key, "--peer-shared-cert", "--client-ca"})
+	clients := slices.Clip([]string{"--tls-cert", files.Cert, "--tls-key", files.Key, "MILLRACE_PEER_SHARED_CERT=true", "--client-ca"})
 	certs := []string{"--peer-cert", files.Cert, "--peer-key", files.Key, "--peer-ca", files.CA}
 	member := slices.Clip([]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946"})
 	local := slices.Clip(append(member, "--peer-insecure"))
@@ -185,28 +185,28 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 		args []string
 		want string // "": it fits
 	}{
-		"no join":              {[]string{"--cluster", "job-a", "--peer-listen", "127.0.0.1:7946", "--peer-insecure"}, "want --join WHERE with it"},
-		"no port":              {[]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-insecure"}, "want peer-listen with it"},
-		"no cluster":           {[]string{"--join", "gw-0", "--member", "a"}, "--member: want --cluster NAME with it"},
-		"no certificates":      {member, "--cluster: job-a: want peer-cert, peer-key and peer-ca, or peer-insecure"},
-		"no key":               {append(member, "--peer-cert", files.Cert, "--peer-ca", files.CA), "want peer-cert, peer-key and peer-ca"},
-		"both":                 {append(local, certs...), "means no certificates, but some are named"},
+		"no join":              {[]string{"--cluster", "job-a", "--peer-listen", "127.0.0.1:7946", "--peer-insecure"}, "requires --join PEERS"},
+		"no port":              {[]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-insecure"}, "--cluster requires peer-listen"},
+		"no cluster":           {[]string{"--join", "gw-0", "--member", "a"}, "--member requires --cluster NAME"},
+		"no certificates":      {member, "--cluster requires peer-cert, peer-key and peer-ca, or peer-insecure"},
+		"no key":               {append(member, "--peer-cert", files.Cert, "--peer-ca", files.CA), "requires peer-cert, peer-key and peer-ca"},
+		"both":                 {append(local, certs...), "excludes peer-cert"},
 		"a certificate":        {append(member, "--peer-cert", secret, "--peer-key", files.Key, "--peer-ca", files.CA), "peer certificate"},
-		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "--peer-insecure: others can reach peer-listen 10.1.2.3:7946"},
+		"insecure for all":     {append(local, "--peer-listen", "10.1.2.3:7946"), "--peer-insecure: other machines can reach peer-listen 10.1.2.3:7946"},
 		"a cluster's name":     {append(local, "--cluster", "job a"), "--cluster: "},
 		"a member's name":      {append(local, "--member", "a/b"), "--member: "},
 		"a way to join":        {append(local, "--join", "etcd:gw-0"), "use HOST:PORT,HOST:PORT or dns:NAME:PORT"},
-		"a peer port":          {append(local, "--peer-listen", "7946"), "want HOST:PORT"},
-		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "a port that others know"},
-		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen: 127.0.0.1:7946: the same address as listen"},
-		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-listen: 127.0.0.1:7946: only this machine can reach it, and join names 10.1.2.3:7946"},
+		"a peer port":          {append(local, "--peer-listen", "7946"), "must be HOST:PORT"},
+		"a peer port of 0":     {append(local, "--peer-listen", "127.0.0.1:0"), "with a port other than 0"},
+		"the data port":        {append(local, "--listen", "127.0.0.1:7946"), "--peer-listen must differ from listen"},
+		"loopback for others":  {append(local, "--join", "10.1.2.3,10.1.2.4"), "--peer-listen: other machines cannot reach 127.0.0.1:7946, but join names 10.1.2.3:7946"},
 		"fits":                 {append(local, "--member", "gw-1"), ""},
 		"another's name":       {append(append(member, certs...), "--member", "gw-77"), `calls itself "gw-77", and its certificate is for ["gateway"`},
-		"shared for nobody":    {append(local, "--peer-shared-cert"), "means no certificates, but some are named"},
+		"shared for nobody":    {append(local, "MILLRACE_PEER_SHARED_CERT=true"), "excludes peer-cert"},
 		"fits by certificates": {append(append(member, certs...), "--peer-allow", "gateway", "--member", "gateway"), ""},
 		"fits by a pattern":    {append(append(member, certs...), "--peer-allow", "gate*", "--member", "gateway"), ""},
 		"a malformed pattern":  {append(append(member, certs...), "--peer-allow", "gw-[0", "--member", "gateway"), "--peer-allow: \"gw-[0\": the part"},
-		"fits by a shared one": {append(append(member, certs...), "--peer-shared-cert"), ""},
+		"fits by a shared one": {append(append(member, certs...), "MILLRACE_PEER_SHARED_CERT=true"), ""},
 		"clients' authority":   {append(append(append(member, certs...), clients...), bundle), "--peer-allow: required, because peer-ca and client-ca hold the same authority"},
 		"clients, but allowed": {append(append(append(member, certs...), clients...), bundle, "--peer-allow", "gateway"), ""},
 		"clients of others":    {append(append(append(member, certs...), clients...), certtest.New(t).File), ""},
@@ -235,14 +235,14 @@ func TestQuotasAreChecked(t *testing.T) {
 		args []string
 		want string // "": it fits
 	}{
-		"nobody's":            {append(both, "--quota", "c=64MiB"), `no dataset is called "c"`},
-		"twice":               {append(both, "--quota", "a=64MiB", "--quota", "a=32MiB"), `"a" has one already`},
-		"no size":             {append(both, "--quota", "a"), "want DATASET=SIZE"},
-		"a size":              {append(both, "--quota", "a=much"), "want a size"},
-		"tiny":                {append(both, "--quota", "a=1KiB"), "want at least 1MiB"},
-		"too much together":   {append(both, "--quota", "a=1000TiB"), "more than the"},
-		"disk without a disk": {append(both, "--quota", "a=64MiB,disk=8MiB"), "want disk-cache with it"},
-		"a tiny disk":         {append(withDisk, "--quota", "a=64MiB,disk=1KiB"), "disk of \"a\": want at least 1MiB"},
+		"nobody's":            {append(both, "--quota", "c=64MiB"), `there is no dataset "c"`},
+		"twice":               {append(both, "--quota", "a=64MiB", "--quota", "a=32MiB"), `dataset "a" has two quotas`},
+		"no size":             {append(both, "--quota", "a"), "must be DATASET=SIZE"},
+		"a size":              {append(both, "--quota", "a=much"), "must be a size"},
+		"tiny":                {append(both, "--quota", "a=1KiB"), "must be at least 1MiB"},
+		"too much together":   {append(both, "--quota", "a=1000TiB"), "more than the memory limit"},
+		"disk without a disk": {append(both, "--quota", "a=64MiB,disk=8MiB"), "requires disk-cache"},
+		"a tiny disk":         {append(withDisk, "--quota", "a=64MiB,disk=1KiB"), "disk of \"a\" must be at least 1MiB"},
 		"something else":      {append(withDisk, "--quota", "a=64MiB,ssd=1MiB"), "--quota"},
 		"fits":                {append(withDisk, "--quota", "a=64MiB,disk=8MiB,b=32MiB"), ""},
 	} {

@@ -30,14 +30,13 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 		args []string
 		want string // "": it fits
 	}{
-		"no size":           {[]string{"--disk-cache", fresh}, "want disk-cache-size with it"},
-		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "want disk-cache with it"},
-		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "want at least 1MiB"},
+		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "requires disk-cache"},
+		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "must be at least 1MiB"},
 		"more than a disk":  {[]string{"--disk-cache", fresh, "--disk-cache-size", "1000PB"}, "more than the file system's"},
 		"somebody's":        {[]string{"--disk-cache", foreign, "--disk-cache-size", "1MiB"}, "not empty"},
 		"another dataset's": {[]string{"--disk-cache", other, "--disk-cache-size", "1MiB"}, "it holds chunks of s3://bucket/mails"},
-		"a policy":          {[]string{"--cache-policy", "fifo"}, "want one of plan, lru"},
-		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "--cache-policy", "lru"}, ""},
+		"a policy":          {[]string{"MILLRACE_CACHE_POLICY=fifo"}, "must be one of plan, lru"},
+		"fits":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1MiB", "MILLRACE_CACHE_POLICY=lru"}, ""},
 	} {
 		for _, check := range []string{"--check", "--check=false"} {
 			if args.want == "" && check != "--check" {

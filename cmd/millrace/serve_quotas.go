@@ -39,7 +39,7 @@ func parseQuota(text string) (q node.Quota, err error) {
 	name, size, named := strings.Cut(memory, "=")
 	disk, isDisk := strings.CutPrefix(disk, "disk=")
 	if !named || more != isDisk {
-		return q, errors.New("want DATASET=SIZE or DATASET=SIZE,disk=SIZE")
+		return q, errors.New("must be DATASET=SIZE or DATASET=SIZE,disk=SIZE")
 	}
 	q.Dataset = name
 	if q.Memory, err = cli.ParseSize(size); err == nil && more {

@@ -20,9 +20,9 @@ func TestTLSFilesAreCheckedAtStart(t *testing.T) {
 	}{
 		"as it should be":          {good.Cert, good.Key, "", ""},
 		"with a client CA":         {good.Cert, good.Key, good.CA, ""},
-		"no key":                   {good.Cert, "", "", "--tls-cert: want tls-key with it, or neither"},
-		"no certificate":           {"", good.Key, "", "--tls-cert: want tls-key with it, or neither"},
-		"a client CA alone":        {"", "", good.CA, "--client-ca: want tls-cert and tls-key with it"},
+		"no key":                   {good.Cert, "", "", "--tls-cert requires tls-key"},
+		"no certificate":           {"", good.Key, "", "--tls-key requires tls-cert"},
+		"a client CA alone":        {"", "", good.CA, "--client-ca requires tls-cert and tls-key"},
 		"a missing file":           {good.Cert, good.Key + ".pem", "", "--tls-cert: TLS key: stat " + good.Key + ".pem"},
 		"a pair that does not fit": {good.Cert, other.Key, "", "--tls-cert: TLS certificate " + good.Cert + " with key " + other.Key},
 		"expired":                  {old.Cert, old.Key, "", "--tls-cert: TLS certificate " + old.Cert + ": it expired at 20"},

@@ -21,13 +21,13 @@ func TestOnlyServeReadsTheEnvironment(t *testing.T) {
 		"MILLRACE_DATASET=photos=file:///photos", "MILLRACE_SPLIT=locality", "MILLRACE_FROM=/x", "MILLRACE_KEY=path", "MILLRACE_CONFIG=/none.yaml",
 		"MILLRACE_CACHE_SIZE=1KiB", "MILLRACE_NO_SUCH_SETTING=1", "MILLRACE_JSON=true", "MILLRACE_SHUFFLE=none",
 	}
-	for _, args := range [][]string{{"fetch", url, "--discard"}, {"plan", dir}, {"subset", dir, "--split", "a=1,b=1"}, {"verify", dir}, {"version"}} {
+	for _, args := range [][]string{{"fetch", url}, {"plan", dir}, {"subset", dir, "--into", "a=1,b=1"}, {"verify", dir}, {"version"}} {
 		want := ok(t, args...).code
 		if o := millrace(t, env, args...); o.code != want || json.Valid([]byte(o.stdout)) {
 			t.Errorf("%v: got exit code %d and %s%s, want %d and text", args, o.code, o.stdout, o.stderr, want)
 		}
 	}
-	if o := millrace(t, nil, "fetch", url, "--discard", "--config", "x.yaml"); o.code != exitUsage || !strings.Contains(o.stderr, "unknown flag: --config") {
+	if o := millrace(t, nil, "fetch", url, "--config", "x.yaml"); o.code != exitUsage || !strings.Contains(o.stderr, "unknown flag: --config") {
 		t.Errorf("fetch --config: got exit code %d and %s, want 2: a file of settings is for serve", o.code, o.stderr)
 	}
 	env = []string{"MILLRACE_DATASET=files=" + dir, "MILLRACE_CACHE_SIZE=64MiB", "MILLRACE_TOKEN=t", "MILLRACE_TOKEN_FILE=/x"}
@@ -56,21 +56,21 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 		"# nothing\ndata:\n  dataset: [" + dir + "]\nlog:\n":  "",
 		"ports:\n  listen: 127.0.0.1:1\n  cache-size: 8MiB\n": `:3: key "cache-size" belongs to section memory, not beside section ports`,
 		"listen: 127.0.0.1:1\n":                               `:1: key "listen" belongs to section ports, not beside the sections`,
-		"port:\n  listen: 127.0.0.1:1\n":                      `:1: unknown section "port": did you mean ports?: want data, ports, access, memory, disk, cluster, store, log`,
+		"port:\n  listen: 127.0.0.1:1\n":                      `:1: unknown section "port": did you mean ports?: sections are data, ports, access, memory, disk, cluster, store, log`,
 		"memory:\n  cash-size: 8MiB\n":                        `:2: unknown key "cash-size" in section memory: did you mean cache-size?`,
 		"store:\n  s3-endpoint: http://x\n":                   `:2: unknown key "s3-endpoint" in section store: the address says it, as in 's3://bucket/prefix?endpoint=URL'`,
 		"data:\n  batch-size: 7\n":                            `:2: unknown key "batch-size" in section data`,
 		"data:\n  config: x\n":                                `:2: unknown key "config" in section data`,
 		"data:\n  check: true\n":                              `:2: unknown key "check" in section data`,
-		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": want a size`,
+		"memory:\n  cache-size: much\n":                       `:2: --cache-size "much": must be a size`,
 		"memory: {cache-size: 64MiB, cache-size: 64MiB}\n":    `"cache-size" is given twice`,
-		"memory: {cache-size: [64MiB, 128MiB]}\n":             `:1: --cache-size: want one value, not a list of 2`,
-		"access: {allow: [read, write]}\n":                    `:1: --allow "read,write": "write": want some of read, report, warm`,
-		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "want one document",
-		"memory: 3\n":                   "section memory: want keys with values",
-		"- a\n":                         "the file: want keys with values",
-		"data: {dataset: {a: b}}\n":     `key "dataset": want a plain value or a list of plain values`,
-		"data: {dataset: [&a x, *a]}\n": `key "dataset": want a plain value or a list of plain values`,
+		"memory: {cache-size: [64MiB, 128MiB]}\n":             `:1: --cache-size: must be one value, not a list of 2`,
+		"access: {allow: [read, write]}\n":                    `:1: --allow "read,write": "write": must be some of read, report, warm`,
+		"data: {dataset: x}\n---\ndata: {dataset: y}\n":       "must be one YAML document",
+		"memory: 3\n":                   "section memory: must be keys with values",
+		"- a\n":                         "the file: must be keys with values",
+		"data: {dataset: {a: b}}\n":     `key "dataset": must be a plain value or a list of plain values`,
+		"data: {dataset: [&a x, *a]}\n": `key "dataset": must be a plain value or a list of plain values`,
 	} {
 		file := filepath.Join(t.TempDir(), "c.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -109,7 +109,7 @@ func TestPrintedSettingsAreAccepted(t *testing.T) {
 	dir := shards(t)
 	args := []string{
 		"serve", "--check", "--dataset", "files=" + dir, "--dataset", "more=" + dir, "--mixture", "both=files:1,more:2,samples=30", "--cache-size", "64MiB",
-		"--quota", "more=32MiB,disk=8MiB", "--disk-cache", filepath.Join(t.TempDir(), "a # b: c"), "--disk-cache-size", "16MiB", "--index-dir", "",
+		"--quota", "more=32MiB,disk=8MiB", "--disk-cache", filepath.Join(t.TempDir(), "a # b: c"), "--disk-cache-size", "16MiB", "MILLRACE_INDEX_DIR=",
 		"--admin-listen", "127.0.0.1:9", "--no-prefetch", "--cluster", "job-a", "--join", "127.0.0.1", "--peer-listen", "127.0.0.1:7946",
 		"--peer-insecure", "--member", "null", "--allow", "read,report", "--host", "a.example,b.example",
 	}

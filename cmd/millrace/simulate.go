@@ -45,78 +45,67 @@ type simulateFlags struct {
 
 func (x *simulateFlags) define(f *cli.Flags) {
 	s := &x.base
-	f.Whole(&x.samples, "samples", 0, "without a dataset: how many samples there are, such as 1e9")
-	f.Whole(&x.chunk, "chunk-samples", 1000, "without a dataset: samples in a chunk")
+	f.Whole(&x.samples, "samples", 0, "without a dataset: number of samples, such as 1e9")
+	f.Whole(&x.chunk, "chunk-samples", 1000, "without a dataset: samples per chunk")
 	f.Size(&x.size, "sample-size", 100<<10, "without a dataset: size of a sample")
-	f.Number(&s.Ranks, "ranks", 1, "ranks of the job")
-	f.Rate(&s.Rate, "rate", "samples a second that all ranks together consume when they never wait, such as 3000/s")
+	f.Number(&s.Ranks, "world-size", 1, "ranks of the job")
+	f.Rate(&s.Rate, "rate", "samples per second of all ranks without waiting, such as 3000/s")
 	parameterFlags(f, &x.order, address.Order|address.Batching, "tail")
-	f.Number(&s.Epochs, "epochs", 2, "epochs: the first finds the caches empty, the last one counts")
-	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank asks for beyond the one that it computes on")
-	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest one, from 1")
-	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` of a gateway's memory budget")
-	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` by which chunks leave memory, lru, plan or both", simulate.Policies()...)
-	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` of a gateway's disk cache, 0 for none")
-	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes a second of a gateway's disk")
-	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways, 1 to 1000, that are one cache, and among which the ranks are shared out")
-	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has a cache of its own")
+	f.Number(&s.Epochs, "epochs", 2, "epochs to simulate, the first with empty caches")
+	f.Number(&s.ReadAhead, "read-ahead", 2, "batches that a rank requests ahead of the current one")
+	f.Factor(&s.Skew, "skew", 1, "think time of the slowest rank over that of the fastest")
+	f.Sizes(&x.caches, "cache-size", nil, "`SIZE,...` memory of a gateway's cache")
+	f.Words(&x.policies, "cache-policy", []string{simulate.Plan}, "`POLICY,...` eviction policies, lru, plan or both", simulate.Policies()...)
+	f.Sizes(&x.disks, "disk-cache-size", []int64{0}, "`SIZE,...` size of a gateway's disk cache, 0 for none")
+	f.Bandwidth(&s.DiskRate, "disk-bandwidth", 2e9, "bytes per second of a gateway's disk")
+	f.Numbers(&x.gateways, "gateways", []int{1}, "`N,...` gateways of the cluster, 1 to 1000, which share the ranks")
+	f.Flag(&s.Alone, "no-cluster", "gateways share nothing: each has its own cache")
 	f.Choice(&x.share, "share", "contiguous", "how ranks share a batch", "contiguous", "locality")
-	f.Bandwidth(&s.LinkRate, "link", 0, "bytes a second of a gateway's link each way, such as 100Gbit/s, for store, other gateways and ranks (default no bound)")
-	f.Flag(&s.RanksNear, "ranks-near", "ranks run on their gateway's machine: answers to them stay off its link")
-	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "time from a question to another gateway to its answer, beside the bytes")
-	f.Number(&s.Fetchers, "fetchers", datapath.DefaultFetchers, "store reads of a gateway side by side")
-	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "size of one store read at most")
-	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "bytes a second from one gateway to its ranks")
-	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "bytes a second of all store reads together, such as 2GB/s (default no bound)")
-	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes a second of one store read (default no bound)")
+	f.Bandwidth(&s.LinkRate, "link", 0, "bandwidth of a gateway's link, such as 100Gbit/s (default unlimited)")
+	f.Flag(&s.RanksNear, "ranks-near", "ranks run beside their gateway, and do not use its link")
+	f.Duration(&s.PeerLatency, "peer-latency", 200*time.Microsecond, "latency of a request to another gateway")
+	f.Number(&s.Fetchers, "parallel", datapath.DefaultFetchers, "concurrent store reads of a gateway")
+	f.Size(&s.PartSize, "part-size", datapath.DefaultPartSize, "maximum size of one store read")
+	f.Bandwidth(&s.ServeRate, "serve-rate", 2e9, "bytes per second from one gateway to its ranks")
+	f.Bandwidth(&s.StoreRate, "store-bandwidth", 0, "bytes per second of all store reads, such as 2GB/s (default unlimited)")
+	f.Bandwidth(&s.StoreStream, "store-stream", 0, "bytes per second of one store read (default unlimited)")
 	f.Duration(&s.FirstByte, "store-latency", 20*time.Millisecond, "time to the first byte of a store read")
-	f.Text(&x.picture, "svg", "", "write a picture to `FILE`: the time of an epoch against the cache")
+	f.Text(&x.picture, "svg", "", "`FILE` chart to write: time of an epoch by cache size")
 }
 
 func (x *simulateFlags) check(f *cli.Flags, args []string) {
 	switch {
 	case len(args) > 1:
-		f.Fault("argument %q is one too many: want one dataset", args[1])
+		f.Fault("unexpected argument %q: simulate takes one dataset", args[1])
 	case len(args) == 1 && x.samples > 0:
 		f.Fault("--samples %d: %s says how many there are", x.samples, location.HideSecrets(args[0]))
 	case len(args) == 1:
 		x.loc = one(f, args[0])
 	case x.samples == 0:
-		f.Fault("want a dataset, or --samples, --chunk-samples and --sample-size")
+		f.Fault("a dataset is required, or --samples, --chunk-samples and --sample-size")
 	}
 	if len(x.caches) == 0 {
-		f.Fault("--cache-size: want at least one size")
+		f.Fault("--cache-size SIZE,... is required")
 	}
 	if x.base.Rate == 0 {
-		f.Fault("--rate: want the samples a second that the job consumes, such as 3000/s")
+		f.Fault("--rate RATE is required: samples per second that the job consumes, such as 3000/s")
 	}
 	if n := len(x.caches) * len(x.policies) * len(x.disks) * len(x.gateways); n > 1000 {
-		f.Fault("%d settings: want 1000 at most", n)
+		f.Fault("%d combinations: at most 1000 are allowed", n)
 	}
 }
 
 func (a *app) simulate() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "simulate [DATASET] --rate RATE --cache-size SIZE,...", Short: "Predict epoch time, reads and waiting for lists of settings",
-		Long: `Runs a job's order, the readers, the fetch queue and the cache policies of a gateway under a
-clock of its own against a model of the store, and prints for every combination of the
-lists how long an epoch takes, how long ranks wait, and which tier the bytes come from. A
-dataset's index is all that is read of it; --samples, --chunk-samples and --sample-size
-stand for one that does not exist yet. Several gateways are one cache: each chunk is read by
-its owner, and the others ask that one for what they need of it.
-
-What it leaves out: processor time, failures, other users of the store. See docs/simulate.md.`,
-		Example: `  millrace simulate s3://bucket/imagenet --ranks 8 --rate 3000/s --cache-size 16GiB,32GiB,64GiB \
-    --store-bandwidth 2GB/s
-  millrace simulate --samples 1e9 --sample-size 110KB --ranks 64 --rate 50000/s \
-    --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s
-  millrace simulate s3://bucket/imagenet --rate 3000/s --cache-size 8GiB,16GiB \
-    --cache-policy lru,plan --gateways 1,2 --svg epochs.svg
-  millrace simulate --samples 1e9 --sample-size 64KiB --gateways 100 --ranks 10000 \
-    --batch-size 320000 --window 16000 --rate 5e6/s --cache-size 1TiB --link 100Gbit/s \
-    --store-bandwidth 100GB/s
-  millrace simulate s3://bucket/imagenet --gateways 1,2,4,8 --ranks 64 --rate 20000/s \
-    --cache-size 32GiB --link 25Gbit/s --share locality`,
+		Use: "simulate [DATASET] --rate RATE --cache-size SIZE,...", Short: "Predict epoch time, store reads and waiting",
+		Long: `Simulates a job and the caches of its gateways against a model of the store, for each combination
+of the lists. Prints the time of an epoch, the wait of ranks, and the tier that bytes come from.
+Reads only the index of DATASET; --samples, --chunk-samples and --sample-size replace it. The model
+ignores CPU time, failures and other users of the store. See docs/simulate.md.`,
+		Example: `  millrace simulate s3://bucket/imagenet --world-size 8 --rate 3000/s \
+    --cache-size 16GiB,32GiB,64GiB --store-bandwidth 2GB/s
+  millrace simulate --samples 1e9 --sample-size 110KB --world-size 64 --rate 50000/s \
+    --batch-size 4096 --cache-size 1TiB --disk-cache-size 0,20TiB --store-bandwidth 5GB/s`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var x simulateFlags
 			x.define(f)

@@ -11,7 +11,7 @@ import (
 func TestSimulateReadsAnIndexAndMultipliesLists(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "p.svg")
 	o := ok(t, "simulate", shards(t), "--rate", "500/s", "--batch-size", "4", "--window", "2", "--cache-size", "64MiB,128MiB",
-		"--cache-policy", "lru,plan", "--store-bandwidth", "100MB/s", "--gateways", "1,2", "--ranks", "2", "--svg", picture, "--json")
+		"--cache-policy", "lru,plan", "--store-bandwidth", "100MB/s", "--gateways", "1,2", "--world-size", "2", "--svg", picture, "--json")
 	var got struct {
 		Settings []struct {
 			CacheSize int64 `json:"cache_size"`
@@ -43,20 +43,20 @@ func TestSimulateReadsAnIndexAndMultipliesLists(t *testing.T) {
 func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
 	numbers := []string{"simulate", "--samples", "1e5", "--rate", "1000/s", "--cache-size", "1GiB"}
 	for want, args := range map[string][]string{
-		"want a dataset, or --samples": {"simulate", "--rate", "1", "--cache-size", "1GiB"},
-		"says how many there are":      append([]string{"simulate", "/x"}, numbers[1:]...),
-		"one too many":                 {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
-		"--rate":                       append(numbers, "--rate", "0"),
-		"want some of lru, plan":       append(numbers, "--cache-policy", "plan,fifo"),
-		"has no meaning for shuffle":   append(numbers, "--shuffle", "full", "--window", "5"),
-		"must divide the window, 5":    append(numbers, "--shuffle", "window", "--window", "5", "--strata", "2"),
-		"--skew":                       append(numbers, "--skew", "0.5"),
-		"a disk cache":                 append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
-		"is too small":                 append(numbers, "--cache-size", "100MiB"),
-		"2000 settings":                append(numbers, "--gateways", strings.Repeat("1,", 1999)+"1"),
-		"a chunk is 1 GiB at most":     append(numbers, "--chunk-samples", "1e8"),
-		"--samples":                    append(numbers, "--samples", "1.5"),
-		"--store-bandwidth":            append(numbers, "--store-bandwidth", "fast"),
+		"a dataset is required, or --samples": {"simulate", "--rate", "1", "--cache-size", "1GiB"},
+		"says how many there are":             append([]string{"simulate", "/x"}, numbers[1:]...),
+		"simulate takes one dataset":          {"simulate", "/x", "/y", "--rate", "1", "--cache-size", "1GiB"},
+		"--rate":                              append(numbers, "--rate", "0"),
+		"must be some of lru, plan":           append(numbers, "--cache-policy", "plan,fifo"),
+		"has no meaning for shuffle":          append(numbers, "--shuffle", "full", "--window", "5"),
+		"must divide the window, 5":           append(numbers, "--shuffle", "window", "--window", "5", "--strata", "2"),
+		"--skew":                              append(numbers, "--skew", "0.5"),
+		"a disk cache":                        append(numbers, "--disk-cache-size", "1GiB", "--disk-bandwidth", "0"),
+		"is too small":                        append(numbers, "--cache-size", "100MiB"),
+		"2000 combinations":                   append(numbers, "--gateways", strings.Repeat("1,", 1999)+"1"),
+		"a chunk is 1 GiB at most":            append(numbers, "--chunk-samples", "1e8"),
+		"--samples":                           append(numbers, "--samples", "1.5"),
+		"--store-bandwidth":                   append(numbers, "--store-bandwidth", "fast"),
 	} {
 		o := millrace(t, nil, args...)
 		if o.code != exitUsage || !strings.Contains(o.stderr, want) || o.stdout != "" {
@@ -77,7 +77,7 @@ func TestSimulatePrintsATable(t *testing.T) {
 
 func TestSimulateAFleet(t *testing.T) {
 	args := []string{
-		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--ranks", "6",
+		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--world-size", "6",
 		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--share", "locality",
 	}
 	o := ok(t, append(args, "--json")...)
@@ -121,10 +121,10 @@ func TestSimulateAFleet(t *testing.T) {
 		t.Errorf("got\n%s\nwant gateways that share nothing, not even homes", o.stdout)
 	}
 	for want, more := range map[string][]string{
-		"share locality":       {"--share", "locality", "--ranks", "33"},
-		"1001 gateways":        {"--gateways", "1001", "--ranks", "1001", "--batch-size", "2002"},
+		"share locality":       {"--share", "locality", "--world-size", "33"},
+		"1001 gateways":        {"--gateways", "1001", "--world-size", "1001", "--batch-size", "2002"},
 		"such as 100Gbit/s":    {"--link", "fast"},
-		"must be 1 to 10000":   {"--ranks", "10001", "--batch-size", "20002"},
+		"must be 1 to 10000":   {"--world-size", "10001", "--batch-size", "20002"},
 		"contiguous, locality": {"--share", "near"},
 	} {
 		if o := millrace(t, nil, append(args[:len(args)-2:len(args)-2], more...)...); o.code != exitUsage || !strings.Contains(o.stderr, want) {

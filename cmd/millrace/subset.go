@@ -36,55 +36,44 @@ type subsetCount struct {
 
 func (a *app) subset() *cobra.Command {
 	cmd := a.Build(cli.Command{
-		Use: "subset DATASET", Short: "Cut a dataset into named subsets, such as train and val",
-		Long: `With --split, puts every sample into one of some named subsets, by a hash of its name: the
-parts are relative to each other. With patterns in place of parts, such as
---split 'train=train-*,val=val-*', a sample goes with its shard: a pattern is as --match of
-'millrace index' has it, and the first one that takes the shard counts. Data that is added later
-moves no sample from one subset to another, once the new generation is cut by the same rule.
-Nothing is copied: the bucket gets one small object beside the index. The same command again
-changes nothing.
-
-The first split of a generation is its default one: subset=train in a URL means it. Others are
-named by their digests, subset=DIGEST:train. Another salt makes another split, independent
-of the first.
-
-With --keys, stores the samples that a file names, such as a published train list. A URL names
-them subset=DIGEST:listed, and all other samples subset=DIGEST:rest. A line of the file is a
-key, or a key, a tab and a shard where several shards have the key. The order of the lines does
-not matter, and a key that is given twice counts once.`,
-		Example: "  millrace subset s3://bucket/imagenet --split train=90,val=10\n  millrace subset ./shards --split a=1,b=1 --salt experiment-7 --json\n  millrace subset s3://bucket/pairs --split 'val=val-*,train=*'\n  millrace subset ./shards --keys train.txt",
+		Use: "subset DATASET", Short: "Split a dataset into named subsets, such as train and val",
+		Long: `With --into, assigns each sample to a subset by a hash of its name, with relative sizes such as
+train=90,val=10, or by the first matching pattern of its shard: 'val=val-*,train=*'. New data never
+move old samples to another subset. With --keys, stores a list of samples: subset=DIGEST:listed, and
+subset=DIGEST:rest for all others. subset=train in a URL means the first split of the generation;
+subset=DIGEST:train means any split. Nothing is copied.`,
+		Example: "  millrace subset s3://bucket/imagenet --into train=90,val=10\n  millrace subset s3://bucket/pairs --into 'val=val-*,train=*'\n  millrace subset ./shards --keys train.txt",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var s location.Stores
 			var l location.Location
 			var split, salt, file string
 			var rule selection.Rule
-			f.Text(&split, "split", "", "`NAME=PART,...`, the subsets and their parts, whole numbers, or patterns of shards")
-			f.Text(&salt, "salt", "", "`TEXT` that makes another split of the same parts")
-			f.Text(&file, "keys", "", "`FILE` of lines: a key, or key, tab, shard; - is stdin")
+			f.Text(&split, "into", "", "`NAME=PART,...` subsets, with relative sizes or patterns of shards")
+			f.Text(&salt, "salt", "", "`TEXT` make another split of the same parts")
+			f.Text(&file, "keys", "", "`FILE` lines of a key, or key, tab, shard; - is stdin")
 			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
 				if (split == "") == (file == "") {
-					f.Fault("want either --split or --keys")
+					f.Fault("either --into or --keys is required")
 					return
 				}
 				if file != "" {
 					if salt != "" {
-						f.Fault("--salt: it belongs to --split")
+						f.Fault("--salt requires --into")
 					}
 					return
 				}
 				var err error
 				if rule, err = selection.ParseRule(split, salt); err != nil {
-					f.Fault("--split %q: %v", split, err)
+					f.Fault("--into %q: %v", split, err)
 				}
 			}
 			return check, func(ctx context.Context, _ []string) error { return a.runSubset(ctx, &s, l, rule, file) }
 		},
 	})
 	cmd.AddCommand(a.list("subset", "List the subsets of a dataset",
-		"Lists the splits of a dataset by the digests that URLs name, with their parts,\ngeneration, bytes and age.", inventory.ListSubsets))
+		"Lists the splits of a dataset: digest, subsets, generation, bytes, age.", inventory.ListSubsets))
 	return cmd
 }
 
@@ -151,9 +140,9 @@ func newSubsetReport(d location.Dataset, made selection.SplitResult, parts []sel
 
 func (rep subsetReport) print(w io.Writer, l location.Location) {
 	if rep.New {
-		fmt.Fprintf(w, "cut %s\n", l)
+		fmt.Fprintf(w, "stored the subsets of %s\n", l)
 	} else {
-		fmt.Fprintf(w, "%s was cut so already\n", l)
+		fmt.Fprintf(w, "%s has these subsets already\n", l)
 	}
 	for _, x := range rep.Subsets {
 		fmt.Fprintf(w, "  %s: %s\n", x.Name, words.Count(x.Samples, "sample", "samples"))

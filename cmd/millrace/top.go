@@ -22,26 +22,22 @@ const (
 
 func (a *app) top() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "top GATEWAY...", Short: "Show on one screen what gateways do and what limits them",
-		Long: `Shows what limits the readers of each gateway now and what to do about it, where bytes come from,
-memory, store, and every rank: its rate, what it waits, how far it is behind; those that need a
-look first. Keys change the order and filter; ? explains. Statistics want the right admin, and are
-on the admin port where a gateway has one.
-
-With --once or --json, or where the output is no terminal, it takes two looks and prints them once.
-It fails at once if no gateway answers the first look.`,
+		Use: "top GATEWAY...", Short: "Show activity and bottleneck of gateways",
+		Long: `Shows the bottleneck of each gateway and its cure, the sources of bytes, memory, store, and each
+rank's rate, wait and lag. Keys sort and filter; ? lists them. Without a terminal, prints once.
+Statistics require the right admin, and are on the admin port of a gateway that has one.`,
 		Example: `  millrace top http://gw:8081
   millrace top 'http://gateways-{0..7}.gateways:8081' --interval 5s
   millrace top http://gw:8081 --json`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var once bool
 			var every time.Duration
-			f.Duration(&every, "interval", lookEvery, "`DURATION` between two looks")
+			f.Duration(&every, "interval", lookEvery, "time between two updates")
 			f.Flag(&once, "once", "print one screen as text")
 			f.Output(a.App)
 			check := func(args []string) {
 				if every < leastEvery {
-					f.Fault("--interval: want %v or more", leastEvery)
+					f.Fault("--interval must be at least %v", leastEvery)
 				}
 				for _, g := range args {
 					gatewaysOf(f, client.Config{Gateways: []string{g}})

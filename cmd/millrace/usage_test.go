@@ -29,11 +29,11 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 		{[]string{"serve", "--cache", "x"}, "unknown flag: --cache: did you mean --cache-size?\n"},
 		{[]string{"fetch", "--quite"}, "unknown flag: --quite: did you mean --quiet?\n"},
 		{[]string{"serve", "--port", "8080"}, "unknown flag: --port: did you mean --listen?\n"},
-		{[]string{"plan", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
+		{[]string{"fetch", "--split", "locality"}, "unknown flag: --split: did you mean --share?\n"},
 		{[]string{"index", "--s3-region", "eu"}, "unknown flag: --s3-region: the address says it, as in 's3://bucket/prefix?region=NAME'\n"},
 		{[]string{"fetch", "--x"}, "unknown flag: --x\n"},
-		{[]string{"subset", "a"}, "millrace subset: want either --split or --keys\n"},
-		{[]string{"datasets", "http://gw:1/photos"}, "millrace datasets: http://gw:1/photos names a dataset: give http://gw:1, or run 'millrace info' with it\n"},
+		{[]string{"subset", "a"}, "millrace subset: either --into or --keys is required\n"},
+		{[]string{"datasets", "http://gw:1/photos"}, "millrace datasets: http://gw:1/photos names a dataset: use http://gw:1, or run 'millrace info'\n"},
 		{[]string{"fetch", "-x"}, "unknown shorthand flag: 'x' in -x\n"},
 	} {
 		if o := millrace(t, nil, c.args...); o.code != exitUsage || !strings.Contains(o.stderr, c.want) {
@@ -45,10 +45,10 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 // TestSlips_AZeroThatIsGivenIsNotTheDefault, where 0 has no meaning.
 func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
 	for _, c := range []struct{ args, flags string }{
-		{"fetch 127.0.0.1:1 --discard", "--batch-size --window --world-size --until"},
-		{"fetch 127.0.0.1:1 --discard --share locality", "--homes"},
+		{"fetch 127.0.0.1:1", "--batch-size --window --world-size --until"},
+		{"fetch 127.0.0.1:1 --share locality", "--homes"},
 		{"warm 127.0.0.1:1", "--batch-size --window"},
-		{"plan 127.0.0.1:1", "--batch-size --window"},
+		{"explain 127.0.0.1:1", "--batch-size --window"},
 		{"plan " + t.TempDir(), "--batch-size --window --world-size --gateways"},
 		{"plan " + t.TempDir() + " --world-size 8", "--homes"},
 		{"simulate " + t.TempDir(), "--batch-size --window"},
@@ -56,7 +56,7 @@ func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
 	} {
 		for flag := range strings.FieldsSeq(c.flags) {
 			o := millrace(t, nil, append(strings.Fields(c.args), flag, "0")...)
-			if o.code != exitUsage || !strings.Contains(o.stderr, flag+" \"0\": want ") && !strings.Contains(o.stderr, flag+" 0: want ") {
+			if o.code != exitUsage || !strings.Contains(o.stderr, flag+" \"0\": must be ") && !strings.Contains(o.stderr, flag+" 0: must be ") {
 				t.Errorf("%s %s 0: got exit code %d and %s, want 2", c.args, flag, o.code, o.stderr)
 			}
 		}
@@ -163,7 +163,7 @@ func TestReport_TheCauseGivesTheCode(t *testing.T) {
 // TestShellsCompleteWords asks as a shell does. The last line is the directive: 0 files, 4 nothing, 16 directories.
 func TestShellsCompleteWords(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve --cache-policy ", "plan\nlru\n:4\n"},
+		{"serve --log-level ", "debug\ninfo\nwarn\nerror\n:4\n"},
 		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell leaves out what does not fit,
 		{"fetch --tail ", "short\ndrop\npad\n:4\n"},
 		{"serve --config ", ":0\n"},
@@ -208,7 +208,7 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 		t.Errorf("got %s, want lines of the level debug", o.stderr)
 	}
 	url := gatewayFor(t, dir)
-	if o := ok(t, "plan", url, "-v"); !strings.Contains(o.stderr, "millrace: connect to "+strings.TrimPrefix(url, "http://")+": done\n") || !strings.Contains(o.stderr, "millrace plan: took 0.") {
+	if o := ok(t, "explain", url, "-v"); !strings.Contains(o.stderr, "millrace: connect to "+strings.TrimPrefix(url, "http://")+": done\n") || !strings.Contains(o.stderr, "millrace explain: took 0.") {
 		t.Errorf("got %s, want the connection and the time", o.stderr)
 	}
 	if o := millrace(t, nil, "verify", dir, "-qv"); o.code != exitUsage || !strings.Contains(o.stderr, "--quiet and --verbose exclude each other") {
@@ -219,13 +219,13 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 func TestAGatewayIsItsHostAndPort(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	address := strings.TrimPrefix(url, "http://")
-	for _, command := range [][]string{{"fetch", "--discard"}, {"plan", "--epoch", "1"}, {"warm"}} {
+	for _, command := range [][]string{{"fetch"}, {"explain", "--epoch", "1"}, {"warm"}} {
 		if o := millrace(t, nil, append(command, address)...); o.code != exitOK {
 			t.Errorf("%v: got exit code %d and %s, want 0", command, o.code, o.stderr)
 		}
 	}
 	for _, wrong := range []string{"localhost", "localhost:http", "user:secret@localhost:8080", "localhost:99999", ":8080"} {
-		if o := millrace(t, nil, "fetch", wrong, "--discard"); o.code != exitUsage || !strings.Contains(o.stderr, "want http://HOST:PORT or HOST:PORT") || strings.Contains(o.stderr, "secret") {
+		if o := millrace(t, nil, "fetch", wrong); o.code != exitUsage || !strings.Contains(o.stderr, "http://HOST:PORT or HOST:PORT") || strings.Contains(o.stderr, "secret") {
 			t.Errorf("%s: got exit code %d and %s, want 2 and the form", wrong, o.code, o.stderr)
 		}
 	}
@@ -233,7 +233,7 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 
 // TestAnUnreachableGatewayIsNamedOnce: the error has the address and the cause, each once.
 func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
-	for _, command := range [][]string{{"plan"}, {"fetch", "--discard"}} {
+	for _, command := range [][]string{{"explain"}, {"fetch"}} {
 		o := millrace(t, nil, append(command, "127.0.0.1:1")...)
 		if want := "millrace: http://127.0.0.1:1: no answer: connect: connection refused: start it, or correct the address\n"; o.code != exitStore || o.stderr != want {
 			t.Errorf("%s: got exit code %d and %s, want 5 and %s", command[0], o.code, o.stderr, want)

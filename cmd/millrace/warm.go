@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// warmReport is what a warming has done.
+// warmReport is the result of warm.
 type warmReport struct {
 	client.WarmProgress
 	Seconds float64 `json:"seconds"`
@@ -23,16 +23,11 @@ type warmReport struct {
 
 func (a *app) warm() *cobra.Command {
 	return a.Build(cli.Command{
-		Use: "warm GATEWAY[/NAME]", Short: "Fill memory and disk of a gateway for an epoch",
-		Long: `Has a gateway bring what an epoch needs before a job asks for it, in the order in which
-the job will: into memory as far as it looks ahead, then to its disk tier (--disk-cache
-of millrace serve). It ends when the whole epoch is warm, or when neither has room for
-more. It may be interrupted and run again: what is there already is passed over.
-
-Give the plan parameters that the job will use, since they decide what comes first.`,
-		Example: `  millrace warm http://gw:8080
-  millrace warm http://gw:8080 --dataset imagenet --epoch 3 --seed 7
-  millrace warm http://gw:8080 --epoch 0 --shuffle window --window 128 --json`,
+		Use: "warm GATEWAY[/NAME]", Short: "Load an epoch into the caches of a gateway",
+		Long: `Loads an epoch's data into a gateway before a job reads it, in the order of the job: into memory up
+to the read-ahead, then into the disk cache. It ends when all data are loaded or the caches are
+full. A second run skips loaded data. Use the job's plan parameters, which set the order.`,
+		Example: "  millrace warm http://gw:8080/imagenet --epoch 3 --seed 7",
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var p planFlags
 			p.define(f, address.Order|address.Choice|address.Batching)
@@ -63,11 +58,11 @@ func (a *app) runWarm(ctx context.Context, gateway string, p *planFlags) (warmRe
 }
 
 func printWarm(w io.Writer, r warmReport) {
-	fmt.Fprintf(w, "epoch %d of %s: %s, %s, brought in %.2f s\n", r.Epoch, r.Dataset,
+	fmt.Fprintf(w, "epoch %d of %s: %s, %s, loaded in %.2f s\n", r.Epoch, r.Dataset,
 		words.Count(r.Chunks, "chunk", "chunks"), humanize.IBytes(r.Bytes), r.Seconds)
 	if r.Done {
-		fmt.Fprintf(w, "  all %s are warm\n", words.Count(r.Samples, "sample", "samples"))
+		fmt.Fprintf(w, "  all %s are in the caches\n", words.Count(r.Samples, "sample", "samples"))
 		return
 	}
-	fmt.Fprintf(w, "  warm up to sample %s of %s: no tier has room for more\n", humanize.Comma(int64(r.Next)), humanize.Comma(int64(r.Samples)))
+	fmt.Fprintf(w, "  loaded up to sample %s of %s: the caches are full\n", humanize.Comma(int64(r.Next)), humanize.Comma(int64(r.Samples)))
 }

@@ -53,7 +53,7 @@ func TestWarmEndsWhereNoTierHasRoom(t *testing.T) {
 		return fmt.Sprintf(`{"next":40,"samples":100,"chunks":3,"bytes":300,"full":%v,"done":false}`, from == "40")
 	})
 	out := ok(t, "warm", url).stdout
-	if want := "warm up to sample 40 of 100: no tier has room for more"; !strings.Contains(out, want) || len(*asked) != 2 {
+	if want := "loaded up to sample 40 of 100: the caches are full"; !strings.Contains(out, want) || len(*asked) != 2 {
 		t.Errorf("got %q after %d requests, want %q after 2", out, len(*asked), want)
 	}
 }
@@ -70,7 +70,7 @@ func TestWarmRefusesToGoBack(t *testing.T) {
 func TestWarmARealGateway(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	for range 2 { // what is warm already does not disturb
-		if out := ok(t, "warm", url, "--epoch", "1").stdout; !strings.Contains(out, "all 50 samples are warm") {
+		if out := ok(t, "warm", url, "--epoch", "1").stdout; !strings.Contains(out, "all 50 samples are in the caches") {
 			t.Errorf("got %q, want all of the epoch to be warm", out)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"syscall"
 )
 
@@ -133,6 +134,26 @@ func space(dir string) (total, free int64, err error) {
 	}
 	block := int64(s.Bsize)
 	return int64(s.Blocks) * block, int64(s.Bavail) * block, nil
+}
+
+// DefaultSize returns the default limit of a cache in dir: 4/5 of the free space and of the files in dir, so that a restart computes
+// the same limit.
+func DefaultSize(dir string) (int64, error) {
+	var held int64
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			if info, err := d.Info(); err == nil {
+				held += info.Size()
+			}
+		}
+		return nil // files that cannot be read do not count
+	})
+	_, free, err := space(dir)
+	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		_, free, err = space(dir)
+	}
+	return (free + held) / 5 * 4, err
 }
 
 // writable returns an error if a directory is not writable.

@@ -83,26 +83,26 @@ const (
 var parameters = []Parameter{
 	{
 		Name: "batch_size", Group: Batching, Least: 1, Most: maxBatchSize,
-		Help:  "samples of a global batch (default the dataset's)",
+		Help:  "samples per global batch (default the dataset's)",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.BatchSize = q.number(r, d.Defaults.BatchSize) },
 		write: func(p Plan) string { return decimal(p.BatchSize) },
 	},
 	{
 		Name: "seed", Group: Order, Most: math.MaxUint64,
-		Help:  "seed of the order (default the dataset's)",
+		Help:  "seed of the shuffle (default the dataset's)",
 		Doc:   "Seed of the order. With shuffle=none every seed has the same order.",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Seed = q.number(r, d.Defaults.Seed) },
 		write: func(p Plan) string { return decimal(p.Params.Seed) },
 	},
 	{
 		Name: "shuffle", Group: Order, Words: []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full},
-		Help:  "how the order is mixed (default the dataset's)",
+		Help:  "shuffle algorithm (default the dataset's)",
 		read:  func(q *Query, r *Parameter, p *Plan, d Dataset) { p.Params.Shuffle = q.word(r, d.Defaults.Shuffle) },
 		write: func(p Plan) string { return p.Params.Shuffle },
 	},
 	{
 		Name: "window", Group: Order, Least: 1, Most: maxWindow,
-		Help: "chunks (window) or lanes (slot) in memory together (default the dataset's)",
+		Help: "chunks (window) or lanes (slot) to mix (default the dataset's)",
 		Doc:  "Chunks that shuffle=window mixes together, or lanes of shuffle=slot, at most 1048576. Refused with none and full.",
 		read: readWindow,
 		write: func(p Plan) string {
@@ -114,14 +114,14 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "strata", Group: Order, Most: shuffle.MaxStrata, Neutral: "0",
-		Help:  "strata that a window's chunks come from (default none)",
+		Help:  "strata to take a window's chunks from (default none)",
 		Doc:   "Strata that the chunks are dealt to, with shuffle=window: each row takes one chunk of each. A divisor of window; 0: none.",
 		read:  readStrata,
 		write: func(p Plan) string { return decimal(p.Params.Strata) },
 	},
 	{
 		Name: "importance", Group: Choice, Pattern: digestPattern,
-		Help:  "`SNAPSHOT` of weights to draw samples by (default none: each comes once)",
+		Help:  "snapshot of weights to draw samples by (default none)",
 		Doc:   "Snapshot of weights that an epoch's samples are drawn by: 64 hexadecimal digits.",
 		read:  func(q *Query, r *Parameter, p *Plan, _ Dataset) { p.Params.Importance = q.Digest(r.Name) },
 		write: func(p Plan) string { return p.Params.Importance },
@@ -141,7 +141,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "rank", Group: Rank, Most: maxWorldSize - 1,
-		Help: "number of the rank whose share is read (default 0)",
+		Help: "rank whose share is read (default 0)",
 		Doc:  "Number of the rank, from 0 and below world_size.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if p.Rank = q.number(r, 0); p.Rank >= p.WorldSize {
@@ -171,7 +171,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "homes", Group: Sharing, Least: 1, Most: maxHomes,
-		Help: "homes of --share locality, such as gateways (default the world size)",
+		Help: "homes of share=locality, such as gateways (default the world size)",
 		Doc:  "With share=locality, how many groups the ranks form, such as the number of gateways: at most world_size, which is the default.",
 		read: readHomes,
 		write: func(p Plan) string {
@@ -183,7 +183,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "subset", Group: Choice, Pattern: subsetPattern, Longest: maxSubsetText,
-		Help: "`SUBSET` to deliver: NAME, DIGEST:NAME, or written out as train=9,val=1:train (default the whole dataset)",
+		Help: "subset to read: NAME or DIGEST:NAME (default all samples)",
 		Doc: "Subset to deliver: its name in the generation's default split; DIGEST:NAME of another split; a split by hash and one of its " +
 			"parts, such as train=9,val=1:train, optionally with a colon and a salt; or samples: and numbers in stored order, such as " +
 			"samples:0-999. A tilde and another split or numbers select among the subset's samples.",
@@ -197,7 +197,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "quarantine", Group: Choice, Pattern: digestPattern + "|" + placesPattern,
-		Help: "`DIGEST` of bad samples that others replace (default none)",
+		Help: "list of bad samples to replace (default none)",
 		Doc:  "Bad samples that healthy ones replace: the digest of a stored list, or samples: and numbers, such as samples:7,300-309.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			if q.Has(r.Name) {
@@ -209,7 +209,7 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "generation", Group: Choice, Pattern: digestPattern + "(," + digestPattern + ")*",
-		Help: "`HASH` of the index's generation to insist on (default the one served)",
+		Help: "generation to require (default the current one)",
 		Doc: "Generation of the index to read; for a mixture that the URL defines, those of its sources in order, separated by commas. " +
 			"All ranks of a job must use the same.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
@@ -219,21 +219,21 @@ var parameters = []Parameter{
 	},
 	{
 		Name: "format", Group: Showing, Pattern: "[a-z][a-z0-9]*",
-		Help:  "`FORMAT` of the batches (default the dataset's own)",
+		Help:  "format of the batches (default the dataset's)",
 		Doc:   "Form of the body, one of the dataset's. The default follows Accept, otherwise the dataset's own.",
 		read:  readForm,
 		write: func(p Plan) string { return p.View.Form.Name },
 	},
 	{
 		Name: "fields", Group: Showing,
-		Help:  "`NAMES` of the parts to keep (default all)",
+		Help:  "parts of samples to read (default all)",
 		Doc:   "Parts of the samples to keep, in this order, separated by commas.",
 		read:  readFields,
 		write: func(p Plan) string { return p.View.FieldsParameter() },
 	},
 	{
 		Name: "table", Group: Showing, Pattern: "keys|parts|keys,parts|parts,keys",
-		Help: "`COLUMNS` of the table of format framed: keys, parts or both (default lengths only)",
+		Help: "columns of the table of format framed: keys, parts or both (default lengths only)",
 		Doc:  "Columns of the framed form's table in addition to lengths: keys, parts or both, separated by commas.",
 		read: func(q *Query, r *Parameter, p *Plan, _ Dataset) {
 			p.View.Keys, p.View.Parts = q.table()

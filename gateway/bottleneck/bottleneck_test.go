@@ -120,7 +120,7 @@ func TestFigures(t *testing.T) {
 		if !strings.Contains(got.Sentence, want) {
 			t.Errorf("%s: got %q, want %q in it", code, got.Sentence, want)
 		}
-		const line = "`millrace simulate 'file:///my data' --ranks 2 --rate 1200/s --batch-size 32 --shuffle window --window 64 " +
+		const line = "`millrace simulate 'file:///my data' --world-size 2 --rate 1200/s --batch-size 32 --shuffle window --window 64 " +
 			"--cache-size 64MiB,128MiB,256MiB --disk-cache-size 0,1024MiB --store-bandwidth 48.0MB/s`"
 		if code == "store" && !strings.Contains(got.Do, line) {
 			t.Errorf("got %q, want %q in it", got.Do, line)

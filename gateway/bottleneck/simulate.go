@@ -30,7 +30,7 @@ func (c *change) simulate(disk bool) string {
 	}
 	memory := c.now.Counters["millrace_budget_bytes"]
 	parts := []string{
-		"millrace simulate", words.Quoted(cmp.Or(address, "DATASET")), fmt.Sprintf("--ranks %d --rate %s/s --batch-size %d", job.WorldSize, digits(max(rate, 1)), job.BatchSize),
+		"millrace simulate", words.Quoted(cmp.Or(address, "DATASET")), fmt.Sprintf("--world-size %d --rate %s/s --batch-size %d", job.WorldSize, digits(max(rate, 1)), job.BatchSize),
 	}
 	if job.Shuffle != "" {
 		parts = append(parts, "--shuffle "+job.Shuffle)

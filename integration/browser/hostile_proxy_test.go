@@ -141,7 +141,7 @@ func TestHostileAnswers(t *testing.T) {
 	put(t, filepath.Join(store.Path, dataset), file{"a.tar", archive(t, file{"a.txt", markup}, file{"b.json", "{}"})})
 	harness.MustRun(t, store, "index", store.Dataset(dataset))
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "2", "--all-ranks", "--discard")
+	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "2", "--all-ranks")
 	fragments := []string{"#/status", "#/data", "#/data/photos", "#/data/photos/epochs/0/batches/0", "#/data/photos/epochs/0/batches/0?sample=0", "#/data/photos/sample?key=a", "#/shuffle/photos", "#/performance", "#/performance?sort=__proto__"}
 	list, err := json.Marshal(fragments)
 	if err != nil {

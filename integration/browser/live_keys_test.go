@@ -76,7 +76,7 @@ func (v *tab) tours(what string) {
 func TestKeyboard(t *testing.T) {
 	store := pictures(t, 80)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "3", "--all-ranks", "--discard")
+	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "3", "--all-ranks")
 	b := open(t)
 	v, w := b.tab(t, g.URL), b.tab(t, g.Admin)
 	for _, v := range []*tab{v, w} {

@@ -80,7 +80,7 @@ func performanceView() view {
 func TestViews(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
-	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "3", "--all-ranks", "--discard")
+	harness.MustRun(t, store, "fetch", g.URL, "--world-size", "3", "--all-ranks")
 	b := open(t)
 	ports := map[string][]view{g.URL: views(), g.Admin: {performanceView(), {"status-admin", "/status", `document.querySelectorAll("#jobs tbody tr").length === 1`}}}
 	for _, size := range [][2]int64{{360, 800}, {1280, 800}, {3840, 2160}} {

@@ -180,10 +180,10 @@ func (l *lab) sickFleet(t *testing.T, flags []string) {
 	l.newFleet(t)
 	for i := range gateways {
 		if i != sickMember {
-			l.fleet.Start(t, i, "--peer-shared-cert")
+			l.fleet.Start(t, i, "MILLRACE_PEER_SHARED_CERT=true")
 		}
 	}
-	l.fleet.Start(t, sickMember, append(flags, "--peer-shared-cert")...)
+	l.fleet.Start(t, sickMember, append(flags, "MILLRACE_PEER_SHARED_CERT=true")...)
 	l.fleet.Agree(t)
 	l.reads.Forget()
 	l.pace.Forget()

@@ -114,8 +114,9 @@ type Result struct {
 // Run runs one millrace command until it ends.
 func Run(t testing.TB, store *Store, args ...string) Result {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), Binary(t), args...)
-	cmd.Env = append(baseEnv(t), store.Env...)
+	env, flags := settings(append(baseEnv(t), store.Env...), args)
+	cmd := exec.CommandContext(t.Context(), Binary(t), flags...)
+	cmd.Env = env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := store.at.Do(cmd.Start)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,20 @@ func (t *tail) String() string {
 	return t.head.String() + string(t.last)
 }
 
-// Start starts path with args. env is the whole environment of the child.
+// settings moves arguments of the form MILLRACE_NAME=VALUE to the environment: settings without a flag.
+func settings(env, args []string) (all, flags []string) {
+	all = slices.Clip(env)
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "MILLRACE_") {
+			all = append(all, arg)
+		} else {
+			flags = append(flags, arg)
+		}
+	}
+	return all, flags
+}
+
+// Start starts path with args. env is the whole environment of the child, except settings in args.
 func Start(t testing.TB, name, path string, env []string, args ...string) *Process {
 	t.Helper()
 	return StartAt(t, nil, name, path, env, args...)
@@ -72,6 +86,7 @@ func Start(t testing.TB, name, path string, env []string, args ...string) *Proce
 func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Name: name, log: &tail{}, done: make(chan struct{})}
+	env, args = settings(env, args)
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Env = env
 	p.cmd.Stdout = p.log

@@ -49,7 +49,7 @@ spec:
           command: [/bin/bash, -euo, pipefail, -c]
           args:
             - |
-              env -u MILLRACE_TOKEN_FILE /millrace fetch unix:/run/millrace/socket --discard > /tmp/said 2>&1 && exit 1
+              env -u MILLRACE_TOKEN_FILE /millrace fetch unix:/run/millrace/socket > /tmp/said 2>&1 && exit 1
               cat /tmp/said
               grep -qE '401|credentials' /tmp/said
               "$PYTHON" - <<'END'

@@ -52,7 +52,7 @@ func WholeFile(name string) string {
 // File returns the key and the extension of a sample that is one file, by the file's name: "cat/frame_0001" and "png" of
 // "cat/frame.0001.png". It cuts the name at the last dot of its base, so that the extension names the kind of object; one of compression
 // counts with the one before it, as in "a.nii.gz". The key is what stands before, with its earlier dots made underscores as by
-// "millrace pack --key path": a reader that groups members of a tar by their keys does not put two objects together.
+// "millrace pack --sample-key path": a reader that groups members of a tar by their keys does not put two objects together.
 func File(name string) (key, ext string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := func(end int) int {

@@ -148,7 +148,7 @@ func (a *archive) fits() error {
 			first, together = m, 0
 		}
 		if together += m.decoded; together > format.MaxSample {
-			return m.fail("with %q and others of its key it is longer than a sample can be, %d bytes: --key path makes a sample of each", first.name, format.MaxSample)
+			return m.fail("with %q and others of its key it is longer than a sample can be, %d bytes: --sample-key path makes a sample of each", first.name, format.MaxSample)
 		}
 	}
 	return nil

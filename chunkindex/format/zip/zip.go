@@ -80,7 +80,7 @@ func (d *dataset) assumed() string {
 	if d.joined == "" {
 		return ""
 	}
-	return fmt.Sprintf("put members whose names are the same up to the first dot together, such as %s: --key path makes a sample of each", d.joined)
+	return fmt.Sprintf("put members whose names are the same up to the first dot together, such as %s: --sample-key path makes a sample of each", d.joined)
 }
 
 // join notes members of a shard that are one sample.

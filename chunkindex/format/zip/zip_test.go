@@ -191,7 +191,7 @@ func TestSeveralMembersAreTold(t *testing.T) {
 		"b.zip": write(t, true, entry{"f.0001.png", "one", 0}, entry{"f.0002.png", "two", 0}, entry{"f.0003.png", "three", 0}),
 		"c.zip": write(t, true, entry{"1.jpg", "one", 0}, entry{"1.txt", "two", 0}),
 	}
-	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": --key path makes a sample of each`, format.KeyPath: ""} {
+	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": --sample-key path makes a sample of each`, format.KeyPath: ""} {
 		d, err := zip.Format().Survey(t.Context(), objects, format.Options{Key: key})
 		if err != nil {
 			t.Fatal(err)
@@ -478,6 +478,6 @@ func TestMembersThatAreTooLongTogether(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[at+24:], 600<<20)
 	}
 	objects := scantest.Objects{"a.zip": b}
-	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it is longer than a sample can be, 1073741824 bytes: --key path`)
+	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it is longer than a sample can be, 1073741824 bytes: --sample-key path`)
 	scantest.Refuses(t, zip.Format(), format.Options{Key: format.KeyPath}, objects, "it has 3 bytes")
 }

@@ -4,11 +4,11 @@ Each gateway has a directory that only its user can enter:
 
     socket          where it listens (mode 0600). If the path is too long, or the file system has no Unix sockets,
                     it listens on a loopback port instead, with these files:
-    port            its address, 127.0.0.1:PORT, which it writes once it listens (serve --port-file)
+    port            its address, 127.0.0.1:PORT, which it writes once it listens (port-file)
     token           the clients' token (mode 0600), new for each start: other users of this machine can reach the port, but are refused
     access.yaml     the token's digest and rights; no other caller has rights
     users           every process that uses the gateway holds a shared lock on it; the kernel releases it when the process ends, and a
-                    forked child shares its parent's. The gateway ends after a minute without locks (serve --while-locked)
+                    forked child shares its parent's. The gateway ends after a minute without locks (while-locked)
     change          locked by the process that starts the gateway or adds a dataset
     datasets.yaml   the served datasets
     log             log of the latest gateway
@@ -222,7 +222,7 @@ class Local:
             Path(self.directory, "port").unlink()  # port file of the previous gateway
         _put(Path(self.directory, "token"), token)
         _put(Path(self.directory, "access.yaml"), json.dumps(access, indent=1))
-        return ["--listen", "127.0.0.1:0", "--port-file", f"{self.directory}/port", "--access", f"{self.directory}/access.yaml"]
+        return ["--listen", "127.0.0.1:0", "--access", f"{self.directory}/access.yaml"]
 
     def _served(self) -> dict[str, str]:
         try:
@@ -242,9 +242,11 @@ class Local:
         self._write(served)
         d = self.directory
         args = [
-            *self.command, *self._listen(), "--datasets", f"{d}/datasets.yaml", "--while-locked", f"{d}/users",
-            "--linger", LINGER, "--lame-duck", "0s", "--log-format", "json",
+            *self.command, *self._listen(), "--datasets", f"{d}/datasets.yaml", "--lame-duck", "0s", "--log-format", "json",
         ]
+        settings = {"MILLRACE_WHILE_LOCKED": f"{d}/users", "MILLRACE_LINGER": LINGER}
+        if self.loopback:
+            settings["MILLRACE_PORT_FILE"] = f"{d}/port"
         ends, alive = os.pipe()
         try:
             with Path(d, "log").open("wb") as out:
@@ -252,7 +254,7 @@ class Local:
                 # left.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
-                    start_new_session=True, check=True, cwd="/", env=environment(),
+                    start_new_session=True, check=True, cwd="/", env={**environment(), **settings},
                 )
         except OSError as e:
             os.close(ends)

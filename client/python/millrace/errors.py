@@ -166,7 +166,7 @@ class ReloadRefused(MillraceError, code="reload_refused", cure="fix the file of 
     """The datasets to serve after a reload cannot be read or opened."""
 
 
-class ReadOnly(MillraceError, code="read_only", cure="give the gateway a bucket that it may write to, or --loss-log"):
+class ReadOnly(MillraceError, code="read_only", cure="give the gateway a bucket that it may write to, or set MILLRACE_LOSS_LOG"):
     """The bucket is read-only."""
 
 

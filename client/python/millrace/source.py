@@ -263,7 +263,7 @@ class Source:
 
         The parts are fractions of all samples, on average; a remainder belongs to none of them. Whole numbers are parts relative to each
         other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order
-        of the parts matters. The parts are those of `millrace subset --split`.
+        of the parts matters. The parts are those of `millrace subset --into`.
 
         parts   the same as a mapping, for names that are not Python identifiers
         salt    another salt makes an independent split. A split of a split uses another salt by default
@@ -399,7 +399,7 @@ class Source:
         if len(quarantine) > MOST:
             raise InvalidArgument(
                 f"{len(quarantine)} bytes of bad samples: an address holds {MOST}",
-                cure="write keys to a file, one a line; `millrace quarantine DATASET --from FILE` stores them and says the digest for quarantine()",
+                cure="write keys to a file, one a line; `millrace quarantine DATASET --keys FILE` stores them and says the digest for quarantine()",
             )
         made = View(self._client, replace(chosen, dataset=dataset, subset=subset, quarantine=quarantine, generation=named or ""))
         return made._mixing(generation, again) if chosen.sources else made

@@ -72,7 +72,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def gateway(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Gateway]:
     """A gateway that all tests share: a test that kills or cuts it must start its own."""
     hosts = "--host", "gateways.example", "--host", "192.0.2.0"  # that tests ask for
-    g = harness.Gateway(f"photos={dataset}", args=("--loss-log", str(tmp_path_factory.mktemp("losses")), *hosts))
+    g = harness.Gateway(f"photos={dataset}", args=(f"MILLRACE_LOSS_LOG={tmp_path_factory.mktemp('losses')}", *hosts))
     yield g
     g.close()
 

@@ -138,13 +138,15 @@ class Gateway:
 
     def __init__(self, *datasets: str, port: int = 0, args: tuple[str, ...] = (), unix: str = "") -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *args]
+        settings = dict(a.split("=", 1) for a in args if a.startswith("MILLRACE_"))  # that have no flags
+        flags = [a for a in args if not a.startswith("MILLRACE_")]
+        self.args = [binary(), "serve", "--lame-duck", "0s", "--log-format", "json", *flags]
         if not {"--access", "--allow"} & {*args}:
             self.args += ["--allow", "read,report,warm"]
         for d in datasets:
             self.args += ["--dataset", d]
         self.process = subprocess.Popen(
-            [*self.args, "--listen", unix or f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=self._log
+            [*self.args, "--listen", unix or f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=self._log, env={**os.environ, **settings}
         )
         self.port = self._listening()
         self.url = unix or f"http://127.0.0.1:{self.port}"
@@ -333,7 +335,7 @@ def follow(answer: bytes) -> bytes:
 
 def gateways_at(place: Path) -> list[int]:
     """The processes that serve from a place."""
-    return running(" serve ", f"--while-locked {place}/")
+    return running(" serve ", f"--datasets {place}/")
 
 
 def running(*words: str) -> list[int]:

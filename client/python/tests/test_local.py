@@ -129,7 +129,7 @@ def test_what_cannot_be_opened_is_said_in_full(tmp_path: Path) -> None:
         millrace.open(mixed)
     assert str(e.value).startswith(f"index file://{mixed}: objects of several kinds lie here")
     assert f"millrace.open('{mixed}', match='*.jpg'), or match='*.txt'" in str(e.value)
-    for where, said in [("", "no place is given"), (mixed / "a.jpg", "this is a file"), ("hf://x/y", 'scheme "hf": want s3:// or file://')]:
+    for where, said in [("", "no place is given"), (mixed / "a.jpg", "this is a file"), ("hf://x/y", 'scheme "hf": must be s3:// or file://')]:
         with pytest.raises(millrace.MillraceError, match=said) as e:
             millrace.open(where)
         assert "--help" not in str(e.value)

@@ -120,7 +120,7 @@ def test_a_source_of_a_mixture_may_be_smaller_than_a_batch(tmp_path: Path) -> No
 
 def test_stored_subsets(tmp_path: Path) -> None:
     at = lines(tmp_path / "a", "a", 200)
-    made = json.loads(harness.run("subset", str(at), "--split", "train=9,val=1", "--json"))
+    made = json.loads(harness.run("subset", str(at), "--into", "train=9,val=1", "--json"))
     with harness.closing(g := harness.Gateway(f"a={at}")), millrace.Client(g.url) as c:
         train = read(c.subset("train"), shuffle=False)
         assert train == read(c.split(train=0.9, val=0.1)["train"], shuffle=False)

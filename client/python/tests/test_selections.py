@@ -28,7 +28,7 @@ def read(epoch: millrace.Epoch) -> list[str]:
 
 
 def test_subsets(words: Path) -> None:
-    harness.run("subset", str(words), "--split", "train=90,val=10")
+    harness.run("subset", str(words), "--into", "train=90,val=10")
     with harness.closing(g := harness.Gateway(f"d={words}")), millrace.Client(g.url) as client:
         everything = read(client.epoch(0, reading=Reading(keys=True)))
         train, val = (client.epoch(0, order=Order(subset=name), reading=Reading(keys=True)) for name in ("train", "val"))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -62,6 +63,17 @@ func (a *App) Print(v any, text func(w io.Writer)) error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// Confirm asks a yes-or-no question on a terminal. Without a terminal it answers no and says so.
+func (a *App) Confirm(question string) bool {
+	if !terminal(a.Stderr) || !terminal(os.Stdin) {
+		a.Say("Nothing was changed: add --yes.")
+		return false
+	}
+	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an error means no
+	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }
 
 // Say writes a note for people to stderr.

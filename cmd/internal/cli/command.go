@@ -23,7 +23,9 @@ type Command struct {
 
 	Short, Long, Example string
 
-	Settings bool // the environment and a configuration file set the flags that have a section
+	Manual string // continues Long in the help of all flags and in the manual
+
+	Settings bool // flags with a section are settings: the environment and a configuration file set them too
 
 	// Setup defines the flags. It returns a check of their values, which may be nil, and the body of the command.
 	Setup func(f *Flags) (check func(args []string), body func(ctx context.Context, args []string) error)
@@ -32,7 +34,8 @@ type Command struct {
 // Build makes the cobra command: flags, environment and file first, then all faults at
 // once, then the body.
 func (a *App) Build(c Command) *cobra.Command {
-	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example}
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Annotations: map[string]string{manualNote: c.Manual}}
+	cmd.Flags().BoolP("help", "h", false, "print this help")
 	var check func(args []string)
 	var body func(ctx context.Context, args []string) error
 	flags := a.Flags
@@ -44,6 +47,10 @@ func (a *App) Build(c Command) *cobra.Command {
 	complete(cmd, want)
 	cmd.Args = func(_ *cobra.Command, args []string) error { want.check(f, args); return nil }
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if f.helpAll {
+			_, err := io.WriteString(a.Stdout, fullHelp(cmd))
+			return err
+		}
 		if a.quiet && a.Verbose {
 			f.Fault("--quiet and --verbose exclude each other")
 		}
@@ -126,11 +133,14 @@ func (a arguments) check(f *Flags, args []string) {
 type Flags struct {
 	Set *pflag.FlagSet
 
-	app     *App
-	section string // of the flags that are being defined
-	file    string
-	faults  []error
-	source  map[string]string // flag → environment or file, for those set there
+	app         *App
+	section     string // of the flags that are being defined
+	file        string
+	helpAll     bool // --help-all
+	main        bool // the next flag is in the short help
+	settingOnly bool // the next setting is no flag
+	faults      []error
+	source      map[string]string // flag → environment or file, for those set there
 }
 
 // Flags makes the flags of a command, which define defines.
@@ -141,11 +151,34 @@ func (a *App) Flags(set *pflag.FlagSet, define func(f *Flags)) *Flags {
 	return f
 }
 
-// sectionNote is the annotation of a flag that names its section.
-const sectionNote = "millrace_section"
+// Annotations of flags.
+const (
+	sectionNote = "millrace_section" // the section's name
+	mainNote    = "millrace_main"    // the short help shows the flag
+)
 
-// Section begins a section of the flags: a heading in the help, and of a configuration file.
+// Section begins a section of the flags: a heading in the help and in a configuration file.
 func (f *Flags) Section(name string) { f.section = name }
+
+// Main marks the next flag for the short help of a command with settings; --help-all lists all flags.
+func (f *Flags) Main() *Flags {
+	f.main = true
+	return f
+}
+
+// SettingOnly marks the next setting as no flag: only the environment and the configuration file set it.
+func (f *Flags) SettingOnly() *Flags {
+	f.settingOnly = true
+	return f
+}
+
+// NameOf returns the name of a setting for messages: --NAME for a flag, NAME for a setting without a flag.
+func (f *Flags) NameOf(name string) string {
+	if fl := f.Set.Lookup(name); fl != nil && !fl.Hidden {
+		return "--" + name
+	}
+	return name
+}
 
 // SectionOf returns the section of a flag, or "".
 func SectionOf(fl *pflag.Flag) string {

@@ -13,17 +13,26 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Var defines a flag of any type, in the section begun last. format must print a value so that parse gives it back. kind is
-// the placeholder in the help, unless usage has one between backquotes.
+// Var defines a flag of any type in the current section. parse must accept the output of format. kind is the placeholder in
+// the help, unless usage begins with another one in backquotes.
 func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error), format func(T) string, usage string) {
+	if rest, ok := strings.CutPrefix(usage, "`"); ok {
+		kind, usage, _ = strings.Cut(rest, "` ")
+	}
 	v := &value[T]{f: f, p: p, name: name, kind: kind, parse: parse, format: format}
 	fl := f.Set.VarPF(v, name, "", usage)
+	fl.Hidden = f.settingOnly
+	fl.Annotations = map[string][]string{}
 	if f.section != "" {
-		fl.Annotations = map[string][]string{sectionNote: {f.section}}
+		fl.Annotations[sectionNote] = []string{f.section}
 	}
+	if f.main {
+		fl.Annotations[mainNote] = []string{}
+	}
+	f.settingOnly, f.main = false, false
 }
 
-// value is a flag of any type. Its Set notes a fault and goes on, so that all faults are reported together.
+// value is a flag of any type. Set records faults, so that one run reports all of them.
 type value[T any] struct {
 	f      *Flags
 	p      *T
@@ -31,13 +40,14 @@ type value[T any] struct {
 	kind   string
 	parse  func(string) (T, error)
 	format func(T) string
-	words  []string // of which the value is one, or some; none: it is something else
+	words  []string // words that the value may be or contain; nil: any value
+	joined bool     // one text with commas holds all values
 }
 
 func (v *value[T]) Set(s string) error {
 	x, err := v.parse(s)
 	if err != nil {
-		v.f.Fault("--%s %q: %w", v.name, v.f.app.Hide(s), err)
+		v.f.Fault("%s %q: %w", v.f.NameOf(v.name), v.f.app.Hide(s), err)
 		return nil
 	}
 	*v.p = x
@@ -55,6 +65,8 @@ func (v *value[T]) Type() string { return v.kind }
 
 func (v *value[T]) choices() []string { return v.words }
 
+func (v *value[T]) holdsAll() bool { return v.joined }
+
 // Size is a number of bytes with a unit: 8MiB, 2GB, 512.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
@@ -65,7 +77,7 @@ func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 func ParseSize(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n > 1<<62 {
-		return 0, errors.New("want a size such as 512MiB or 2GB")
+		return 0, errors.New("must be a size such as 512MiB or 2GB")
 	}
 	return int64(n), nil
 }
@@ -76,7 +88,7 @@ func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	Var(f, p, name, "N", wholeFrom(0), formatWhole, usage)
 }
 
-// Positive is a number from 1 that may be left out: p stays 0 then.
+// Positive is a number from 1 without a default: p stays 0.
 func (f *Flags) Positive(p *uint64, name, usage string) {
 	Var(f, p, name, "N", wholeFrom(1), formatWhole, usage)
 }
@@ -88,13 +100,13 @@ func wholeFrom(least uint64) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil || n < least {
-			return 0, fmt.Errorf("want a whole number from %d", least)
+			return 0, fmt.Errorf("must be a whole number from %d", least)
 		}
 		return n, nil
 	}
 }
 
-// Optional is a number that may be left out.
+// Optional is a number without a default.
 func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {
 		n, err := wholeFrom(0)(s)
@@ -115,7 +127,7 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 	parse := func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
 		if err != nil {
-			return 0, errors.New("want a whole number from 0 to 1048575")
+			return 0, errors.New("must be a whole number from 0 to 1048575")
 		}
 		return int(n), nil
 	}
@@ -132,7 +144,7 @@ const day = 24 * time.Hour
 
 // parseDuration takes what time.ParseDuration takes, and whole days ahead of it: 14d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
-	fault := errors.New("want a duration such as 10s, 1m30s or 14d")
+	fault := errors.New("must be a duration such as 10s, 1m30s or 14d")
 	var whole time.Duration
 	if days, rest, ok := strings.Cut(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16) // 16 bits of days are less than a time.Duration holds
@@ -162,7 +174,7 @@ func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 	*p = def
 	parse := func(s string) (string, error) {
 		if !slices.Contains(words, s) {
-			return "", fmt.Errorf("want one of %s", strings.Join(words, ", "))
+			return "", fmt.Errorf("must be one of %s", strings.Join(words, ", "))
 		}
 		return s, nil
 	}
@@ -175,7 +187,7 @@ func (f *Flags) Flag(p *bool, name, usage string) {
 	parse := func(s string) (bool, error) {
 		b, err := strconv.ParseBool(s)
 		if err != nil {
-			return false, errors.New("want true or false")
+			return false, errors.New("must be true or false")
 		}
 		return b, nil
 	}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,80 +12,130 @@ import (
 )
 
 const (
-	helpWidth = 100 // columns of a terminal of usual size
-	nameWidth = 34  // of a flag and its placeholder; the text of a longer one stands on the next line
+	helpWidth = 100 // columns of a terminal
+	nameWidth = 36  // of a flag and its placeholder, at most
 )
+
+// manualNote is the annotation of a command that continues its description.
+const manualNote = "millrace_manual"
 
 // printUsage prints the part of a command's help that follows its description.
 func printUsage(cmd *cobra.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())
-	if cmd.Example != "" {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
-	}
-	if cmd.HasAvailableSubCommands() {
-		b.WriteString("\nCommands:\n")
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				fmt.Fprintf(&b, "  %-11s %s\n", c.Name(), c.Short)
-			}
-		}
-	}
-	printFlags(&b, cmd.LocalFlags())
-	if inherited := cmd.InheritedFlags(); inherited.HasAvailableFlags() {
-		b.WriteString("\nFlags of all commands:\n")
-		inherited.VisitAll(func(fl *pflag.Flag) { printFlag(&b, fl) })
-	}
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\nUse \"%s COMMAND --help\" for more about a command.\n", cmd.CommandPath())
+	usage(&b, cmd)
+	if shortened(cmd) {
+		b.WriteString("\nFlags:\n")
+		printFlags(&b, cmd.Flags(), func(fl *pflag.Flag) bool {
+			_, main := fl.Annotations[mainNote]
+			return main || visible(fl) && SectionOf(fl) == "" && fl.Name != "json"
+		})
+		fmt.Fprintf(&b, "\nRun '%s --help-all' for all flags and settings.\n", cmd.CommandPath())
+	} else {
+		printSections(&b, cmd)
 	}
 	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
 	return err
 }
 
-// printFlags prints flags under the headings of their sections.
-func printFlags(b *strings.Builder, set *pflag.FlagSet) {
-	bySection(set, func(section string) {
-		if section == "" {
-			b.WriteString("\nFlags:\n")
-		} else {
-			fmt.Fprintf(b, "\nFlags, %s:\n", section)
-		}
-	}, func(fl *pflag.Flag) { printFlag(b, fl) })
-}
-
-// bySection calls begin for each section of the flags and flag for each of its flags. Those without a section come last: as "others", or
-// as "" if there are no sections.
-func bySection(set *pflag.FlagSet, begin func(section string), flag func(*pflag.Flag)) {
-	section := ""
-	set.VisitAll(func(fl *pflag.Flag) {
-		if s := SectionOf(fl); s != "" {
-			if s != section {
-				begin(s)
+// usage prints the synopsis, the examples and the commands below cmd.
+func usage(b *strings.Builder, cmd *cobra.Command) {
+	fmt.Fprintf(b, "Usage:\n  %s\n", cmd.UseLine())
+	if cmd.Example != "" {
+		fmt.Fprintf(b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, g := range append(cmd.Groups(), &cobra.Group{Title: "Commands"}) {
+		heading := "\n" + g.Title + ":\n"
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() && c.GroupID == g.ID {
+				fmt.Fprintf(b, "%s  %-11s %s\n", heading, c.Name(), c.Short)
+				heading = ""
 			}
-			section = s
-			flag(fl)
 		}
-	})
-	if section != "" {
-		section = "others"
 	}
-	begin(section)
-	set.VisitAll(func(fl *pflag.Flag) {
-		if SectionOf(fl) == "" {
-			flag(fl)
-		}
-	})
 }
 
-// printFlag prints a flag, its placeholder, what it means and its default.
-func printFlag(b *strings.Builder, fl *pflag.Flag) {
-	if fl.Hidden {
-		return
+// printSections prints all flags of a command under the headings of their sections, and the settings without a flag.
+func printSections(b *strings.Builder, cmd *cobra.Command) {
+	set := cmd.LocalFlags()
+	for _, section := range sectionsOf(set) {
+		heading := "\nFlags, " + section + ":\n"
+		if section == "" && shortened(cmd) {
+			heading = "\nFlags, others:\n"
+		} else if section == "" {
+			heading = "\nFlags:\n"
+		}
+		b.WriteString(heading)
+		printFlags(b, set, func(fl *pflag.Flag) bool { return visible(fl) && SectionOf(fl) == section })
 	}
+	if inherited := cmd.InheritedFlags(); inherited.HasAvailableFlags() {
+		b.WriteString("\nFlags of all commands:\n")
+		printFlags(b, inherited, visible)
+	}
+	if shortened(cmd) {
+		b.WriteString("\nSettings without a flag, set by MILLRACE_... variables or --config:\n")
+		printFlags(b, set, func(fl *pflag.Flag) bool { return !visible(fl) && SectionOf(fl) != "" })
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(b, "\nRun '%s COMMAND --help' for the help of a command.\n", cmd.CommandPath())
+	}
+}
+
+// sectionsOf lists the sections of visible flags in their order; "" is the last one.
+func sectionsOf(set *pflag.FlagSet) (names []string) {
+	set.VisitAll(func(fl *pflag.Flag) {
+		if s := SectionOf(fl); s != "" && visible(fl) && !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	})
+	return append(names, "")
+}
+
+// fullHelp is the whole help of a command, as --help-all prints it.
+func fullHelp(cmd *cobra.Command) string {
+	var b strings.Builder
+	for _, text := range []string{cmp.Or(cmd.Long, cmd.Short), cmd.Annotations[manualNote]} {
+		if text != "" {
+			fmt.Fprintf(&b, "%s\n\n", text)
+		}
+	}
+	usage(&b, cmd)
+	printSections(&b, cmd)
+	return b.String()
+}
+
+// shortened reports whether the help of a command shows only its main flags.
+func shortened(cmd *cobra.Command) bool { return cmd.Flags().Lookup("help-all") != nil }
+
+func visible(fl *pflag.Flag) bool { return !fl.Hidden }
+
+// printFlags prints the flags of a set that match: name, placeholder, meaning and default, in two columns.
+func printFlags(b *strings.Builder, set *pflag.FlagSet, match func(*pflag.Flag) bool) {
+	var rows [][2]string
+	width := 0
+	set.VisitAll(func(fl *pflag.Flag) {
+		if match(fl) {
+			name, text := described(fl)
+			rows = append(rows, [2]string{name, text})
+			width = max(width, min(len(name), nameWidth))
+		}
+	})
+	for _, row := range rows {
+		name := row[0]
+		for _, line := range wrap(row[1], helpWidth-width-2) {
+			fmt.Fprintf(b, "%-*s  %s\n", width, name, line)
+			name = ""
+		}
+	}
+}
+
+// described returns a flag with its placeholder, and its meaning with the default.
+func described(fl *pflag.Flag) (name, text string) {
 	placeholder, text := pflag.UnquoteUsage(fl)
-	name := "      --" + fl.Name
-	if fl.Shorthand != "" {
+	name = "      --" + fl.Name
+	switch {
+	case fl.Hidden:
+		name = "      " + fl.Name
+	case fl.Shorthand != "":
 		name = "  -" + fl.Shorthand + ", --" + fl.Name
 	}
 	if placeholder != "" {
@@ -92,17 +144,10 @@ func printFlag(b *strings.Builder, fl *pflag.Flag) {
 	if hasDefault(fl.DefValue) {
 		text += fmt.Sprintf(" (default %s)", fl.DefValue)
 	}
-	if len(name) > nameWidth {
-		fmt.Fprintln(b, name)
-		name = ""
-	}
-	for _, line := range wrap(text, helpWidth-nameWidth-2) {
-		fmt.Fprintf(b, "%-*s  %s\n", nameWidth, name, line)
-		name = ""
-	}
+	return name, text
 }
 
-// hasDefault reports whether a default says more than that a flag is off, or counts nothing.
+// hasDefault reports whether a default is worth printing: neither off nor zero.
 func hasDefault(text string) bool {
 	switch text {
 	case "", "false", "0", "0B", "0s", "[]":
@@ -111,7 +156,7 @@ func hasDefault(text string) bool {
 	return true
 }
 
-// wrap divides a text into lines of so many columns at most, if its words are no longer.
+// wrap divides a text into lines of at most some columns, unless a word is longer.
 func wrap(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

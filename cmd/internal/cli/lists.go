@@ -11,10 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// listKind is the type of the flags that hold several values with commas between them.
-const listKind = "LIST"
-
-// listOf is a flag that holds several values with commas between them.
+// listOf is a flag of comma-separated values.
 func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
 	*p = def
 	all := func(s string) ([]T, error) {
@@ -35,7 +32,8 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 		}
 		return strings.Join(parts, ",")
 	}
-	Var(f, p, name, listKind, all, text, usage)
+	Var(f, p, name, "LIST", all, text, usage)
+	f.Set.Lookup(name).Value.(*value[[]T]).joined = true
 }
 
 // Sizes is a list of numbers of bytes: 16GiB,32GiB.
@@ -48,7 +46,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
 		if err != nil || n == 0 {
-			return 0, errors.New("want whole numbers from 1 with commas between them")
+			return 0, errors.New("must be whole numbers from 1, separated by commas")
 		}
 		return int(n), nil
 	}, strconv.Itoa, usage)
@@ -58,7 +56,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 func (f *Flags) Words(p *[]string, name string, def []string, usage string, words ...string) {
 	listOf(f, p, name, def, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
-			return "", fmt.Errorf("%q: want some of %s", s, strings.Join(words, ", "))
+			return "", fmt.Errorf("%q: must be some of %s", s, strings.Join(words, ", "))
 		}
 		return s, nil
 	}, func(s string) string { return s }, usage)
@@ -76,7 +74,7 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 		n, err := ParseSize(s)
 		switch {
 		case err != nil:
-			return 0, errors.New("want bytes a second, such as 2GB/s, or bits, such as 100Gbit/s")
+			return 0, errors.New("must be bytes per second such as 2GB/s, or bits such as 100Gbit/s")
 		case inBits:
 			return float64(n) / 8, nil
 		}
@@ -121,7 +119,7 @@ func (f *Flags) real(p *float64, name, kind, unit, want, usage string, ok func(f
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
 		if err != nil || !ok(x) {
-			return 0, errors.New("want " + want)
+			return 0, errors.New("must be " + want)
 		}
 		return x, nil
 	}
@@ -142,7 +140,7 @@ func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 		}
 		x, err := strconv.ParseFloat(s, 64)
 		if err != nil || x < 0 || x > 1<<53 || x != math.Trunc(x) {
-			return 0, errors.New("want a whole number, such as 50000 or 1e9")
+			return 0, errors.New("must be a whole number such as 50000 or 1e9")
 		}
 		return uint64(x), nil
 	}

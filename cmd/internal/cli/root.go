@@ -15,16 +15,12 @@ import (
 func (a *App) Root(root *cobra.Command, args []string) {
 	a.JSON = slices.Contains(beforeDashes(args), "--json") // a fault of the flags is JSON too
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print errors alone on stderr: no progress, no notes")
-	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print connections and times on stderr, and the whole log")
+	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print only errors on stderr")
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print connections, times and debug logs on stderr")
+	root.Flags().BoolP("help", "h", false, "print this help")
+	root.Flags().Bool("version", false, "print the version")
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return unknownCommand(root, args[:1])
-		}
-		return nil
-	}
-	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	onlyHelps(root)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetArgs(args)
@@ -57,6 +53,13 @@ func (a *App) Root(root *cobra.Command, args []string) {
 // Group makes a command that only holds others.
 func Group(name, short, example string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Example: example}
+	onlyHelps(cmd)
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// onlyHelps makes a command print its help, and reject arguments as unknown commands.
+func onlyHelps(cmd *cobra.Command) {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return unknownCommand(cmd, args[:1])
@@ -64,8 +67,6 @@ func Group(name, short, example string, commands ...*cobra.Command) *cobra.Comma
 		return nil
 	}
 	cmd.RunE = func(*cobra.Command, []string) error { return cmd.Help() }
-	cmd.AddCommand(commands...)
-	return cmd
 }
 
 // beforeDashes returns the arguments before "--", which ends the flags.

@@ -14,13 +14,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Settings makes the flags of a command whose flags with a section may be set by the environment too, and by the file that
-// --config names.
+// Settings makes the flags of a command whose flags with a section are settings: the environment and the file of --config set
+// them too.
 func (a *App) Settings(set *pflag.FlagSet, define func(f *Flags)) *Flags {
 	return a.Flags(set, func(f *Flags) {
 		define(f)
 		f.Section("")
-		f.Text(&f.file, "config", "", "YAML `FILE` with settings: the keys are the flags, under the headings above")
+		f.Main().Text(&f.file, "config", "", "`FILE` YAML file of settings, by section and name as in --help-all")
+		f.Main().Flag(&f.helpAll, "help-all", "print all flags and settings")
 	})
 }
 
@@ -50,8 +51,9 @@ func Variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Load fills the settings that the command line left alone: from the environment, then from the file.
+// Load reads the settings that the command line does not set: from the environment, then from the file.
 func (f *Flags) Load() {
+	f.refuseSettings()
 	assign := func(fl *pflag.Flag) {
 		if v, ok := f.app.Env[Variable(fl.Name)]; ok && !fl.Changed {
 			f.assign(fl, Variable(fl.Name), []string{v})
@@ -80,7 +82,16 @@ func (f *Flags) Load() {
 	}
 }
 
-// unknownVariables refuses a MILLRACE_ variable that is no setting: most likely a slip of the fingers.
+// refuseSettings rejects settings without a flag on the command line.
+func (f *Flags) refuseSettings() {
+	f.settings(func(fl *pflag.Flag) {
+		if fl.Hidden && fl.Changed {
+			f.Fault("--%s: this setting has no flag: set %s, or %s in section %s of the file of --config", fl.Name, Variable(fl.Name), fl.Name, SectionOf(fl))
+		}
+	})
+}
+
+// unknownVariables rejects a MILLRACE_ variable that is no setting: it is probably a typing error.
 func (f *Flags) unknownVariables() {
 	known := []string{strings.TrimPrefix(Variable("config"), variablePrefix)}
 	f.settings(func(fl *pflag.Flag) { known = append(known, strings.TrimPrefix(Variable(fl.Name), variablePrefix)) })
@@ -121,16 +132,17 @@ func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	f.source[fl.Name] = from
 	before := len(f.faults)
 	_, list := fl.Value.(*value[[]string])
+	joined, ok := fl.Value.(interface{ holdsAll() bool })
 	switch {
-	case fl.Value.Type() == listKind:
-		values = []string{strings.Join(values, ",")} // to set such a flag twice replaces its value
+	case ok && joined.holdsAll():
+		values = []string{strings.Join(values, ",")} // a second Set would replace the value
 	case !list && len(values) != 1:
-		f.Fault("--%s: want one value, not a list of %d", fl.Name, len(values))
+		f.Fault("%s: must be one value, not a list of %d", f.NameOf(fl.Name), len(values))
 		values = nil
 	}
 	for _, v := range values {
 		if err := fl.Value.Set(v); err != nil {
-			f.Fault("--%s: %w", fl.Name, err)
+			f.Fault("%s: %w", f.NameOf(fl.Name), err)
 		}
 	}
 	for i := before; i < len(f.faults); i++ {
@@ -156,7 +168,7 @@ func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 	case err != nil:
 		return nil, err
 	case !errors.Is(read.Decode(&more), io.EOF):
-		return nil, errors.New("want one document: what follows its end would not be read")
+		return nil, errors.New("must be one YAML document")
 	}
 	sections, err := pairsOf(doc.Content[0], "the file")
 	if err != nil {
@@ -197,7 +209,7 @@ func (f *Flags) misplaced(key *yaml.Node, section string) {
 		return
 	}
 	if section == "" {
-		f.Fault("%s: unknown section %q%s: want %s", at, key.Value, suggest("", key.Value, f.sections()), strings.Join(f.sections(), ", "))
+		f.Fault("%s: unknown section %q%s: sections are %s", at, key.Value, suggest("", key.Value, f.sections()), strings.Join(f.sections(), ", "))
 		return
 	}
 	var known []string
@@ -214,7 +226,7 @@ func pairsOf(n *yaml.Node, what string) (pairs []pair, err error) {
 		return nil, nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: %s: want keys with values, such as data: {dataset: [photos=./photos]}", n.Line, what)
+		return nil, fmt.Errorf("line %d: %s: must be keys with values, such as data: {dataset: [photos=./photos]}", n.Line, what)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
@@ -234,7 +246,7 @@ func valuesOf(key, v *yaml.Node) (values []string, err error) {
 	}
 	for _, e := range all {
 		if e.Kind != yaml.ScalarNode {
-			return nil, fmt.Errorf("line %d: key %q: want a plain value or a list of plain values", e.Line, key.Value)
+			return nil, fmt.Errorf("line %d: key %q: must be a plain value or a list of plain values", e.Line, key.Value)
 		}
 		values = append(values, e.Value)
 	}

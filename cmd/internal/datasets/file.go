@@ -35,7 +35,7 @@ func Parse(file string, text []byte) (Set, error) {
 	case err != nil:
 		return Set{}, fmt.Errorf("%s: %w", file, err)
 	case !errors.Is(decoder.Decode(&more), io.EOF):
-		return Set{}, fmt.Errorf("%s: want one document: what follows its end would not be read", file)
+		return Set{}, fmt.Errorf("%s: must be one YAML document", file)
 	}
 	r.root(doc.Content[0])
 	return r.set, errors.Join(r.faults...)
@@ -57,7 +57,7 @@ func (r *reader) pairs(n *yaml.Node, what string, visit func(key, value *yaml.No
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.fault(n, "%s: want names with values, such as photos: s3://bucket/photos", what)
+		r.fault(n, "%s: must be names with values, such as photos: s3://bucket/photos", what)
 		return
 	}
 	seen := map[string]bool{}
@@ -80,7 +80,7 @@ func (r *reader) root(n *yaml.Node) {
 		case "mixtures":
 			r.pairs(value, "mixtures", r.mixture)
 		default:
-			r.fault(key, "unknown key %q: want datasets or mixtures", key.Value)
+			r.fault(key, "unknown key %q: must be datasets or mixtures", key.Value)
 		}
 	})
 }
@@ -96,7 +96,7 @@ func (r *reader) text(n *yaml.Node) (string, bool) {
 func (r *reader) dataset(key, value *yaml.Node) {
 	name := key.Value
 	if !chunkindex.ValidName(name) {
-		r.fault(key, "dataset %.140q: want a name of letters, digits, dot, dash and underscore", name)
+		r.fault(key, "dataset %.140q: the name must be letters, digits, dot, dash and underscore", name)
 		return
 	}
 	if l, ok := r.location(name, value); ok {
@@ -119,7 +119,7 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 	r.pairs(value, "dataset "+name, func(key, value *yaml.Node) {
 		text, ok := r.text(value)
 		if !ok {
-			r.fault(key, "dataset %s: %s: want a plain value", name, key.Value)
+			r.fault(key, "dataset %s: %s: must be a plain value", name, key.Value)
 		}
 		parts[key.Value] = text
 		order = append(order, key)
@@ -128,7 +128,7 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 	case len(r.faults) > known:
 		return l, false
 	case parts["url"] == "":
-		r.fault(value, "dataset %s: want an address, or url: ADDRESS and more", name)
+		r.fault(value, "dataset %s: must be an address, or a mapping with url: ADDRESS", name)
 		return l, false
 	}
 	l, err := location.Parse(name + "=" + parts["url"])
@@ -156,7 +156,7 @@ func setPart(l *location.Location, name, value string) error {
 		return nil
 	case "links":
 		if value != "follow" {
-			return errors.New("links: want follow")
+			return errors.New("links: must be follow")
 		}
 		return l.FollowLinks()
 	}
@@ -166,7 +166,7 @@ func setPart(l *location.Location, name, value string) error {
 func (r *reader) mixture(key, value *yaml.Node) {
 	text, ok := r.text(value)
 	if !ok {
-		r.fault(key, "mixture %.140q: want SOURCE:WEIGHT,SOURCE:WEIGHT", key.Value)
+		r.fault(key, "mixture %.140q: must be SOURCE:WEIGHT,SOURCE:WEIGHT", key.Value)
 		return
 	}
 	m, err := ParseMixture(key.Value + "=" + strings.TrimSpace(text))

@@ -72,18 +72,18 @@ func TestAnEmptyFile(t *testing.T) {
 // TestFaultsOfAFile: each names file and line, and all are told at once.
 func TestFaultsOfAFile(t *testing.T) {
 	for text, want := range map[string][]string{
-		"datasets: [a]":                                       {"f:1: datasets: want names with values"},
+		"datasets: [a]":                                       {"f:1: datasets: must be names with values"},
 		"datasets:\n  a: /x\nsets: {}":                        {`f:3: unknown key "sets"`},
 		"datasets:\n  a: /x\n  a: /y":                         {`f:3: datasets: "a" is given twice`},
-		"datasets:\n  a/b: /x\n  c: ftp://x":                  {`f:2: dataset "a/b": want a name`, `f:3: dataset "c=ftp://x": `},
-		"datasets:\n  a: {url: /x, links: no}":                {"f:2: dataset a: links: want follow"},
+		"datasets:\n  a/b: /x\n  c: ftp://x":                  {`f:2: dataset "a/b": the name must be`, `f:3: dataset "c=ftp://x": `},
+		"datasets:\n  a: {url: /x, links: no}":                {"f:2: dataset a: links: must be follow"},
 		"datasets:\n  a:\n    url: /x\n    region: eu":        {"f:4: dataset a: region: only addresses of buckets"},
-		"datasets:\n  a:\n    url: s3://bucket/x\n    uri: y": {"f:4: dataset a: parameter uri: want one of"},
-		"datasets:\n  a: {region: eu}":                        {"f:2: dataset a: want an address, or url: ADDRESS"},
-		"datasets:\n  a:\n    url: [/x]":                      {"f:3: dataset a: url: want a plain value"},
-		"datasets:\n  a:":                                     {"f:2: dataset a: want an address"},
-		"mixtures:\n  m: [a, b]\n  n: 'a:0'":                  {`f:2: mixture "m": want SOURCE:WEIGHT`, `f:3: mixture "n": a:0: `},
-		"datasets:\n  a: /x\n---\ndatasets:\n":                {"f: want one document"},
+		"datasets:\n  a:\n    url: s3://bucket/x\n    uri: y": {"f:4: dataset a: parameter uri: must be one of"},
+		"datasets:\n  a: {region: eu}":                        {"f:2: dataset a: must be an address, or a mapping with url: ADDRESS"},
+		"datasets:\n  a:\n    url: [/x]":                      {"f:3: dataset a: url: must be a plain value"},
+		"datasets:\n  a:":                                     {"f:2: dataset a: must be an address"},
+		"mixtures:\n  m: [a, b]\n  n: 'a:0'":                  {`f:2: mixture "m": must be SOURCE:WEIGHT`, `f:3: mixture "n": a:0: `},
+		"datasets:\n  a: /x\n---\ndatasets:\n":                {"f: must be one YAML document"},
 		"datasets:\n  a: 'x":                                  {"f: yaml: line 2"},
 		"datasets:\n  a: s3://AKIA:secret@bucket/x":           {`f:2: dataset "a=s3://***@bucket/x": `},
 	} {

@@ -14,7 +14,7 @@ import (
 func ParseMixture(text string) (Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || !chunkindex.ValidName(name) {
-		return Mixture{}, errors.New("want NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
+		return Mixture{}, errors.New("must be NAME=SOURCE:WEIGHT,SOURCE:WEIGHT")
 	}
 	m := Mixture{Name: name}
 	var choose, perBatch []uint64
@@ -31,7 +31,7 @@ func ParseMixture(text string) (Mixture, error) {
 		case option == "per-batch":
 			perBatch, err = parseCounts(value)
 		default:
-			err = errors.New("want samples, choose or per-batch")
+			err = errors.New("must be samples, choose or per-batch")
 		}
 		if err != nil {
 			return Mixture{}, fmt.Errorf("%s: %w", part, err)
@@ -45,7 +45,7 @@ func addSource(m *address.Mixture, text string) error {
 	name, weight, weighed := strings.Cut(text, ":")
 	s := address.Source{Dataset: name, Share: 1}
 	if !chunkindex.ValidName(name) {
-		return errors.New("want the name of a dataset, or NAME:WEIGHT")
+		return errors.New("must be the name of a dataset, or NAME:WEIGHT")
 	}
 	if weighed {
 		n, err := strconv.ParseUint(weight, 10, 62)
@@ -64,7 +64,7 @@ func parseCounts(text string) ([]uint64, error) {
 	for part := range strings.SplitSeq(text, "/") {
 		n, err := strconv.ParseUint(part, 10, 62)
 		if err != nil || n == 0 {
-			return nil, errors.New("want a whole number from 1 on for each source, with slashes between them")
+			return nil, errors.New("must be a whole number from 1 for each source, separated by slashes")
 		}
 		out = append(out, n)
 	}

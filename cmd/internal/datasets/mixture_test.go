@@ -27,11 +27,11 @@ func TestParseMixture(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"a:3,b:1":                        "want NAME=",
+		"a:3,b:1":                        "must be NAME=",
 		"m=a:0":                          "whole number from 1",
 		"m=a:x":                          "whole number from 1",
-		"m=":                             "want the name of a dataset",
-		"m=a,repeat=3":                   "want samples, choose or per-batch",
+		"m=":                             "must be the name of a dataset",
+		"m=a,repeat=3":                   "must be samples, choose or per-batch",
 		"m=a,samples=x":                  "invalid syntax",
 		"m=a,b,choose=1":                 "1 numbers for 2 sources",
 		"m=a,b,per-batch=1/0":            "whole number from 1",

@@ -62,7 +62,7 @@ func (s Set) And(more Set) (Set, error) {
 		take("mixture", m.Name, m.At)
 	}
 	if len(sum.Datasets) == 0 {
-		faults = append(faults, errors.New("no dataset: want at least one"))
+		faults = append(faults, errors.New("no dataset: at least one is required"))
 	}
 	return sum, errors.Join(faults...)
 }

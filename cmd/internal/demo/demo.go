@@ -52,7 +52,7 @@ func Source(ctx context.Context, from, goroot string) (string, error) {
 			root = goroot
 		}
 		if root == "" {
-			return "", errors.New("no Go source tree found to pack; name a directory with --from DIR")
+			return "", errors.New("no Go source tree found to pack; add a directory: millrace demo DIR")
 		}
 		from = filepath.Join(root, "src")
 	}
@@ -61,7 +61,7 @@ func Source(ctx context.Context, from, goroot string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(from); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("%s is not a directory; name one with --from DIR", from)
+		return "", fmt.Errorf("%s is not a directory", from)
 	}
 	return from, nil
 }
@@ -98,7 +98,7 @@ func Listen(ctx context.Context, asked string) (net.Listener, error) {
 			return nil, fmt.Errorf("listen on %s: %v", at, err) //nolint:errorlint // no store: the exit code must not say so
 		}
 	}
-	return nil, fmt.Errorf("no free port from 8080 to %d; name one with --listen", 8080+ports-1)
+	return nil, fmt.Errorf("no free port from 8080 to %d: set one with --listen", 8080+ports-1)
 }
 
 // Hints returns commands to try, for a demo that is served at base.
@@ -127,7 +127,7 @@ Serving on %[1]s. In another terminal, try:
     curl -fsS '%[1]s/epoch/0/batch/0?rank=1&world_size=4' | tar -t
     curl -fsS %[1]s/v1/datasets/demo/epochs/0/batches/0/manifest
     curl -fsS %[1]s/v1/datasets/demo
-    %[2]s fetch %[1]s --epoch 0 --discard
+    %[2]s fetch %[1]s --epoch 0
 
 Press Ctrl-C to end.
 `

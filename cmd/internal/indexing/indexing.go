@@ -95,7 +95,7 @@ func explain(l location.Location, opt build.Options, err error) error {
 		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: elsewhere}, Cause: err}
 	}
 	if several, ok := errors.AsType[*build.SplitsError](err); ok {
-		return askForSplit(l, several, given(opt, "split", "config"))
+		return askForSplit(l, several, given(opt, "split", "hf-config"))
 	}
 	if kinds, ok := errors.AsType[*build.KindsError](err); ok {
 		return askForKind(l, kinds, given(opt, "match", "format"))

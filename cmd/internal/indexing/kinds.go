@@ -105,13 +105,13 @@ func given(o build.Options, replaced ...string) (all cli.Options) {
 	h := o.Hints
 	add("format", o.Format, o.Format != "")
 	add("match", o.Match, o.Match != "")
-	add("config", o.Config, o.Config != "")
+	add("hf-config", o.Config, o.Config != "")
 	add("split", o.Split, o.Split != "")
 	add("fields", strings.Join(h.Fields, ","), len(h.Fields) > 0)
 	add("record-size", h.RecordSize, h.RecordSize != 0)
 	add("sequence-length", h.SequenceLength, h.SequenceLength != 0)
 	add("dtype", h.DType, h.DType != "")
-	add("key", h.Key, h.Key != "")
+	add("sample-key", h.Key, h.Key != "")
 	add("header", h.Header, h.Header != "")
 	add("hidden", true, o.Hidden)
 	return all

@@ -35,7 +35,7 @@ func (r *PackResult) Print(w io.Writer, l location.Location) {
 	fmt.Fprintf(w, "packed %s, %s, as %s in %s (%d finished before)\n", words.Count(r.Files, "file", "files"),
 		humanize.IBytes(uint64(r.Bytes)), words.Count(r.Samples, "sample", "samples"), words.Count(r.Shards, "shard", "shards"), r.ReusedShards)
 	if r.MultiMember > 0 {
-		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --key path tells them apart where their names differ before the last dot\n",
+		fmt.Fprintf(w, "  %s of more than one member, such as %q: files of one name with several extensions, read together;\n  --sample-key path tells them apart where their names differ before the last dot\n",
 			words.Count(r.MultiMember, "sample", "samples"), r.Example)
 	}
 	if n := len(r.Extensions); n > 1 && n <= maxSkipped {

@@ -42,7 +42,7 @@ func options(s build.Split) cli.Options {
 	if s.Config == "" {
 		return cli.Options{split}
 	}
-	return cli.Options{{Flag: "config", Value: words.Printable(s.Config)}, split}
+	return cli.Options{{Flag: "hf-config", Value: words.Printable(s.Config)}, split}
 }
 
 // IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.

@@ -134,7 +134,7 @@ func Parse(s string) (Location, error) {
 		l.Name = l.defaultName()
 	}
 	if !chunkindex.ValidName(l.Name) {
-		return Location{}, fmt.Errorf("dataset %q: name %q: want letters, digits, dot, dash and underscore; give one as NAME=URL", HideSecrets(s), l.Name)
+		return Location{}, fmt.Errorf("dataset %q: name %q: must be letters, digits, dot, dash and underscore; set one as NAME=URL", HideSecrets(s), l.Name)
 	}
 	for _, o := range options {
 		if err := l.takeOption(o); err != nil {
@@ -158,7 +158,7 @@ func (l *Location) takeOption(o string) error {
 		return nil
 	}
 	if o != linksOption+followLinks {
-		return fmt.Errorf("%s: want %s%s", o, linksOption, followLinks)
+		return fmt.Errorf("%s: must be %s%s", o, linksOption, followLinks)
 	}
 	return l.FollowLinks()
 }
@@ -181,7 +181,7 @@ func (l *Location) PutIndex(url string) error {
 func (l *Location) PutName(name string) error {
 	switch {
 	case !chunkindex.ValidIndexName(name):
-		return errors.New("want 1 to 64 small letters, digits, dots, dashes and underscores")
+		return errors.New("must be 1 to 64 lower-case letters, digits, dots, dashes and underscores")
 	case l.IndexName != "" && l.IndexName != name:
 		return fmt.Errorf("the address names the index #%s already", l.IndexName)
 	}
@@ -238,7 +238,7 @@ func ParseAddress(s string) (Location, error) {
 			return Location{}, errors.New("empty address")
 		}
 		if rest, one := strings.CutPrefix(s, "s3:/"); one {
-			return Location{}, fmt.Errorf("want s3://%s, with two slashes", HideSecrets(rest))
+			return Location{}, fmt.Errorf("must be s3://%s, with two slashes", HideSecrets(rest))
 		}
 		return parsePath(s)
 	}
@@ -256,7 +256,7 @@ func ParseAddress(s string) (Location, error) {
 	switch u.Scheme { // in small letters
 	case "s3":
 		if u.Host == "" {
-			return Location{}, errors.New("no bucket is named: want s3://bucket/prefix")
+			return Location{}, errors.New("no bucket: must be s3://bucket/prefix")
 		}
 		if !validBucket.MatchString(u.Host) {
 			return Location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
@@ -270,13 +270,13 @@ func ParseAddress(s string) (Location, error) {
 		return l, err
 	case "file":
 		if u.Host != "" && u.Host != "localhost" || u.Path == "" {
-			return Location{}, errors.New("want file:///dir, with three slashes")
+			return Location{}, errors.New("must be file:///dir, with three slashes")
 		}
 		l := Location{Dir: filepath.Clean(filepath.FromSlash(u.Path)), IndexName: name}
 		err := l.setQuery(u.RawQuery)
 		return l, err
 	}
-	return Location{}, fmt.Errorf("scheme %q: want s3:// or file://", scheme)
+	return Location{}, fmt.Errorf("scheme %q: must be s3:// or file://", scheme)
 }
 
 // parsePath reads a directory, and the name of an index behind it. A directory whose own name has such an end is that directory.
@@ -316,7 +316,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 func indexName(s string) (string, error) {
 	_, name, named := strings.Cut(s, "#")
 	if named && !chunkindex.ValidIndexName(name) {
-		return "", errors.New("want the name of an index behind the #, at the end of the address: 1 to 64 small letters, digits, dots, dashes and underscores")
+		return "", errors.New("must end with #NAME, the name of an index: 1 to 64 lower-case letters, digits, dots, dashes and underscores")
 	}
 	return name, nil
 }

@@ -45,9 +45,9 @@ func TestAddressesNameAnIndex(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		"s3://bucket/p#":                           "1 to 64",
-		"s3://bucket/p#Train":                      "1 to 64 small letters",
-		"s3://bucket/p#train?profile=a":            "at the end of the address",
-		"s3://bucket/p#a/b":                        "1 to 64 small letters",
+		"s3://bucket/p#Train":                      "1 to 64 lower-case letters",
+		"s3://bucket/p#train?profile=a":            "must end with #NAME",
+		"s3://bucket/p#a/b":                        "1 to 64 lower-case letters",
 		"s3://bucket/p,index=s3://mine/p#train":    "as in s3://bucket/p#train",
 		"s3://bucket/p#" + strings.Repeat("a", 65): "1 to 64",
 	} {
@@ -91,14 +91,14 @@ func TestAddressesAsPeopleTypeThem(t *testing.T) {
 		"s3://key:canary@bucket/p/*.tar":   "a pattern is no address",
 		"s3://bucket/p/x-{000..004}.tar":   "give s3://bucket/p/, and index it with --match 'x-*.tar'",
 		dir + "/{train,val}/x.tar":         "give " + dir + "/, and index it with --match '{train,val}/x.tar'",
-		"s3:/bucket/p":                     "want s3://bucket/p, with two slashes",
+		"s3:/bucket/p":                     "must be s3://bucket/p, with two slashes",
 		"*.jpg":                            "give ., and index it with --match '*.jpg'",
 		dir + "/train-*.tar":               "give " + dir + "/, and index it with --match 'train-*.tar'",
 		"file://" + dir + "/x/*.tar":       "give file://" + dir + "/x/, and index it with --match '*.tar'",
 		"s3://bucket/p,index=s3://mine/p*": "a pattern is no address",
-		"s3://":                            "no bucket is named: want s3://bucket/prefix",
-		"s3:///prefix":                     "no bucket is named: want s3://bucket/prefix",
-		"hf://me/pairs":                    `scheme "hf": want s3:// or file://`,
+		"s3://":                            "no bucket: must be s3://bucket/prefix",
+		"s3:///prefix":                     "no bucket: must be s3://bucket/prefix",
+		"hf://me/pairs":                    `scheme "hf": must be s3:// or file://`,
 	} {
 		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: got %v, want %q", in, err, want)

@@ -52,7 +52,7 @@ func Parameters() []string {
 	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName, maxConnsName}
 }
 
-// minBandwidth is the least limit: with less, a store read of --part-size takes longer than four minutes.
+// minBandwidth is the least limit: with less, a store read of part-size takes longer than four minutes.
 const minBandwidth = 64 << 10
 
 var (
@@ -76,11 +76,11 @@ func (l *Location) Set(name, value string) error {
 	case !slices.Contains(Parameters(), name) && holdsSecret(name):
 		return fmt.Errorf("parameter %s: credentials do not belong in an address; put them into a profile of the shared files of AWS, and name it by profile=NAME", shown(name))
 	case !slices.Contains(Parameters(), name):
-		return fmt.Errorf("parameter %s: want one of %s", shown(name), strings.Join(Parameters(), ", "))
+		return fmt.Errorf("parameter %s: must be one of %s", shown(name), strings.Join(Parameters(), ", "))
 	case l.Bucket == "":
 		return fmt.Errorf("%s: only addresses of buckets have it, and %s is a directory", name, l)
 	case value == "":
-		return fmt.Errorf("%s: want a value", name)
+		return fmt.Errorf("%s: must have a value", name)
 	case l.Service.text(name) != "":
 		return fmt.Errorf("%s is given twice", name)
 	}
@@ -96,11 +96,11 @@ func (s *Service) set(name, value string) (err error) {
 		s.Endpoint, err = value, CheckEndpoint(value)
 	case regionName:
 		if s.Region = value; !validRegion.MatchString(value) {
-			err = errors.New("want a name such as eu-central-1")
+			err = errors.New("must be a name such as eu-central-1")
 		}
 	case profileName:
 		if s.Profile = value; !validProfile(value) {
-			err = errors.New("want the name of a profile of the shared files of AWS")
+			err = errors.New("must be a profile of the AWS configuration files")
 		}
 	case pathStyleName:
 		s.PathStyle, err = parseStyle(value)
@@ -167,7 +167,7 @@ func (l *Location) setQuery(query string) error {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
-			return fmt.Errorf("want parameters as NAME=VALUE behind the question mark, of %s", strings.Join(Parameters(), ", "))
+			return fmt.Errorf("parameters after ? must be NAME=VALUE, of %s", strings.Join(Parameters(), ", "))
 		}
 		name, err := url.QueryUnescape(name)
 		if err != nil {
@@ -222,7 +222,7 @@ func hideParameters(s string) string {
 func CheckEndpoint(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("want http://host:port or https://host:port, without credentials")
+		return errors.New("must be http://host:port or https://host:port, without credentials")
 	}
 	return nil
 }
@@ -234,13 +234,13 @@ func parseStyle(s string) (Style, error) {
 	case "false":
 		return StyleAuto, nil
 	}
-	return StyleUnset, errors.New("want true or false")
+	return StyleUnset, errors.New("must be true or false")
 }
 
 func parseMaxConns(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
-		return 0, errors.New("want a whole number from 1 to 65535")
+		return 0, errors.New("must be a whole number from 1 to 65535")
 	}
 	return int(n), nil
 }
@@ -248,7 +248,7 @@ func parseMaxConns(s string) (int, error) {
 func parseBandwidth(s string) (int64, error) {
 	n, err := humanize.ParseBytes(strings.TrimSuffix(s, "/s"))
 	if err != nil || n > 1<<62 || n < minBandwidth {
-		return 0, errors.New("want bytes per second such as 500MB, at least 64KiB")
+		return 0, errors.New("must be bytes per second such as 500MB, at least 64KiB")
 	}
 	return int64(n), nil
 }

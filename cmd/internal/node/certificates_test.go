@@ -21,7 +21,7 @@ func TestCertificatesAreTold(t *testing.T) {
 	var log bytes.Buffer
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) })
 	s, err := New(t.Context(), &Config{
-		Locations: []location.Location{{Name: "files", Dir: dataset(t)}}, CacheSize: 64 << 20, Fetchers: 1, PartSize: 1 << 20,
+		Locations: []location.Location{{Name: "files", Dir: dataset(t)}}, CacheSize: 64 << 20, Parallel: 1, PartSize: 1 << 20,
 		TLSCert: files.Cert, TLSKey: files.Key, ClientCA: files.CA, Log: zerolog.New(&log),
 	})
 	if err != nil {

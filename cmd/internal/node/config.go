@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -51,7 +52,7 @@ type Config struct {
 	DrainTimeout     time.Duration // then open requests are waited for this long
 	WhileLocked      string        // the node ends when no process has held a lock on this file for Linger; "": it ends when it is told to
 	Linger           time.Duration
-	Fetchers         int   // store reads side by side; 0: as many as the bandwidth of the store pays
+	Parallel         int   // concurrent store reads; 0: automatic
 	PartSize         int64 // of one store read at most
 	CheckSHA256      bool  // compare SHA-256 too when a chunk arrives
 	NoPrefetch       bool
@@ -86,14 +87,25 @@ type ClusterConfig struct {
 	Member         string   // name of this gateway
 }
 
-// SettingError is a setting that cannot serve the datasets, or that the machine refuses.
+// SettingError is an invalid setting, or one that the datasets or the machine do not allow.
 type SettingError struct {
-	setting string // its name in a configuration file
+	Setting string // its name in a configuration file
 	err     error
 }
 
-func (e *SettingError) Error() string { return e.setting + ": " + e.err.Error() }
+func (e *SettingError) Error() string { return e.Named(e.Setting) }
 func (e *SettingError) Unwrap() error { return e.err }
+
+// Named returns the error with another name for the setting, such as that of its flag.
+func (e *SettingError) Named(name string) string {
+	text := e.err.Error()
+	for _, verb := range []string{"must ", "requires ", "excludes "} {
+		if strings.HasPrefix(text, verb) {
+			return name + " " + text
+		}
+	}
+	return name + ": " + text
+}
 
 // memoryOfAll is what all divisions may use together.
 func (c *Config) memoryOfAll() int64 {

@@ -41,7 +41,7 @@ func (s *Node) openDisk(v *division, set datasets.Set) error {
 	v.disk = disk
 	s.closers = append(s.closers, disk.Close)
 	t := disk.Stats()
-	s.log.Info().Str("dir", v.dir).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
+	s.log.Info().Str("dir", v.dir).Int64("limit", v.quota.Disk).Int64("chunks", t.Chunks).Int64("bytes", t.Bytes).Uint64("strays", t.Strays).Msg("disk cache opened")
 	return nil
 }
 

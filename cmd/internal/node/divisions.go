@@ -42,7 +42,7 @@ func (s *Node) divide(set datasets.Set) error {
 			return err
 		}
 		v.path = datapath.New(datapath.Config{
-			Budget: v.budget, Fetchers: c.Fetchers, PartSize: c.PartSize, CheckSHA: c.CheckSHA256, NoPrefetch: c.NoPrefetch,
+			Budget: v.budget, Fetchers: c.Parallel, PartSize: c.PartSize, CheckSHA: c.CheckSHA256, NoPrefetch: c.NoPrefetch,
 			Policy: datapath.Policy(c.CachePolicy), Disk: v.disk, Peers: others, Trace: s.trace,
 		})
 		s.closers = append(s.closers, v.path.Close)

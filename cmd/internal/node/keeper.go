@@ -214,10 +214,10 @@ func (k *keeper) removeCopies() {
 	}
 	removed, err := chunkindex.RemoveCopies(dir, copiesStay, func(generation string) bool { return open[generation] })
 	if err != nil {
-		k.node.log.Warn().Err(err).Msg("--index-dir: old copies of indexes cannot be removed")
+		k.node.log.Warn().Err(err).Msg("index copies not removed")
 	}
 	if removed > 0 {
-		k.node.log.Info().Int("files", removed).Msg("--index-dir: old copies of indexes are removed")
+		k.node.log.Info().Int("files", removed).Msg("old index copies removed")
 	}
 }
 

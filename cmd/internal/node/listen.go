@@ -43,7 +43,7 @@ func hasSocket(list string) bool {
 func writePorts(path string, listeners []net.Listener) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write --port-file: %w", err)
+			err = fmt.Errorf("write port-file: %w", err)
 		}
 	}()
 	var lines strings.Builder
@@ -177,7 +177,7 @@ func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
 	case !os.SameFile(is, made):
 		return errors.New("another process has put something else there: choose a directory where only this user may write")
 	case is.Mode() != fs.ModeSocket|mode || owner(is) != os.Geteuid():
-		return fmt.Errorf("the socket has mode %v and uid %d, want %v and uid %d: choose a directory of another file system",
+		return fmt.Errorf("the socket has mode %v and uid %d instead of %v and uid %d: choose a directory on another file system",
 			is.Mode(), owner(is), fs.ModeSocket|mode, os.Geteuid())
 	}
 	return nil

@@ -24,7 +24,7 @@ func (s *Node) openLosses(d location.Dataset, beside *place) (*importance.Log, e
 	}
 	l, err := importance.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("dataset %s: --loss-log: %w", d.Loc.Name, err)
+		return nil, fmt.Errorf("dataset %s: loss-log: %w", d.Loc.Name, err)
 	}
 	return l, nil
 }

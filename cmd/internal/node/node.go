@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"runtime/debug"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
@@ -171,12 +172,24 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 		case !socket && !Loopback(at.String()):
 			s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
 		}
-		s.log.Info().Stringer("listen", at).Bool("tls", s.tls != nil && !socket).Msg("serving")
+		s.log.Info().Str("url", s.pageURL(at)).Stringer("listen", at).Bool("tls", s.tls != nil && !socket).Msg("serving")
 	}
 	if ready != nil {
 		ready(l.data[0].Addr())
 	}
 	return s.join(ctx, l)
+}
+
+// pageURL is the URL of the page for a browser on this machine; "" for a Unix socket.
+func (s *Node) pageURL(at net.Addr) string {
+	scheme := "http://"
+	switch {
+	case at.Network() == "unix":
+		return ""
+	case s.tls != nil:
+		scheme = "https://"
+	}
+	return scheme + strings.NewReplacer("0.0.0.0:", "localhost:", "[::]:", "localhost:").Replace(at.String()) + "/"
 }
 
 // During serves until body, which gets the data port's address, returns. Its error is body's, that of ctx, or that of the

@@ -137,7 +137,7 @@ func TestTheSetChanges(t *testing.T) {
 		"  a: " + a + "\n  c: ftp://x\n":               r.file + `:3: dataset "c=ftp://x": scheme "ftp"`,
 		"  a: " + a + "\n  c: " + t.TempDir() + "\n":   r.file + ":3: dataset c: open dataset file://",
 		"  b: " + b + "\nmixtures:\n  both: a:1,b:2\n": `source "a" is not served`,
-		"": "no dataset: want at least one",
+		"": "no dataset: at least one is required",
 	} {
 		r.write(lines)
 		failures := r.stat("datasets_reload_failures_total")

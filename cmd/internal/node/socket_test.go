@@ -32,7 +32,7 @@ func TestSeveralAddresses(t *testing.T) {
 		tcp = at.String()
 		text, err := os.ReadFile(ports)
 		if is, fault := os.Stat(ports); errors.Join(err, fault) != nil || is.Mode() != 0o600 || string(text) != tcp+"\nunix:"+path+"\n" {
-			t.Errorf("--port-file: got %q (%v), want both addresses for this user alone", text, errors.Join(err, fault))
+			t.Errorf("port-file: got %q (%v), want both addresses for this user alone", text, errors.Join(err, fault))
 		}
 		for base, dial := range map[string]func(context.Context) (net.Conn, error){
 			"https://" + tcp:   func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", tcp) },
@@ -54,7 +54,7 @@ func TestSeveralAddresses(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"listen":"` + tcp + `","tls":true,"message":"serving"`, `"listen":"` + path + `","tls":false,"message":"serving"`} {
+	for _, want := range []string{`"url":"https://` + tcp + `/","listen":"` + tcp + `","tls":true,"message":"serving"`, `"url":"","listen":"` + path + `","tls":false,"message":"serving"`} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, r.log.String())
 		}
@@ -83,7 +83,7 @@ func TestABusyAddressLeavesNothingBehind(t *testing.T) {
 	}
 	r = newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) { c.Listen, c.PortFile = "unix:"+path, "/no/such/dir/ports" })
 	defer r.Close()
-	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "write --port-file: open /no/such/dir/ports") {
+	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "write port-file: open /no/such/dir/ports") {
 		t.Errorf("got %v, want a refusal that names the file", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
@@ -141,7 +141,7 @@ func TestAnotherUsersSocketStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bound(path, is, is.Mode().Perm()); err == nil || !strings.Contains(err.Error(), "uid 4711, want") {
+	if err := bound(path, is, is.Mode().Perm()); err == nil || !strings.Contains(err.Error(), "uid 4711 instead") {
 		t.Errorf("got %v, want a refusal of the owner", err)
 	}
 	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "a socket of another user lies there, of uid 4711") {

@@ -48,17 +48,17 @@ func (q Question) Check(offline bool) error {
 	_, _, isGateway := location.Served(q.URL, "")
 	switch {
 	case !ok:
-		return errors.New("want the URL of a batch or an epoch, as the Content-Location of an answer has it, or GATEWAY/NAME")
+		return errors.New("must be GATEWAY/NAME or the URL of a batch or an epoch, such as a response's Content-Location")
 	case values == nil && offline:
 		return errors.New("--offline requires the URL of a batch or an epoch, which names the generation")
 	case values != nil && !address.IsDigest(values.Get("generation")):
-		return errors.New("the URL names no generation: want that of the Content-Location of an answer, which does")
+		return errors.New("the URL has no generation: use the Content-Location of a response")
 	case q.Key == "":
-		return errors.New("want --key KEY")
+		return errors.New("--key KEY is required")
 	case q.Epochs == "":
-		return errors.New("want --epochs N-N")
+		return errors.New("--epochs N-N is required")
 	case !offline && !isGateway:
-		return errors.New("the URL names no gateway: want it whole, or --offline DATASET")
+		return errors.New("the URL has no gateway: add it, or --offline DATASET")
 	}
 	return nil
 }

@@ -50,40 +50,74 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 	return e, err
 }
 
-// Print writes it for people. gateway goes before links, so that they can be opened as they are.
+// labels are the first rows of an explanation, in order. Other fields follow under their own names.
+var labels = [][2]string{
+	{"dataset", "dataset"}, {"epoch", "epoch"}, {"samples", "samples"}, {"batches", "batches"}, {"bytes", "size"},
+	{"parameters.shuffle", "shuffle"}, {"parameters.window", "window"}, {"parameters.seed", "seed"}, {"parameters.batch_size", "batch size"},
+	{"chunk_reads", "chunks to read"}, {"first_batch_chunks", "chunks of batch 0"}, {"window_memory", "memory to mix"},
+	{"expected_batch_variance", "variance by chunk"}, {"expected_batch_variance_10", "variance, 10 classes"}, {"expected_batch_variance_100", "variance, 100 classes"},
+	{"links.batch", "batch 0"}, {"links.self", "this plan"},
+}
+
+// Print writes the explanation for people. gateway completes links.
 func (e *Explanation) Print(w io.Writer, gateway string) {
+	rows := map[string]string{}
+	collect(rows, "", gateway, e.Plan)
+	delete(rows, "links.draws")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printFields(t, "", gateway, e.Plan)
+	for _, l := range labels {
+		if v, ok := rows[l[0]]; ok {
+			fmt.Fprintf(t, "%s\t%s\n", l[1], v)
+			delete(rows, l[0])
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(rows)) {
+		fmt.Fprintf(t, "%s\t%s\n", strings.ReplaceAll(strings.TrimPrefix(k, "parameters."), "_", " "), rows[k])
+	}
 	t.Flush()
-	if e.Batch == nil {
-		return
+	if e.Batch != nil {
+		e.printSamples(w)
 	}
-	fmt.Fprintf(w, "\nbatch %d: %s\n", *e.Batch, words.Count(len(e.Samples), "sample", "samples"))
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "position\tshard\toffset\tlength\tcrc32c\tkey")
+}
+
+// printSamples prints the samples of the batch, after a summary of their shards.
+func (e *Explanation) printSamples(w io.Writer) {
+	samples, bytes := map[string]int{}, map[string]uint64{}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "position\tkey\tshard\toffset\tlength\tcrc32c")
 	for _, s := range e.Samples {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%08x\t%s\n", s.Position, words.Printable(fmt.Sprint(s.Shard)), s.Offset, s.Length, uint32(s.CRC32C), words.Printable(s.Key))
+		shard := words.Printable(fmt.Sprint(s.Shard))
+		samples[shard]++
+		bytes[shard] += uint64(s.Length)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%08x\n", s.Position, words.Printable(s.Key), shard, s.Offset, s.Length, uint32(s.CRC32C))
 	}
+	fmt.Fprintf(w, "\nbatch %d: %s from %s\n", *e.Batch, words.Count(len(e.Samples), "sample", "samples"), words.Count(len(samples), "shard", "shards"))
+	for _, shard := range slices.Sorted(maps.Keys(samples)) {
+		fmt.Fprintf(w, "  %s: %s, %s\n", shard, words.Count(samples[shard], "sample", "samples"), humanize.IBytes(bytes[shard]))
+	}
+	fmt.Fprintln(w)
 	t.Flush()
 }
 
-// printFields prints an object, its keys in order, one value a line: that of a nested object as links.self.
-func printFields(w io.Writer, above, gateway string, m map[string]any) {
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		v := m[k]
+// collect adds the values of an object to rows, those of a nested object as links.self.
+func collect(rows map[string]string, above, gateway string, m map[string]any) {
+	for k, v := range m {
+		text := fmt.Sprint(v)
 		switch x := v.(type) {
 		case map[string]any:
-			printFields(w, above+k+".", gateway, x)
+			collect(rows, above+k+".", gateway, x)
 			continue
 		case json.Number:
-			if n, whole := new(big.Int).SetString(x.String(), 10); whole {
-				v = humanize.BigComma(n)
+			if n, whole := new(big.Int).SetString(x.String(), 10); whole && (k == "bytes" || k == "window_memory") {
+				text = humanize.BigIBytes(n)
+			} else if whole {
+				text = humanize.BigComma(n)
 			}
 		case string:
 			if strings.HasPrefix(x, "/") {
-				v = gateway + x
+				text = gateway + x
 			}
 		}
-		fmt.Fprintf(w, "%s%s\t%v\n", above, k, v)
+		rows[above+k] = text
 	}
 }

@@ -162,11 +162,11 @@ func fault(err error) (state string, l stats.Limits) {
 	case errors.As(err, &said) && said.Status == http.StatusUnauthorized:
 		l = stats.Limits{Code: "refuses", Sentence: "It refuses: it wants a token that it knows.", Do: said.Cure()}
 	case errors.As(err, &said) && said.Status == http.StatusForbidden:
-		l = stats.Limits{Code: "refuses", Sentence: "It refuses: statistics want the admin right, which this token lacks.", Do: said.Cure()}
+		l = stats.Limits{Code: "refuses", Sentence: "It refuses: statistics require the right admin, which this token lacks.", Do: said.Cure()}
 	case errors.As(err, &said) && said.Code != "":
 		l = stats.Limits{Code: "refuses", Sentence: "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), Do: said.Cure()}
 	case errors.Is(err, client.ErrProtocol), errors.As(err, &said):
-		return silentNow, stats.Limits{Code: "silent", Sentence: "What answers there is no gateway: " + cause(err) + ".", Do: "correct the address; a gateway's certificate may want SSL_CERT_FILE"}
+		return silentNow, stats.Limits{Code: "silent", Sentence: "What answers there is no gateway: " + cause(err) + ".", Do: "correct the address; a gateway's certificate may require SSL_CERT_FILE"}
 	default:
 		return silentNow, l
 	}

@@ -206,7 +206,7 @@ func TestFaultsSayTheCure(t *testing.T) {
 	for want, err := range map[string]error{
 		"admin port":                 &client.Error{Status: 404, Code: client.CodeNotFound},
 		"MILLRACE_TOKEN_FILE":        &client.Error{Status: 401, Code: client.CodeUnauthenticated},
-		"admin right":                &client.Error{Status: 403, Code: client.CodeForbidden},
+		"right admin":                &client.Error{Status: 403, Code: client.CodeForbidden},
 		"not the answer":             fmt.Errorf("x: %w", client.ErrProtocol),
 		"use an address":             &client.Error{Status: 421, Code: "misdirected_request"},
 		"correct the address":        errors.New("connection refused"),

@@ -67,7 +67,7 @@ export function quarantine(s) {
   if (bytes.includes(0) || key === "") return "";
   if (!key.includes(",") && key === key.trim()) return `millrace quarantine ADDRESS --key=${quote(bytes)}${s.shard ? ` --shard=${quoteText(s.shard)}` : ""} --reason="seen on the page"`;
   if (/[\t\n\r]/.test(key)) return ""; // a key with a comma requires the file, whose lines cannot hold these
-  return `printf '%s\\t%s\\t%s\\n' ${quote(bytes)} "seen on the page" ${quoteText(s.shard ?? "")} | millrace quarantine ADDRESS --from -`;
+  return `printf '%s\\t%s\\t%s\\n' ${quote(bytes)} "seen on the page" ${quoteText(s.shard ?? "")} | millrace quarantine ADDRESS --keys -`;
 }
 
 // curl is the command that downloads a path of the gateway.

@@ -113,7 +113,7 @@ class Gateway:
 
     def processes(self) -> list[int]:
         """The gateway's process, once it has been started."""
-        mark = f"--while-locked\0{self.directory}/".encode()
+        mark = f"--datasets\0{self.directory}/".encode()
         return [pid for pid in _running() if mark in _command(pid)]
 
     def close(self) -> None:

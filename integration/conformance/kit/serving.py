@@ -37,7 +37,7 @@ def prepare(program: str, directory: str) -> list[str]:
     for d in data.DATASETS:
         place = os.path.join(os.path.abspath(directory), d.name)
         run(program, "index", place, *data.INDEX, *d.options)
-        run(program, "subset", place, "--split", SPLIT)
+        run(program, "subset", place, "--into", SPLIT)
         if d.name in QUARANTINED:
             run(program, "quarantine", place, "--key", QUARANTINED[d.name], "--reason", "bad", "--json")
         arguments += ["--dataset", f"{d.name}=file://{place}"]

@@ -80,7 +80,7 @@ class Address:
     named: str = ""
     authorization: str = field(default="", repr=False)  # credentials of a proxy
     socket: str = ""  # path of a Unix socket, instead of host and port
-    # file from `millrace serve --port-file` with 127.0.0.1:PORT, instead of host and port
+    # file of MILLRACE_PORT_FILE with 127.0.0.1:PORT, instead of host and port
     port_file: str = ""
 
     def here(self) -> Optional[tuple[int, Any]]:
