@@ -106,7 +106,7 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 	return reused, err
 }
 
-// demoHints says where the demo is served. It is served whether or not anybody can read that.
+// demoHints prints the address of the demo. A failed write does not stop the demo.
 func (a *app) demoHints(base, name string) {
 	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/0"}
 	_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) })

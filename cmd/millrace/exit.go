@@ -101,7 +101,7 @@ func codeOf(ctx context.Context, err error) string {
 	return codeFailed
 }
 
-// failureOf says why a command failed and what to do, as far as the error knows it.
+// failureOf returns the cause of a failed command and its cure, if the error has one.
 func failureOf(ctx context.Context, err error) cli.Failure {
 	code := codeOf(ctx, err)
 	f := cli.Failure{Code: code, Exit: cmp.Or(exits()[code], exitFailure), Advice: cli.Advice{Message: err.Error()}}

@@ -69,7 +69,7 @@ type fetchReport struct {
 	P50       float64 `json:"p50_ms"` // latency of a batch
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
-	Proved    string  `json:"proved"` // what was checked beyond the bytes
+	Proved    string  `json:"proved"` // the checks beyond bytes
 }
 
 func newFetchReport(r client.EpochReport) fetchReport {
@@ -85,7 +85,7 @@ func newFetchReport(r client.EpochReport) fetchReport {
 	return f
 }
 
-// proved says in words what was proved.
+// proved describes a proof.
 func proved(p client.Proof) string {
 	switch {
 	case p.Of == "":

@@ -56,7 +56,7 @@ func (a *app) runGC(ctx context.Context, st objstore.Store, l location.Location,
 		}
 	}
 	if yes {
-		err = found.Apply(ctx) // an error leaves what was deleted before it in the report
+		err = found.Apply(ctx) // the report has the deletions before an error
 	}
 	rep := found.Report(!yes)
 	return errors.Join(err, a.Print(rep, rep.Print))

@@ -370,7 +370,7 @@ func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err erro
 	}
 	also := ""
 	if err != nil {
-		also = "; not everything was read: " + err.Error() // the exit code says what was found
+		also = "; not everything was read: " + err.Error() // the exit code is that of the bad ranges
 	}
 	return fmt.Errorf("%w (%s: %w%s)", said, words.Count(len(bad), "bad range", "bad ranges"), errCorrupt, also)
 }

@@ -1,7 +1,7 @@
 // Command millrace serves shuffled batches of training data from object stores.
 //
 // This package wires: it turns flags, environment and file into the configurations of
-// the other packages, starts them, and prints. What it prints as data goes to stdout, all
+// the other packages, starts them, and prints. Data go to stdout, all
 // else to stderr.
 package main
 

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
-// splitQuotas takes quotas apart at their commas. What follows a comma belongs to the quota before it if it says disk=.
+// splitQuotas splits quotas at commas. A part that begins with disk= belongs to the quota before it.
 func splitQuotas(s string) (texts []string) {
 	for t := range strings.SplitSeq(s, ",") {
 		if strings.HasPrefix(t, "disk=") && len(texts) > 0 {

@@ -156,7 +156,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	return a.Print(rep, rep.Print)
 }
 
-// data is what is known of the dataset, and makes its defaults those of the job.
+// data returns the model of the dataset, and sets its defaults for the job.
 func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	def := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 128, BatchSize: 256}
 	var data *simulate.Data

@@ -6,8 +6,8 @@ import (
 	"net/http/httptrace"
 )
 
-// traced has --verbose print the connections that a command makes to gateways and stores, and what fails. It prints addresses
-// alone, never what is sent.
+// traced makes --verbose print the connections to gateways and stores, and their errors. It prints only addresses,
+// never contents.
 func (a *app) traced(ctx context.Context) context.Context {
 	say := func(what, at string, err error) {
 		if err != nil {

@@ -21,7 +21,7 @@ type App struct {
 	JSON    bool      // --json was given
 	Verbose bool      // --verbose was given
 
-	Detail func(ctx context.Context) context.Context // with --verbose, has what the body of a command does printed
+	Detail func(ctx context.Context) context.Context // with --verbose, prints the connections of a command
 	Hide   func(string) string                       // takes the secrets out of an argument or a value before it is printed
 
 	quiet   bool
@@ -32,7 +32,7 @@ type App struct {
 // New returns an app. env has the form of os.Environ.
 func New(env []string, stdout, stderr io.Writer) *App {
 	if _, ok := stderr.(*os.File); !ok && stderr != nil {
-		stderr = zerolog.SyncWriter(stderr) // progress writes beside the command; a file takes both
+		stderr = zerolog.SyncWriter(stderr) // progress and the command write concurrently
 	}
 	a := &App{
 		Env: make(map[string]string, len(env)), Stdout: stdout, Stderr: stderr, faults: stderr, Hide: func(s string) string { return s },

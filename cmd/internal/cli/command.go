@@ -17,7 +17,7 @@ import (
 
 // Command describes one command.
 type Command struct {
-	// Use is the command's name, its arguments, and the flags that it wants: "pack SOURCE... DESTINATION". An argument in
+	// Use is the command's name, its arguments, and its required flags: "pack SOURCE... DESTINATION". An argument in
 	// brackets may be left out; one with three dots may be repeated.
 	Use string
 
@@ -78,7 +78,7 @@ func (a *App) Build(c Command) *cobra.Command {
 	return cmd
 }
 
-// arguments are what a command takes beside its flags.
+// arguments are the positional arguments of a command.
 type arguments struct {
 	names       []string // in order, without brackets and dots
 	least, most int
@@ -199,7 +199,7 @@ func (f *Flags) Err() error { return errors.Join(f.faults...) }
 // Given reports whether the command line itself sets a flag.
 func (f *Flags) Given(name string) bool { return f.Set.Lookup(name).Changed && f.source[name] == "" }
 
-// CommandLine returns a command as it was typed, but for the flags that are left out, and without secrets.
+// CommandLine returns the typed command without some flags, and without secrets.
 func (f *Flags) CommandLine(name string, args []string, without ...string) string {
 	typed := []string{"millrace", name}
 	for _, a := range args {

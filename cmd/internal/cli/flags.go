@@ -142,7 +142,7 @@ func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage
 
 const day = 24 * time.Hour
 
-// parseDuration takes what time.ParseDuration takes, and whole days ahead of it: 14d, 1d12h.
+// parseDuration extends time.ParseDuration by leading whole days: 14d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
 	fault := errors.New("must be a duration such as 10s, 1m30s or 14d")
 	var whole time.Duration

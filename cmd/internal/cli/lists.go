@@ -103,7 +103,7 @@ func (f *Flags) Rate(p *float64, name, usage string) {
 	f.real(p, name, "RATE", "/s", "a rate such as 3000/s", usage, func(x float64) bool { return x > 0 && !math.IsInf(x, 0) })
 }
 
-// Price is an amount of money, 0 for none, in whatever unit the user counts.
+// Price is an amount of money in any currency; 0 is none.
 func (f *Flags) Price(p *float64, name, usage string) {
 	f.real(p, name, "PRICE", "", "an amount such as 0.40", usage, func(x float64) bool { return x >= 0 && x <= 1e9 })
 }

@@ -50,7 +50,7 @@ func page(cmd *cobra.Command, name string) string {
 		roff(strings.ToUpper(name)), roff(ReadProgram().Version), roff(name), roff(cmd.Short), roff(fullHelp(cmd)))
 }
 
-// roff escapes a text: backslashes, hyphens that are part of a command, and what would be a request at the beginning of a line.
+// roff escapes backslashes, hyphens and requests at the beginning of a line.
 func roff(text string) string {
 	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text), "\n")
 	for i, line := range lines {

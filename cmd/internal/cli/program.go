@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// Program is what the Go tool recorded when it built the program.
+// Program is the build information of the binary.
 type Program struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -14,7 +14,7 @@ type Program struct {
 	Platform string `json:"platform"`
 }
 
-// ReadProgram reads what was recorded. A version that nobody has named is devel.
+// ReadProgram reads the build information. The default version is devel.
 func ReadProgram() Program {
 	p := Program{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

@@ -73,7 +73,7 @@ func (b *Bar) line() string {
 	return fmt.Sprintf("%s / %s%s", humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)), pace(done, b.kept.Load(), total, took))
 }
 
-// pace says how fast a job goes and how long it still takes, going by what this run has done itself.
+// pace is the rate of this run and the remaining time.
 func pace(done, kept, total int64, took time.Duration) string {
 	rate := float64(done-kept) / took.Seconds()
 	if done <= kept || took <= 0 {

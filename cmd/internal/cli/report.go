@@ -22,7 +22,7 @@ func Usage(err error, command string) error { return &UsageError{err, command} }
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Option is a flag and its value; true stands for a flag without one.
+// Option is a flag and its value; true for a flag without a value.
 type Option struct {
 	Flag  string // without dashes
 	Value any    // string, number or true
@@ -52,20 +52,20 @@ func (o Options) MarshalJSON() ([]byte, error) {
 	return encode(values)
 }
 
-// Choice is one way out of a refusal: a command, and what it does.
+// Choice is a command that avoids a refusal, and its effect.
 type Choice struct {
 	Command string
 	Options Options // that make the command, all of them; nil: it is of another program
 	Effect  string
 }
 
-// Advice says why a command failed and what to do.
+// Advice is the cause of a failure, with its cure.
 type Advice struct {
 	Message string   // one line
 	Cure    string   // one line, may be empty
 	Choices []Choice // commands of which each would work
-	Indexes []string // of the dataset, as #NAME, where the wanted one is not there
-	Fields  []string // columns of the dataset, where a wanted one is not there
+	Indexes []string // of the dataset, as #NAME, if the requested one is missing
+	Fields  []string // columns of the dataset, if a requested one is missing
 }
 
 // String is the advice for people.
@@ -86,7 +86,7 @@ func (a Advice) String() string {
 	return text
 }
 
-// Refusal is a fault of the caller's options or data, with what to do about it.
+// Refusal is a fault of the caller's options or data, with its cure.
 type Refusal struct {
 	Advice
 	Cause error
@@ -154,7 +154,7 @@ func (a *App) Report(err error, f Failure) {
 		if out, _ = encode(map[string]Failure{"error": f}); !a.printed { // of texts and numbers: encoding cannot fail
 			to = a.Stdout
 		}
-		_, _ = to.Write(out) // nobody is left to be told
+		_, _ = to.Write(out) // no other channel is left
 		return
 	}
 	command := "millrace"

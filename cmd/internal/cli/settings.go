@@ -121,7 +121,7 @@ func reserved(name string) bool {
 var serviceVariable = regexp.MustCompile(`^MILLRACE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 // serviceLink reports the variables that Kubernetes puts into every container of a namespace that has a service called
-// millrace, or millrace-something: nobody wrote them, so they are nobody's slip.
+// millrace or millrace-NAME: they are no typing errors.
 func serviceLink(name, value string) bool {
 	return serviceVariable.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
@@ -157,7 +157,7 @@ type fileKey struct {
 	values []string
 }
 
-// parseFile reads a YAML mapping of sections, each a mapping of settings. A key that is unknown, or that stands in the wrong
+// parseFile reads a YAML mapping of sections, each a mapping of settings. A key that is unknown, or in the wrong
 // section, is noted as a fault of its own.
 func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 	var doc, more yaml.Node
@@ -198,7 +198,7 @@ func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 	return keys, nil
 }
 
-// misplaced notes a key that stands in a section, or beside the sections, and does not belong there.
+// misplaced records a key in the wrong section, or outside all sections.
 func (f *Flags) misplaced(key *yaml.Node, section string) {
 	at, place := fmt.Sprintf("%s:%d", f.file, key.Line), "section "+section
 	if section == "" {

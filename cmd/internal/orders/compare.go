@@ -16,7 +16,7 @@ import (
 type Question struct {
 	BatchSize  uint64
 	Shuffle    string         // compare the orders of this kind alone; "": all kinds
-	Window     uint64         // one window more beside the usual ones
+	Window     uint64         // one window in addition to the usual ones
 	Order      shuffle.Params // the chosen one, of which Locality and warnings tell
 	WorldSizes []int          // numbers of ranks of which Locality tells
 	Homes      []int          // for each number of ranks; none: as many homes as ranks
@@ -70,7 +70,7 @@ func newVariances(v shuffle.BatchVariance, known bool) Variances {
 	return Variances{digits(v.Chunk), digits(v.Ten), digits(v.Hundred)}
 }
 
-// Locality is what sharing by locality does to the order that was chosen.
+// Locality is the effect of sharing by locality on the chosen order.
 type Locality struct {
 	shuffle.Params
 	Shares    []Sharing  `json:"shares"`
@@ -171,7 +171,7 @@ func usual(own, chosen shuffle.Params, given uint64) []shuffle.Params {
 	return all
 }
 
-// cost returns what requests cost, at the price of a million.
+// cost returns the cost of requests, from the price per million.
 func (q Question) cost(requests *uint64) *float64 {
 	if requests == nil {
 		return nil
@@ -180,7 +180,7 @@ func (q Question) cost(requests *uint64) *float64 {
 	return &x
 }
 
-// shares returns what locality does for every number of ranks and of homes asked for.
+// shares returns the effect of locality for each number of ranks and homes.
 func (q Question) shares(plan *shuffle.Plan) []Sharing {
 	var rows []Sharing
 	for _, ranks := range q.WorldSizes {
@@ -211,7 +211,7 @@ func chunkLengths(x *chunkindex.Index) []uint64 {
 	return lengths
 }
 
-// Model takes from an index what simulate needs of it. The index may be closed afterwards.
+// Model copies from an index the data for simulate. The index may be closed afterwards.
 func Model(x *chunkindex.Index) *simulate.Data {
 	digests := make([][32]byte, x.Chunks())
 	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}

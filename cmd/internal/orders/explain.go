@@ -38,7 +38,7 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 	}
 	e := &Explanation{Batch: batch}
 	numbers := json.NewDecoder(bytes.NewReader(answer))
-	numbers.UseNumber() // an epoch may be beyond what a float64 tells apart
+	numbers.UseNumber() // an epoch may exceed the precision of a float64
 	if err := numbers.Decode(&e.Plan); err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, err)
 	}

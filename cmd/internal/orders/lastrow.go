@@ -12,7 +12,7 @@ import (
 // fewRows is the number of rows below which the last one, where it is incomplete, is a part of an epoch worth stating.
 const fewRows = 64
 
-// LastRow states which samples never stand in the last, incomplete row of a slot order, and what tail=drop then leaves out; "" where all rows are
+// LastRow lists the samples that never come in the last, incomplete row of a slot order, and those that tail=drop omits; "" where all rows are
 // complete, or there are many.
 func LastRow(params shuffle.Params, samples, batch uint64) string {
 	lanes := min(params.Window, samples)

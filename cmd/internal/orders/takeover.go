@@ -5,18 +5,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Takeover is what is read from the store once more when a number of gateways takes the place of one for each home, under a job
-// whose homes stay. The gateways share nothing, and have room for what their ranks read.
+// Takeover counts repeated store reads if a number of gateways replaces one per home, under a job
+// whose homes stay. The gateways share nothing, and have room for the data of their ranks.
 type Takeover struct {
 	WorldSize uint64  `json:"world_size"`
 	Homes     uint64  `json:"homes"`
 	Gateways  int     `json:"gateways"`
-	Chunks    int     `json:"chunks"` // one that two gateways read anew counts twice
+	Chunks    int     `json:"chunks"` // a chunk that two gateways read counts twice
 	Bytes     int64   `json:"bytes"`  // of these chunks, as the store has them
 	Share     float64 `json:"share"`  // of the data
 }
 
-// takeovers returns what each number of gateways that was asked for reads once more, for each sharing that is possible.
+// takeovers returns the repeated reads of each number of gateways, for each possible sharing.
 func (q Question) takeovers(plan *shuffle.Plan, x *chunkindex.Index, shares []Sharing) []Takeover {
 	var rows []Takeover
 	data := Model(x)

@@ -14,7 +14,7 @@ import (
 // as by chance.
 const evenEnough = 2
 
-// Uneven warns where batches of a plan would mix sorted classes badly, and says what helps; "" where they mix well.
+// Uneven warns where batches of a plan would mix sorted classes badly, and recommends a cure; "" where they mix well.
 func Uneven(plan *shuffle.Plan, batch uint64, x *chunkindex.Index) string {
 	v, known := plan.BatchVariance(batch)
 	if !known || v.Worst() <= evenEnough {
