@@ -16,7 +16,7 @@ import (
 // MaxFile bounds a file of datasets, in bytes: 4 MiB hold 20,000 addresses.
 const MaxFile = 4 << 20
 
-// reader collects what a file names, and all its faults.
+// reader collects the datasets and mixtures of a file, and all its faults.
 type reader struct {
 	file   string
 	set    Set

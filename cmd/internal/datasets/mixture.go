@@ -71,7 +71,7 @@ func parseCounts(text string) ([]uint64, error) {
 	return out, nil
 }
 
-// share sets what each source gives: choose, how many samples of an epoch; perBatch, how many of each batch.
+// share sets the samples of each source: choose per epoch, perBatch per batch.
 func share(m *address.Mixture, choose, perBatch []uint64) error {
 	if choose != nil && (perBatch != nil || m.Samples > 0) {
 		return errors.New("choose says how many samples an epoch has: it excludes samples and per-batch")

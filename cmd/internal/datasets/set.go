@@ -1,4 +1,4 @@
-// Package datasets reads what a gateway is to serve: the file of datasets and mixtures, and mixtures as flags name them.
+// Package datasets reads the datasets and mixtures of a gateway, from a file and from flags.
 package datasets
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// Set is what a gateway is to serve. The first dataset is the default one.
+// Set is the datasets and mixtures of a gateway. The first dataset is the default.
 type Set struct {
 	Datasets []Dataset
 	Mixtures []Mixture
@@ -29,7 +29,7 @@ type Mixture struct {
 	At string // file and line; "": a flag
 }
 
-// Flags is what flags name.
+// Flags is the set of the flags.
 func Flags(locations []location.Location, mixtures []Mixture) (s Set) {
 	for _, l := range locations {
 		s.Datasets = append(s.Datasets, Dataset{Location: l})
@@ -38,7 +38,7 @@ func Flags(locations []location.Location, mixtures []Mixture) (s Set) {
 	return s
 }
 
-// And returns a set with what another one names behind it. No two datasets or mixtures may have one name, and there must be a
+// And returns a set followed by another one. No two datasets or mixtures may have one name, and there must be a
 // dataset.
 func (s Set) And(more Set) (Set, error) {
 	sum := Set{slices.Concat(s.Datasets, more.Datasets), slices.Concat(s.Mixtures, more.Mixtures)}
@@ -67,7 +67,7 @@ func (s Set) And(more Set) (Set, error) {
 	return sum, errors.Join(faults...)
 }
 
-// Places returns the addresses of the datasets that are wanted, without how their services are reached.
+// Places returns the addresses of some datasets, without their services.
 func (s Set) Places(wanted func(name string) bool) (all []string) {
 	for _, d := range s.Datasets {
 		if wanted(d.Name) {

@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
-// What the demo packs: small enough to be quick, cut finely enough that there is something to shuffle.
+// Sizes of the demo: small enough to be quick, with enough chunks to shuffle.
 const (
 	shardSize = 16 << 20
 	chunkSize = 512 << 10
@@ -42,7 +42,7 @@ func Indexing() build.Options {
 	}
 }
 
-// Source returns a directory with real files: from, or else Go's source tree. goroot is where the tree lies if the go
+// Source returns a directory with real files: from, or else Go's source tree. goroot is the place of the tree if the go
 // command does not say.
 func Source(ctx context.Context, from, goroot string) (string, error) {
 	if from == "" {
@@ -66,7 +66,7 @@ func Source(ctx context.Context, from, goroot string) (string, error) {
 	return from, nil
 }
 
-// Place returns where the shards of a source lie: in a directory that is named by the source, below cacheHome or else the
+// Place returns the directory of the shards of a source: named by the source, below cacheHome or the
 // user's cache directory.
 func Place(source, cacheHome string) (location.Location, error) {
 	if !filepath.IsAbs(cacheHome) {
@@ -104,8 +104,8 @@ func Listen(ctx context.Context, asked string) (net.Listener, error) {
 // Hints returns commands to try, for a demo that is served at base.
 func Hints(base string) string { return fmt.Sprintf(text, base, typed()) }
 
-// typed is how this program is called in another terminal: `go run` leaves none behind, and one that was built lies
-// where it lies.
+// typed is the command of this program in another terminal: `go run` leaves no binary; a built one is
+// called by its path.
 func typed() string {
 	if _, err := exec.LookPath("millrace"); err == nil {
 		return "millrace"

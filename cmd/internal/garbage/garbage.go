@@ -1,9 +1,9 @@
-// Package garbage finds what lies beside a dataset and is not needed any more, and removes it: generations that nothing keeps,
+// Package garbage finds and removes unused objects of a dataset: generations that nothing keeps,
 // each with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
 //
 // A generation stays as long as a job may read it. URLs name generations, and a gateway opens an older one from its index. So a
 // generation goes once others have been current for as long as the options say, and nothing was written for it
-// in that time. What belongs to it goes with it. Reports are never named by a URL: those of an epoch go once a snapshot
+// in that time. Its objects go with it. Reports are never named by a URL: those of an epoch go once a snapshot
 // holds them.
 package garbage
 
@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Kinds of what lies beside a dataset.
+// Kinds of objects of a dataset.
 const (
 	Index      = "index" // with bindings, scans and probes
 	Subset     = "subset"
@@ -30,9 +30,9 @@ const (
 	Reports    = "reports"
 )
 
-// Options say what to find.
+// Options select the objects.
 type Options struct {
-	Grace        time.Duration // what is younger stays
+	Grace        time.Duration // younger objects stay
 	Keep         time.Duration // generations stay that were current within this time, or that something was written for; at least Grace
 	KeepLast     int           // as many generations stay as this, the current one and those that were current last
 	KeepUsed     bool          // generations stay that a subset, a quarantine, a snapshot or a report belongs to
@@ -50,9 +50,9 @@ type Item struct {
 	objects []objstore.Object
 }
 
-// Result lists everything beside a dataset, and which of it to remove.
+// Result lists the objects of a dataset, and those to remove.
 type Result struct {
-	Generations []Generation // whose indexes lie there, the current one first
+	Generations []Generation // with an index, the current one first
 	Remove      []Item
 	Keep        []Item
 
@@ -61,7 +61,7 @@ type Result struct {
 	now    time.Time
 }
 
-// Find looks at everything beside a dataset. It removes nothing.
+// Find lists the objects of a dataset. It removes nothing.
 func Find(ctx context.Context, store objstore.Store, prefix string, opt Options) (*Result, error) {
 	unused, err := chunkindex.FindUnused(ctx, store, prefix, opt.Grace)
 	if err != nil {
@@ -107,7 +107,7 @@ func (f *Result) young() string { return "younger than " + words.Duration(f.opt.
 
 func (f *Result) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
 
-// verdict says whether what belongs to a generation goes, and why it goes or stays.
+// verdict reports whether the objects of a generation go, and why.
 func (f *Result) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
 	of := f.generation(generation)
 	switch {
@@ -194,8 +194,8 @@ func (f *Result) reports(r *importance.StoredReports, frozen map[epoch]time.Time
 	f.sort(item, goes, why)
 }
 
-// Apply removes what is to be removed. An object that was written anew meanwhile stays, and counts no more; with an error,
-// f.Remove is what was removed until then.
+// Apply removes the objects of f.Remove. An object that was rewritten meanwhile stays and no longer counts; with an error,
+// f.Remove has the objects removed before it.
 func (f *Result) Apply(ctx context.Context) error {
 	var all []objstore.Object
 	from := map[string]int{} // item by key
@@ -218,7 +218,7 @@ func (f *Result) Apply(ctx context.Context) error {
 	return err
 }
 
-// Summary adds up items that are of one kind and have one reason, so that a line stands for each.
+// Summary adds up items that are of one kind and have one reason, for one line each.
 func Summary(items []Item) []Item {
 	var out []Item
 	for _, i := range items {

@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Generation is a generation whose index lies there, and whether it goes.
+// Generation is a generation with an index, and whether it goes.
 type Generation struct {
 	Generation string     `json:"generation"`
 	Indexes    []string   `json:"indexes,omitempty"` // that are this generation now, by their names; an empty name is the default index
 	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; left out of the current one
-	Objects    int        `json:"objects"`           // of the generation and of what belongs to it
+	Objects    int        `json:"objects"`           // of the generation and its objects
 	Bytes      int64      `json:"bytes"`             // of them
 	Remove     bool       `json:"remove"`
 	Why        string     `json:"why"`
@@ -117,7 +117,7 @@ func namedBy(indexes []string) string {
 // clock is a time as people read it.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// generation returns the row of a generation; nil: its index does not lie there.
+// generation returns the row of a generation; nil: it has no index.
 func (f *Result) generation(name string) *Generation {
 	for i := range f.Generations {
 		if f.Generations[i].Generation == name {

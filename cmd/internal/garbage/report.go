@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Report is what was found, for people and scripts.
+// Report is the result for people and scripts.
 type Report struct {
 	DryRun      bool         `json:"dry_run"` // Removed would be removed, and is still there
 	Generations []Generation `json:"generations"`
@@ -18,7 +18,7 @@ type Report struct {
 	Kept        []Item       `json:"kept"` // added up
 }
 
-// Report returns what was removed, or would be.
+// Report returns the removed objects, or with dry those to remove.
 func (f *Result) Report(dry bool) Report {
 	return Report{
 		DryRun: dry, Generations: append([]Generation{}, f.Generations...),

@@ -1,4 +1,4 @@
-// Package indexing makes the index of a location, and says in words what was made, what is likely not wanted, and the cure.
+// Package indexing makes the index of a location, and describes it with warnings and cures.
 package indexing
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Build indexes the shards of a location, which st holds. Where the index cannot, or is not to, lie beside the shards of a directory, it is put into the
+// Build indexes the shards of a location, which st holds. If the index must not be stored with the shards of a directory, it is put into the
 // user's cache, and l says so afterwards. The lines are warnings for people.
 func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (rep build.Report, lines []string, err error) {
 	apart, possible, homeless := l.Apart()
@@ -86,7 +86,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
 }
 
-// elsewhere is the cure for an index that can be neither beside the shards nor in the user's cache.
+// elsewhere is the cure for an index that can be stored neither with the shards nor in the user's cache.
 const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
 
 // explain adds the cure to a fault, or the commands to choose from.
@@ -119,7 +119,7 @@ func explain(l location.Location, opt build.Options, err error) error {
 	return err
 }
 
-// ofData reports whether an error is a fault of what the objects hold, or of the options, rather than of a store, of a file system or of an
+// ofData reports whether an error is a fault of the objects' contents, or of the options, rather than of a store, of a file system or of an
 // earlier index.
 func ofData(err error) bool {
 	others := append(objstore.Vocabulary(), context.Canceled, context.DeadlineExceeded, chunkindex.ErrCorrupt, chunkindex.ErrVersion)
@@ -131,7 +131,7 @@ func ofData(err error) bool {
 	return !parts && !file
 }
 
-// warnings returns a line for each thing about an index that is likely not what the user wants, with the cure.
+// warnings returns a line for each likely mistake in an index, with the cure.
 func warnings(l location.Location, r build.Report, uneven string) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
 	if uneven != "" {
@@ -165,7 +165,7 @@ func warnings(l location.Location, r build.Report, uneven string) (lines []strin
 	return lines
 }
 
-// Print writes what was indexed for people.
+// Print describes the index for people.
 func Print(w io.Writer, l location.Location, r build.Report) {
 	if r.Part != nil {
 		printPart(w, l, r)
@@ -210,7 +210,7 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 	}
 }
 
-// printPlace says where the index is, and what other commands call the dataset, where that is not its address alone.
+// printPlace prints the place of the index, and the address for other commands if it differs.
 func printPlace(w io.Writer, l location.Location) {
 	if address := l.Address(); address != l.Shards() {
 		fmt.Fprintf(w, "  its address for other commands is %s\n", address)

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// packedSuffix is what the place of shards has behind the name of the place of their files.
+// packedSuffix ends the name of the directory for packed shards.
 const packedSuffix = "-shards"
 
-// askForKind names the kinds of objects that lie at a location, and the command that indexes each, with the options that were given.
+// askForKind names the kinds of objects at a location, and the command that indexes each, with the options that were given.
 func askForKind(l location.Location, e *build.KindsError, given cli.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
 	if e.Pairs > 0 {
@@ -55,7 +55,7 @@ func askForKind(l location.Location, e *build.KindsError, given cli.Options) err
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// packChoice is the command for files that belong together by their names: pack reads them from a directory and puts the shards beside it.
+// packChoice is the command for files that belong together by their names: pack reads them from a directory and stores the shards next to it.
 func packChoice(l location.Location, effect string) cli.Choice {
 	source := words.Quoted(l.Dir)
 	if l.Bucket != "" {
@@ -65,7 +65,7 @@ func packChoice(l location.Location, effect string) cli.Choice {
 	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, words.Quoted(l.Shards())), Effect: effect}
 }
 
-// askForWay says why objects are not indexed as they are, and the command of each way to go on, with the options that were given.
+// askForWay explains why objects are not indexed as they are, with a command for each solution, with the options that were given.
 func askForWay(l location.Location, e *format.ChoiceError, opt build.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, words.Printable(e.Cause))}
 	for _, w := range e.Ways {
@@ -89,13 +89,13 @@ func choice(l location.Location, effect string, given cli.Options, more ...cli.O
 	return cli.Choice{Command: strings.Join([]string{"millrace index", words.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
 }
 
-// tokensChoice is the command for files of tokens, which do not say what they hold.
+// tokensChoice is the command for files of tokens, which have no header.
 func tokensChoice(l location.Location, given cli.Options) cli.Choice {
 	return choice(l, "if these are tokens: 1,024 and the next one are a sample", given,
 		cli.Option{Flag: "sequence-length", Value: 1024}, cli.Option{Flag: "dtype", Value: "uint16"})
 }
 
-// given returns the options that say what an index is of, except those that an answer replaces.
+// given returns the options that select the objects of an index, except replaced ones.
 func given(o build.Options, replaced ...string) (all cli.Options) {
 	add := func(flag string, value any, set bool) {
 		if set && !slices.Contains(replaced, flag) {

@@ -23,7 +23,7 @@ func scanOptions(o build.Options) string {
 	return all.String()
 }
 
-// AskForParts says what is missing of what several machines make, and the commands to choose from. command is the one that joins the
+// AskForParts lists the missing parts of several machines, with commands. command is the one that joins the
 // parts, with all its options. Other errors stay as they are.
 func AskForParts(command string, l location.Location, err error) error {
 	e, ok := errors.AsType[*build.PartsError](err)
@@ -78,7 +78,7 @@ func begunWith(b build.StartedParts) string {
 	return words.Printable(b.Options)
 }
 
-// printPart writes for people what a part has left.
+// printPart describes the result of a part for people.
 func printPart(w io.Writer, l location.Location, r build.Report) {
 	p := r.Part
 	fmt.Fprintf(w, "scanned part %d of %d of %s\n", p.Part, p.Parts, l)

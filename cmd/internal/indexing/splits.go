@@ -13,7 +13,7 @@ import (
 // maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
 const maxAsked = 20
 
-// askForSplit names the splits that lie at a location, and the command that indexes each, with the options that were given.
+// askForSplit names the splits at a location, and the command that indexes each, with the options that were given.
 func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) error {
 	if len(e.Splits) == 0 {
 		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}

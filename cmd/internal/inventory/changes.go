@@ -40,7 +40,7 @@ func (f *Files) add(key string) *Files {
 	return &Files{f.Files + 1, min(f.Example, key)}
 }
 
-// changesOf compares the files of a directory with its index. The result is nil if no file changed, if shards or index lie in a bucket, if the
+// changesOf compares the files of a directory with its index. The result is nil if no file changed, if shards or index are in a bucket, if the
 // directory cannot be read, and if it has too many files to compare in compareTime.
 func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	at := o.Loc.OfIndex()
@@ -79,7 +79,7 @@ func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	return &c
 }
 
-// kindOf is the end of a file's name. A new file of another kind than the shards is a note beside them, and no sample.
+// kindOf is the end of a file's name. A new file of another kind than the shards is a note, and no sample.
 func kindOf(key string) string { return strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]) }
 
 // cameAfter says whether a file came into its directory after a time. Its inode's time of change tells: a copy may keep the time of its

@@ -1,4 +1,4 @@
-// Package inventory lists datasets and what lies beside them, as JSON and as tables for people.
+// Package inventory lists datasets and their objects, as JSON and as tables for people.
 package inventory
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Description describes a dataset, with what only its store tells.
+// Description describes a dataset, with facts from its store.
 type Description struct {
 	client.Dataset
 	Address string   `json:"address,omitempty"` // for other commands
-	Tokens  string   `json:"tokens,omitempty"`  // what a sample is, of token files
+	Tokens  string   `json:"tokens,omitempty"`  // the sample of token files
 	Changes *Changes `json:"changes,omitempty"` // of a directory's files since the index was made; nil: none is known
 	cure    string   // address that `millrace index` takes to index the changed files
 }
@@ -48,7 +48,7 @@ func fieldsOf(fields []format.Field) []client.Field {
 	return all
 }
 
-// PrintDataset writes what is known of one dataset.
+// PrintDataset describes one dataset.
 func PrintDataset(w io.Writer, d Description) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// A List is some kind of what lies beside a dataset.
+// A List has the objects of one kind of a dataset.
 type List interface {
 	Print(w io.Writer)
 }
@@ -214,7 +214,7 @@ func ListLosses(ctx context.Context, st objstore.Store, prefix string) (List, er
 	return l, nil
 }
 
-// Print implements List. A number stands for each plan, and the plans below the tables.
+// Print implements List. Plans have numbers, and follow the tables.
 func (l Losses) Print(w io.Writer) {
 	var plans []string
 	number := func(plan string) int {

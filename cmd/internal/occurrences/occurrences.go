@@ -42,7 +42,7 @@ type Answer struct {
 	Occurrences []plans.Occurrence `json:"occurrences"`
 }
 
-// Check returns what is wrong with a question to the gateway of its URL, or to an index.
+// Check returns the faults of a question to the gateway of its URL, or to an index.
 func (q Question) Check(offline bool) error {
 	_, values, ok := q.plan()
 	_, _, isGateway := location.Served(q.URL, "")
@@ -92,7 +92,7 @@ func (q Question) plan() (dataset string, values url.Values, ok bool) {
 	return dataset, values, err == nil
 }
 
-// query returns the dataset that the URL names, and what a gateway is asked about it.
+// query returns the dataset and the query of the URL.
 func (q Question) query() (dataset string, ask url.Values) {
 	dataset, values, _ := q.plan() // as Check has seen
 	ask = url.Values{}
@@ -167,10 +167,10 @@ const keptPlans = 64 << 20
 // unlimitedMemory is the memory of a program that answers one question, and each reservation of it: it has no budget.
 type unlimitedMemory struct{}
 
-// Reserve gives what is asked for.
+// Reserve grants every request.
 func (unlimitedMemory) Reserve(context.Context, int64) (func(), error) { return func() {}, nil }
 
-// Hold gives what is asked for.
+// Hold grants every request.
 func (m unlimitedMemory) Hold(context.Context, int64) (plans.Reservation, error) { return m, nil }
 
 // Shrink has nothing to give back.

@@ -1,4 +1,4 @@
-// Package predictions writes what simulate predicts, as JSON and as a table for people.
+// Package predictions prints the results of simulate, as JSON and as a table for people.
 package predictions
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Report is what some simulated settings come to.
+// Report has the results of some simulated settings.
 type Report struct {
 	Advice   []string  `json:"advice"`
 	Settings []setting `json:"settings"`
@@ -49,7 +49,7 @@ type setting struct {
 
 type epoch struct {
 	Seconds float64       `json:"seconds"`
-	Bound   string        `json:"bound"` // what limits it, and how fast it could be if nothing else did
+	Bound   string        `json:"bound"` // the bottleneck, and the rate without any other one
 	Least   float64       `json:"bound_seconds"`
 	Reads   int64         `json:"store_reads"`
 	Store   int64         `json:"store_bytes"`
@@ -59,7 +59,7 @@ type epoch struct {
 	Ratios  map[string]f3 `json:"tiers"` // of the bytes delivered
 	Asked   int64         `json:"peer_reads"`
 	Peers   int64         `json:"peer_bytes"`
-	Link    int64         `json:"busiest_link_bytes"` // in or out, whatever is more
+	Link    int64         `json:"busiest_link_bytes"` // in or out, the larger one
 	Half    f3            `json:"stall_p50_seconds"`
 	Most    f3            `json:"stall_p99_seconds"`
 	Bounds  map[string]f3 `json:"bounds"` // seconds
@@ -151,7 +151,7 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", strings.Join(r.Advice, "\n"))
 }
 
-// printRows prints the table, for fleets with what goes between gateways.
+// printRows prints the table, for fleets with the traffic between gateways.
 func printRows(w io.Writer, results []simulate.Result, fleet bool) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	peers := ""

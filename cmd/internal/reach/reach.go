@@ -16,7 +16,7 @@ import (
 // ErrNoAnswer says that a gateway does not answer at all.
 var ErrNoAnswer = errors.New("no answer")
 
-// Cure says what to do about a gateway that does not answer.
+// Cure returns the cure for a gateway that does not answer.
 func Cure(err error) string {
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return "write http:// in place of https://"
