@@ -27,7 +27,7 @@ func NewDisk(t testing.TB) *Disk {
 		if err := unix.Unmount(d.Dir, unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", d.Dir, err)
 		}
-		server.Wait()
+		// The server ends with the last mount namespace that has a copy of the mount, such as a container's: nothing waits for it.
 	})
 	if err := server.WaitMount(); err != nil {
 		t.Fatal(err)
