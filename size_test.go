@@ -18,7 +18,7 @@ import (
 // needed; a new capability takes away what it adds.
 const (
 	maxGoLines       = 75_000 // without blank lines and comments
-	maxPythonLines   = 8_350  // the same, with docstrings
+	maxPythonLines   = 7_050  // the same, without docstrings
 	maxPythonModules = 37
 	maxFunction      = 32  // lines of a function, of which 95 in 100 have fewer
 	minComments      = 9.5 // of 100 lines of Go with code or a comment
@@ -110,7 +110,7 @@ func functionLines(s source) (lines []int) {
 	return lines
 }
 
-// countPython counts the modules of the Python client and their lines that are neither blank nor a comment; docstrings count.
+// countPython counts the modules of the Python client and their lines that are neither blank nor part of a comment or docstring.
 func countPython(t *testing.T) (lines, modules int) {
 	t.Helper()
 	err := filepath.WalkDir("client/python/millrace", func(p string, d fs.DirEntry, err error) error {
@@ -118,10 +118,19 @@ func countPython(t *testing.T) (lines, modules int) {
 			return err
 		}
 		modules++
+		inside, doc := false, false // of a string in triple quotes; of a docstring
 		for line := range strings.Lines(string(read(t, p))) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			line = strings.TrimSpace(line)
+			if !inside {
+				doc = strings.HasPrefix(line, `"""`)
+			}
+			if line != "" && !doc && (inside || !strings.HasPrefix(line, "#")) {
 				lines++
 			}
+			if strings.Count(line, `"""`)%2 == 1 {
+				inside = !inside
+			}
+			doc = doc && inside
 		}
 		return nil
 	})
