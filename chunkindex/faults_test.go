@@ -372,7 +372,7 @@ func TestOpen_RefusesGenerations(t *testing.T) {
 	}{
 		"no digest":     {OpenOptions{Generation: "abc"}, `generation "abc": not found`},
 		"unknown":       {OpenOptions{Generation: other}, "generation abababababab: not found"},
-		"another index": {OpenOptions{Generation: first, Name: "other"}, "generation " + first[:12] + " is none of this index: not found"},
+		"another index": {OpenOptions{Generation: first, Name: "other"}, "generation " + first[:12] + " was never current in this index: not found"},
 	} {
 		if _, err := Open(t.Context(), store, "", c.opt); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)

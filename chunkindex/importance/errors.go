@@ -15,7 +15,7 @@ var (
 	ErrNoSnapshot = errors.New("no such snapshot")
 	ErrGeneration = errors.New("the snapshot belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("a newer program wrote it") // whole, but by rules that this program does not know
+	ErrVersion    = errors.New("written by a newer program") // whole, but by rules that this program does not know
 )
 
 // ConflictError says which position has a loss already, and which. It is an ErrConflict.

@@ -14,7 +14,7 @@ var (
 	ErrNoSubset   = errors.New("no subset of the name") // in this split
 	ErrGeneration = errors.New("it belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("a newer program wrote it") // whole, but by rules that this program does not know
+	ErrVersion    = errors.New("written by a newer program") // whole, but by rules that this program does not know
 )
 
 // corrupt says what is wrong with bytes that were read back.

@@ -538,10 +538,10 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 		m.Digest: "", digest: "",
 		named(st, subsetDir, split[:splitHeader-1]):         "corrupt: 83 bytes are no split",
 		named(st, subsetDir, split[:splitHeader]):           "corrupt: it ends within its rule",
-		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: a newer program wrote it",
+		named(st, subsetDir, changedSplit(split, 8, 32, 9)): "split of version 9: written by a newer program",
 		named(st, subsetDir, zero):                          `rule: invalid: subset "val": its part is 0, want 1 or more`,
 		named(st, quarantineDir, list[:quarantineHeader-1]): "corrupt: 51 bytes are no quarantine",
-		named(st, quarantineDir, other):                     `quarantine of version "02": a newer program wrote it`,
+		named(st, quarantineDir, other):                     `quarantine of version "02": written by a newer program`,
 		named(st, quarantineDir, foreign):                   "corrupt: not a quarantine",
 		named(st, quarantineDir, list[:quarantineHeader]):   "",
 	}

@@ -88,7 +88,7 @@ func TestInfo_RefusesAnIndexOfAnOlderVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "version 1: an older program wrote it, in a format that is no longer read: run 'millrace index file://" + dir + "'"
+	want := "version 1: written by an older program in a format that is no longer supported: run 'millrace index file://" + dir + "'"
 	if o := millrace(t, nil, "info", dir); o.code != exitFailure || !strings.Contains(o.stderr, want) {
 		t.Errorf("got exit code %d and %s, want %q", o.code, o.stderr, want)
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// ShardVersion is what a shard is bound to. Says is the SHA-256 of what other objects said of the shard when it was scanned, empty if none did.
+// ShardVersion is the object version that a shard is bound to. Says is the SHA-256 of
+// other objects' statements about the shard at scan time; empty if there were none.
 type ShardVersion struct{ ETag, ID, Says string }
 
-// SaysDigest is what a binding remembers of what other objects say of a shard.
+// SaysDigest returns the digest that a binding stores for other objects' statements about a shard.
 func SaysDigest(says string) string {
 	if says == "" {
 		return ""
@@ -26,15 +27,15 @@ func SaysDigest(says string) string {
 	return string(sum[:])
 }
 
-// Magics and bounds of a binding object.
+// Magic numbers and limits of a binding object.
 const (
 	bindingMagic = "MRBIND01" // the last two digits are the version
-	BindingSays  = "MRBIND02" // the same, with a third string for each shard
+	BindingSays  = "MRBIND02" // with a third string per shard
 	maxBinding   = 1 << 30
-	MaxVersion   = 1024 // bytes of an ETag, or of a version id
+	MaxVersion   = 1024 // bytes of an ETag or of a version ID
 )
 
-// EncodeBinding returns a binding object: magic, generation, count, pairs, SHA-256.
+// EncodeBinding returns a binding object: magic, generation, count, strings per shard, SHA-256.
 func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 	digest, err := hex.DecodeString(generation)
 	if err != nil {
@@ -63,7 +64,7 @@ func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 	return append(b, sum[:]...), nil
 }
 
-// BindingHash is the name of a binding: its last bytes, the SHA-256 of those before them.
+// BindingHash returns the name of a binding: its trailing SHA-256 of the preceding bytes.
 func BindingHash(b []byte) string { return hex.EncodeToString(b[len(b)-sha256.Size:]) }
 
 func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, error) {
@@ -72,17 +73,17 @@ func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, err
 		return nil, ErrMalformed
 	}
 	if sum := sha256.Sum256(b[:n]); !bytes.Equal(sum[:], b[n:]) {
-		return nil, errors.New("digest is wrong")
+		return nil, errors.New("digest does not match")
 	}
 	says := string(b[:8]) == BindingSays
 	if v := string(b[6:8]); !says && v != bindingMagic[6:] {
 		return nil, Newer("version", v)
 	}
 	if hex.EncodeToString(b[8:40]) != generation {
-		return nil, errors.New("it belongs to another generation")
+		return nil, errors.New("binding of another generation")
 	}
 	if count := binary.LittleEndian.Uint32(b[40:]); uint64(count) != uint64(shards) {
-		return nil, fmt.Errorf("it has %d shards, the index %d", count, shards)
+		return nil, fmt.Errorf("binding has %d shards, the index has %d", count, shards)
 	}
 	b = b[44:n]
 	next := func() (string, bool) {
@@ -131,7 +132,7 @@ func ReadBinding(ctx context.Context, store objstore.Store, key, generation stri
 	}
 	v, err := decodeBinding(b, generation, shards)
 	if err == nil && !strings.HasSuffix(key, "-"+BindingHash(b)) {
-		err = errors.New("it is not the one that was asked for")
+		err = errors.New("digest does not match the object's key")
 	}
 	if errors.Is(err, ErrVersion) {
 		return nil, fmt.Errorf("%s: %w", key, err)

@@ -11,9 +11,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// PlainBlocks say everything of each sample of a chunk. ChunkRecord.Encode leaves out what follows from a rule.
+// PlainBlocks lists the data of every sample of a chunk explicitly. ChunkRecord.Encode omits data
+// that follows from a rule.
 type PlainBlocks struct {
-	Table []byte // 12 bytes a sample: offset, length, CRC-32C
+	Table []byte // 12 bytes per sample: offset, length, CRC-32C
 	Names []byte // per sample: uvarint length, key
 	Parts []byte // per sample: uvarint count, parts
 }
@@ -21,8 +22,8 @@ type PlainBlocks struct {
 // Reset empties the blocks and keeps their memory.
 func (p *PlainBlocks) Reset() { *p = PlainBlocks{p.Table[:0], p.Names[:0], p.Parts[:0]} }
 
-// Encode gives a record the blocks that say what the plain ones do. shard is the key of the shard that the chunk lies in, and first how many
-// of the shard's samples come before the chunk.
+// Encode converts plain blocks to the record's compact blocks. shard is the key of the chunk's
+// shard, and first is the number of the shard's samples before the chunk.
 func (r *ChunkRecord) Encode(p *PlainBlocks, overlap int64, shard string, first uint64) error {
 	t, err := decodePlainTable(p.Table, r.Length, MaxChunkSize, overlap)
 	if err != nil {
@@ -43,17 +44,18 @@ func (r *ChunkRecord) Encode(p *PlainBlocks, overlap int64, shard string, first 
 	return nil
 }
 
-// The first byte of a sample table says what is the same for all samples.
+// Flags in the first byte of a sample table: properties that all samples share.
 const (
-	sameGaps    = 1 << iota // what lies between a sample and the one before it
-	sameLengths             // how long a sample is
+	sameGaps    = 1 << iota // the gap between consecutive samples
+	sameLengths             // the sample length
 )
 
-// encodeTable writes a sample table: flags, the power of two that divides all lengths, the first sample's offset, the gap and the length that are
-// the same for all, else those of each sample, and a CRC-32C for each.
+// encodeTable appends a sample table: flags, the shift by which all lengths are divisible, the
+// first sample's offset, the shared gap and length, the individual gaps and lengths that are not
+// shared, and the CRC-32C of each sample.
 func encodeTable(b []byte, t *Table, overlap int64) []byte {
 	n := len(t.Offset)
-	gap := func(i int) uint64 { // beyond what samples may share
+	gap := func(i int) uint64 { // plus the overlap, so that it is never negative
 		return uint64(int64(t.Offset[i]) - int64(t.Offset[i-1]) - int64(t.Length[i-1]) + overlap)
 	}
 	flags, shift := byte(sameGaps|sameLengths), 31
@@ -92,8 +94,8 @@ func encodeTable(b []byte, t *Table, overlap int64) []byte {
 	return b
 }
 
-// DecodeTable reads the sample table of n samples, and checks that they ascend, share at most the overlap with the one before and lie inside
-// the chunk.
+// DecodeTable decodes the sample table of n samples. It checks that samples ascend, overlap by at
+// most overlap bytes and stay within the chunk.
 func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, error) {
 	in := blockReader{b: b}
 	head := in.bytes(2)
@@ -135,14 +137,14 @@ func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, err
 	return t, nil
 }
 
-// KeyRule gives the names of a chunk's samples where they follow from their shard's.
+// KeyRule derives the names of a chunk's samples from their shard's key.
 type KeyRule struct {
-	Stem  string // empty: there is no rule
+	Stem  string // empty: no rule
 	First uint64 // number of the chunk's first sample in its shard
 }
 
-// numberedStem returns how many bytes of a shard's key the names of a chunk's samples begin with, if they are numbered through the shard as format.Numbered
-// does; else 0.
+// numberedStem returns the length of the shard key's prefix from which format.Numbered derives all
+// of the chunk's sample names, or 0 if it does not.
 func numberedStem(names []byte, shard string, first uint64) int {
 	stem, n := "", first
 	for len(names) > 0 {
@@ -163,7 +165,8 @@ func numberedStem(names []byte, shard string, first uint64) int {
 	return len(stem)
 }
 
-// EachKey calls visit for every key of a names block of n samples. One without a byte follows a rule.
+// EachKey calls visit for every key of a names block of n samples. The names of an empty block
+// follow from the rule.
 func EachKey(block []byte, n uint32, rule KeyRule, visit func(i uint32, key []byte) error) error {
 	if len(block) > 0 {
 		return eachName(block, n, visit)
@@ -179,14 +182,14 @@ func EachKey(block []byte, n uint32, rule KeyRule, visit func(i uint32, key []by
 	return nil
 }
 
-// The first byte of a block of parts says how it goes on.
+// The first byte of a parts block selects its encoding.
 const (
-	listedParts = iota // each part of each sample
-	wholeParts         // each sample is one part, less some bytes at both ends, of which the checksums follow
-	textParts          // each sample is one part and a text, the same for all, from which the part's checksum follows
+	listedParts = iota // every part of every sample
+	wholeParts         // each sample is one part between equally long margins; the parts' checksums follow
+	textParts          // each sample is one part plus a constant text, so its checksum determines the part's
 )
 
-// encodeParts writes a block of parts, of which plain is the plain block.
+// encodeParts appends a compact parts block. plain is the plain block of the same parts.
 func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
 	begin, tail, ok := all.whole(t)
 	if !ok {
@@ -214,7 +217,8 @@ func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
 	return b
 }
 
-// whole says whether each sample has one part of the same name, which begins and ends as far from the sample's ends in all of them.
+// whole reports whether every sample has exactly one part of the same name with the same margins
+// before and after it.
 func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
 	if len(p.parts) != len(t.Length) || len(p.Names) != 1 {
 		return 0, 0, false
@@ -231,7 +235,7 @@ func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
 	return begin, tail, true
 }
 
-// followsText says whether each sample is its part and then a text, by the checksums.
+// followsText reports, by checksums, whether each sample consists of its part followed by text.
 func (p *Parts) followsText(t *Table, text string) bool {
 	for i, q := range p.parts {
 		if crc32.Update(q.crc, Castagnoli(), []byte(text)) != t.CRC32C[i] {
@@ -241,7 +245,8 @@ func (p *Parts) followsText(t *Table, text string) bool {
 	return true
 }
 
-// DecodeParts reads a block of parts of samples whose table is known. The parts of a sample ascend and do not overlap.
+// DecodeParts decodes a parts block for the samples of table t. Parts of a sample ascend and do not
+// overlap.
 func DecodeParts(block []byte, t *Table) (*Parts, error) {
 	in := blockReader{b: block}
 	kind := in.bytes(1)
@@ -286,11 +291,11 @@ func DecodeParts(block []byte, t *Table) (*Parts, error) {
 	return all, nil
 }
 
-// suffix takes a text from the end of what a CRC-32C is of.
+// suffix computes the CRC-32C of data without a known suffix.
 type suffix struct {
 	table *crc32.Table
-	rows  *[256]byte // the row of the table that has a highest byte
-	text  []byte     // from its end on
+	rows  *[256]byte // index of the table entry with a given highest byte
+	text  []byte     // the suffix, reversed
 }
 
 func newSuffix(text []byte) *suffix {
@@ -305,7 +310,7 @@ func newSuffix(text []byte) *suffix {
 	return s
 }
 
-// cut returns the checksum of what stood before the text, from that of both.
+// cut returns the checksum of the data before the suffix, given the checksum of both.
 func (s *suffix) cut(crc uint32) uint32 {
 	crc = ^crc
 	for _, b := range s.text {
@@ -315,7 +320,7 @@ func (s *suffix) cut(crc uint32) uint32 {
 	return ^crc
 }
 
-// blockReader reads a block of an index, and remembers that something was not there.
+// blockReader reads an index block. A read beyond the end or out of range sets bad.
 type blockReader struct {
 	b   []byte
 	bad bool
@@ -331,7 +336,7 @@ func (c *blockReader) bytes(n uint64) []byte {
 	return b
 }
 
-// below reads a number that is at most so much.
+// below reads an unsigned varint and sets bad if it exceeds most.
 func (c *blockReader) below(most uint64) uint64 {
 	n, w := binary.Uvarint(c.b)
 	if c.bad || w <= 0 || n > most {

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// drawChunk returns the plain blocks of some samples, and the record that they belong to.
+// drawChunk returns the plain blocks of random samples and their record without blocks.
 func drawChunk(t *rapid.T, overlap int64) (PlainBlocks, ChunkRecord) {
 	var p PlainBlocks
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
@@ -67,8 +67,8 @@ func drawChunk(t *rapid.T, overlap int64) (PlainBlocks, ChunkRecord) {
 	return p, rec
 }
 
-// What is left out of the blocks of an index is what follows from a rule: they say the same as the plain ones, whatever these say.
-func TestBlocksSayWhatPlainOnesDo(t *testing.T) {
+// Encoded blocks decode to the same data as the plain blocks.
+func TestChunkRecord_EncodeKeepsTheData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		overlap := rapid.SampledFrom([]int64{0, 0, 2, 100}).Draw(t, "overlap")
 		p, r := drawChunk(t, overlap)
@@ -109,8 +109,9 @@ func TestBlocksSayWhatPlainOnesDo(t *testing.T) {
 	})
 }
 
-// Lines of JSON take the 4 bytes of a checksum and what their lengths take, records of one size the checksum alone.
-func TestBytesASample(t *testing.T) {
+// JSON lines take 4 bytes for the checksum and 1 or 2 for the length; records of one size take only
+// the checksum.
+func TestEncode_BytesPerSample(t *testing.T) {
 	for name, c := range map[string]struct {
 		length func(i int) uint32
 		most   int
@@ -139,7 +140,8 @@ func TestBytesASample(t *testing.T) {
 	}
 }
 
-// Blocks that somebody made up are refused, or say what can be; they take no memory that their bytes do not justify.
+// Malformed blocks are rejected or decode to valid data. They allocate no more memory than their
+// bytes justify.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 10, 1, 2, 3, 4}, []byte{textParts, 1, 'a', 1, '\n'}, uint32(1), int64(0))
 	f.Add([]byte{0, 1, 0, 5, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8}, []byte{wholeParts, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8}, uint32(2), int64(2))
@@ -179,7 +181,7 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-func TestSuffixIsCut(t *testing.T) {
+func TestSuffix_Cut(t *testing.T) {
 	for _, text := range []string{"", "\n", "\r\n", "any text"} {
 		before := crc32.Checksum([]byte("what stood before"), Castagnoli())
 		both := crc32.Checksum([]byte("what stood before"+text), Castagnoli())
@@ -188,6 +190,6 @@ func TestSuffixIsCut(t *testing.T) {
 		}
 	}
 	if bytes.Equal(newSuffix([]byte("ab")).text, []byte("ab")) {
-		t.Error("a text is cut from its end on")
+		t.Error("newSuffix did not reverse the text")
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// HashKey is the first eight bytes, big-endian, of a key's SHA-256.
+// HashKey returns the first eight bytes, big-endian, of the key's SHA-256.
 func HashKey(key []byte) uint64 {
 	sum := sha256.Sum256(key)
 	return binary.BigEndian.Uint64(sum[:8])
@@ -14,7 +14,7 @@ func HashKey(key []byte) uint64 {
 // HashRecord is one record of the hash section.
 type HashRecord struct{ Hash, Sample uint64 }
 
-// Less says whether a record comes before another one in the hash section.
+// Less reports whether r sorts before other in the hash section.
 func (r HashRecord) Less(other HashRecord) bool {
 	return r.Hash < other.Hash || r.Hash == other.Hash && r.Sample < other.Sample
 }

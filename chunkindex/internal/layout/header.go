@@ -1,5 +1,6 @@
-// Package layout has the byte form of an index and of the objects beside it, which docs/spec/index-format.md draws: the reader
-// (chunkindex) and the writer (chunkindex/build) share it, and nothing else imports it.
+// Package layout defines the binary format of an index and of its companion objects, as specified
+// in docs/spec/index-format.md. It is shared by the reader (chunkindex) and the writer
+// (chunkindex/build); no other package imports it.
 package layout
 
 import (
@@ -10,23 +11,23 @@ import (
 	"math"
 )
 
-// The index file, as docs/spec/index-format.md draws it: header, digests of pages, sections.
+// Layout of the index file, as in docs/spec/index-format.md: header, page digests, sections.
 const (
 	IndexMagic   = "MILLRACE"
 	IndexVersion = 2
-	CountsSize   = 64 // of the header: magic, version, counts
-	EntrySize    = 24 // of the header's list of sections
+	CountsSize   = 64 // header bytes before the section list: magic, version, counts
+	EntrySize    = 24 // bytes per entry of the section list
 	HeaderSize   = CountsSize + NumSections*EntrySize + 8 + sha256.Size
-	ChunkRow     = 56 // bytes of a record of the chunk table
+	ChunkRow     = 56 // bytes per row of the chunk table
 	ExtentRow    = 20
-	LeastShard   = 13   // bytes of a shard whose key has one
-	BlockRow     = 32   // of section 6: an offset for each of BlockSections
-	PageSize     = 4096 // of the hash section
+	LeastShard   = 13   // bytes of a shard row with a one-byte key
+	BlockRow     = 32   // bytes per row of section 6: one offset for each of BlockSections
+	PageSize     = 4096 // bytes per page of the hash section
 	PageRecords  = 255
 	PageCRC      = PageSize - 4
 )
 
-// The sections, in the order of their numbers.
+// Section indexes, in the order of their numbers, which start at 1.
 const (
 	SecMeta = iota
 	SecShards
@@ -42,49 +43,51 @@ const (
 	NumSections
 )
 
-// Limits of an index, beyond which it is refused.
+// Limits of an index. Readers reject anything beyond them.
 const (
 	MaxShards    = 1 << 24
 	MaxChunks    = 1 << 25
 	maxSamples   = 1 << 40
-	maxParts     = 1 << 50 // of all samples
+	maxParts     = 1 << 50 // in all samples together
 	MaxChunkSize = 1 << 30
-	MaxMeta      = 4 << 20  // bytes; the constants of 10,000 columns or leaves with names of 100 bytes
-	MaxTable     = 64 << 20 // one chunk's sample table, names, parts or parameters
-	MaxSections  = 1 << 10  // of any version
-	MaxObjectKey = 1024     // of a shard
+	MaxMeta      = 4 << 20  // bytes; enough for 10,000 columns or leaves with names of 100 bytes
+	MaxTable     = 64 << 20 // bytes of one chunk's sample table, names, parts or parameters
+	MaxSections  = 1 << 10  // in any format version
+	MaxObjectKey = 1024     // bytes of a shard key
 
-	MaxFrameSamples = 4 << 20 // of a chunk that cannot be closed, inside a frame
+	MaxFrameSamples = 4 << 20 // samples of a chunk that cannot be closed because it ends inside a frame
 )
 
-// Section is where a section lies in the file.
+// Section is the location of a section in the file.
 type Section struct {
 	Offset, Length int64
 }
 
-// End is the offset of the first byte behind the section.
+// End returns the offset of the first byte after the section.
 func (s Section) End() int64 { return s.Offset + s.Length }
 
 // Header is the header of an index file.
 type Header struct {
 	Shards uint64
 	Totals
-	Digest   [sha256.Size]byte // of the digests of pages
+	Digest   [sha256.Size]byte // SHA-256 of the page digests
 	Sections [NumSections]Section
 }
 
-// HashPages returns how many pages of the hash section so many samples fill.
+// HashPages returns the number of hash section pages for a number of samples.
 func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / PageRecords }
 
-// BlockSections are the sections of blocks, in the order in which a row of section 6 has their offsets.
+// BlockSections returns the sections of blocks, in the order of their offsets in a row of section
+// 6.
 func BlockSections() []int { return []int{SecTables, SecNames, SecParts, SecDecoding} }
 
-// storedOrder is the order in which the sections lie behind the digests. Those that are fetched when an index is opened come first.
+// storedOrder returns the sections in file order, after the page digests. The sections that Open
+// fetches come first.
 func storedOrder() []int {
 	return []int{SecMeta, SecShards, SecChunks, SecExtents, SecBlocks, SecTables, SecNames, SecParts, SecHash, SecDecoding}
 }
 
-// Place computes where the sections lie, from the counts in the header.
+// Place computes the location of each section from the header's counts.
 func (h *Header) Place(meta, shards int64) {
 	n := int64(h.Chunks)
 	lengths := [NumSections]int64{
@@ -105,7 +108,8 @@ func (h *Header) Place(meta, shards int64) {
 	}
 }
 
-// Hashed returns how many samples the hash section has: all of them, or none where all names follow from a rule.
+// Hashed returns the number of samples in the hash section: all of them, or 0 if all names follow
+// from rules.
 func (h *Header) Hashed() uint64 {
 	if h.listed == 0 {
 		return 0
@@ -113,10 +117,10 @@ func (h *Header) Hashed() uint64 {
 	return h.Samples
 }
 
-// Size of the whole file.
+// Size returns the size of the whole file.
 func (h *Header) Size() int64 { return h.Sections[SecDecoding].End() }
 
-// Encode writes the header, whose SHA-256 is the generation.
+// Encode returns the header's bytes. Their SHA-256 is the generation.
 func (h *Header) Encode() []byte {
 	b := make([]byte, 0, HeaderSize)
 	b = append(b, IndexMagic...)
@@ -135,7 +139,8 @@ func (h *Header) Encode() []byte {
 	return append(b, h.Digest[:]...)
 }
 
-// DecodeHeader checks everything that the header alone, and the file's size, can say.
+// DecodeHeader decodes a header and checks everything that can be checked with the header and the
+// file size.
 func DecodeHeader(b []byte, size int64) (*Header, error) {
 	if len(b) != HeaderSize || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
 		return nil, fmt.Errorf("header: %w", ErrMalformed)
@@ -148,12 +153,12 @@ func DecodeHeader(b []byte, size int64) (*Header, error) {
 	h.PartCount = binary.LittleEndian.Uint64(last)
 	copy(h.Digest[:], last[8:])
 	if h.PartCount > maxParts {
-		return nil, errors.New("header: a count is beyond the limits")
+		return nil, errors.New("header: a count exceeds the limits")
 	}
 	return h, h.decodeSections(b[CountsSize:], size)
 }
 
-// decodeCounts reads the counts.
+// decodeCounts decodes the counts and checks them against each other.
 func (h *Header) decodeCounts(b []byte) error {
 	var v [6]uint64
 	for i := range v {
@@ -161,10 +166,10 @@ func (h *Header) decodeCounts(b []byte) error {
 	}
 	h.Shards, h.Totals = v[0], Totals{Chunks: v[1], Extents: v[2], Samples: v[3]}
 	if v[0] > MaxShards || v[1] > MaxChunks || v[2] > maxSamples || v[3] > maxSamples || v[4] > math.MaxInt64 || v[5] > math.MaxInt64 {
-		return errors.New("header: a count is beyond the limits")
+		return errors.New("header: a count exceeds the limits")
 	}
 	h.Bytes, h.Longest = int64(v[4]), int64(v[5])
-	// No sample is empty, and none is longer than the longest.
+	// No sample is empty, and none exceeds the longest.
 	if h.Chunks > h.Samples || h.Extents < h.Chunks || h.Longest > h.Bytes || h.Longest > MaxChunkSize ||
 		h.Samples > v[4] || (h.Samples == 0 && h.Bytes > 0) || (h.Samples > 0 && (v[4]-1)/h.Samples >= v[5]) {
 		return fmt.Errorf("header: counts: %w", ErrMalformed)
@@ -172,7 +177,7 @@ func (h *Header) decodeCounts(b []byte) error {
 	return nil
 }
 
-// decodeEntries reads the list of sections, of which each must lie in the file.
+// decodeEntries decodes the section list and checks that each section is within the file.
 func (h *Header) decodeEntries(b []byte, size int64) error {
 	for i := range h.Sections {
 		e := b[EntrySize*i:]
@@ -185,8 +190,8 @@ func (h *Header) decodeEntries(b []byte, size int64) error {
 	return nil
 }
 
-// decodeSections checks that the sections follow each other without a gap and that their
-// lengths are those which the counts ask for.
+// decodeSections checks that the sections are contiguous and have the lengths that the counts
+// imply.
 func (h *Header) decodeSections(b []byte, size int64) error {
 	if err := h.decodeEntries(b, size); err != nil {
 		return err
@@ -203,7 +208,7 @@ func (h *Header) decodeSections(b []byte, size int64) error {
 			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
 		}
 	}
-	// A sample takes four bytes of its table, a chunk five.
+	// A sample takes at least four bytes of its table, a chunk five.
 	if h.Size() != size || h.Sections[SecMeta].Length > MaxMeta || h.tables/4 < h.Samples || h.listed == 0 && h.names > 0 {
 		return fmt.Errorf("sections: %w", ErrMalformed)
 	}

@@ -10,19 +10,19 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-func TestShardKeys(t *testing.T) {
+func TestCheckShardKey(t *testing.T) {
 	for key, ok := range map[string]bool{
 		"a.tar": true, "deep/down/a.tar": true, "grün.tar": true, "a..tar": true, ".tar": true, "line\nbreak.tar": true,
 		"": false, "/a.tar": false, "../a.tar": false, "a/../../b.tar": false, "./a.tar": false, "a//b.tar": false, "a\x00.tar": false,
 		".millrace/a.tar": false, "deep/.millrace/a.tar": false, "a.tar/": false, "\xff.tar": false,
 	} {
 		if err := CheckShardKey(key); (err == nil) != ok {
-			t.Errorf("%q: got %v, want a shard's key: %v", key, err, ok)
+			t.Errorf("%q: got %v, want valid: %v", key, err, ok)
 		}
 	}
 }
 
-func TestPartsAscend(t *testing.T) {
+func TestDecodeParts_RequiresAscendingParts(t *testing.T) {
 	block := func(parts ...Part) []byte {
 		b := []byte{byte(len(parts))}
 		for _, p := range parts {
@@ -51,7 +51,7 @@ func TestPartsAscend(t *testing.T) {
 	}
 }
 
-// TestTotals_SumEveryField: each field of totals is the sum of two, except the longest sample.
+// Join adds each field of Totals, except Longest, of which it takes the maximum.
 func TestTotals_SumEveryField(t *testing.T) {
 	var a, b Totals
 	x, y := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
@@ -93,8 +93,8 @@ func TestTotals_SumEveryField(t *testing.T) {
 	}
 }
 
-// TestParseOwner_AcceptsOnlyWhatOwnerObjectMakes.
-func TestParseOwner_AcceptsOnlyWhatOwnerObjectMakes(t *testing.T) {
+// ParseOwner accepts exactly the keys that OwnerObject returns.
+func TestParseOwner_AcceptsOnlyOwnerKeys(t *testing.T) {
 	g := strings.Repeat("ab", 32)
 	for _, name := range []string{"", "a", "a-b", "0._-"} {
 		if gotG, gotName, ok := ParseOwner("p/", OwnerObject("p/", g, name)); !ok || gotG != g || gotName != name {
@@ -108,7 +108,7 @@ func TestParseOwner_AcceptsOnlyWhatOwnerObjectMakes(t *testing.T) {
 	}
 }
 
-// Extents may share what the overlap, or a frame at a border, allows, and no byte more.
+// Extents may overlap only by the overlap, or by one frame at a chunk border.
 func TestExtentOrder(t *testing.T) {
 	type chunk struct {
 		length  int64
@@ -168,7 +168,7 @@ func TestExtentOrder(t *testing.T) {
 	}
 }
 
-func TestTableOfSamplesThatShareBytes(t *testing.T) {
+func TestDecodeTable_Overlap(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		overlap int64

@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// Meta is what an index says of the dataset as a whole.
+// Meta is the index's metadata of the whole dataset, stored as JSON.
 type Meta struct {
 	Format    string          `json:"format"`
-	Scanner   int             `json:"scanner"`          // version of the rules by which samples were found
-	Cutter    int             `json:"cutter,omitempty"` // how often the rules by which chunks are cut had changed
+	Scanner   int             `json:"scanner"`          // version of the rules that find samples
+	Cutter    int             `json:"cutter,omitempty"` // version of the rules that cut chunks
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
-	Framing   json.RawMessage `json:"framing,omitempty"` // constants of formats that need any
+	Framing   json.RawMessage `json:"framing,omitempty"` // constants, for formats that have some
 	Classes   []string        `json:"classes,omitempty"` // names of class folders
-	Overlap   int64           `json:"overlap,omitempty"` // bytes that a sample may share with the one before
+	Overlap   int64           `json:"overlap,omitempty"` // bytes that consecutive samples may share
 }
 
-// Defaults are the plan parameters stored in the index, so that no release of the
-// program changes what a URL that leaves them out means.
+// Defaults are the plan parameters stored in the index. Storing them keeps the meaning of a URL
+// that omits them independent of the program's version.
 type Defaults struct {
 	Shuffle   string `json:"shuffle"`
 	Window    uint64 `json:"window"`
@@ -28,14 +28,14 @@ type Defaults struct {
 	Tail      string `json:"tail"`
 }
 
-// Shard is one stored object, with the version it is bound to.
+// Shard is one stored object with the version it is bound to.
 type Shard struct {
 	Key       string // relative to the dataset's prefix
 	Size      int64
 	ETag      string
 	VersionID string
-	Stem      int    // bytes of the key that names by rule begin with; 0: there is no rule
-	Says      string // SHA-256 of what other objects said of it, empty if none did
+	Stem      int    // bytes of the key with which derived names begin; 0: names are stored
+	Says      string // SHA-256 of other objects' statements about it; empty: none
 }
 
 // Extent is a contiguous range of one shard.
@@ -45,16 +45,17 @@ type Extent struct {
 	Length int64
 }
 
-// Table is the sample table of one chunk: offsets and digests, relative to the chunk's decoded bytes.
+// Table is the sample table of one chunk: offsets relative to the chunk's decoded bytes, lengths
+// and checksums.
 type Table struct {
 	Offset, Length, CRC32C []uint32
 }
 
-// Bytes returns the memory that the table holds.
+// Bytes returns the memory size of the table.
 func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
 
-// EncodeMeta leaves the constants of a dataset as its survey wrote them: json.Marshal would write "<" otherwise, and the next
-// survey would find others than the index has.
+// EncodeMeta encodes metadata without HTML escaping, so that the constants stay byte for byte as
+// the survey wrote them. The next survey compares them with the index.
 func EncodeMeta(m Meta) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -63,7 +64,7 @@ func EncodeMeta(m Meta) ([]byte, error) {
 		return nil, err
 	}
 	if b.Len()-1 > MaxMeta {
-		return nil, fmt.Errorf("what is the same for all samples, such as names and types of columns, takes %d bytes of an index, which can hold %d: write the dataset with fewer columns, or shorter names", b.Len()-1, MaxMeta)
+		return nil, fmt.Errorf("the dataset's metadata, such as names and types of columns, takes %d bytes, more than the limit of %d: write the dataset with fewer columns or shorter names", b.Len()-1, MaxMeta)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

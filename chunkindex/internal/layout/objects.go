@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Names of the objects beside a dataset. All of them lie under StateDir, which is never scanned for shards.
+// Key prefixes of the objects stored with a dataset. All are under StateDir, which is never scanned
+// for shards.
 const (
 	StateDir   = ".millrace/"
 	IndexDir   = StateDir + "index/"
@@ -21,29 +22,30 @@ const (
 	OwnerDir   = StateDir + "owner/"
 )
 
-// IndexObject is the key of a generation.
+// IndexObject returns the key of a generation's index object.
 func IndexObject(prefix, generation string) string { return prefix + IndexDir + generation }
 
-// BindingObject is the key of a binding of a generation, by the SHA-256 of the binding.
+// BindingObject returns the key of a generation's binding. hash is the SHA-256 of the binding.
 func BindingObject(prefix, generation, hash string) string {
 	return prefix + BindingDir + generation + "-" + hash
 }
 
-// OwnObject says whether a key, relative to the prefix, lies beside a dataset, here or further down.
+// OwnObject reports whether a key, relative to the prefix, is in the state directory of this or a
+// nested dataset.
 func OwnObject(key string) bool {
 	return strings.HasPrefix(key, StateDir) || strings.Contains(key, "/"+StateDir)
 }
 
-// IsDigest reports whether a text is a SHA-256 in lower-case hex.
+// IsDigest reports whether s is a SHA-256 in lower-case hex.
 func IsDigest(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
 }
 
-// ReadSmall reads a whole object, as it was when obj was learned.
+// ReadSmall reads a whole object in the version that obj describes.
 func ReadSmall(ctx context.Context, store objstore.Store, obj objstore.Object, limit int64) ([]byte, error) {
 	if obj.Size == 0 || obj.Size > limit {
-		return nil, fmt.Errorf("%s: %w: %d bytes", obj.Key, ErrCorrupt, obj.Size)
+		return nil, fmt.Errorf("%s: %w: size of %d bytes", obj.Key, ErrCorrupt, obj.Size)
 	}
 	b := make([]byte, obj.Size)
 	if err := store.ReadRange(ctx, obj.Ref(), 0, b); err != nil {
@@ -52,33 +54,35 @@ func ReadSmall(ctx context.Context, store objstore.Store, obj objstore.Object, l
 	return b, nil
 }
 
-// CheckShardKey refuses keys that lead out of the dataset, or to objects that are no shards.
+// CheckShardKey rejects keys that lead out of the dataset or name objects that are not shards.
 func CheckShardKey(key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
 	}
 	if OwnObject(key) {
-		return fmt.Errorf("key %q is not that of a shard", key)
+		return fmt.Errorf("key %q is not a shard key", key)
 	}
 	return nil
 }
 
-// A prefix with several indexes has the generations of all of them side by side. A small object for each generation and each index
-// that ever was this generation says so: URLs reach the generations of their own index alone, and gc knows when a generation was
-// replaced. A generation without such an object belongs to the default index, so a prefix with one index needs none of them.
+// A prefix with several indexes stores all their generations in one directory. An owner object
+// records that a generation was once current in an index. URLs reach only the generations of their
+// own index, and gc learns when a generation was replaced. A generation without owner objects
+// belongs to the default index, so a prefix with one index needs none.
 
-// OwnerObject is the key of what says that a generation is one of an index; an empty name means the default index.
+// OwnerObject returns the key of the owner object of a generation and an index; an empty name means
+// the default index.
 func OwnerObject(prefix, generation, name string) string {
 	return prefix + OwnerDir + generation + "-" + name
 }
 
-// ParseOwner returns what the key of such an object says.
+// ParseOwner parses the key of an owner object.
 func ParseOwner(prefix, key string) (generation, name string, ok bool) {
 	generation, name, found := strings.Cut(strings.TrimPrefix(key, prefix+OwnerDir), "-")
 	return generation, name, found && IsDigest(generation) && (name == "" || ValidIndexName(name))
 }
 
-// Owners returns the names of the indexes that a generation is noted for.
+// Owners returns the names of the indexes that have an owner object for the generation.
 func Owners(ctx context.Context, store objstore.Store, prefix, generation string) (names []string, err error) {
 	err = store.List(ctx, OwnerObject(prefix, generation, ""), func(o objstore.Object) error {
 		if _, name, ok := ParseOwner(prefix, o.Key); ok {
@@ -89,7 +93,7 @@ func Owners(ctx context.Context, store objstore.Store, prefix, generation string
 	return names, err
 }
 
-// CheckOwner refuses a generation that never was the one of this index.
+// CheckOwner returns ErrNotFound unless the generation was once current in the index.
 func CheckOwner(ctx context.Context, store objstore.Store, prefix, name, generation string) error {
 	names, err := Owners(ctx, store, prefix, generation)
 	if err != nil {
@@ -99,7 +103,7 @@ func CheckOwner(ctx context.Context, store objstore.Store, prefix, name, generat
 		names = []string{""}
 	}
 	if !slices.Contains(names, name) {
-		return fmt.Errorf("generation %.12s is none of this index: %w", generation, objstore.ErrNotFound)
+		return fmt.Errorf("generation %.12s was never current in this index: %w", generation, objstore.ErrNotFound)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestDecodeBinding_RefusesWhatNoRunWrites, although its digest is right.
-func TestDecodeBinding_RefusesWhatNoRunWrites(t *testing.T) {
+// decodeBinding rejects bindings that no run writes, even with a valid digest.
+func TestDecodeBinding_RejectsMalformed(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	says := strings.Repeat("s", sha256.Size)
 	for name, versions := range map[string][]ShardVersion{
@@ -67,7 +67,8 @@ func TestDecodeBinding_RefusesWhatNoRunWrites(t *testing.T) {
 	}
 }
 
-// TestDecodeBinding_BoundsItsStrings: a shard has an ETag, no string exceeds its limit, and a digest has the length of one.
+// decodeBinding requires an ETag per shard and limits the length of each string; a digest has a
+// fixed length.
 func TestDecodeBinding_BoundsItsStrings(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	digest := bytes.Repeat([]byte{0xab}, sha256.Size)
@@ -100,7 +101,7 @@ func TestDecodeBinding_BoundsItsStrings(t *testing.T) {
 	}
 }
 
-// TestReadSmall_BoundsTheObject: empty or longer than the limit is ErrCorrupt, before a byte is read.
+// An object that is empty or longer than the limit is ErrCorrupt before a byte is read.
 func TestReadSmall_BoundsTheObject(t *testing.T) {
 	store := memstore.New()
 	const limit = 10
@@ -125,8 +126,9 @@ func TestReadSmall_BoundsTheObject(t *testing.T) {
 	}
 }
 
-// TestDecodePointer_RefusesWhatIsNone, and reads the version of a newer one before anything else.
-func TestDecodePointer_RefusesWhatIsNone(t *testing.T) {
+// decodePointer rejects malformed pointers, and reads the version of a newer one before anything
+// else.
+func TestDecodePointer_RejectsMalformed(t *testing.T) {
 	g, b := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	text := func(version int, generation, binding string) string {
 		return fmt.Sprintf(`{"version":%d,"generation":%q,"binding":%q}`, version, generation, binding)
@@ -161,13 +163,13 @@ func TestDecodePointer_RefusesWhatIsNone(t *testing.T) {
 	}
 }
 
-// resum ends a binding in the digest of what precedes it.
+// resum appends the digest of b to it, as a binding requires.
 func resum(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return append(bytes.Clone(b), sum[:]...)
 }
 
-// changeCount adds to the number of shards that a binding names.
+// changeCount adds by to a binding's number of shards.
 func changeCount(b []byte, by int) []byte {
 	b = bytes.Clone(b)
 	binary.LittleEndian.PutUint32(b[40:], uint32(int(binary.LittleEndian.Uint32(b[40:]))+by))

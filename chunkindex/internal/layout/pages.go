@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// ProofSize is the length of the pages into which all sections are divided, one after another. Each has a digest: 0.1 % of the index. It
-// is what a reader fetches to learn the least thing.
+// ProofSize is the page size for digests: the sections are divided into pages of this size, each
+// with a digest (0.1 % of the index). It is also the smallest unit that a reader fetches.
 const ProofSize = 32 << 10
 
 // PagesOf returns how many pages the sections of an index fill.
@@ -15,7 +15,7 @@ func PagesOf(body int64) int64 { return (body + ProofSize - 1) / ProofSize }
 
 func digestsSize(body int64) int64 { return sha256.Size * PagesOf(body) }
 
-// SumPages returns the digests of the pages of a file that has all of its sections.
+// SumPages returns the page digests of a complete index file.
 func SumPages(f io.ReaderAt, begin, end int64) ([]byte, error) {
 	digests := make([]byte, 0, digestsSize(end-begin))
 	b := make([]byte, ProofSize)
@@ -30,5 +30,5 @@ func SumPages(f io.ReaderAt, begin, end int64) ([]byte, error) {
 	return digests, nil
 }
 
-// Castagnoli is the table of CRC-32C.
+// Castagnoli returns the CRC-32C table.
 func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Part is a piece of a sample that a format can name, such as one member of a tar sample.
+// Part is a named piece of a sample, such as one member of a tar sample.
 type Part struct {
 	Ext    string
 	Offset uint32 // in the sample
@@ -15,17 +15,17 @@ type Part struct {
 	CRC32C uint32
 }
 
-// Parts are those of a chunk's samples, in stored order. Each name that they have is kept once.
+// Parts holds the parts of a chunk's samples in stored order. Each distinct name is stored once.
 type Parts struct {
 	Names []string
 	parts []packedPart
-	ends  []uint32 // in parts, by sample
-	bytes int64    // of the names
+	ends  []uint32 // by sample: end of its parts in the parts slice
+	bytes int64    // total length of the names
 }
 
 type packedPart struct{ name, offset, length, crc uint32 }
 
-// Append appends the parts of sample i of the chunk, in stored order.
+// Append appends the parts of sample i of the chunk to dst, in stored order.
 func (p *Parts) Append(dst []Part, i int) []Part {
 	begin := uint32(0)
 	if i > 0 {
@@ -37,12 +37,12 @@ func (p *Parts) Append(dst []Part, i int) []Part {
 	return dst
 }
 
-// Bytes returns the memory that the parts hold.
+// Bytes returns the memory size of the parts.
 func (p *Parts) Bytes() int64 {
 	return p.bytes + int64(16*cap(p.Names)+16*cap(p.parts)+4*cap(p.ends)) + 192
 }
 
-// eachName calls visit for every key of a names block of n samples.
+// eachName calls visit for every key of a non-empty names block of n samples.
 func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) error {
 	for i := range n {
 		size, w := binary.Uvarint(block)
@@ -60,13 +60,14 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 	return nil
 }
 
-// decodePlainParts reads all parts of samples whose lengths are known. The parts of a sample ascend and do not overlap.
+// decodePlainParts decodes all parts of samples with the given lengths. Parts of a sample ascend
+// and do not overlap.
 func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
 	all := &Parts{ends: make([]uint32, len(lengths))}
 	numbers := map[string]uint32{}
 	for i, sample := range lengths {
 		count, w := binary.Uvarint(block)
-		// A part takes seven bytes at least, so no count can ask for more than the block can hold.
+		// A part takes at least seven bytes, so the block's length bounds the count.
 		if w <= 0 || count > uint64(len(block)-w)/7 {
 			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 		}
@@ -95,7 +96,7 @@ func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
 	return all, nil
 }
 
-// number returns the place of a name among those that are kept.
+// number returns the index of a name in Names, adding it if it is new.
 func (p *Parts) number(numbers map[string]uint32, name []byte) uint32 {
 	n, known := numbers[string(name)]
 	if !known {
@@ -107,7 +108,7 @@ func (p *Parts) number(numbers map[string]uint32, name []byte) uint32 {
 	return n
 }
 
-// decodePart reads a part of a sample of so many bytes.
+// decodePart decodes one part of a sample of the given length.
 func decodePart(b []byte, sample uint32) (name []byte, p packedPart, rest []byte, err error) {
 	size, w := binary.Uvarint(b)
 	if w <= 0 || size > format.MaxKey || size > uint64(len(b)-w) {

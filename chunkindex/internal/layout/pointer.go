@@ -11,28 +11,28 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Place, version and bound of a Pointer.
+// Key, version and size limit of a pointer.
 const (
-	PointerKey     = StateDir + "current" // of the default index; a dash and its name follow for any other
-	PointerVersion = IndexVersion         // that of the index that it names
+	PointerKey     = StateDir + "current" // pointer of the default index; others append a dash and their name
+	PointerVersion = IndexVersion         // version of the index that it names
 	MaxPointer     = 64 << 10
 )
 
-// Pointer is the small object that says which generation is current. It is written last.
+// Pointer names the current generation. An index run writes it last.
 type Pointer struct {
 	Version    int    `json:"version"`
 	Generation string `json:"generation"`
 	Binding    string `json:"binding"`         // SHA-256 of the binding object
-	Data       string `json:"data,omitempty"`  // address of the shards, where they do not lie beside the index
-	Links      bool   `json:"links,omitempty"` // links were followed out of the directory of the shards
+	Data       string `json:"data,omitempty"`  // address of the shards, if the index is stored apart from them
+	Links      bool   `json:"links,omitempty"` // the index run followed links out of the shards' directory
 }
 
 var validIndexName = regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)
 
-// ValidIndexName says whether an index can have this name. The default index has none.
+// ValidIndexName reports whether name is valid for an index. The default index has no name.
 func ValidIndexName(name string) bool { return validIndexName.MatchString(name) }
 
-// PointerObject is the key of an index's pointer; an empty name means the default index.
+// PointerObject returns the key of an index's pointer; an empty name means the default index.
 func PointerObject(prefix, name string) string {
 	if name == "" {
 		return prefix + PointerKey
@@ -47,11 +47,13 @@ func PointerName(prefix, key string) (name string, ok bool) {
 	return name, rest == "" || named && ValidIndexName(name)
 }
 
-// pointerReads is how often a pointer is read before its readers give up: runs do not publish one after another so fast.
+// pointerReads limits the attempts to read a pointer. Runs do not publish often enough to exhaust
+// it.
 const pointerReads = 4
 
-// ReadPointer also returns the object, whose ETag a conditional write names. A pointer that is replaced between the
-// two requests that it takes to read it is read again: the reader gets the old one or the new one.
+// ReadPointer reads a pointer and returns its object, whose ETag a conditional write needs. It
+// retries if the pointer is replaced between its two requests, so it returns either the old or the
+// new pointer.
 func ReadPointer(ctx context.Context, store objstore.Store, prefix, name string) (p Pointer, obj objstore.Object, err error) {
 	for range pointerReads {
 		if p, obj, err = readPointerOnce(ctx, store, prefix, name); !errors.Is(err, objstore.ErrChanged) {
@@ -78,7 +80,7 @@ func readPointerOnce(ctx context.Context, store objstore.Store, prefix, name str
 	return p, obj, nil
 }
 
-// decodePointer reads the version first, since nothing else in a newer pointer can be relied upon.
+// decodePointer checks the version first, because other fields of a newer pointer may differ.
 func decodePointer(b []byte) (Pointer, error) {
 	var v struct{ Version int }
 	if err := json.Unmarshal(b, &v); err != nil {

@@ -8,23 +8,23 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// ChunkRecord is everything an index says of one chunk, on its way from a scan into an index. Shards are numbered from
-// the first one of the scan.
+// ChunkRecord holds all index data of one chunk while it passes from a scan to an index. Shard
+// numbers are relative to the first shard of the scan.
 type ChunkRecord struct {
 	Extents []Extent
 	Codec   codec.Codec
-	Skip    int64 // decoded bytes before the chunk in what its extent decodes to
+	Skip    int64 // decoded bytes of the extent before the chunk
 	Length  int64
 	CRC     uint32
 	Digest  [32]byte
 	Samples uint32
-	Bytes   int64  // of all samples
-	Longest int64  // sample
+	Bytes   int64  // total length of all samples
+	Longest int64  // length of the longest sample
 	Count   uint64 // parts of all samples
-	Frame   int64  // bytes of the scan that it was read of, with their length
-	Stem    int    // bytes of the shard's key that names by rule begin with; 0 where names are listed
+	Frame   int64  // bytes of its frame in the scan file, including the length prefix
+	Stem    int    // bytes of the shard's key with which derived names begin; 0: names are stored
 
-	// The blocks of sections 5, 7, 8 and 10, as an index of the present version holds them.
+	// The blocks of sections 5, 7, 8 and 10 in the current index version.
 	Table, Names, Parts, Params []byte
 }
 
@@ -33,7 +33,7 @@ func (r *ChunkRecord) Reset() {
 	*r = ChunkRecord{Extents: r.Extents[:0], Table: r.Table[:0], Names: r.Names[:0], Parts: r.Parts[:0], Params: r.Params[:0]}
 }
 
-// sum takes the sums of what the samples have.
+// sum computes the record's totals from its samples and parts.
 func (r *ChunkRecord) sum(t *Table, p *Parts) {
 	r.Bytes, r.Longest, r.Count = 0, 0, uint64(len(p.parts))
 	for _, n := range t.Length {
@@ -42,7 +42,8 @@ func (r *ChunkRecord) sum(t *Table, p *Parts) {
 	}
 }
 
-// Check holds a record that somebody kept to what a scan of these shards can say, and sums it up. o has seen the chunks before it.
+// Check validates a record from a stored scan against the limits and its shards, and computes its
+// totals. o has seen the preceding chunks.
 func (r *ChunkRecord) Check(o *ExtentOrder) error {
 	if r.Samples == 0 || r.Length <= 0 || r.Length > MaxChunkSize {
 		return ErrMalformed
@@ -81,8 +82,8 @@ func (r *ChunkRecord) Check(o *ExtentOrder) error {
 	return nil
 }
 
-// CheckCodec holds a chunk to what its codec allows: one extent, unless columns are left out of its frames, and a first byte that lies in
-// its first frame.
+// CheckCodec validates a chunk's codec, skipped bytes and number of extents. Compressed chunks have
+// one extent unless columns of their frames are omitted, and begin in their first frame.
 func CheckCodec(c codec.Codec, skip, extents uint64) error {
 	switch {
 	case !c.Known():
@@ -93,30 +94,31 @@ func CheckCodec(c codec.Codec, skip, extents uint64) error {
 	return nil
 }
 
-// ExtentOrder follows the extents of all chunks in order, and holds them to their shards and to each other.
+// ExtentOrder validates the extents of all chunks in order, against their shards and each other.
 //
-// They ascend by shard and offset and lie inside their shards. Those of chunks that are stored as they are share at most
-// the overlap with the one before, and add up to their chunk; those of compressed ones share at most a frame with the one before, and so none with
-// the one before that. Extents of one chunk share nothing.
+// Extents ascend by shard and offset and stay within their shards. Uncompressed chunks overlap the
+// preceding one by at most Overlap bytes, and their extents add up to their length. Compressed
+// chunks share at most one frame with the preceding chunk, and none with the one before that.
+// Extents of one chunk do not overlap.
 type ExtentOrder struct {
 	Shards  []Shard
 	Overlap int64
 
-	some   bool // an extent came
+	some   bool // an extent of this shard was seen
 	shard  int
-	off    int64 // of the extent before, in this shard
-	end    int64 // where it ends
-	before int64 // where the one before it ends
-	left   int64 // of the chunk, for further extents
-	part   bool  // the chunk has had an extent
+	off    int64 // offset of the preceding extent in this shard
+	end    int64 // end of the preceding extent
+	before int64 // end of the extent before the preceding one
+	left   int64 // bytes of the chunk that further extents must cover
+	part   bool  // the chunk has an extent
 }
 
-var errExtent = errors.New("extent outside its shard, or overlapping")
+var errExtent = errors.New("extent is outside its shard, or overlaps another")
 
-// Next checks the next extent of a chunk of this length and codec.
+// Next validates the next extent of a chunk of the given length and codec.
 func (o *ExtentOrder) Next(e Extent, chunk int64, c codec.Codec) error {
 	packed := c.Packed()
-	if c&codec.LineFeed != 0 { // which is not stored
+	if c&codec.LineFeed != 0 { // the line feed is not stored
 		chunk--
 	}
 	if e.Shard < o.shard || e.Shard >= len(o.Shards) {
@@ -152,7 +154,7 @@ func (o *ExtentOrder) Next(e Extent, chunk int64, c codec.Codec) error {
 	return nil
 }
 
-// EndChunk says that the chunk has no further extent.
+// EndChunk validates that the chunk's extents are complete.
 func (o *ExtentOrder) EndChunk() error {
 	if !o.part || o.left != 0 {
 		return fmt.Errorf("extents do not add up: %w", ErrMalformed)
@@ -161,7 +163,7 @@ func (o *ExtentOrder) EndChunk() error {
 	return nil
 }
 
-// AppendPart appends a part as a plain block of parts has it.
+// AppendPart appends a part in the encoding of a plain parts block.
 func AppendPart(b []byte, p Part) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.Ext)))
 	b = append(b, p.Ext...)
@@ -170,20 +172,21 @@ func AppendPart(b []byte, p Part) []byte {
 	return binary.LittleEndian.AppendUint32(b, p.CRC32C)
 }
 
-// ErrMalformed says that bytes are not of the form that this package has.
+// ErrMalformed reports bytes that do not follow the format of this package.
 var ErrMalformed = errors.New("malformed")
 
-// newTable has room for n samples.
+// newTable returns a table of n samples.
 func newTable(n int) *Table {
 	all := make([]uint32, 3*n)
 	return &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
 }
 
-// tableCheck follows the samples of a chunk, which ascend, share at most the overlap with the one before and lie inside the chunk.
+// tableCheck validates the samples of a chunk in order: they ascend, overlap the preceding one by
+// at most overlap bytes and stay within the chunk.
 type tableCheck struct {
 	chunk, longest, overlap int64
 
-	begin, end int64 // of the sample before; -1 and 0 where there is none
+	begin, end int64 // of the preceding sample; -1 and 0 at first
 }
 
 func (c *tableCheck) next(off, length int64) bool {
@@ -194,7 +197,7 @@ func (c *tableCheck) next(off, length int64) bool {
 	return true
 }
 
-// decodePlainTable reads a sample table of 12 bytes a sample, and checks it.
+// decodePlainTable decodes and validates a sample table of 12 bytes per sample.
 func decodePlainTable(b []byte, chunk, longest, overlap int64) (*Table, error) {
 	t := newTable(len(b) / 12)
 	c := tableCheck{chunk: chunk, longest: longest, overlap: overlap, begin: -1}

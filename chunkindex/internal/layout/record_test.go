@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestDecodeTableRefusesSamplesOutOfPlace(t *testing.T) {
+func TestDecodeTable_RejectsMisplacedSamples(t *testing.T) {
 	table := func(rows ...[2]uint32) []byte {
 		var b []byte
 		for _, row := range rows {

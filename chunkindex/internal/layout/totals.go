@@ -1,16 +1,17 @@
 package layout
 
-// Totals of one shard, or of an index, from which the layout of the index file follows.
+// Totals are sums over the chunks of a shard or an index. They determine the layout of the index
+// file.
 type Totals struct {
 	Chunks, Extents, Samples uint64
 	Bytes, Longest           int64
 	PartCount                uint64
-	listed                   uint64 // samples whose names are listed, and follow from no rule
+	listed                   uint64 // samples whose names are stored rather than derived
 
 	tables, names, parts, params uint64 // bytes of the blocks
 }
 
-// Add counts a chunk.
+// Add adds a chunk.
 func (t *Totals) Add(r *ChunkRecord) {
 	t.Chunks++
 	t.Extents += uint64(len(r.Extents))
@@ -27,7 +28,7 @@ func (t *Totals) Add(r *ChunkRecord) {
 	t.params += uint64(len(r.Params))
 }
 
-// Join counts the chunks of another scan.
+// Join adds the totals of another scan.
 func (t *Totals) Join(o Totals) {
 	t.Chunks += o.Chunks
 	t.Extents += o.Extents

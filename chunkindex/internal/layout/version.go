@@ -5,19 +5,20 @@ import (
 	"fmt"
 )
 
-// ErrVersion says that an object is whole, but follows rules that this program does not know: a newer one wrote
-// it. It is never damage, so nothing replaces what it was found in.
-var ErrVersion = errors.New("a newer program wrote it")
+// ErrVersion reports a valid object whose format this program does not know because a newer program
+// wrote it. It is not damage, so the object must not be replaced.
+var ErrVersion = errors.New("written by a newer program")
 
-// ErrOldVersion says that an index is of a format version that is no longer read. An index run replaces it.
-var ErrOldVersion = errors.New("an older program wrote it, in a format that is no longer read")
+// ErrOldVersion reports an index in a format version that is no longer supported. An index run
+// replaces it.
+var ErrOldVersion = errors.New("written by an older program in a format that is no longer supported")
 
-// Newer says which version of what was found.
+// Newer returns an ErrVersion with the name and value of the newer version.
 func Newer(what string, version any) error {
 	return fmt.Errorf("%s %v: %w", what, version, ErrVersion)
 }
 
-// Advise tells the user what to do about an object of a newer program.
+// Advise adds the recommended action to an ErrVersion.
 func Advise(prefix, name string, err error) error {
 	if !errors.Is(err, ErrVersion) {
 		return err
@@ -25,5 +26,5 @@ func Advise(prefix, name string, err error) error {
 	return fmt.Errorf("%w: upgrade this program, or remove %s and index again", err, PointerObject(prefix, name))
 }
 
-// ErrCorrupt says that bytes do not match their digests in the index.
+// ErrCorrupt reports bytes that do not match their digests in the index.
 var ErrCorrupt = errors.New("corrupt")

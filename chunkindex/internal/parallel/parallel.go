@@ -1,4 +1,4 @@
-// Package parallel runs a number of tasks on a few goroutines.
+// Package parallel runs tasks on a limited number of goroutines.
 package parallel
 
 import (
@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Each does items 0 to n-1, several at a time, and waits for all of them. The first error ends the context
-// that the others see. worker numbers those who work, so that each may keep memory of its own.
+// Each processes items 0 to n-1 on the given number of workers and waits for all of them. The first
+// error cancels the context of the others. worker identifies the goroutine, so that each can reuse
+// its own buffers.
 func Each(ctx context.Context, workers, n int, do func(ctx context.Context, worker, item int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/parallel"
 )
 
-func TestEach_DoesEachItemOnce(t *testing.T) {
+func TestEach_RunsEachItemOnce(t *testing.T) {
 	for _, workers := range []int{1, 3, 100} {
 		var done [50]atomic.Int32
 		err := parallel.Each(t.Context(), workers, len(done), func(_ context.Context, worker, item int) error {
@@ -35,7 +35,7 @@ func TestEach_EndsAtTheFirstError(t *testing.T) {
 		}
 		return ctx.Err()
 	})
-	if !errors.Is(err, want) || done > 3 { // the next item may be on its way
+	if !errors.Is(err, want) || done > 3 { // the next item may already be running
 		t.Errorf("got %v after %d items, want %v", err, done, want)
 	}
 }

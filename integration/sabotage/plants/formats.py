@@ -3,7 +3,7 @@
 PLANTS = [
     (
         "index accepts samples that overlap",
-        "./chunkindex/internal/layout TestDecodeTableRefusesSamplesOutOfPlace",
+        "./chunkindex/internal/layout TestDecodeTable_RejectsMisplacedSamples",
         [("chunkindex/internal/layout/record.go", "if off < c.end-c.overlap || off <= c.begin || length <= 0 || length > c.longest || off+length <= c.end ||", "if length <= 0 || length > c.longest ||")],
     ),
     (
