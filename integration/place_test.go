@@ -129,7 +129,7 @@ func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 	upload(t, open.Objects(t), dir, "public")
 	before := filesOf(t, open.Path)
 	sealed := open.ReadOnly(t)
-	if r := harness.Run(t, sealed, "index", sealed.Dataset("public")); r.Code != 5 || !strings.Contains(r.Stderr, "takes no writes") || !strings.Contains(r.Stderr, "--index-url") {
+	if r := harness.Run(t, sealed, "index", sealed.Dataset("public")); r.Code != 5 || !strings.Contains(r.Stderr, "is read-only") || !strings.Contains(r.Stderr, "--index-url") {
 		t.Errorf("beside the shards: got exit code %d, want 5 and the cure: %s", r.Code, r.Stderr)
 	}
 	store := elsewhere(t, sealed, sealed.Dataset("public"))

@@ -1,11 +1,12 @@
 // Package build makes an index.
 //
-// Run lists the objects (build.go), finds out their format (survey.go, formats.go), takes over the shards that have not changed (reuse.go),
-// scans the others (scan.go, loose.go) with the scanner of their format (the package format and those beside it), decoded where they are
-// compressed (the package codec), cuts chunks (cut.go), keeps each scan for a run that is killed (keep.go, scanfile.go), writes the index
-// file (write.go, hash.go) and publishes it (publish.go).
+// Run lists the objects (build.go) and detects their format (survey.go, formats.go). It reuses the
+// scans of unchanged shards (reuse.go) and scans the others (scan.go, loose.go) with their format's
+// scanner (package format and its siblings), after decompression (package codec). It cuts chunks
+// (cut.go), stores each scan so that a killed run can resume (keep.go, scanfile.go), writes the
+// index file (write.go, hash.go) and publishes it (publish.go).
 //
-// What serves batches does not import this package: it reads indexes with the package chunkindex.
+// The serving path does not import this package: it reads indexes with package chunkindex.
 package build
 
 import (
@@ -23,76 +24,79 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Options says how an index is made. The zero value of a field means its default.
+// Options configures Run. A zero field selects its default.
 type Options struct {
-	ChunkSize int64               // target length of a chunk, 8 MiB
-	Defaults  chunkindex.Defaults // plan parameters stored in the index; zero fields: slot, 128, 0, 256, short
-	Parallel  int                 // shards scanned side by side
-	// Inherit returns Defaults and ChunkSize, given those of the index that is there; nil: they hold as they are.
+	ChunkSize int64               // target length of a chunk; default: 8 MiB
+	Defaults  chunkindex.Defaults // plan parameters stored in the index; default of zero fields: slot, 128, 0, 256, short
+	Parallel  int                 // shards scanned concurrently; default: 4
+	// Inherit derives Defaults and ChunkSize from those of the existing index. nil: use them as
+	// given.
 	Inherit      func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64)
-	SingleWriter bool // publish without conditional writes: the caller promises to be the only writer
+	SingleWriter bool // publish without conditional writes; the caller guarantees that it is the only writer
 	Progress     func(chunkindex.Progress)
-	Inspect      func(*chunkindex.Index) // called with the index once it is published; it is closed afterwards
-	Classes      []string                // names of the folders that are classes, in byte order, where the caller knows them; nil: found out of the names of pictures
-	AllowEmpty   bool                    // publish a dataset without samples too, which nobody means to train on
-	TempDir      string                  // for scans and the index while it is made; empty: the system's
-	Format       string                  // name of the shards' format; empty: found out by looking
-	Name         string                  // of the index, where a prefix has several; empty: the default one
-	Match        string                  // only objects whose keys match it are looked at, as docs/spec/formats.md says; empty: all
-	Split        string                  // only objects of this split, AllSplits for all; empty: all, unless shards of several splits lie here
-	Config       string                  // only objects of this configuration of a repository with several
-	Hidden       bool                    // objects that programs leave beside data, such as .DS_Store, are looked at too
+	Inspect      func(*chunkindex.Index) // called with the published index, which is closed afterwards
+	Classes      []string                // names of the class folders in byte order, if the caller knows them; nil: derived from the keys of images
+	AllowEmpty   bool                    // publish a dataset that has no samples
+	TempDir      string                  // for scans and the index in progress; empty: the system's
+	Format       string                  // name of the shards' format; empty: detected
+	Name         string                  // index name, for a prefix with several; empty: the default index
+	Match        string                  // pattern that selects objects by key (see docs/spec/formats.md); empty: all
+	Split        string                  // use only objects of this split; AllSplits: of all; empty: all, but fail if there are several
+	Config       string                  // use only objects of this configuration, for a repository with several
+	Hidden       bool                    // include hidden objects such as .DS_Store
 	Hints        format.Options
-	Share        Share // of the shards, where several machines make the index together
+	Share        Share // the shards of this run, if several machines build the index together
 
-	// Index is where the index lies. The zero value is beside the shards. Elsewhere, nothing at all is written beside the shards.
+	// Index is the location of the index; zero: that of the shards. With another location, the run
+	// writes nothing to the location of the shards.
 	Index Place
-	// Data is the address of the shards, for an index that lies elsewhere. The pointer keeps it, so that the index of one
-	// dataset never replaces that of another.
+	// Data is the address of the shards, for an index stored elsewhere. The pointer records it, so
+	// that the index of one dataset never replaces that of another.
 	Data string
-	// SpareClassFolders refuses, with ErrClassFolders, to write a first index among folders of which each is a class of pictures.
+	// SpareClassFolders returns ErrClassFolders instead of writing a first index into a directory
+	// whose folders are image classes.
 	SpareClassFolders bool
-	// Links says that the store follows links out of its directory. The pointer keeps it, so that Index.Links tells
-	// readers that they need such a store too.
+	// Links reports that the store follows links out of its directory. The pointer records it, so
+	// that readers know from Index.Links that they need such a store too.
 	Links bool
 }
 
-// Report says what an index run found and did.
+// Report describes the result of an index run.
 type Report struct {
-	Name           string `json:"name,omitempty"`   // of the index, where it is not the default one
-	Split          string `json:"split,omitempty"`  // that was chosen
-	Config         string `json:"config,omitempty"` // that was chosen
+	Name           string `json:"name,omitempty"`   // name of the index; empty: the default index
+	Split          string `json:"split,omitempty"`  // chosen split
+	Config         string `json:"config,omitempty"` // chosen configuration
 	Generation     string `json:"generation"`
 	Format         string `json:"format"`
-	Ignored        int    `json:"ignored"`                   // objects that are no shards of the format, and say nothing of any
+	Ignored        int    `json:"ignored"`                   // objects that are neither shards of the format nor describe any
 	IgnoredExample string `json:"ignored_example,omitempty"` // one of them
-	Assumed        string `json:"assumed,omitempty"`         // what was taken for granted, and the flag that says otherwise
-	Tokens         string `json:"tokens,omitempty"`          // what a sample is, of token files; the caller fills it in
-	Hidden         int    `json:"hidden"`                    // objects that nobody looked at, such as .DS_Store
+	Assumed        string `json:"assumed,omitempty"`         // assumptions, with the flag that overrides each
+	Tokens         string `json:"tokens,omitempty"`          // for token files: description of a sample, filled in by the caller
+	Hidden         int    `json:"hidden"`                    // hidden objects that were skipped, such as .DS_Store
 	HiddenExample  string `json:"hidden_example,omitempty"`  // one of them
-	HadHidden      int    `json:"had_hidden"`                // those of them that are samples, or shards, of the index that was there
+	HadHidden      int    `json:"had_hidden"`                // hidden objects that are samples or shards of the existing index
 	HadExample     string `json:"had_hidden_example,omitempty"`
-	Members        int64  `json:"hidden_members"`         // hidden members of the archives that this run read: no part of any sample
-	Outside        uint64 `json:"names_outside"`          // samples of the shards that this run read whose names lead out of a directory, as format.Outside has it
+	Members        int64  `json:"hidden_members"`         // hidden members of the archives that this run read; they belong to no sample
+	Outside        uint64 `json:"names_outside"`          // samples read by this run with a name that leads out of a directory (see format.Outside)
 	OutsideExample string `json:"name_outside,omitempty"` // one of these names
-	Unmatched      int    `json:"unmatched,omitempty"`    // objects that Match leaves out, hidden ones not counted
-	Empty          int    `json:"empty_shards"`           // shards without a byte, as an upload that failed leaves them
+	Unmatched      int    `json:"unmatched,omitempty"`    // objects excluded by Match, without hidden ones
+	Empty          int    `json:"empty_shards"`           // empty shards, such as those of failed uploads
 	Shards         int    `json:"shards"`
 	Chunks         int    `json:"chunks"`
 	Samples        uint64 `json:"samples"`
-	Links          int    `json:"links"`                   // links that were passed over
+	Links          int    `json:"links"`                   // skipped links
 	Link           string `json:"link,omitempty"`          // one of them
-	ClassFolders   int    `json:"class_folders,omitempty"` // folders of pictures, where there is nothing else: readers may take each folder for a class
-	RepeatedKeys   uint64 `json:"repeated_keys"`           // keys that several shards have
+	ClassFolders   int    `json:"class_folders,omitempty"` // image folders, which readers may treat as classes; 0: another layout
+	RepeatedKeys   uint64 `json:"repeated_keys"`           // keys that occur in several shards
 	RepeatedKey    string `json:"repeated_key,omitempty"`  // one of them
-	LeftOut        int64  `json:"left_out"`                // tokens that fill no window, as far as shards say how many they have
+	LeftOut        int64  `json:"left_out"`                // tokens that fill no window, for shards that record their number of tokens
 	Bytes          int64  `json:"bytes"`                   // of all shards
-	ReadBytes      int64  `json:"read_bytes"`              // read by this run
-	ReusedShards   int    `json:"reused_shards"`           // taken from an earlier index, or from an interrupted run
+	ReadBytes      int64  `json:"read_bytes"`              // bytes read by this run
+	ReusedShards   int    `json:"reused_shards"`           // shards reused from an existing index or from an interrupted run
 	Rebound        bool   `json:"rebound"`                 // same generation, new binding
 	Unchanged      bool   `json:"unchanged"`               // nothing to publish
 
-	Part *PartReport `json:"part,omitempty"` // of a run that left scans, and published nothing
+	Part *PartReport `json:"part,omitempty"` // set for a run that stored the scans of one part and published nothing
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -105,7 +109,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Name != "" && !layout.ValidIndexName(o.Name) {
-		return o, fmt.Errorf("name %q: an index has a name of 1 to 64 small letters, digits, dots, dashes and underscores", o.Name)
+		return o, fmt.Errorf("index name %q: use 1 to 64 lower-case letters, digits, dots, dashes and underscores", o.Name)
 	}
 	if o.ChunkSize < 0 || o.ChunkSize > layout.MaxChunkSize {
 		return o, fmt.Errorf("chunk size %d is not between 1 and %d", o.ChunkSize, layout.MaxChunkSize)
@@ -142,41 +146,41 @@ func Run(ctx context.Context, store objstore.Store, prefix string, opt Options) 
 	return b.report, nil
 }
 
-// builder is one run of Run.
+// builder is the state of one Run.
 type builder struct {
-	store   objstore.Store // of the shards
+	store   objstore.Store // store of the shards
 	prefix  string
-	index   Place // store and prefix, unless the index lies elsewhere
+	index   Place // location of the index
 	opt     Options
-	formats []format.Format // those that may look at the dataset
-	format  format.Format   // the one that found it to be its own
+	formats []format.Format // formats to try
+	format  format.Format   // the detected format
 	found   *format.Dataset
 
 	pub       publisher
-	old       *chunkindex.Index   // the current generation, if there is one that can be read
-	lent      []*chunkindex.Index // of other indexes of the prefix, whose scans this run takes over
-	named     bool                // the prefix has, or is about to have, an index with a name
-	made      *chunkindex.Index   // the one of this run, before it is published
-	rules     []splitRule         // what the dataset says of splits, where the options choose none
-	config    string              // of the repository, that the objects belong to; empty: it has one, or the options choose none
-	hidden    map[string]bool     // relative keys of objects that are left out
-	unmatched string              // one of the objects that Match leaves out
+	old       *chunkindex.Index   // the current generation, if it exists and can be read
+	lent      []*chunkindex.Index // other indexes of the prefix whose scans this run reuses
+	named     bool                // the prefix has an index with a name, or this run makes one
+	made      *chunkindex.Index   // the new index, before it is published
+	rules     []splitRule         // splits that the dataset defines, if the options choose none
+	config    string              // configuration of the chosen objects; empty: the only one, or none chosen
+	hidden    map[string]bool     // relative keys of skipped hidden objects
+	unmatched string              // an object excluded by Match
 	shards    []objstore.Object
 	units     []unit
-	scans     []chunkSource // one a unit
-	writers   []*scanWriter // one a worker; nil: not needed yet
+	scans     []chunkSource // one per unit
+	writers   []*scanWriter // one per worker; nil: not created yet
 	report    Report
 
-	keptBytes  int64 // how much is read before its scans are kept
+	keptBytes  int64 // bytes to read before the pending scans are stored
 	keptShards int
-	whole      int64         // length up to which an earlier index is copied whole
-	storing    chan struct{} // holds one while scans are written
+	whole      int64         // size up to which an earlier index is downloaded whole
+	storing    chan struct{} // holds one element while scans are being stored
 
 	mu       sync.Mutex
 	progress chunkindex.Progress
-	kept     []string       // keys of objects in the store, of scans that were kept
-	notes    []string       // keys of the notes of parts of this index
-	begun    []StartedParts // what they say, the last one first
+	kept     []string       // keys of stored objects of scans
+	notes    []string       // keys of the parts notes of this index
+	begun    []StartedParts // parsed notes, newest first
 	gathered scanBatch
 }
 
@@ -196,7 +200,7 @@ func newBuilder(store objstore.Store, prefix string, opt Options) (*builder, err
 	}, nil
 }
 
-// close gives back the temporary files.
+// close closes the indexes and temporary files.
 func (b *builder) close() {
 	for _, x := range append(b.lent, b.old, b.made) {
 		if x != nil {
@@ -267,15 +271,15 @@ func (b *builder) run(ctx context.Context) error {
 	return b.removeKept(ctx)
 }
 
-// list finds the objects, in byte order of their keys, and the scans that an interrupted run left, and has the formats
-// say which objects are shards.
+// list lists the objects in byte order of their keys, and the scans that interrupted runs stored.
+// It then detects the format and its shards.
 func (b *builder) list(ctx context.Context) error {
 	var objects []objstore.Object
 	b.hidden = map[string]bool{}
 	err := b.eachObject(ctx, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		switch {
-		case layout.OwnObject(key) || strings.HasSuffix(o.Key, "/"): // a slash at the end marks a directory
+		case layout.OwnObject(key) || strings.HasSuffix(o.Key, "/"): // a trailing slash marks a directory
 		case !Matches(b.opt.Match, key):
 			if !format.Hidden(key) {
 				b.report.Unmatched++
@@ -321,15 +325,16 @@ func (b *builder) list(ctx context.Context) error {
 	return nil
 }
 
-// previous opens the current generation. One that is damaged, or of an older version, is not used, and replaced; one
-// that a newer program wrote, even if this one can read it, is left alone: the two would undo each other's work.
+// previous opens the current generation. A damaged or outdated generation is ignored and replaced.
+// A generation written by a newer program is an error even if it is readable, because the two
+// programs would keep undoing each other's work.
 func (b *builder) previous(ctx context.Context) error {
 	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, name: b.opt.Name, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
 	p, obj, err := layout.ReadPointer(ctx, b.index.Store, b.index.Prefix, b.opt.Name)
 	b.pub.oldObj = obj
 	if err == nil && p.Data != b.opt.Data {
-		return fmt.Errorf("%s belongs to %s: choose another place for this index, or remove that one first",
-			layout.PointerObject(b.index.Prefix, b.opt.Name), cmp.Or(p.Data, "the shards beside it"))
+		return fmt.Errorf("%s belongs to %s: choose another location for this index, or remove the existing one first",
+			layout.PointerObject(b.index.Prefix, b.opt.Name), cmp.Or(p.Data, "the shards stored with it"))
 	}
 	if err != nil {
 		if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, layout.ErrCorrupt) {
@@ -349,7 +354,7 @@ func (b *builder) previous(ctx context.Context) error {
 		}
 		return nil
 	}
-	b.pub.old = layout.Pointer{} // whatever is there will be written anew
+	b.pub.old = layout.Pointer{} // forces a rewrite of the existing object
 	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, layout.ErrCorrupt) || errors.Is(err, layout.ErrOldVersion) {
 		return nil
 	}
@@ -361,7 +366,7 @@ func (b *builder) open(ctx context.Context, p layout.Pointer) (*chunkindex.Index
 	return chunkindex.OpenPointer(ctx, b.index.Store, b.index.Prefix, p, b.opt.TempDir, b.whole)
 }
 
-// meta is what the index says of the whole dataset.
+// meta returns the dataset's metadata for the index.
 func (b *builder) meta() layout.Meta {
 	return layout.Meta{
 		Format: b.format.Name, Scanner: b.format.Rules(), Cutter: cutterChanges, ChunkSize: b.opt.ChunkSize, Defaults: b.opt.Defaults,
@@ -369,7 +374,8 @@ func (b *builder) meta() layout.Meta {
 	}
 }
 
-// assemble writes the index file and the binding, and refuses a key that one shard has twice.
+// assemble writes the index file and encodes the binding. It fails if a shard has the same key
+// twice.
 func (b *builder) assemble(ctx context.Context) (*indexFile, []byte, error) {
 	shards, versions := make([]shardScan, len(b.shards)), make([]layout.ShardVersion, len(b.shards))
 	for i, o := range b.shards {
@@ -381,7 +387,7 @@ func (b *builder) assemble(ctx context.Context) (*indexFile, []byte, error) {
 	}
 	for i, u := range b.units {
 		shards[u.from].scan = b.scans[i]
-		if b.found.LeftOut != nil { // a unit is one shard then
+		if b.found.LeftOut != nil { // the unit is a single shard in this case
 			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().Samples)
 		}
 	}
@@ -413,7 +419,8 @@ func (b *builder) write(shards []shardScan) (*indexFile, error) {
 	return file, nil
 }
 
-// checkEmpty refuses shards of which none has a sample: whoever trains on them would see nothing and hear nothing of it.
+// checkEmpty returns an error if no shard has samples. Training on such a dataset would see no data
+// and report no error.
 func (b *builder) checkEmpty() error {
 	for _, s := range b.scans {
 		if s.totals().Samples > 0 {
@@ -424,8 +431,8 @@ func (b *builder) checkEmpty() error {
 	case b.opt.AllowEmpty:
 		return nil
 	case b.report.LeftOut > 0:
-		return fmt.Errorf("no samples: %d tokens in all, such as those of %s, fill no window: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
+		return fmt.Errorf("no samples: the %d tokens, such as those of %s, fill no window: choose a shorter --sequence-length", b.report.LeftOut, b.key(0))
 	}
-	return fmt.Errorf("no samples in what is here of format %s, %d bytes in all, such as %s: nothing is published; write or copy the shards again, or index those that have samples",
+	return fmt.Errorf("no samples in the shards of format %s, %d bytes in all, such as %s: no index was published; rewrite the shards, or index those that have samples",
 		b.format.Name, b.report.Bytes, b.key(0))
 }

@@ -39,7 +39,7 @@ func indexed(t *testing.T, s objstore.Store, opt build.Options) build.Report {
 	return rep
 }
 
-func TestSecondRunReadsNothing(t *testing.T) {
+func TestRun_SecondRunReadsNothing(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())
 	var last chunkindex.Progress
@@ -52,7 +52,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	if !again.Unchanged || again.ReadBytes != 0 || again.ReusedShards != 4 || again.Generation != d.Report.Generation {
 		t.Errorf("got %+v after %+v", again, d.Report)
 	}
-	// One shard more: only that one is read, and the rest keeps its place.
+	// With one more shard, only that one is read, and the chunks of the others are reused.
 	more := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{9}, Seed: 1})
 	body := bytes.ReplaceAll(more.Bodies[0], []byte("00000000.bin"), []byte("9more999.bin"))
 	indextest.MendTar(body)
@@ -61,7 +61,7 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	if grown.ReusedShards != 4 || grown.ReadBytes != int64(len(body)) || grown.Samples != 61 || grown.Generation == d.Report.Generation {
 		t.Errorf("got %+v", grown)
 	}
-	// From scratch, the same data gives the same generation.
+	// The same data indexed from scratch gives the same generation.
 	fresh := memstore.New()
 	for _, k := range store.Keys() {
 		if strings.HasSuffix(k, ".tar") {
@@ -74,14 +74,14 @@ func TestSecondRunReadsNothing(t *testing.T) {
 	}
 }
 
-func TestTouchedDataIsBoundAgain(t *testing.T) {
+func TestRun_RebindsRewrittenShards(t *testing.T) {
 	store, err := dirstore.Create(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
 	d := indextest.Make(t, store, spec())
-	for i, k := range d.Shards { // written again: another ETag, the same bytes
+	for i, k := range d.Shards { // rewritten with the same bytes: a new ETag
 		if _, err := store.Put(t.Context(), k, bytes.NewReader(d.Bodies[i]), int64(len(d.Bodies[i])), objstore.Condition{}); err != nil {
 			t.Fatal(err)
 		}
@@ -98,9 +98,9 @@ func TestTouchedDataIsBoundAgain(t *testing.T) {
 	checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
 }
 
-// A run that is killed at any request leaves no pointer to a broken index, and what
-// it has scanned is not read again.
-func TestKilledAtEveryRequest(t *testing.T) {
+// A run killed at any request leaves no pointer to a broken index. The next run reuses its stored
+// scans.
+func TestRun_ResumesAfterAKillAtEachRequest(t *testing.T) {
 	for n := 0; ; n++ {
 		store := memstore.New()
 		d := indextest.Write(t, store, spec())
@@ -150,7 +150,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	}
 }
 
-func TestTwoAtOnce(t *testing.T) {
+func TestRun_LosesToAConcurrentRun(t *testing.T) {
 	store := memstore.New()
 	indextest.Make(t, store, spec())
 	other := indextest.Write(t, memstore.New(), indextest.Spec{Prefix: prefix, Sizes: []int{1, 2, 3}, Seed: 9})
@@ -162,7 +162,7 @@ func TestTwoAtOnce(t *testing.T) {
 			store.Delete(t.Context(), k)
 		}
 	}
-	// Before our pointer is written, another run that chose other chunks writes its own.
+	// Before this run writes its pointer, another run with another chunk size writes its own.
 	var winner build.Report
 	raced := false
 	store.SetFault(func(c memstore.Call) memstore.Fault {
@@ -186,14 +186,14 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// careless is a store that ignores conditions.
+// careless is a store that ignores conditions on writes.
 type careless struct{ objstore.Store }
 
 func (c careless) Put(ctx context.Context, key string, body io.ReaderAt, size int64, _ objstore.Condition) (objstore.Object, error) {
 	return c.Store.Put(ctx, key, body, size, objstore.Condition{})
 }
 
-// refusing is a store that refuses writes with a condition.
+// refusing is a store that rejects conditional writes.
 type refusing struct{ objstore.Store }
 
 func (r refusing) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
@@ -203,7 +203,7 @@ func (r refusing) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	return r.Store.Put(ctx, key, body, size, cond)
 }
 
-func TestStoreWithoutConditions(t *testing.T) {
+func TestRun_RequiresConditionalWrites(t *testing.T) {
 	for _, store := range []objstore.Store{careless{memstore.New()}, refusing{memstore.New()}} {
 		indextest.Write(t, store, spec())
 		if _, err := build.Run(t.Context(), store, prefix, spec().Build); err == nil || !strings.Contains(err.Error(), "--single-writer") {
@@ -215,7 +215,7 @@ func TestStoreWithoutConditions(t *testing.T) {
 	}
 }
 
-func TestBuildRefuses(t *testing.T) {
+func TestRun_RejectsOptions(t *testing.T) {
 	store := memstore.New()
 	if _, err := build.Run(t.Context(), store, prefix, build.Options{}); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), prefix) {
 		t.Errorf("no shards: got %v", err)
@@ -231,8 +231,9 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// A pointer that is replaced while it is read is read again; one that never stays is an error.
-func TestPointerReplacedWhileItIsRead(t *testing.T) {
+// A pointer replaced while it is read is read again; a pointer replaced on every attempt is an
+// error.
+func TestReadPointer_RetriesWhenReplaced(t *testing.T) {
 	for times, opens := range map[int]bool{1: true, 3: true, 100: false} {
 		store := memstore.New()
 		d := indextest.Make(t, store, spec())
@@ -271,8 +272,8 @@ func (u unnamed) List(ctx context.Context, prefix string, visit func(objstore.Ob
 	})
 }
 
-// What no index can hold is refused by name before a byte is read.
-func TestListRefuses(t *testing.T) {
+// Shards that no index can hold are rejected by name before anything is read.
+func TestRun_RejectsShards(t *testing.T) {
 	body := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{5}}).Bodies[0]
 	for name, c := range map[string]struct {
 		key  string
@@ -299,11 +300,11 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// aged is a store all of whose objects have one age.
+// aged is a store that reports the same age for all its objects.
 type aged struct {
 	objstore.Store
 	age     time.Duration
-	renewed string // part of the keys that are written anew after they were listed
+	renewed string // part of the keys of objects rewritten after they were listed
 }
 
 func (a aged) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -322,7 +323,8 @@ func (a aged) Stat(ctx context.Context, key string) (objstore.Object, error) {
 	return o, err
 }
 
-// collect removes all generations but the current one, and what none needs, and returns the keys.
+// collect removes all generations except the current one, and all unneeded objects. It returns
+// their keys.
 func collect(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (keys []string, err error) {
 	u, err := chunkindex.FindUnused(ctx, store, prefix, grace)
 	if err != nil {
@@ -338,7 +340,7 @@ func collect(ctx context.Context, store objstore.Store, prefix string, grace tim
 	return keys, err
 }
 
-func TestCollect(t *testing.T) {
+func TestUnused_Remove(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())
 	old := indexed(t, store, build.Options{ChunkSize: 4 << 10})
@@ -400,7 +402,7 @@ func TestVerify(t *testing.T) {
 		shards[prefix+b.Shard] = b.Cause
 	}
 	if shards[d.Shards[0]] != "not found" || shards[d.Shards[2]] != chunkindex.Rewritten || len(shards) != 2 {
-		t.Errorf("got %v, want %s not found, and %s written again with the same bytes", shards, d.Shards[0], d.Shards[2])
+		t.Errorf("got %v, want %s not found, and %s rewritten with the same bytes", shards, d.Shards[0], d.Shards[2])
 	}
 	store.Set(d.Shards[1], flipped(d.Bodies[1], at))
 	store.Set(d.Shards[2], d.Bodies[2][:len(d.Bodies[2])/2])
@@ -415,9 +417,9 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	if found["changed"] < 2 {
-		t.Errorf("got %v, want what has changed of both", found)
+		t.Errorf("got %v, want the changes of both", found)
 	}
-	for _, other := range [][]byte{append(bytes.Clone(d.Bodies[1]), 0), d.Bodies[1][:len(d.Bodies[1])-1]} { // no sample lies in the last bytes of a tar
+	for _, other := range [][]byte{append(bytes.Clone(d.Bodies[1]), 0), d.Bodies[1][:len(d.Bodies[1])-1]} { // the last bytes of a tar belong to no sample
 		store.Set(d.Shards[0], d.Bodies[0])
 		store.Set(d.Shards[1], other)
 		store.Set(d.Shards[2], d.Bodies[2])
@@ -437,10 +439,11 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// The progress of a verification counts a shard when its last chunk is read, and those without a sample at once.
+// The progress of Verify counts a shard when its last chunk has been read, and shards without
+// samples at the start.
 func TestVerifyProgress(t *testing.T) {
 	for _, c := range []struct{ samples, shards, parallel, first int }{
-		{7, 9, 1, 3}, // two empty shards, and the first, of one chunk
+		{7, 9, 1, 3}, // two empty shards, and the first one, of one chunk
 		{7, 9, 4, 3},
 		{60, 4, 1, 0}, // shards of several chunks
 		{60, 4, 4, 0},
@@ -469,8 +472,8 @@ func TestVerifyProgress(t *testing.T) {
 	}
 }
 
-// A copy that nobody asked to keep has no name: whoever is killed leaves nothing behind.
-func TestOpenLeavesNoTemporaryFile(t *testing.T) {
+// The local copy without a cache directory is unnamed, so a killed process leaves no file.
+func TestOpen_LeavesNoTemporaryFile(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())
 	dir := t.TempDir()
@@ -486,7 +489,7 @@ func TestOpenLeavesNoTemporaryFile(t *testing.T) {
 	checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
 }
 
-func TestOpenUsesItsLocalCopy(t *testing.T) {
+func TestOpen_UsesItsLocalCopy(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())
 	dir := t.TempDir()
@@ -517,7 +520,7 @@ func TestOpenUsesItsLocalCopy(t *testing.T) {
 	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, layout.ErrCorrupt) {
 		t.Errorf("got %v, want %v", err, layout.ErrCorrupt)
 	}
-	// The next index run finds the damage and mends it.
+	// The next index run detects the damage and repairs it.
 	if rep := indexed(t, store, spec().Build); rep.Unchanged || rep.Generation != d.Report.Generation {
 		t.Errorf("got %+v after damage", rep)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// arrowStream is a table of one column and two rows, as datasets writes one.
+// arrowStream returns a table of one column and two rows, as written by datasets.
 func arrowStream(t *testing.T) []byte {
 	t.Helper()
 	schema := arrow.NewSchema([]arrow.Field{{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
@@ -30,12 +30,13 @@ func arrowStream(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// TestBuild_RefusesTablesBesideThoseTheyWereMadeOf, and takes what each command of the refusal chooses.
-func TestBuild_RefusesTablesBesideThoseTheyWereMadeOf(t *testing.T) {
+// Derived tables mixed with their input are rejected, and each suggested command selects a
+// consistent set.
+func TestRun_RejectsDerivedTables(t *testing.T) {
 	const a, b = "cache-3b2fd0e35a1c4d7f", "cache-00ff12ab34cd56ef"
 	for _, c := range []struct {
 		keys    string
-		samples []uint64 // that each way gives; nil: the tables are taken as they are
+		samples []uint64 // samples selected by each suggestion; nil: the tables are accepted
 	}{
 		{"json-train.arrow " + a + ".arrow dataset_info.json", []uint64{2, 2}},
 		{"data-00000-of-00002.arrow data-00001-of-00002.arrow " + a + "_00000_of_00002.arrow " + a + "_00001_of_00002.arrow", []uint64{4, 4}},

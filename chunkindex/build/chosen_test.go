@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// buildChosen indexes the files of a store with some columns, and opens the index.
+// buildChosen indexes the files of a store with the named columns and opens the index.
 func buildChosen(t *testing.T, store *memstore.Store, opt Options, names ...string) (Report, *chunkindex.Index) {
 	t.Helper()
 	opt.Hints.Fields = names
@@ -31,7 +31,7 @@ func buildChosen(t *testing.T, store *memstore.Store, opt Options, names ...stri
 	return rep, x
 }
 
-// decodeExtents decodes a chunk from its extents, one after another.
+// decodeExtents decodes a chunk from its concatenated extents.
 func decodeExtents(t *testing.T, store *memstore.Store, x *chunkindex.Index, chunk int) []byte {
 	t.Helper()
 	c := x.Chunk(chunk)
@@ -50,8 +50,8 @@ func decodeExtents(t *testing.T, store *memstore.Store, x *chunkindex.Index, chu
 	return dst
 }
 
-// The chunks of an index of some columns are the extents of these columns, each of one row group or of several, and are whole.
-func TestChosenColumnsAreExtents(t *testing.T) {
+// With chosen columns, chunks consist of the columns' extents of one or more whole row groups.
+func TestRun_ChosenColumnsAreExtents(t *testing.T) {
 	for size, chunks := range map[int64]int{1: 6, 8 << 20: 2} {
 		store := memstore.New()
 		store.Set("a.parquet", parquetFile(t, "checksums"))
@@ -79,9 +79,9 @@ func TestChosenColumnsAreExtents(t *testing.T) {
 	}
 }
 
-// A choice belongs to one run. Another one is another generation of the index of that name, all columns by their names are the
-// index without names.
-func TestChoicesAreGenerations(t *testing.T) {
+// A choice of columns applies to one run. Another choice is another generation of the same index.
+// Choosing all columns by name is the same as choosing none.
+func TestRun_ChosenColumnsChangeTheGeneration(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "nested-pages-v1"))
 	none, x := buildChosen(t, store, Options{})
@@ -108,8 +108,9 @@ func TestChoicesAreGenerations(t *testing.T) {
 	}
 }
 
-// Damage in a column that was chosen is found, and told with the range of the shard that holds the chunk. Damage in other columns is not looked for.
-func TestDamageInChosenColumns(t *testing.T) {
+// Verify reports damage in a chosen column as a range of the shard that contains the chunk. It does
+// not read other columns.
+func TestVerify_ChosenColumns(t *testing.T) {
 	store := memstore.New()
 	file := parquetFile(t, "checksums")
 	store.Set("a.parquet", file)
@@ -131,11 +132,12 @@ func TestDamageInChosenColumns(t *testing.T) {
 	}
 }
 
-// Formats without columns that lie apart refuse to choose, and say what does instead.
-func TestFieldsAreRefused(t *testing.T) {
+// Formats without separately stored columns reject a choice of columns, and the error names an
+// alternative.
+func TestRun_RejectsFields(t *testing.T) {
 	for key, want := range map[string]string{
-		"a.tar":     "--fields says nothing of webdataset shards",
-		"a.jsonl":   "--fields says nothing of jsonl shards, which lie here: it is for parquet (--format); fields= in a request leaves parts out of its answer",
+		"a.tar":     "--fields does not apply to webdataset shards",
+		"a.jsonl":   "--fields does not apply to jsonl shards: it is for parquet (--format); fields= in a request leaves parts out of its answer",
 		"a.parquet": `no column is called "json"`,
 	} {
 		store := memstore.New()
@@ -158,8 +160,8 @@ func TestFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// An index whose extents of one chunk overlap, or lie in another order, is refused.
-func TestHostileExtentsOfRowGroups(t *testing.T) {
+// Indexes with overlapping or unordered extents of a chunk are rejected.
+func TestExtentOrder_RowGroups(t *testing.T) {
 	for name, extents := range map[string][]layout.Extent{
 		"one inside the other": {{Offset: 4, Length: 100}, {Offset: 50, Length: 60}},
 		"one twice":            {{Offset: 4, Length: 100}, {Offset: 4, Length: 100}},

@@ -11,13 +11,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxClassBytes bounds the names of class folders that an index keeps, beside what else it says of the whole dataset: room for
-// 2,000 names of 15 bytes.
+// maxClassBytes limits the total length of the class names stored in an index: room for 2,000 names
+// of 15 bytes.
 const maxClassBytes = 32 << 10
 
 func isPicture(key string) bool { return chunkindex.IsPicture(strings.TrimPrefix(path.Ext(key), ".")) }
 
-// classFolders counts the folders of a dataset that is loose pictures, each in one folder, as ImageFolder wants them.
+// classFolders counts the folders of a dataset in the layout of ImageFolder: loose images, each in
+// one top-level folder. It returns 0 for other layouts.
 func classFolders(d *format.Dataset) int {
 	folders := map[string]bool{}
 	for _, s := range d.Shards {
@@ -30,7 +31,7 @@ func classFolders(d *format.Dataset) int {
 	return len(folders)
 }
 
-// classes returns the names of class folders that the index keeps.
+// classes returns the names of class folders to store in the index.
 func (b *builder) classes() []string {
 	if b.opt.Classes == nil {
 		return classNames(b.found)
@@ -45,8 +46,9 @@ func (b *builder) classes() []string {
 	return b.opt.Classes
 }
 
-// classNames returns the names of the folders of a dataset that is loose pictures, each in a folder that stands for its class, in byte
-// order; nil where folders are no classes. They stand side by side, in one folder or in one for each split.
+// classNames returns the class names of a dataset of loose images in byte order: the names of their
+// folders. It returns nil if folders are not classes. All class folders must have the same parent
+// folder, apart from folders named after splits.
 func classNames(d *format.Dataset) []string {
 	names, above, size := map[string]bool{}, "", 0
 	for i, s := range d.Shards {
@@ -70,8 +72,9 @@ func classNames(d *format.Dataset) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// withoutStrays leaves out .txt files among pictures in class folders, as torchvision's ImageFolder does, up to one to ten pictures. A text that has the
-// name of a picture may be its caption: then all stay.
+// withoutStrays drops .txt files from images in class folders, as torchvision's ImageFolder does,
+// if there are at most one per ten images. A text named like an image may be its caption; then all
+// objects stay.
 func (b *builder) withoutStrays(l *listing) *listing {
 	texts, pictures := map[string]bool{}, &format.Dataset{Loose: true}
 	for _, o := range format.Data(l.seen) {
@@ -95,7 +98,7 @@ func (b *builder) withoutStrays(l *listing) *listing {
 	}))
 }
 
-// withoutSplits leaves out the elements of a path that tell of a split.
+// withoutSplits removes the path elements that name a split.
 func withoutSplits(dir string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(dir, "/"), func(element string) bool { return wordOf(element) != "" }), "/")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 )
 
-// classesOf builds an index of loose objects and returns the names of its class folders.
+// classesOf indexes loose objects and returns the names of the class folders in the index.
 func classesOf(t *testing.T, keys []string, opt build.Options) (classes []string) {
 	t.Helper()
 	opt.Format, opt.Split = "files", build.AllSplits
@@ -25,13 +25,13 @@ func classesOf(t *testing.T, keys []string, opt build.Options) (classes []string
 	return classes
 }
 
-// TestClassFoldersAreKept: folders of pictures that stand side by side, in one place or once in each split, are classes.
-func TestClassFoldersAreKept(t *testing.T) {
+// Sibling folders of images are classes, in one directory or in one per split.
+func TestRun_StoresClassFolders(t *testing.T) {
 	for keys, want := range map[string]string{
 		"cat/1.jpg dog/1.png dog/2.JPG":                 "cat dog",
 		"data/train/dog/1.jpg data/train/cat/1.jpg":     "cat dog",
 		"train/cat/1.jpg train/dog/1.jpg val/emu/1.jpg": "cat dog emu",
-		"cat/1.jpg cat/2.jpg":                           "", // one folder parts nothing
+		"cat/1.jpg cat/2.jpg":                           "", // one folder is no classification
 		"cat/1.jpg dog/1.jpg 1.jpg":                     "",
 		"cat/1.jpg dog/a/1.jpg":                         "",
 		"cat/1.txt dog/1.txt":                           "",
@@ -46,7 +46,7 @@ func TestClassFoldersAreKept(t *testing.T) {
 		many = append(many, fmt.Sprintf("folder-%08d/1.jpg", i))
 	}
 	if got := classesOf(t, many, build.Options{}); got != nil {
-		t.Errorf("got %d classes, want none of so many that the index has no room", len(got))
+		t.Errorf("got %d classes, want none beyond the limit", len(got))
 	}
 	known := []string{"a", "b"}
 	if got := classesOf(t, []string{"1.jpg"}, build.Options{Classes: known}); !slices.Equal(got, known) {
@@ -54,8 +54,8 @@ func TestClassFoldersAreKept(t *testing.T) {
 	}
 }
 
-// TestClassSamplesAreCounted: of all places where a folder of a class stands.
-func TestClassSamplesAreCounted(t *testing.T) {
+// ClassSamples adds up all folders of a class.
+func TestClassSamples(t *testing.T) {
 	for _, c := range []struct {
 		keys, known string
 		want        []uint64
@@ -81,8 +81,8 @@ func TestClassSamplesAreCounted(t *testing.T) {
 	}
 }
 
-// TestANewClassReadsNothingAgain: the names of classes are no part of what scans depend on.
-func TestANewClassReadsNothingAgain(t *testing.T) {
+// Class names do not affect scans.
+func TestRun_NewClassNamesReuseScans(t *testing.T) {
 	store := shards(t, "cat/1.jpg", "dog/1.jpg")
 	first, err := build.Run(t.Context(), store, "", build.Options{})
 	if err != nil {

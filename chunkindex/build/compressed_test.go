@@ -25,12 +25,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// lines is a format of lines that are samples, each of which may share its first bytes with the end of the one before. Lines
-// that begin with # are gaps.
+// lines is a format whose samples are lines, each of which may share its first bytes with the end
+// of the preceding one. Lines that begin with # are gaps.
 type lines struct {
 	overlap int
 	says    string
-	shard   string // before the keys of samples
+	shard   string // prefix of the samples' keys
 }
 
 func (f lines) dataset(objects []format.Object) *format.Dataset {
@@ -115,7 +115,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// samplesOfChunks decodes chunks by what their records say and returns their samples, after everything was checked that an index checks.
+// samplesOfChunks decodes chunks from their records and returns their samples. It makes all checks
+// that an index makes.
 func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*layout.ChunkRecord) []string {
 	t.Helper()
 	var all []string
@@ -155,8 +156,8 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*layout.Ch
 	return all
 }
 
-// However a shard is cut into frames, it has the samples of the shard that is not compressed.
-func TestAnyFramesGiveTheSameSamples(t *testing.T) {
+// A compressed shard has the samples of the uncompressed one, for any division into frames.
+func TestCutter_AnyFramesGiveTheSameSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
 		f := lines{overlap: rapid.SampledFrom([]int{0, 0, 1, 5, 40}).Draw(t, "overlap")}
@@ -197,8 +198,8 @@ func TestAnyFramesGiveTheSameSamples(t *testing.T) {
 	})
 }
 
-// Frames that end where lines do give the chunks of the shard that is not compressed.
-func TestFramesAtEverySampleCutAsPlain(t *testing.T) {
+// Frames that end with lines give the same chunks as the uncompressed shard.
+func TestCutter_FramesAtEverySample(t *testing.T) {
 	var data []byte
 	var cuts []int
 	for i := range 200 {
@@ -219,8 +220,9 @@ func TestFramesAtEverySampleCutAsPlain(t *testing.T) {
 	}
 }
 
-// An index of compressed shards says of each chunk what it takes to read it, and all that was known of the samples before.
-func TestCompressedShardsAreIndexed(t *testing.T) {
+// An index of compressed shards has the same samples as that of the uncompressed ones, and its
+// chunks can be decoded.
+func TestRun_CompressedShards(t *testing.T) {
 	store, want := indexedTars(t)
 	for name, pack := range map[string]func(b []byte) ([]byte, string){
 		"gzip":     func(b []byte) ([]byte, string) { return codectest.PackAt(codec.Gzip, b), ".tar.gz" },
@@ -273,7 +275,7 @@ func TestCompressedShardsAreIndexed(t *testing.T) {
 	}
 }
 
-// checkChunks decodes every chunk of an index and compares it with its digest and its lengths.
+// checkChunks decodes every chunk of an index and compares it with its digest and lengths.
 func checkChunks(t *testing.T, store *memstore.Store, x *chunkindex.Index) {
 	t.Helper()
 	for i := range x.Chunks() {
@@ -294,7 +296,8 @@ func checkChunks(t *testing.T, store *memstore.Store, x *chunkindex.Index) {
 	}
 }
 
-// seekable is zstd's seekable format: frames of so many bytes each, then a table in a skippable frame.
+// seekable compresses b in zstd's seekable format: frames of a fixed decoded size, then a table in
+// a skippable frame.
 func seekable(b []byte, frame int) []byte {
 	var cuts []int
 	for at := frame; at < len(b); at += frame {
@@ -303,9 +306,9 @@ func seekable(b []byte, frame int) []byte {
 	return append(codectest.PackAt(codec.Zstd, b, cuts...), "\x5e\x2a\x4d\x18\x09\x00\x00\x00\x00\x00\x00\x00\x00\xb1\xea\x92\x8f"...)
 }
 
-// A shard that decodes to ten gigabytes is refused by name, in little memory, at index time.
-func TestBombIsRefusedWhenIndexed(t *testing.T) {
-	frame := bytes.Repeat([]byte("\x02\x00\x10\x00"), 10<<30/(128<<10)) // a block of 128 KiB of zeros, again and again
+// A shard that decodes to ten gigabytes is rejected by name at index time, using little memory.
+func TestRun_RejectsDecompressionBombs(t *testing.T) {
+	frame := bytes.Repeat([]byte("\x02\x00\x10\x00"), 10<<30/(128<<10)) // a repeated block of 128 KiB of zeros
 	store := memstore.New()
 	store.Set("bomb.tar.zst", append([]byte("\x28\xb5\x2f\xfd\x00\x58"), frame...))
 	var before, after runtime.MemStats
@@ -320,8 +323,9 @@ func TestBombIsRefusedWhenIndexed(t *testing.T) {
 	}
 }
 
-// What is said of a shard elsewhere is part of what a scan depends on: when it changes, the shard is read again, and no other one.
-func TestSaysIsBound(t *testing.T) {
+// Other objects' statements about a shard affect its scan: when they change, only that shard is
+// read again.
+func TestRun_RescansWhenStatementsChange(t *testing.T) {
 	store := memstore.New()
 	for _, shard := range []string{"a", "b"} {
 		store.Set(shard+".txt", []byte(shard+"\n"+shard+shard+"\n"))
@@ -349,7 +353,8 @@ func TestSaysIsBound(t *testing.T) {
 	}
 }
 
-// saying returns a format whose shards are spoken of elsewhere. It has a name that an index may have.
+// saying returns a format with statements of other objects about its shards. It has the name of a
+// real format, which an index requires.
 func saying(says []string) format.Format {
 	return format.Format{Name: "tar", Survey: func(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
 		d := lines{}.dataset(l.Objects())

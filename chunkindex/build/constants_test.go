@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Constants come back from an index as the bytes that they were, so that a second run knows that nothing has changed: "<u2"
-// holds a character that encoding/json writes in another way unless it is told not to.
-func TestConstantsComeBackAsTheyWere(t *testing.T) {
+// An index returns constants as the same bytes, so that a second run detects that nothing has
+// changed. "<u2" contains a character that encoding/json escapes by default.
+func TestRun_ConstantsSurviveUnescaped(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{"a.npy", "b.npy"} {
 		store.Set(key, append(framing.NPYHeader("<u2", 2, []uint64{3}), make([]byte, 12)...))

@@ -18,25 +18,25 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// container is a kind of file that holds any number of samples, or of compressed file, that no format reads.
+// container is a file type that no format reads: one that may hold many samples, or a compression.
 type container struct {
 	name     string
-	suffixes []string // of an object, or of a folder above it
-	at       int      // where its magic is
-	magic    string   // empty: none
-	packed   bool     // it is another file, compressed
+	suffixes []string // of an object or of a folder above it
+	at       int      // offset of the magic number
+	magic    string   // magic number; empty: none
+	packed   bool     // a compressed file
 	cure     string
 }
 
-// alone is the cure of a container that a format reads where nothing else lies.
-const alone = "choose such objects alone with --match"
+// alone is the cure of a container that a format reads only if no other format is present.
+const alone = "select only such objects with --match"
 
 const (
 	zarrName  = "zarr"
-	zarrGroup = "zarr.json" // in every directory of a zarr of version 3
+	zarrGroup = "zarr.json" // present in every directory of a zarr of version 3
 )
 
-// containers are those that people have. A name decides before a magic does.
+// containers lists the known containers. A name takes precedence over a magic number.
 func containers() []container {
 	const (
 		arrays  = "and write each array with numpy.save"
@@ -78,15 +78,16 @@ func containers() []container {
 	}
 }
 
-// refusal says what to do with one.
+// refusal returns an error that names the container and its cure.
 func (c container) refusal() error {
 	if c.cure == alone {
-		return fmt.Errorf("it is %s, which is read only where nothing else lies: %s, or leave it out with --match", c.name, c.cure)
+		return fmt.Errorf("it is %s, which is read only if no other format is present: %s, or exclude it with --match", c.name, c.cure)
 	}
-	return fmt.Errorf("it is %s, which is not read: %s, or leave it out with --match", c.name, c.cure)
+	return fmt.Errorf("it is %s, which is not supported: %s, or exclude it with --match", c.name, c.cure)
 }
 
-// bySuffix has the containers by what their names end in. There may be millions of objects to ask about.
+// bySuffix returns the containers by their suffixes. The map keeps lookups fast for millions of
+// objects.
 var bySuffix = sync.OnceValue(func() map[string]container {
 	all := map[string]container{}
 	for _, c := range containers() {
@@ -97,10 +98,12 @@ var bySuffix = sync.OnceValue(func() map[string]container {
 	return all
 })
 
-// numberedPart is what TensorFlow Datasets appends to the names of shards: "-00000-of-00008".
+// numberedPart matches the suffix that TensorFlow Datasets appends to names of shards:
+// "-00000-of-00008".
 var numberedPart = regexp.MustCompile(`-\d+-of-\d+$`)
 
-// containerNamed returns the container that an object's name says that it is, or the name of a folder above it.
+// containerNamed returns the container indicated by the suffix of an object's name or of a folder
+// above it.
 func containerNamed(key string) (container, bool) {
 	name := key
 	if strings.Contains(path.Base(key), "-of-") {
@@ -122,10 +125,10 @@ func containerNamed(key string) (container, bool) {
 	return container{}, false
 }
 
-// folder says whether the container is a folder of objects.
+// folder reports whether the container is a folder of objects.
 func (c container) folder() bool { return slices.Contains([]string{"zarr", "Lance", "LMDB"}, c.name) }
 
-// unread says why an object is not read that no format claims, by its name or by its first bytes.
+// unread explains why an object that no format claims is not read, by its name or its first bytes.
 func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, err error) {
 	if c, ok := containerNamed(key); ok {
 		return fmt.Errorf("object %s: %w", key, c.refusal()), nil
@@ -145,17 +148,17 @@ func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, 
 	return &files.UnknownError{Key: key}, nil
 }
 
-// refuse is the fault of a dataset in which an object may hold any number of samples.
+// refuse returns the error for a dataset with an object that may hold any number of samples.
 func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.UnknownError) error {
 	key := unknown.Key
-	for _, o := range l.seen { // one whose name says what lies here, such as the data/x.lance beside _versions/1.manifest
+	for _, o := range l.seen { // prefer a name that identifies the dataset, such as data/x.lance over _versions/1.manifest
 		if c, known := containerNamed(o.Key); known && c.folder() {
 			key = o.Key
 			break
 		}
 	}
 	if at := slices.IndexFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) }); at >= 0 && key == unknown.Key {
-		key = l.seen[at].Key // rather than the meta.pkl beside it
+		key = l.seen[at].Key // instead of a companion such as meta.pkl
 	}
 	refusal, err := b.unread(ctx, l, key)
 	if err != nil || !errors.As(refusal, &unknown) {
@@ -164,7 +167,8 @@ func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.Unknown
 	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
 }
 
-// inZarr says whether the dataset's address leads into a zarr of version 2, of which only hidden names tell.
+// inZarr reports whether the dataset's address is inside a zarr of version 2, which only hidden
+// names reveal.
 func (b *builder) inZarr() bool {
 	for key := range b.hidden {
 		if slices.Contains([]string{".zarray", ".zgroup", ".zmetadata"}, path.Base(key)) {
@@ -174,7 +178,8 @@ func (b *builder) inZarr() bool {
 	return false
 }
 
-// tableOf names the kind of table whose log an object belongs to: a log says which files of a folder, and which of their rows, are the table.
+// tableOf returns the kind of table that an object's key indicates. Such a table has a log that
+// determines its valid files and rows.
 func tableOf(key string) string {
 	dir, name := path.Split("/" + key)
 	switch {
@@ -188,15 +193,15 @@ func tableOf(key string) string {
 	return ""
 }
 
-// refuseTables refuses the files of a table that has a log: rows that were deleted or rewritten would become samples. Who chooses files by a pattern
-// knows which.
+// refuseTables returns an error for files of a table with a log, because deleted or rewritten rows
+// would become samples. A pattern chosen by the user is accepted.
 func (b *builder) refuseTables(l *listing) error {
 	if b.chosenByPattern() {
 		return nil
 	}
 	refuse := func(key string) error {
 		if kind := tableOf(key); kind != "" {
-			return fmt.Errorf("object %s: a table of %s lies here, whose log says which rows of its files count: write the rows as Parquet files elsewhere, as DuckDB and Polars do, or take the rows of all files with --match '*.parquet'", key, kind)
+			return fmt.Errorf("object %s: this is a table of %s, whose log says which rows of its files are valid: write the rows as Parquet files elsewhere, as DuckDB and Polars do, or take the rows of all files with --match '*.parquet'", key, kind)
 		}
 		return nil
 	}

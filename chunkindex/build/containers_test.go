@@ -21,35 +21,36 @@ func storeOf(objects map[string]string) *memstore.Store {
 	return store
 }
 
-// What may hold any number of samples is no sample unless it is asked for, and is called by its name with what to do.
-func TestUnreadContainersAreRefused(t *testing.T) {
+// Objects that may hold several samples are rejected unless the user selects them; the error names
+// their type and the cure.
+func TestRun_RejectsContainers(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
-		{"x", "PAR1....", "it is Parquet, which is not read: let its name end in .parquet"},
-		{"x", "ARROW1\x00\x00", "it is Arrow IPC, which is not read: let its name end in .arrow"},
+		{"x", "PAR1....", "it is Parquet, which is not supported: let its name end in .parquet"},
+		{"x", "ARROW1\x00\x00", "it is Arrow IPC, which is not supported: let its name end in .arrow"},
 		{"x", "FEA1", "it is Feather"},
-		{"a.jsonl.lz4", "", "compressed by lz4, which is not read: compress it with zstd"},
+		{"a.jsonl.lz4", "", "compressed by lz4, which is not supported: compress it with zstd"},
 		{"x", "\xfd7zXZ\x00\x00", "let its name end in .xz"},
-		{"x", "BZh91AY&SY", "it is compressed by bzip2, which is not read: compress it with zstd or gzip instead"},
+		{"x", "BZh91AY&SY", "it is compressed by bzip2, which is not supported: compress it with zstd or gzip instead"},
 		{"a.jsonl.bz2", "", "compressed by bzip2"},
 		{"a.tbz2", "", "compressed by bzip2"},
 		{"a.json.lz4", "", "compressed by lz4"},
 		{"a.jsonl.br", "", "Brotli"},
-		{"a.zip", "", "1 image (*.jpg), 1 zip (*.zip): choose those of one with --match"},
+		{"a.zip", "", "1 image (*.jpg), 1 zip (*.zip): choose one kind with --match"},
 		{"x", "PK\x03\x04", "it is a zip archive"},
 		{"a.npz", "", "NumPy's zip of arrays"},
 		{"a.h5", "", "it is HDF5"},
 		{"x", "\x89HDF\r\n\x1a\n", "it is HDF5"},
 		{"db/data.mdb", "", "it is LMDB"},
 		{"x", strings.Repeat("\x00", 16) + "\xde\xc0\xef\xbe", "it is LMDB"},
-		{"a.array_record", "", "it is ArrayRecord, which is not read: read it with array_record"},
+		{"a.array_record", "", "it is ArrayRecord, which is not supported: read it with array_record"},
 		{"d.zarr/0.0", "", "it is zarr"},
 		{"d.lance/data/x", "", "it is Lance"},
 		{"a.beton", "", "it is FFCV"},
 		{"a.7z", "", "a 7z archive"},
-		{"a.csv", "", "1 csv (*.csv), 1 image (*.jpg): choose those of one with --match"},
+		{"a.csv", "", "1 csv (*.csv), 1 image (*.jpg): choose one kind with --match"},
 		{"a", "\x1f\x8b\x08\x00", "let its name end in .gz"},
 		{"a", "\x28\xb5\x2f\xfd", "let its name end in .zst"},
-		{"a.pkl", "", "it is pickled by Python, which is not read: load it with torch.load"},
+		{"a.pkl", "", "it is pickled by Python, which is not supported: load it with torch.load"},
 		{"a.joblib", "", "pickled by Python"},
 		{"a.safetensors", "", "it is safetensors"},
 		{"a.nc", "", "it is netCDF"},
@@ -80,8 +81,8 @@ func TestUnreadContainersAreRefused(t *testing.T) {
 	}
 }
 
-// A container of several objects is known by any of them, where its address is the dataset's.
-func TestContainersThatAreFolders(t *testing.T) {
+// A container of several objects is detected by any of them.
+func TestRun_RejectsContainerFolders(t *testing.T) {
 	for want, keys := range map[string][]string{
 		"data/a.lance: it is Lance":  {"_versions/1.manifest", "data/a.lance"},
 		"more/zarr.json: it is zarr": {"c/0/0", "more/zarr.json"},
@@ -98,8 +99,8 @@ func TestContainersThatAreFolders(t *testing.T) {
 	}
 }
 
-// TestTablesWithALog: their files may have rows that are no more part of the table.
-func TestTablesWithALog(t *testing.T) {
+// Files of a table with a log may contain rows that no longer belong to the table.
+func TestRun_RejectsTablesWithALog(t *testing.T) {
 	for log, kind := range map[string]string{
 		"_delta_log/00000000000000000000.json": "Delta Lake", "sales/_delta_log/0.checkpoint.parquet": "Delta Lake",
 		".hoodie/hoodie.properties": "Hudi", "metadata/00001-6a.metadata.json": "Iceberg",
@@ -109,7 +110,7 @@ func TestTablesWithALog(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want a refusal", log, rep, err)
 		}
 		if _, err := Run(t.Context(), store, "", Options{Match: "*.parquet"}); err == nil || strings.Contains(err.Error(), "a table of") {
-			t.Errorf("%s: got %v, want the fault of the file that was chosen", log, err)
+			t.Errorf("%s: got %v, want the error of the chosen file", log, err)
 		}
 	}
 	if _, err := Run(t.Context(), storeOf(map[string]string{"a.jsonl": "{}\n", "metadata.json": "{}"}), "", Options{}); err != nil {
@@ -117,8 +118,9 @@ func TestTablesWithALog(t *testing.T) {
 	}
 }
 
-// Beside shards, what is one but for its compression is refused, and anything else counted with an example.
-func TestContainersBesideShards(t *testing.T) {
+// Next to shards, shards with an unsupported compression are rejected; other objects are counted
+// with an example.
+func TestRun_ContainersNextToShards(t *testing.T) {
 	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.parquet": "PAR1", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}
 	if rep, err := Run(t.Context(), storeOf(lines), "", Options{}); err != nil || rep.Samples != 1 || rep.Ignored != 5 || rep.IgnoredExample != "a.csv" {
 		t.Errorf("got %+v, %v, want one shard, and five ignored", rep, err)
@@ -129,8 +131,9 @@ func TestContainersBesideShards(t *testing.T) {
 	}
 }
 
-// A format that was named takes every object, or says which one it cannot take; only what describes data is left out.
-func TestNamedFormatsTakeEverything(t *testing.T) {
+// A format named by the user takes every object or returns an error, except objects that describe
+// data.
+func TestRun_NamedFormatTakesEveryObject(t *testing.T) {
 	array := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
 	array += strings.Repeat(" ", 127-len(array)) + "\n" + "01234567"
 	for _, c := range []struct {
@@ -157,8 +160,8 @@ func TestNamedFormatsTakeEverything(t *testing.T) {
 	}
 }
 
-// Capitals in suffixes say what small letters do.
-func TestCapitalSuffixes(t *testing.T) {
+// Suffixes are case-insensitive.
+func TestRun_IgnoresCaseOfSuffixes(t *testing.T) {
 	store := memstore.New()
 	store.Set("A.JSONL.GZ", codectest.PackAt(1, []byte("{}\n{}\n")))
 	store.Set("b.Jsonl", []byte("{}\n"))
@@ -169,7 +172,7 @@ func TestCapitalSuffixes(t *testing.T) {
 }
 
 // docs/formats.md has a row for every format; docs/spec/formats.md has the names and the remedy of every container.
-func TestTableOfFormats(t *testing.T) {
+func TestDocs_ListFormatsAndContainers(t *testing.T) {
 	table, _, _ := strings.Cut(readPage(t, "formats.md"), "## Detection")
 	for _, f := range formats() {
 		if row := fmt.Sprintf("| [`%s`](#%s) |", f.Name, f.Name); strings.Count(table, row) != 1 {
@@ -189,7 +192,7 @@ func TestTableOfFormats(t *testing.T) {
 		}
 	}
 	if rows := strings.Count(unread, "\n| "); rows != len(containers()) {
-		t.Errorf("got %d rows of what is refused, want %d", rows, len(containers()))
+		t.Errorf("got %d rows of refused objects, want %d", rows, len(containers()))
 	}
 	_, notes, _ := strings.Cut(details, "| passed over |")
 	notes, _, _ = strings.Cut(notes, "\n\n")
@@ -213,7 +216,7 @@ func TestTableOfFormats(t *testing.T) {
 		}
 	}
 	if rows := strings.Count(notes, "\n| "); rows != len(format.AllNotes()) {
-		t.Errorf("got %d rows of what is passed over, want %d", rows, len(format.AllNotes()))
+		t.Errorf("got %d rows of ignored objects, want %d", rows, len(format.AllNotes()))
 	}
 }
 

@@ -16,29 +16,33 @@ import (
 )
 
 const (
-	maxHold         = 64 << 20 // longest sample, or gap, that is held in memory until its chunk is known
-	maxChunkSamples = 1 << 20  // a chunk is closed at this many samples
-	maxBlock        = 8 << 20  // or when its names or parts fill this many bytes
+	maxHold         = 64 << 20 // longest sample or gap held in memory until its chunk is known
+	maxChunkSamples = 1 << 20  // a chunk is closed at this number of samples
+	maxBlock        = 8 << 20  // or when its names or parts reach this number of bytes
 
-	maxFrameBlock = 48 << 20 // how long the names or parts of a chunk that cannot be closed, inside a frame, may be
+	maxFrameBlock = 48 << 20 // limit for the names or parts of a chunk that cannot be closed because it is inside a frame
 )
 
-// cutterChanges counts how often the rules have changed by which chunks are cut. What older rules made is not mixed with newer ones.
+// cutterChanges is the version of the rules for cutting chunks. Chunks of different versions are
+// never mixed in an index.
 const cutterChanges = 0
 
-// cutter is the Sink of one shard, or of a run of loose objects: it computes all digests in one pass and cuts chunks.
+// cutter is the Sink of one shard or of a run of loose objects. It computes all digests in one pass
+// and cuts chunks.
 //
-// A chunk is closed before a sample with which it would be longer than the chunk size, and before a sample, or
-// after a gap, longer than maxHold. Until the chunk of a sample is known, its bytes and the gap before it are held.
+// A chunk is closed before a sample that would make it longer than the chunk size, before a sample
+// longer than maxHold, and after a gap longer than maxHold. The cutter holds a sample's bytes and
+// the gap before it until the sample's chunk is known.
 //
-// A chunk of a compressed shard is closed only before a sample that begins in a later frame than the chunk's first
-// sample does, and in a later frame than that in which the chunk before ends: so no frame is part of more than two
-// chunks. With a codec whose chunks are whole frames, a chunk is closed only before a frame with which it would be
-// longer than the chunk size. A change of where chunks are cut raises cutterChanges.
+// A chunk of a compressed shard is closed only before a sample that begins in a later frame than
+// both the chunk's first sample and the preceding chunk's last byte. So no frame is part of more
+// than two chunks. With a codec whose chunks are whole frames, a chunk is closed only before a
+// frame that would make it longer than the chunk size. Increment cutterChanges when changing these
+// rules.
 type cutter struct {
 	chunkSize int64
 	shard     string // key of the first shard of the run
-	overlap   int64  // bytes that a sample may share with the sample before it
+	overlap   int64  // bytes that consecutive samples may share
 	codec     codec.Codec
 	frames    format.Frames
 	emit      func(*layout.ChunkRecord) error
@@ -48,48 +52,48 @@ type cutter struct {
 		example string
 	}
 
-	object int    // the shard at hand, by its place in the run
-	base   int64  // where that shard begins in the run
-	off    int64  // of the next byte in the run
-	closed uint64 // samples of the chunks that were closed
+	object int    // number of the current shard in the run
+	base   int64  // offset of the current shard in the run
+	off    int64  // offset of the next byte in the run
+	closed uint64 // samples in closed chunks
 
 	sample  sample
-	hold    []byte     // bytes of the sample, while its chunk is not known
-	gap     []byte     // bytes before the sample, which the open chunk gets if the sample joins it
+	hold    []byte     // bytes of the sample while its chunk is not known
+	gap     []byte     // bytes before the sample, which join the open chunk if the sample does
 	open    *openChunk // nil: no sample has begun
-	closing *openChunk // the chunk before it, until the end of its last frame is known; nil: none
-	last    int64      // where the last byte of the chunk before it lies in the run
-	spare   *openChunk // a chunk that was emitted, whose memory the next one uses; nil: none
+	closing *openChunk // preceding chunk while the end of its last frame is not known; nil: none
+	last    int64      // offset of the preceding chunk's last byte in the run
+	spare   *openChunk // emitted chunk whose memory the next one reuses; nil: none
 }
 
 // openChunk is a chunk that may get more samples.
 type openChunk struct {
 	rec    layout.ChunkRecord
-	plain  layout.PlainBlocks // of its samples
+	plain  layout.PlainBlocks // blocks of its samples
 	sha    hash.Hash
-	from   int64 // where it begins in the run of shards
-	sealed bool  // more bytes than can be held follow its last sample, so it cannot get another one
+	from   int64 // offset of its first byte in the run of shards
+	sealed bool  // closed to further samples, because the gap after its last sample is too long to hold
 }
 
-// sample is the sample that a cutter reads, or the one that it read last.
+// sample is the current sample of a cutter, or the last one.
 type sample struct {
 	state  sampleState
 	key    string
-	start  int64 // in the run of shards
+	start  int64 // offset in the run of shards
 	length int64
-	shared int // bytes at its beginning that the sample before it ended with
+	shared int // bytes shared with the end of the preceding sample
 	crc    uint32
 }
 
 type sampleState int
 
 const (
-	ended  sampleState = iota // the sample has ended, and no other has begun
+	ended  sampleState = iota // the sample has ended and the next has not begun
 	held                      // its chunk is not known
 	joined                    // it is in the open chunk
 )
 
-// asStored are the frames of a shard that is not compressed: each byte is one.
+// asStored is the frame list of an uncompressed shard: each byte is a frame.
 type asStored struct{}
 
 func (asStored) At(off int64) (codec.Frame, bool) {
@@ -102,14 +106,15 @@ func newCutter(chunkSize int64, emit func(*layout.ChunkRecord) error) *cutter {
 	return &cutter{chunkSize: chunkSize, emit: emit, frames: asStored{}}
 }
 
-// begin begins the next shard of the run.
+// begin starts the next shard of the run.
 func (c *cutter) begin(object int) { c.object, c.base = object, c.off }
 
 func (c *cutter) fail(reason string, args ...any) error {
 	return &format.Error{Offset: c.sample.start - c.base, Name: c.sample.key, Reason: fmt.Sprintf(reason, args...)}
 }
 
-// Gap takes bytes between samples. They lie inside a chunk if a sample follows them there.
+// Gap takes bytes between samples. They become part of a chunk if the next sample joins the same
+// chunk.
 func (c *cutter) Gap(p []byte) error {
 	c.off += int64(len(p))
 	c.forget(c.off)
@@ -151,7 +156,8 @@ func (c *cutter) Data(s *format.Sample, p []byte) error {
 	return nil
 }
 
-// beginSample notes where a sample begins. The sample before it ended with the shared bytes, so the open chunk has them.
+// beginSample starts a sample. The shared bytes are the end of the preceding sample, so the open
+// chunk already contains them.
 func (c *cutter) beginSample(key string, shared []byte) error {
 	n := len(shared)
 	c.sample = sample{state: held, key: key, start: c.off - int64(n), length: int64(n), shared: n, crc: crc32.Checksum(shared, layout.Castagnoli())}
@@ -165,7 +171,7 @@ func (c *cutter) beginSample(key string, shared []byte) error {
 	return nil
 }
 
-// openChunk opens a chunk that begins with the sample.
+// openChunk opens a chunk that begins with the current sample.
 func (c *cutter) openChunk() {
 	c.open, c.spare = c.spare, nil
 	if c.open == nil {
@@ -175,8 +181,8 @@ func (c *cutter) openChunk() {
 	c.sample.state, c.gap = joined, c.gap[:0]
 }
 
-// closeChunk ends the open chunk. All frames of the chunk before it are known by now: the open chunk was not closed
-// before the frame in which it begins had ended.
+// closeChunk closes the open chunk. All frames of the preceding chunk are known by now, because the
+// open chunk begins in a frame that has ended.
 func (c *cutter) closeChunk() error {
 	k := c.open
 	k.sha.Sum(k.rec.Digest[:0])
@@ -199,7 +205,7 @@ func (c *cutter) closeChunk() error {
 	k.rec.Codec, k.rec.Skip = k.rec.Codec|c.codec, k.from-first.Decoded
 	params, pieces := c.frames.Params(k.from, c.last)
 	if len(params) > layout.MaxTable {
-		return c.fail("what a chunk's codec needs beside the stored bytes has %d bytes, more than %d: choose a smaller --chunk-size, or %s", len(params), layout.MaxTable, c.codec.Smaller())
+		return c.fail("the decoding parameters of a chunk take %d bytes, more than %d: choose a smaller --chunk-size, or %s", len(params), layout.MaxTable, c.codec.Smaller())
 	}
 	k.rec.Params = append(k.rec.Params[:0], params...)
 	k.rec.Extents[0] = layout.Extent{Offset: first.Stored} // release sets the length
@@ -212,7 +218,7 @@ func (c *cutter) closeChunk() error {
 	return nil
 }
 
-// release emits a compressed chunk, once the end of its last frame is known.
+// release emits the closed compressed chunk once the end of its last frame is known.
 func (c *cutter) release() error {
 	k := c.closing
 	if k == nil {
@@ -229,7 +235,8 @@ func (c *cutter) release() error {
 	return c.emit(&k.rec)
 }
 
-// ahead refuses a sample that is too long with n more bytes, and finds its chunk if that can be known.
+// ahead rejects a sample that would be too long with n more bytes, and assigns it to a chunk if
+// possible.
 func (c *cutter) ahead(n int64) error {
 	if n < 0 || c.sample.length+n > format.MaxSample {
 		return c.fail("sample is longer than %d bytes", format.MaxSample)
@@ -245,7 +252,8 @@ func (c *cutter) ahead(n int64) error {
 	return nil
 }
 
-// place has the sample, of n more bytes at least, join the open chunk or begin the next one, if it is known which.
+// place adds the current sample, with at least n more bytes to come, to the open chunk or to a new
+// one, as soon as it is known which.
 func (c *cutter) place(n int64) error {
 	s, k := &c.sample, c.open
 	full := k.sealed || k.reaches(maxChunkSamples, maxBlock)
@@ -255,7 +263,7 @@ func (c *cutter) place(n int64) error {
 	}
 	own, known := c.frames.At(s.start)
 	if !known {
-		return nil // no byte of the sample has come yet: asked again when one does
+		return nil // no byte of the sample has been decoded yet; the next call decides
 	}
 	first, _ := c.frames.At(k.from)
 	last, _ := c.frames.At(c.last)
@@ -276,7 +284,7 @@ func (c *cutter) place(n int64) error {
 	return nil
 }
 
-// join takes the sample into the open chunk, which cannot be closed before it.
+// join adds the sample to the open chunk, which cannot be closed before it.
 func (c *cutter) join() error {
 	if c.open.sealed {
 		return c.fail("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold)
@@ -288,7 +296,7 @@ func (c *cutter) join() error {
 	return nil
 }
 
-// take gives the open chunk the sample and the gap that are held.
+// take moves the held sample and gap into the open chunk.
 func (c *cutter) take() {
 	c.open.feed(c.gap)
 	c.open.feed(c.hold[c.sample.shared:])
@@ -298,9 +306,9 @@ func (c *cutter) take() {
 // End ends a sample.
 func (c *cutter) End(s *format.Sample) error {
 	if c.sample.state == ended {
-		return &format.Error{Offset: c.off - c.base, Name: s.Key, Reason: "sample without a byte"}
+		return &format.Error{Offset: c.off - c.base, Name: s.Key, Reason: "empty sample"}
 	}
-	end := c.off // before the line feed, which is not stored
+	end := c.off // excludes the line feed, which is not stored
 	if s.LineFeed {
 		if err := c.Data(&format.Sample{}, []byte{'\n'}); err != nil {
 			return err
@@ -313,11 +321,11 @@ func (c *cutter) End(s *format.Sample) error {
 	c.sample.state = ended
 	c.checkNames(s.Parts)
 	c.open.add(&c.sample, s.Parts, layout.Extent{Shard: c.object, Offset: c.sample.start - c.base, Length: end - c.sample.start})
-	c.forget(c.sample.start) // where the next sample may begin, if it shares bytes
+	c.forget(c.sample.start) // the next sample may begin here if it shares bytes
 	return nil
 }
 
-// checkNames counts the sample if the name of a part, as a tar of it has it, leads out of a directory.
+// checkNames counts the sample if the tar name of one of its parts leads out of a directory.
 func (c *cutter) checkNames(parts []format.Part) {
 	name := c.sample.key
 	if !format.Outside(name) {
@@ -334,8 +342,9 @@ func (c *cutter) checkNames(parts []format.Part) {
 	}
 }
 
-// forget drops the frames before an offset, but keeps those of the first and the last byte of the open chunk, of the
-// last byte of the chunk before it, and of the sample's first byte: no others are asked for.
+// forget drops frames before an offset, except those that are still needed: the frames of the first
+// and last byte of the open chunk, of the preceding chunk's last byte and of the sample's first
+// byte.
 func (c *cutter) forget(before int64) {
 	needed := [4]int64{c.last, c.sample.start}
 	if c.open != nil {
@@ -361,7 +370,7 @@ func (k *openChunk) reset(from int64) {
 	k.plain.Reset()
 }
 
-// reaches says whether the chunk has this many samples, or this many bytes of their names or parts.
+// reaches reports whether the chunk has this many samples, or this many bytes of names or parts.
 func (k *openChunk) reaches(samples uint32, block int) bool {
 	return k.rec.Samples >= samples || len(k.plain.Names) >= block || len(k.plain.Parts) >= block
 }
@@ -372,8 +381,8 @@ func (k *openChunk) feed(p []byte) {
 	k.rec.Length += int64(len(p))
 }
 
-// add notes a sample that ends where the chunk's bytes end. at is where the sample is stored. A chunk has one extent in
-// each of its shards.
+// add records a sample that ends at the end of the chunk's bytes. at is the sample's stored
+// location. A chunk has one extent in each of its shards.
 func (k *openChunk) add(s *sample, parts []format.Part, at layout.Extent) {
 	b := &k.plain
 	b.Table = binary.LittleEndian.AppendUint32(b.Table, uint32(k.rec.Length-s.length))

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// What lies between two samples is held until the second one's chunk is known, but not without an end.
-func TestLongGapClosesTheChunk(t *testing.T) {
+// The gap between two samples is held until the second one's chunk is known, up to a limit.
+func TestCutter_LongGapClosesTheChunk(t *testing.T) {
 	for _, piece := range []int{1 << 20, 3 << 20} {
 		var lengths []int64
 		c := newCutter(layout.MaxChunkSize, func(r *layout.ChunkRecord) error { lengths = append(lengths, r.Length); return nil })
@@ -45,7 +45,8 @@ func TestLongGapClosesTheChunk(t *testing.T) {
 	}
 }
 
-// described is a shard of one frame, whose chunks have parameters of a length.
+// described is the frame list of a shard of one frame, whose chunks have this many bytes of
+// parameters.
 type described int
 
 func (d described) At(int64) (codec.Frame, bool) {
@@ -56,8 +57,8 @@ func (d described) Keep(int64, [4]int64) {}
 
 func (d described) Params(int64, int64) ([]byte, []rows.Range) { return make([]byte, d), nil }
 
-// An index holds what decoding a chunk needs beside its stored bytes up to a limit, which a scan finds before the index is written.
-func TestParametersThatAreTooLong(t *testing.T) {
+// The length of a chunk's decoding parameters is limited, and the scan reports a violation.
+func TestCutter_LimitsParameters(t *testing.T) {
 	for params, refused := range map[int]bool{layout.MaxTable: false, layout.MaxTable + 1: true} {
 		c := newCutter(1<<20, func(*layout.ChunkRecord) error { return nil })
 		c.codec, c.frames = codec.Arrow, described(params)
@@ -69,7 +70,7 @@ func TestParametersThatAreTooLong(t *testing.T) {
 	}
 }
 
-func TestSampleThatIsTooLong(t *testing.T) {
+func TestCutter_LimitsSampleLength(t *testing.T) {
 	c := newCutter(1<<20, func(*layout.ChunkRecord) error { return nil })
 	s := &format.Sample{Key: "many members"}
 	if err := c.Data(s, make([]byte, 1000)); err != nil {

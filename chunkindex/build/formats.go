@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/zip"
 )
 
-// formats lists all formats, in the order in which they look at a dataset: those that are surest of themselves first, loose
-// objects last.
+// formats returns all formats in the order of detection: formats with the clearest signs first,
+// loose objects last.
 func formats() []format.Format {
 	return []format.Format{
 		mds.Format(),
@@ -35,7 +35,7 @@ func formats() []format.Format {
 	}
 }
 
-// FormatNames are the names of all formats.
+// FormatNames returns the names of all formats.
 func FormatNames() []string {
 	var names []string
 	for _, f := range formats() {
@@ -44,10 +44,10 @@ func FormatNames() []string {
 	return names
 }
 
-// FormatHints says of each format, after its name, how its shards are recognised.
+// FormatHints describes, for each format, its name and how its shards are recognised.
 func FormatHints() []string { return lookedFor("") }
 
-// lookedFor says of the formats, or of the one that a user named, how their shards are recognised.
+// lookedFor describes how shards are recognised, for the named format or for all formats.
 func lookedFor(named string) []string {
 	var all []string
 	for _, f := range formats() {

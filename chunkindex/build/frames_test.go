@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// counting notes how often frames are dropped, and passes on what is asked.
+// counting counts calls of Keep and forwards all calls.
 type counting struct {
 	format.Frames
 	calls int
@@ -23,8 +23,9 @@ func (c *counting) Keep(from int64, bytes [4]int64) {
 	c.Frames.Keep(from, bytes)
 }
 
-// Members that hold nothing but gaps, or pieces of one sample, are forgotten as they pass, and the chunks around them are right.
-func TestManyTinyMembers(t *testing.T) {
+// Frames of gaps only, or of pieces of one sample, are dropped while scanning, and the chunks
+// around them are correct.
+func TestRun_ManyTinyMembers(t *testing.T) {
 	line := codectest.PackAt(codec.Gzip, []byte("{}\n"))
 	empty := codectest.PackAt(codec.Gzip, []byte("\n"))
 	long := codectest.PackAt(codec.Gzip, []byte("1"))

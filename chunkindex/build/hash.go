@@ -11,28 +11,30 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// maxSortInMemory records are sorted at once; more are first divided by the top bits of their hashes.
+// maxSortInMemory is the number of records sorted in memory at once. More records are first split
+// by the top bits of their hashes.
 const maxSortInMemory = 2 << 20
 
-// hashSorter sorts any number of records, whose samples ascend, in bounded memory.
+// hashSorter sorts any number of records in bounded memory. Records are added in the order of their
+// samples.
 type hashSorter struct {
 	max     int
 	dir     string
-	skip    uint // bits of the hash that are the same in all records
-	bits    uint // the next ones, which choose a bucket
+	skip    uint // leading hash bits that are equal in all records
+	bits    uint // following bits, which select a bucket
 	memory  []layout.HashRecord
-	file    *os.File // segments of buckets, when the records are too many
+	file    *os.File // segments of buckets, if the records exceed memory
 	end     int64
 	buckets []bucket
-	first   uint64 // hash that was added
-	added   bool   // there was one
-	differ  bool   // not all hashes are the same
+	first   uint64 // hash of the first record
+	added   bool   // a record was added
+	differ  bool   // the hashes are not all equal
 }
 
-// bucket holds records of like hashes, in the order of their coming.
+// bucket holds the records of a hash range in the order of arrival.
 type bucket struct {
-	segments []uint32 // of the file
-	tail     []byte   // those that fill no segment
+	segments []uint32 // segment numbers in the file
+	tail     []byte   // records that do not fill a segment
 	n        int64
 }
 
@@ -51,7 +53,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 		s.memory = make([]layout.HashRecord, 0, n)
 		return s, nil
 	}
-	// Buckets half as full as the limit leave room for chance.
+	// Aim for half-full buckets to allow for uneven hashes.
 	for n>>s.bits > uint64(limit)/2 && s.bits < min(12, 64-skip) {
 		s.bits++
 	}
@@ -94,7 +96,7 @@ func (s *hashSorter) add(hash, sample uint64) error {
 	return err
 }
 
-// write writes the records, sorted, as pages.
+// write writes the sorted records as pages.
 func (s *hashSorter) write(out io.Writer) error {
 	p := &pageWriter{out: out}
 	if err := s.writeTo(p); err != nil {
@@ -116,8 +118,8 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 	return nil
 }
 
-// writeBucket sorts a bucket in memory. One that is too full, because somebody chose the names or repeats them, is
-// divided again; records of one hash are in order as they come.
+// writeBucket sorts a bucket in memory. A bucket that is too large, because of crafted or repeated
+// names, is split further. Records with one hash are already in order.
 func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
 	if b.n > int64(s.max) && s.differ {
 		sub, err := newHashSorterOf(s.dir, uint64(b.n), s.max, s.skip+s.bits)
@@ -141,7 +143,8 @@ func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
 	return s.each(b, p.writeSorted)
 }
 
-// each reads the records of a bucket, as many at once as are sorted in memory, and gives back the space of what was read.
+// each reads the records of a bucket in batches that fit into memory, and frees the file space of
+// records that it has read.
 func (s *hashSorter) each(b *bucket, visit func([]layout.HashRecord) error) error {
 	s.memory = s.memory[:0]
 	take := func(raw []byte) error {

@@ -1,6 +1,7 @@
 package build
 
-// hadHidden counts the shards of the current generation that this run leaves out because they are hidden, and names one.
+// hadHidden counts the shards of the current generation that this run skips because they are
+// hidden, and returns one of them.
 func (b *builder) hadHidden() (n int, example string) {
 	if b.old == nil || len(b.hidden) == 0 {
 		return 0, ""

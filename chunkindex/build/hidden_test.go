@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// What programs leave beside data is no sample and no shard of any format, and is counted.
-func TestHiddenObjectsAreLeftOut(t *testing.T) {
+// Hidden objects are neither samples nor shards of any format, and are counted.
+func TestRun_SkipsHiddenObjects(t *testing.T) {
 	small, _ := indexedTars(t)
 	shard, _ := small.Bytes("a.tar")
 	for format, name := range map[string]string{"files": "photo%d.jpg", "tar": "shard%d.tar", "jsonl": "part%d.jsonl"} {
@@ -19,7 +19,7 @@ func TestHiddenObjectsAreLeftOut(t *testing.T) {
 		for _, junk := range []string{".DS_Store", "d/.DS_Store", "._" + fmt.Sprintf(name, 1), ".cache/d/" + fmt.Sprintf(name, 1), "Thumbs.db", "d/desktop.ini"} {
 			store.Set(junk, []byte("no sample"))
 		}
-		store.Set("d/.gitkeep", nil) // a sample without a byte would be refused
+		store.Set("d/.gitkeep", nil) // an empty sample would be rejected
 		rep, err := Run(t.Context(), store, "", Options{})
 		if err != nil || rep.Format != format || rep.Shards != 1 || rep.Ignored != 0 || rep.Hidden != 7 || rep.HadHidden != 0 {
 			t.Errorf("%s: got %+v, %v, want one shard, and 7 hidden objects", format, rep, err)
@@ -35,9 +35,9 @@ func TestHiddenObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
-// An index that has them as samples loses them, and says so, unless they are asked for: what an index is depends on what lies there
-// and on what was asked for, never on the index before.
-func TestHiddenObjectsThatWereSamples(t *testing.T) {
+// A run without --hidden drops hidden objects that the existing index has as samples, and reports
+// them. An index depends only on the objects and options, never on the previous index.
+func TestRun_ReportsHiddenSamples(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{".a/b.jpg", "c.jpg", "d/.DS_Store", "e/.f.jpg"} {
 		store.Set(key, []byte(key))
@@ -46,7 +46,7 @@ func TestHiddenObjectsThatWereSamples(t *testing.T) {
 	if err != nil || with.Samples != 4 || with.HadHidden != 0 {
 		t.Fatalf("got %+v, %v, want 4 samples", with, err)
 	}
-	store.Set("d/.g.jpg", []byte("new")) // no index had it
+	store.Set("d/.g.jpg", []byte("new")) // in no earlier index
 	store.Delete(t.Context(), "e/.f.jpg")
 	without, err := Run(t.Context(), store, "", Options{})
 	if err != nil || without.Samples != 1 || without.Hidden != 3 || without.HadHidden != 2 {

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// checkAgainst reads every sample through the index and compares all that it says with what was written.
+// checkAgainst reads every sample through the index and compares all data of the index with the
+// expected samples.
 func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkindex.Index, keys []string, samples [][]byte) {
 	t.Helper()
 	ctx := t.Context()
@@ -78,8 +79,8 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 	}
 }
 
-// Names of every kind that the scanner takes are found again, byte by byte.
-func TestNamesRoundTrip(t *testing.T) {
+// Names of every kind that the scanner accepts are returned byte for byte.
+func TestRun_KeepsNames(t *testing.T) {
 	names := []string{
 		"line\nbreak.jpg", "tab\tand\x1besc.jpg", "grün.jpg", "日本/語.png", "not\xffutf8.jpg", "README", "a/.hidden.jpg", "../up.txt", "/abs.txt",
 		strings.Repeat("d/", 2046) + "four", strings.Repeat("n", 4092) + ".jpg", "empty.bin",
@@ -124,14 +125,14 @@ func TestNamesRoundTrip(t *testing.T) {
 	}
 }
 
-// Archives without a sample, in every form they come in, are shards of no samples.
-func TestEmptyArchives(t *testing.T) {
+// Archives without a sample, in all their forms, are shards without samples.
+func TestRun_EmptyArchives(t *testing.T) {
 	store := memstore.New()
 	store.Set("no-bytes.tar", nil)
 	store.Set("one-block.tar", make([]byte, 512))
 	store.Set("end-only.tar", make([]byte, 1024))
 	store.Set("padded.tar", make([]byte, 10240))
-	if _, err := build.Run(t.Context(), store, "", build.Options{}); err == nil || !strings.Contains(err.Error(), "no samples in what is here of format tar, 11776 bytes in all, such as end-only.tar: nothing is published") {
+	if _, err := build.Run(t.Context(), store, "", build.Options{}); err == nil || !strings.Contains(err.Error(), "no samples in the shards of format tar, 11776 bytes in all, such as end-only.tar: nothing is published") {
 		t.Errorf("got %v, want them refused by name", err)
 	}
 	if _, err := chunkindex.Open(t.Context(), store, "", chunkindex.OpenOptions{}); !errors.Is(err, objstore.ErrNotFound) {
@@ -152,7 +153,7 @@ func TestEmptyArchives(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestRun_RoundTrip(t *testing.T) {
 	for name, c := range map[string]struct {
 		sizes  []int
 		shards int

@@ -20,33 +20,34 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Scans that are finished are kept in the store for a run that is interrupted: several in one object, as soon as making them
-// again would cost more than a write. Until then a kill loses them, and those that are just being written: what
-// docs/prepare-data.md promises is twice these numbers.
+// Finished scans are stored so that a killed run can resume: several per object, once repeating
+// them would cost more than a write. A kill loses the scans not yet stored and those being written.
+// docs/prepare-data.md promises a loss of at most twice these numbers.
 const (
 	keptMagic  = "MRSCAN04"
-	keptBytes  = 32 << 20 // of shards that were read
-	keptShards = 512      // that were read: tiny ones cost a request each
-	maxKept    = 1 << 16  // scans in one object that is read
+	keptBytes  = 32 << 20 // bytes of shards to read before their scans are stored
+	keptShards = 512      // or number of shards: tiny ones cost a request each
+	maxKept    = 1 << 16  // maximum scans in an object that is read
 )
 
-// scanName names the scan of one version of some shards by one version of the rules.
+// scanName identifies the scan of certain versions of some shards under one version of the rules.
 type scanName [sha256.Size]byte
 
-// namedScan is a scan that is not kept yet.
+// namedScan is a finished scan that is not stored yet.
 type namedScan struct {
 	name scanName
 	scan *scanFile
 }
 
-// scanBatch holds the scans that are kept together next.
+// scanBatch collects the scans to store together next.
 type scanBatch struct {
 	scans  []namedScan
 	bytes  int64 // of their shards
 	shards int
 }
 
-// scanName of a unit. A scan that other rules made, or that is written in another form, has another name, and is never used.
+// scanName returns the name of a unit's scan. Scans made by other rules or stored in another format
+// have other names and are never used.
 func (b *builder) scanName(u unit) (name scanName) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name, b.format.Rules(), cutterChanges, b.found.Overlap, b.found.Framing)
@@ -58,12 +59,12 @@ func (b *builder) scanName(u unit) (name scanName) {
 	return name
 }
 
-// keep takes a finished scan, and stores all that have come together when they are worth it.
+// keep adds a finished scan to the batch, and stores the batch once it is large enough.
 func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	size, count := b.bytes(u), u.to-u.from
 	if s.size > maxScan(count, size) {
 		if b.opt.Share.Parts > 0 {
-			return fmt.Errorf("shard %s: its scan takes %d bytes, too many to be left beside the index: --part rest, once the other parts are done, scans it", b.shards[u.from].Key, s.size)
+			return fmt.Errorf("shard %s: its scan of %d bytes is too large to store: run --part rest, which scans it, after the other parts", b.shards[u.from].Key, s.size)
 		}
 		return nil
 	}
@@ -78,7 +79,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	if !full {
 		return nil
 	}
-	select { // one writes, and who has more meanwhile waits: else any number of scans could be on their way
+	select { // one writer at a time; others wait, which bounds the number of scans in flight
 	case b.storing <- struct{}{}:
 		defer func() { <-b.storing }()
 	case <-ctx.Done():
@@ -90,7 +91,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 		scans, *g = g.scans, scanBatch{}
 	}
 	b.mu.Unlock()
-	if len(scans) == 0 { // another one has written them
+	if len(scans) == 0 { // another worker has stored them
 		return nil
 	}
 	if err := b.storeScans(ctx, scans); err != nil {
@@ -99,13 +100,13 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	return nil
 }
 
-// full says whether what has come together is worth a write.
+// full reports whether the batch is large enough to store.
 func (b *builder) full() bool {
 	return b.gathered.bytes >= b.keptBytes || b.gathered.shards >= b.keptShards
 }
 
-// storeScans stores scans as one object: magic, their number, name and length of each, and the scans. The object is named by the
-// SHA-256 of its bytes.
+// storeScans stores scans as one object: magic number, count, name and length of each scan, then
+// the scans. The object's key is the SHA-256 of its bytes.
 func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 	head := binary.LittleEndian.AppendUint32([]byte(keptMagic), uint32(len(scans)))
 	for _, s := range scans {
@@ -130,7 +131,8 @@ func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 	return nil
 }
 
-// multiReaderAt reads several things one after another, where each is: a copy of large scans would take as much space as they do.
+// multiReaderAt concatenates several sources without copying them, since copies of large scans
+// would double their space.
 type multiReaderAt struct {
 	parts []io.ReaderAt
 	ends  []int64
@@ -169,7 +171,7 @@ func (r *multiReaderAt) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// listKept finds the scans that other runs left, and the notes of parts.
+// listKept lists the scans that other runs stored, and the notes of parts.
 func (b *builder) listKept(ctx context.Context) error {
 	var notes []objstore.Object
 	err := b.index.Store.List(ctx, b.index.Prefix+layout.ScanDir, func(o objstore.Object) error {
@@ -186,11 +188,11 @@ func (b *builder) listKept(ctx context.Context) error {
 	return b.readNotes(ctx, notes)
 }
 
-// takeKept takes over the scans that interrupted runs left, of the units that are to be scanned, and returns the units that are
-// left. Whatever is wrong with an object, its units are scanned anew.
+// takeKept reuses scans that interrupted runs stored for the given units, and returns the remaining
+// units. Units whose stored scan is unusable for any reason remain.
 func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
 	kept := b.kept
-	if b.named { // an object that holds nothing for this run may belong to a run for another index of the prefix
+	if b.named { // unused objects may belong to a run for another index of the prefix, so keep them
 		b.kept = nil
 	}
 	if len(kept) == 0 || len(todo) == 0 {
@@ -224,7 +226,7 @@ func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
 	return slices.DeleteFunc(todo, func(i int) bool { return b.scans[i] != nil }), err
 }
 
-// takeScan makes a scan that was kept the one of its unit, if it can be that.
+// takeScan uses a stored scan for its unit if the scan is valid.
 func (b *builder) takeScan(i int, s *scanFile) {
 	u := b.units[i]
 	shards := make([]layout.Shard, 0, u.to-u.from)
@@ -247,11 +249,11 @@ func (b *builder) takeScan(i int, s *scanFile) {
 	}
 }
 
-// scanRow is the length of a row of an object's table: the name of a scan, and its length.
+// scanRow is the length of a table row in an object of scans: a scan's name and length.
 const scanRow = len(scanName{}) + 8
 
-// anyWanted says whether a table names a scan that is wanted: of other objects nothing more is read.
-func anyWanted(table []byte, wanted map[scanName]int) bool {
+// hasAny reports whether a table contains a scan that is needed. The rest of other objects is not read.
+func hasAny(table []byte, wanted map[scanName]int) bool {
 	for ; len(table) > 0; table = table[scanRow:] {
 		if _, ok := wanted[scanName(table[:scanRow-8])]; ok {
 			return true
@@ -260,9 +262,9 @@ func anyWanted(table []byte, wanted map[scanName]int) bool {
 	return false
 }
 
-var errKept = errors.New("no scans that were kept")
+var errKept = errors.New("not a valid object of scans")
 
-// readKept copies from an object of scans those that are wanted, by their units, and passes over the others.
+// readKept copies the needed scans of an object to w, by unit, and skips the others.
 func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]int, w *scanWriter) (map[int]*scanFile, error) {
 	in, err := b.index.Store.Open(ctx, objstore.Ref{Key: key}, 0)
 	if err != nil {
@@ -283,7 +285,7 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	if _, err := io.ReadFull(body, table); err != nil {
 		return nil, err
 	}
-	if !anyWanted(table, wanted) {
+	if !hasAny(table, wanted) {
 		return nil, nil
 	}
 	taken := map[int]*scanFile{}
@@ -310,7 +312,7 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 			return nil, err
 		}
 	}
-	// Read to its end: bytes that follow change the digest.
+	// Read to the end, so that trailing bytes change the digest.
 	if _, err := io.CopyN(io.Discard, body, 1); !errors.Is(err, io.EOF) {
 		return nil, cmp.Or(err, errKept)
 	}
@@ -320,8 +322,8 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	return taken, nil
 }
 
-// removeKept takes away what an interrupted run would have needed. The notes of parts go last: a run that is killed here leaves no
-// scans that nothing tells of.
+// removeKept removes the objects that an interrupted run would have needed. It removes notes of
+// parts last, so that a run killed here leaves no scans without a note.
 func (b *builder) removeKept(ctx context.Context) error {
 	if err := b.remove(ctx, b.kept); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keptTogether returns a store beside whose two shards a killed run left both scans in one object, and the object's key.
+// keptTogether returns a store with two shards whose scans a killed run stored in one object, and
+// that object's key.
 func keptTogether(t *testing.T) (store *memstore.Store, key string) {
 	t.Helper()
 	store, _ = indexedTars(t)
@@ -47,7 +48,8 @@ func keptTogether(t *testing.T) (store *memstore.Store, key string) {
 	return nil, ""
 }
 
-// listedKept returns a builder that has listed the shards of a store and the scans that were kept, and the units to scan.
+// listedKept returns a builder that has listed the shards and stored scans of a store, and the
+// units to scan.
 func listedKept(t *testing.T, store *memstore.Store, opt Options) (b *builder, todo []int) {
 	t.Helper()
 	opt.Parallel = 1
@@ -68,18 +70,18 @@ func listedKept(t *testing.T, store *memstore.Store, opt Options) (b *builder, t
 	return b, todo
 }
 
-// addressed stores scans under the key that their digest gives.
+// addressed stores an object of scans under the key that its digest determines.
 func addressed(store *memstore.Store, body []byte) {
 	sum := sha256.Sum256(body)
 	store.Set(layout.ScanDir+hex.EncodeToString(sum[:]), body)
 }
 
-// TestTakeKept_PassesOverWhatIsWrong: an object of scans that is damaged anywhere gives none of its scans, leaves no bytes in the temporary
-// file, and fails no run. The sound object takes its place afterwards.
-func TestTakeKept_PassesOverWhatIsWrong(t *testing.T) {
+// A damaged object of scans yields none of its scans, leaves no bytes in the temporary file and
+// fails no run. The undamaged object is used afterwards.
+func TestTakeKept_IgnoresDamagedObjects(t *testing.T) {
 	store, key := keptTogether(t)
 	sound, _ := store.Bytes(key)
-	second := len(keptMagic) + 4 + scanRow // the table's second row
+	second := len(keptMagic) + 4 + scanRow // second row of the table
 	sizeAt := second + len(scanName{})
 	changed := func(change func(b []byte) []byte) []byte { return change(bytes.Clone(sound)) }
 	for name, c := range map[string]struct {
@@ -129,7 +131,7 @@ func TestTakeKept_PassesOverWhatIsWrong(t *testing.T) {
 					t.Errorf("got units %v left, %v, %+v, want all of %v", left, err, b.progress, todo)
 				}
 				if w := b.writers[0]; w.end != 0 {
-					t.Errorf("got %d bytes of scans that nobody uses", w.end)
+					t.Errorf("got %d bytes of unused scans", w.end)
 				}
 			}
 			for _, key := range b.kept {
@@ -146,8 +148,9 @@ func TestTakeKept_PassesOverWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTakeKept_FailsWhereNoScanCanBeStored, and where its context has ended: what is wrong is not the object.
-func TestTakeKept_FailsWhereNoScanCanBeStored(t *testing.T) {
+// takeKept returns an error for a failure that does not concern the object: no space for scans, or
+// an ended context.
+func TestTakeKept_FailsWithoutSpace(t *testing.T) {
 	store, _ := keptTogether(t)
 	b, todo := listedKept(t, store, Options{})
 	ended, cancel := context.WithCancel(t.Context())
@@ -161,7 +164,7 @@ func TestTakeKept_FailsWhereNoScanCanBeStored(t *testing.T) {
 	}
 }
 
-// TestTakeKept_CountsAScanOnce that two interrupted runs kept in different objects.
+// A scan stored by two interrupted runs in different objects counts once.
 func TestTakeKept_CountsAScanOnce(t *testing.T) {
 	store, key := keptTogether(t)
 	both, _ := store.Bytes(key)

@@ -15,10 +15,11 @@ import (
 
 const kept = prefix + ".millrace/scan/"
 
-// requests counts those to a store, in a map of its own for what is kept of scans.
+// requests counts the requests to a store, separately for stored scans.
 type requests struct{ all, kept map[memstore.Op]int }
 
-// count counts the requests to a store from now on. Those for which end is true, and all that follow, fail.
+// count counts all further requests to a store. Requests fail from the first one for which end
+// returns true.
 func count(store *memstore.Store, end func(memstore.Call) bool) *requests {
 	r, ended := &requests{map[memstore.Op]int{}, map[memstore.Op]int{}}, false
 	store.SetFault(func(c memstore.Call) memstore.Fault {
@@ -34,8 +35,8 @@ func count(store *memstore.Store, end func(memstore.Call) bool) *requests {
 	return r
 }
 
-// What is kept for a run that is interrupted costs a write and a removal for hundreds of tiny shards, not for each of them.
-func TestTinyShardsAreKeptTogether(t *testing.T) {
+// Stored scans cost one write and one removal per hundreds of tiny shards, rather than per shard.
+func TestKeep_StoresTinyShardsTogether(t *testing.T) {
 	const shards = 2500
 	store := memstore.New()
 	indextest.Write(t, store, indextest.Spec{Prefix: prefix, Sizes: indextest.Sizes(shards, 1), Shards: shards})
@@ -47,13 +48,13 @@ func TestTinyShardsAreKeptTogether(t *testing.T) {
 	if r.kept[memstore.Put] != shards/512 || r.kept[memstore.Delete] != shards/512 {
 		t.Errorf("got %v for what was kept, want %d writes and as many removals", r.kept, shards/512)
 	}
-	if r.all[memstore.Put] > 10 || r.all[memstore.Delete] > 5 { // with the probe of the store, and what is published
+	if r.all[memstore.Put] > 10 || r.all[memstore.Delete] > 5 { // including the probe of the store and the published objects
 		t.Errorf("got requests %v, want ten writes", r.all)
 	}
 }
 
-// Indexing takes memory by what shards have, not by what they might.
-func TestTinyShardsTakeLittleMemory(t *testing.T) {
+// The memory for indexing depends on the shards' contents rather than on the limits.
+func TestRun_TinyShardsTakeLittleMemory(t *testing.T) {
 	const shards = 500
 	store := memstore.New()
 	indextest.Write(t, store, indextest.Spec{Prefix: prefix, Sizes: indextest.Sizes(shards, 1), Shards: shards})
@@ -66,8 +67,9 @@ func TestTinyShardsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// Whenever a run ends, the next one reads no more again than what comes between two writes, twice, and what was being read.
-func TestKeptAfterSoMuch(t *testing.T) {
+// After a run ends at any point, the next one rereads at most the shards between two writes, twice,
+// plus the shards being read.
+func TestKeep_LimitsRepeatedWork(t *testing.T) {
 	const shards, parallel = 40, 3
 	for _, c := range []struct {
 		name   string
@@ -76,7 +78,7 @@ func TestKeptAfterSoMuch(t *testing.T) {
 		most   int // shards between two writes
 	}{
 		{"by shards", 1 << 40, 7, 7},
-		{"by bytes", 10 << 10, 1 << 20, 5}, // of 2 KiB each, and more
+		{"by bytes", 10 << 10, 1 << 20, 5}, // of 2 KiB each, plus headers
 	} {
 		for at := range shards {
 			store := memstore.New()
@@ -112,8 +114,8 @@ func TestKeptAfterSoMuch(t *testing.T) {
 	}
 }
 
-// A run that was interrupted twice has left two objects, whose scans are all used.
-func TestInterruptedTwice(t *testing.T) {
+// The scans of all objects that a twice interrupted run left are reused.
+func TestTakeKept_AfterTwoInterruptions(t *testing.T) {
 	const shards = 30
 	store := memstore.New()
 	indextest.Write(t, store, indextest.Spec{Prefix: prefix, Sizes: indextest.Sizes(shards, 9), Shards: shards})

@@ -14,20 +14,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Kind is the objects of one kind, where objects of several kinds lie together.
+// Kind describes the objects of one kind, in a dataset with several kinds.
 type Kind struct {
-	Name    string `json:"name"` // the format that reads them; of loose objects image, sound, video or text; else what they are
+	Name    string `json:"name"` // the format that reads them; for loose objects image, sound, video or text; else a description
 	Objects int    `json:"objects"`
 	Example string `json:"example"`
-	Match   string `json:"match,omitempty"`   // a pattern for Options.Match that takes them and none of another kind; empty: none was found
+	Match   string `json:"match,omitempty"`   // pattern for Options.Match that selects only this kind; empty: none was found
 	Refusal string `json:"refusal,omitempty"` // why they cannot be chosen; empty: they can
 	Format  bool   `json:"format"`            // Name is a format
 }
 
-// KindsError says that objects of several kinds lie together, of which the caller has to choose one, with Options.Match.
+// KindsError reports objects of several kinds. The caller must choose one with Options.Match.
 type KindsError struct {
 	Kinds []Kind
-	Pairs int      // number of names that objects of several kinds share, such as an image and its label; 0: less than half of the objects of the first kind
+	Pairs int      // names shared by objects of several kinds, such as image and label; 0: too few
 	Pair  []string // the objects of one such name
 }
 
@@ -43,13 +43,13 @@ func (e *KindsError) Error() string {
 			choices = append(choices, fmt.Sprintf("%d %s (%s)", k.Objects, k.Name, k.Match))
 		}
 	}
-	return fmt.Sprintf("objects of several kinds lie here: %s: choose those of one with --match%s", strings.Join(choices, ", "), strings.Join(refusals, ""))
+	return fmt.Sprintf("several kinds of objects found: %s: choose one kind with --match%s", strings.Join(choices, ", "), strings.Join(refusals, ""))
 }
 
-// kindSet is the objects of several kinds, by the kinds' names.
+// kindSet maps the names of kinds to their objects.
 type kindSet map[string]*kindOf
 
-// kindOf is the objects of one kind.
+// kindOf holds the objects of one kind.
 type kindOf struct {
 	Kind
 	keys []string
@@ -66,7 +66,7 @@ func (s kindSet) add(k Kind, key string) {
 	of.keys = append(of.keys, key)
 }
 
-// err asks which kind is meant. Those that can be chosen come first, and of these the largest.
+// err returns a KindsError. Kinds that can be chosen come first, then larger ones.
 func (s kindSet) err() error {
 	e := &KindsError{}
 	for name, k := range s {
@@ -84,8 +84,9 @@ func (s kindSet) err() error {
 	return e
 }
 
-// pairs returns the loose objects of several kinds that share a name up to its first dot, by that name. Two of one suffix, as frame.0001.png and
-// frame.0002.png, may be no pair.
+// pairs returns loose objects of several kinds that share a name up to its first dot, by that name.
+// Names with two objects of the same suffix are left out: frame.0001.png and frame.0002.png may be
+// no pair.
 func (s kindSet) pairs() map[string][]string {
 	objects, first, several := map[string][]string{}, map[string]string{}, map[string]bool{}
 	for kind, k := range s {
@@ -112,10 +113,10 @@ func (s kindSet) pairs() map[string][]string {
 	return objects
 }
 
-// maxSuffixes bounds a pattern to what people can read.
+// maxSuffixes limits the suffixes in a suggested pattern, to keep it readable.
 const maxSuffixes = 8
 
-// pattern returns a pattern that takes the objects of one kind, and of the others none.
+// pattern returns a pattern that selects exactly the objects of one kind; empty if there is none.
 func (s kindSet) pattern(name string) string {
 	suffixes := map[string]bool{}
 	for _, key := range s[name].keys {
@@ -137,8 +138,8 @@ func (s kindSet) pattern(name string) string {
 	return pattern
 }
 
-// suffixOf returns what a key ends in, after a dot, with what a compression stands behind: "jsonl.gz". It is empty where a pattern has to
-// say more than that.
+// suffixOf returns the suffix of a key, including the one before a compression suffix: "jsonl.gz".
+// It is empty if a pattern cannot consist of the suffix only.
 func suffixOf(key string) string {
 	suffix := strings.TrimPrefix(path.Ext(path.Base(key)), ".")
 	if format.Plain(key) != key {
@@ -152,7 +153,7 @@ func suffixOf(key string) string {
 	return suffix
 }
 
-// kindNamed returns the kind of an object that no format claims, by its name.
+// kindNamed returns the kind that the name of an unclaimed object indicates.
 func kindNamed(key string) (Kind, bool) {
 	c, known := containerNamed(key)
 	switch kind := naming.Kind(key); {
@@ -170,7 +171,8 @@ func kindNamed(key string) (Kind, bool) {
 	return Kind{Name: framing.CSV, Format: true}, true
 }
 
-// loose returns an error where no format claims anything, objects of several kinds lie together, and one kind can be chosen.
+// loose returns an error if objects of several kinds are present, no format claims any, and one
+// kind can be chosen.
 func (b *builder) loose(ctx context.Context, l *listing) error {
 	kinds, choice := kindSet{}, false
 	for _, o := range format.Data(l.seen) {
@@ -191,7 +193,7 @@ func (b *builder) loose(ctx context.Context, l *listing) error {
 	return kinds.err()
 }
 
-// several asks which format is meant, where several claim objects.
+// several returns an error that asks to choose among several claiming formats.
 func several(claims []claim) error {
 	kinds := kindSet{}
 	for _, c := range claims {
@@ -200,7 +202,7 @@ func several(claims []claim) error {
 	return kinds.err()
 }
 
-// claim adds what a format claims.
+// claim adds the objects of a claim.
 func (s kindSet) claim(c claim) {
 	for _, shard := range c.found.Shards {
 		s.add(Kind{Name: c.format.Name, Format: true}, shard.Key)
@@ -208,8 +210,9 @@ func (s kindSet) claim(c claim) {
 	s[c.format.Name].keys = append(s[c.format.Name].keys, c.found.Beside...)
 }
 
-// outnumbered returns an error if the format that alone claims objects takes the smaller part of what lies here: the shards may be what
-// describes the rest, such as the metadata.jsonl beside pictures. A few pictures beside shards illustrate a README.
+// outnumbered returns an error if the only claiming format claims fewer objects than another kind
+// has. Its shards may only describe the others, as a metadata.jsonl describes images. A few images
+// next to shards, such as those of a README, are ignored.
 func (b *builder) outnumbered(l *listing) error {
 	if b.opt.Format != "" || b.found.Told || b.found.Loose {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// folder is a store of objects by their names; "*.jpg:30" are thirty pictures.
+// folder returns a store of objects by their names; "*.jpg:30" means thirty images.
 func folder(t *testing.T, names ...string) *memstore.Store {
 	t.Helper()
 	var archive bytes.Buffer
@@ -60,8 +60,9 @@ func folder(t *testing.T, names ...string) *memstore.Store {
 	return store
 }
 
-// TestKindsAreNotMixed: what lies in a folder is of one kind, or a few objects beside it do not matter, or the user is asked.
-func TestKindsAreNotMixed(t *testing.T) {
+// The objects of a folder are of one kind, apart from a few others that do not matter, or the user
+// must choose.
+func TestRun_RejectsSeveralKinds(t *testing.T) {
 	for objects, want := range map[string]string{
 		"data-*.parquet:12 images/*.jpg:30":               "parquet 12 *.parquet, image 30 *.jpg",
 		"metadata.parquet 1.jpg":                          "image 1 *.jpg, parquet 1 *.parquet",
@@ -80,7 +81,7 @@ func TestKindsAreNotMixed(t *testing.T) {
 		"*.jpg:3 notes.xyz":                               "image 3 *.jpg; object notes.xyz: its name is not one of an image",
 		"a.jpg noextension":                               "image 1 *.jpg; object noextension: its name",
 		"cat/*.jpg:20 dog/*.png:20 cat/notes.txt LICENSE": "files 40",
-		"cat/*.jpg:20 dog/*.png:20 cat/*.txt:3":           "image 40 *.{jpg,png}, text 3 *.txt", // captions of these pictures
+		"cat/*.jpg:20 dog/*.png:20 cat/*.txt:3":           "image 40 *.{jpg,png}, text 3 *.txt", // captions of these images
 		"cat/*.jpg:20 dog/*.png:20 notes/*.txt:5":         "image 40 *.{jpg,png}, text 5 *.txt", // more than a few
 		"*.jpg:40 notes.txt":                              "image 40 *.jpg, text 1 *.txt",       // no class folders
 		"*.jpg:3 README.md metadata.json LICENSE _SUCCESS load.py checksums.md5 state.json": "files 3",
@@ -127,8 +128,8 @@ func TestKindsAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestKindsOfOneSuffix: where no pattern tells kinds apart none is made up.
-func TestKindsOfOneSuffix(t *testing.T) {
+// No pattern is suggested if none separates the kinds.
+func TestKindsError_SuggestsNoWrongPattern(t *testing.T) {
 	_, err := build.Run(t.Context(), folder(t, "a.jpg", "b.jpg", "c.x*y", "d.zarr/1.jpg"), "", build.Options{})
 	asked, ok := errors.AsType[*build.KindsError](err)
 	if !ok || len(asked.Kinds) != 3 || asked.Kinds[0].Name != "image" || asked.Kinds[0].Match != "" {
@@ -136,20 +137,20 @@ func TestKindsOfOneSuffix(t *testing.T) {
 	}
 }
 
-// TestKindsInWords: an error that no command prints says as much.
-func TestKindsInWords(t *testing.T) {
+// The error text contains all information even if no command formats it.
+func TestKindsError_Text(t *testing.T) {
 	_, err := build.Run(t.Context(), folder(t, "a.jpg", "b.jpg", "c.x*y"), "", build.Options{})
 	asked, ok := errors.AsType[*build.KindsError](err)
 	if !ok || asked.Kinds[0].Match != "*.jpg" || asked.Kinds[0].Example != "a.jpg" {
 		t.Errorf("got %v", err)
 	}
-	if d := cmp.Diff("objects of several kinds lie here: 2 image (*.jpg): choose those of one with --match; object c.x0y: its name is not one of an image", strings.SplitAfter(err.Error(), "of an image")[0][len(`index "": `):]); d != "" {
+	if d := cmp.Diff("several kinds of objects found: 2 image (*.jpg): choose one kind with --match; object c.x0y: its name is not one of an image", strings.SplitAfter(err.Error(), "of an image")[0][len(`index "": `):]); d != "" {
 		t.Error(d)
 	}
 }
 
-// TestNamedFormatsAreNotAskedAbout: a format that was named, or a format's own index, says what the shards are.
-func TestNamedFormatsAreNotAskedAbout(t *testing.T) {
+// A format named by the user, or a format's own index, determines the shards.
+func TestRun_NamedFormatAllowsSeveralKinds(t *testing.T) {
 	if rep, err := build.Run(t.Context(), folder(t, "metadata.jsonl", "*.jpg:3"), "", build.Options{Format: "files"}); err != nil || rep.Shards != 4 {
 		t.Errorf("got %+v, %v, want four samples", rep, err)
 	}

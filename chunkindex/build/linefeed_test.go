@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The last line of a shard may lack its line feed. The sample has it all the same, so that it can stand before others, and so does its
-// chunk, compressed or not.
-func TestLastLineWithoutALineFeed(t *testing.T) {
+// The last line of a shard may lack its line feed. The sample includes it nevertheless, so that
+// others can follow it, and so does its chunk, compressed or not.
+func TestRun_AddsMissingLineFeeds(t *testing.T) {
 	var all []string
 	for i := range 40 {
 		all = append(all, fmt.Sprintf(`{"n":%d}`, i))
@@ -53,13 +53,13 @@ func TestLastLineWithoutALineFeed(t *testing.T) {
 		x.Close()
 		store.Set("g.jsonl", []byte("{}\n"))
 		if again, err := Run(t.Context(), store, "", Options{ChunkSize: size}); err != nil || again.ReusedShards != 6 || again.Samples != rep.Samples+1 {
-			t.Errorf("chunks of %d, again: got %+v, %v, want what was known taken over", size, again, err)
+			t.Errorf("chunks of %d, again: got %+v, %v, want the known shards reused", size, again, err)
 		}
 	}
 }
 
-// Decode adds the line feed, and an index that has none to add is refused.
-func TestLineFeedOfACodec(t *testing.T) {
+// Decode adds the line feed, and an index with nothing to add is rejected.
+func TestDecode_AddsLineFeed(t *testing.T) {
 	for _, c := range []codec.Codec{codec.None, codec.Gzip, codec.Zstd} {
 		stored := []byte("0123456789")
 		if c != codec.None {
@@ -73,7 +73,7 @@ func TestLineFeedOfACodec(t *testing.T) {
 			t.Errorf("%v, nothing: got no error", c)
 		}
 		if (c | codec.LineFeed | 1<<9).Known() || !(c | codec.LineFeed).Known() {
-			t.Errorf("%v: got it known with another flag, or not with this one", c)
+			t.Errorf("%v: got another flag accepted, or this one rejected", c)
 		}
 	}
 	for length, want := range map[int64]bool{9: false, 10: true, 11: false} {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// eachObject lists the dataset's objects, and counts the links that the store passes over: those to files that this run would
-// look at, and all those to directories, which may hold any.
+// eachObject lists the dataset's objects and counts the links that the store skips: links to files
+// that this run would use, and all links to directories, which may contain some.
 func (b *builder) eachObject(ctx context.Context, visit func(objstore.Object) error) error {
 	s, ok := b.store.(objstore.LinkLister)
 	if !ok {

@@ -13,20 +13,22 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxSeen bounds the bytes that a listing remembers of objects. What is beyond it is read again by each format that asks.
+// maxSeen limits the memory for object data that a listing caches. Data beyond it is read again by
+// each format.
 const maxSeen = 64 << 20
 
-// listing is a format.Listing of what lies in a store. It remembers what it has read, since several formats look at one object.
+// listing implements format.Listing for a store. It caches the data that it reads, because several
+// formats look at each object.
 type listing struct {
 	store   objstore.Store
 	prefix  string
 	objects []objstore.Object // in byte order of their keys
-	seen    []format.Object   // the same, as formats see them
+	seen    []format.Object   // the same objects, as formats see them
 
 	mu    sync.Mutex
-	begin map[string][]byte // of objects
-	whole map[string]bool   // those of which that is all
-	bytes int64             // of all that is remembered
+	begin map[string][]byte // cached first bytes by key
+	whole map[string]bool   // objects that are cached completely
+	bytes int64             // total size of the cache
 }
 
 func newListing(store objstore.Store, prefix string, objects []objstore.Object) *listing {
@@ -39,7 +41,7 @@ func newListing(store objstore.Store, prefix string, objects []objstore.Object) 
 
 func (l *listing) Objects() []format.Object { return l.seen }
 
-// First returns the first n decoded bytes of an object, or all there are.
+// First returns the first n decoded bytes of an object, or all if there are fewer.
 func (l *listing) First(ctx context.Context, key string, n int64) ([]byte, error) {
 	l.mu.Lock()
 	b, ok := l.begin[key]
@@ -61,12 +63,13 @@ func (l *listing) First(ctx context.Context, key string, n int64) ([]byte, error
 	return b, nil
 }
 
-// read reads the first n decoded bytes of an object, or all there are. Of one that is stored as it is the store is asked for a head alone:
-// to break a transfer off would cost its connection.
+// read reads the first n decoded bytes of an object, or all if there are fewer. For a short read of
+// an uncompressed object it requests only that range, because aborting a transfer would cost the
+// connection.
 func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error) {
 	o, ok := offsets.Find(l.seen, key)
 	if !ok {
-		return nil, fmt.Errorf("look into it: %w", objstore.ErrNotFound)
+		return nil, fmt.Errorf("read: %w", objstore.ErrNotFound)
 	}
 	ref := objstore.Ref{Key: l.prefix + key}
 	c, _ := codec.Of(key)
@@ -111,13 +114,13 @@ func (l *listing) open(ctx context.Context, ref objstore.Ref, c codec.Codec) (io
 	}
 	r, err := codec.NewReader(c, in)
 	if err != nil {
-		in.Close() // nothing was written to it
-		return nil, fmt.Errorf("%w: name it as it is, leave it out with --match, or have all objects taken as they are with --format files", err)
+		in.Close() // only read from, so its close error does not matter
+		return nil, fmt.Errorf("%w: rename it to match its contents, exclude it with --match, or index all objects unchanged with --format files", err)
 	}
 	return &decodedObject{r, in}, nil
 }
 
-// decodedObject is a compressed object on its way from the store.
+// decodedObject is a reader of a compressed object in the store.
 type decodedObject struct {
 	*codec.Reader
 	stored io.Closer

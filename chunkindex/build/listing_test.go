@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// plainAndPacked returns a listing of an object that is stored as it is, and of the same bytes compressed.
+// plainAndPacked returns a listing of an uncompressed object and of the same bytes compressed.
 func plainAndPacked(t *testing.T, text string) (*memstore.Store, *listing) {
 	t.Helper()
 	store := memstore.New()
@@ -21,7 +21,8 @@ func plainAndPacked(t *testing.T, text string) (*memstore.Store, *listing) {
 	return store, newListing(store, "p/", objects)
 }
 
-// TestListing_OpenReadsDecodedBytesFromAnOffset: an offset that cannot be reached, and a stream that breaks off before it, leave nothing open.
+// Open reads decoded bytes from an offset. An offset beyond the end, or a stream that breaks before
+// it, leaves no open stream.
 func TestListing_OpenReadsDecodedBytesFromAnOffset(t *testing.T) {
 	text := strings.Repeat("0123456789", 50_000)
 	for _, key := range []string{"a.txt", "a.txt.gz"} {
@@ -60,8 +61,8 @@ func TestListing_OpenReadsDecodedBytesFromAnOffset(t *testing.T) {
 	}
 }
 
-// TestListing_BesideTellsAMissingObjectFromAFault, and returns no more than its limit.
-func TestListing_BesideTellsAMissingObjectFromAFault(t *testing.T) {
+// description distinguishes a missing object from a store error, and returns at most its limit.
+func TestListing_DescriptionMissingAndFailing(t *testing.T) {
 	store, l := plainAndPacked(t, "0123456789")
 	store.Set("p/empty", nil)
 	for _, c := range []struct {
@@ -69,11 +70,11 @@ func TestListing_BesideTellsAMissingObjectFromAFault(t *testing.T) {
 		limit int64
 		want  string
 	}{{"a.txt", 100, "0123456789"}, {"a.txt", 10, "0123456789"}, {"a.txt", 4, "0123"}, {"empty", 4, ""}} {
-		if got, err := l.beside(t.Context(), c.key, c.limit); err != nil || got == nil || string(got) != c.want {
+		if got, err := l.description(t.Context(), c.key, c.limit); err != nil || got == nil || string(got) != c.want {
 			t.Errorf("%s up to %d: got %q, %v, want %q", c.key, c.limit, got, err, c.want)
 		}
 	}
-	if got, err := l.beside(t.Context(), "README.md", 4); got != nil || err != nil {
+	if got, err := l.description(t.Context(), "README.md", 4); got != nil || err != nil {
 		t.Errorf("missing: got %q, %v, want none", got, err)
 	}
 	for _, op := range []memstore.Op{memstore.Stat, memstore.Read} {
@@ -84,15 +85,16 @@ func TestListing_BesideTellsAMissingObjectFromAFault(t *testing.T) {
 				}
 				return memstore.Fault{}
 			})
-			if _, err := l.beside(t.Context(), "a.txt", 4); !errors.Is(err, want) {
+			if _, err := l.description(t.Context(), "a.txt", 4); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", op, err, want)
 			}
 		}
 	}
 }
 
-// TestListing_ReadRefusesObjectsOutOfIt: what is not listed is not found, and an object whose name lies says how to go on.
-func TestListing_ReadRefusesObjectsOutOfIt(t *testing.T) {
+// An unlisted object is not found, and an object whose name does not match its contents returns an
+// error with the cure.
+func TestListing_ReadRejectsUnlistedObjects(t *testing.T) {
 	store, l := plainAndPacked(t, "0123456789")
 	store.Set("p/b.txt", []byte("b"))
 	if _, err := l.read(t.Context(), "b.txt", 1); !errors.Is(err, objstore.ErrNotFound) {
@@ -108,7 +110,7 @@ func TestListing_ReadRefusesObjectsOutOfIt(t *testing.T) {
 	}
 	store.Set("p/a.txt.gz", []byte("this is no gzip"))
 	if _, err := l.read(t.Context(), "a.txt.gz", 1); err == nil || !strings.Contains(err.Error(), "--format files") {
-		t.Errorf("a name that lies: got %v, want the cure", err)
+		t.Errorf("a wrong name: got %v, want the cure", err)
 	}
 	if n := store.InFlight(); n != 0 {
 		t.Errorf("%d requests have not ended", n)

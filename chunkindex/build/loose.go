@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	runEnds  = 1 << 14  // one object in so many ends a run
-	maxAhead = 16 << 20 // bytes of loose objects that are read side by side into memory
+	runEnds  = 1 << 14  // one object in this many ends a run
+	maxAhead = 16 << 20 // bytes of loose objects read concurrently into memory
 )
 
-// unit is what is scanned, kept and taken over as one: a shard, or a run of loose objects.
-type unit struct{ from, to int } // shards
+// unit is scanned, stored and reused as a whole: a shard, or a run of loose objects.
+type unit struct{ from, to int } // shards [from, to)
 
-// divide makes the units of this run. Where a run of loose objects ends depends on the key of its last object alone, so that
-// an object that comes or goes changes no other run than its own.
+// divide splits the shards into units. The end of a run of loose objects depends only on the key of
+// its last object. So adding or removing an object affects only its own run.
 func (b *builder) divide() {
 	from := 0
 	for i := range b.shards {
@@ -32,7 +32,7 @@ func (b *builder) divide() {
 
 func endsRun(key string) bool { return crc32.ChecksumIEEE([]byte(key))%runEnds == 0 }
 
-// bytes of all shards of a unit.
+// bytes returns the total size of a unit's shards.
 func (b *builder) bytes(u unit) (n int64) {
 	for _, o := range b.shards[u.from:u.to] {
 		n += o.Size
@@ -40,7 +40,8 @@ func (b *builder) bytes(u unit) (n int64) {
 	return n
 }
 
-// read scans the objects of a unit: as many side by side as are held in memory, then in their order.
+// read scans the objects of a unit in order. It reads as many of them concurrently as fit into
+// memory.
 func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
 	for from := u.from; from < u.to; {
 		to, size := from+1, b.shards[from].Size
@@ -59,7 +60,8 @@ func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
 	return nil
 }
 
-// readSome scans the objects from one to before another: one of any size, or several that are held together.
+// readSome scans the objects [from, to) of a unit: one of any size, or several that fit into memory
+// together.
 func (b *builder) readSome(ctx context.Context, u unit, from, to int, cut *cutter) error {
 	if to == from+1 {
 		cut.begin(from - u.from)

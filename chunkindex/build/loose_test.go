@@ -63,10 +63,10 @@ func checkPhotos(t *testing.T, store *memstore.Store, x *chunkindex.Index, want 
 	}
 }
 
-func TestLooseObjects(t *testing.T) {
+func TestRun_LooseObjects(t *testing.T) {
 	store := memstore.New()
 	want := shards.Photos(store, 500)
-	store.Set("dir.0/", nil) // a marker of a directory
+	store.Set("dir.0/", nil) // a directory marker
 	opt := Options{ChunkSize: 1000}
 	rep, err := Run(t.Context(), store, "", opt)
 	if err != nil || rep.Format != "files" || rep.Samples != 500 || rep.Shards != 500 || rep.ReadBytes != rep.Bytes || rep.Ignored != 0 {
@@ -91,8 +91,9 @@ func TestLooseObjects(t *testing.T) {
 	}
 }
 
-// A change inside one run of objects leaves the others as they were, and the index is the one that a run from nothing makes.
-func TestLooseObjectsAreReusedByRuns(t *testing.T) {
+// A change in one run of objects leaves the other runs as they were. The index equals that of a run
+// from scratch.
+func TestRun_ReusesRunsOfLooseObjects(t *testing.T) {
 	store := memstore.New()
 	var ends []string
 	for i := 0; len(ends) < 3; i++ {
@@ -135,9 +136,9 @@ func TestLooseObjectsAreReusedByRuns(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, the index is the one that a run from nothing makes: of a run of objects that has lost its last ones, the
-// chunk that held them is cut anew.
-func TestLooseObjectsThatGo(t *testing.T) {
+// After any removals, the index equals that of a run from scratch. If a run of objects has lost its
+// last ones, the affected chunk is cut again.
+func TestRun_RemovedLooseObjects(t *testing.T) {
 	store := memstore.New()
 	opt := Options{ChunkSize: 100}
 	shards.Photos(store, 60)
@@ -167,7 +168,7 @@ func TestLooseObjectsThatGo(t *testing.T) {
 	}
 }
 
-// contentStore is a store whose ETags are digests of the content, as S3's are.
+// contentStore is a store whose ETags are digests of the content, like those of S3.
 type contentStore struct{ *memstore.Store }
 
 func (h contentStore) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -185,8 +186,8 @@ func (h contentStore) ReadRange(ctx context.Context, ref objstore.Ref, off int64
 	return h.Store.ReadRange(ctx, ref, off, dst...)
 }
 
-// An object that was renamed and stays in its place, with all its bytes and their ETag, has its new key.
-func TestLooseObjectRenamed(t *testing.T) {
+// An object that was renamed without changing its bytes, ETag or position gets its new key.
+func TestRun_RenamedLooseObject(t *testing.T) {
 	store := contentStore{memstore.New()}
 	for _, key := range []string{"a.jpg", "b.jpg", "d.jpg"} {
 		store.Set(key, []byte("the same"))
@@ -209,8 +210,9 @@ func TestLooseObjectRenamed(t *testing.T) {
 	}
 }
 
-// A run that was killed has left one scan for each run of objects, never one for each object, and the next one uses them.
-func TestLooseScansAreKeptByRuns(t *testing.T) {
+// A killed run leaves one scan per run of objects rather than per object, and the next run reuses
+// them.
+func TestKeep_StoresRunsOfLooseObjects(t *testing.T) {
 	store := memstore.New()
 	shards.Photos(store, 300)
 	interrupted(t, store)
@@ -224,7 +226,7 @@ func TestLooseScansAreKeptByRuns(t *testing.T) {
 	}
 }
 
-func TestLooseObjectsThatAreRefused(t *testing.T) {
+func TestRun_RejectsLooseObjects(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects map[string]string
 		match   string
@@ -233,7 +235,7 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 		"empty object":       {map[string]string{"a.jpg": "a", "b.jpg": ""}, "", "object b.jpg has no bytes: --match '!b.jpg' leaves it out"},
 		"empty one left out": {map[string]string{"d/a.jpg": "a", "d/b.jpg": ""}, "!b.jpg", ""},
 		"left out":           {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
-		"of two kinds":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose those of one with --match"},
+		"of two kinds":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose one kind with --match"},
 		"of no known kind":   {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not one of an image"},
 		"one of them":        {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
 		"a marker":           {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
@@ -263,30 +265,30 @@ func TestLooseObjectsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Of a prefix under which nothing lies, the error says what the user may have meant.
-func TestNothingLiesThere(t *testing.T) {
+// For a prefix without objects, the error suggests the intended location.
+func TestRun_EmptyPrefix(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{".millrace/current", "deep/er/x.jpg", "notes.txt", "sheep/1.jpg", "shapes/part-0.parquet", "shapes/part-1.parquet", "z/1", "a/1", "b/1", "c/1"} {
 		store.Set(key, []byte("x"))
 	}
 	for prefix, want := range map[string]string{
-		"shpaes/":                `no shards here: nothing lies under "shpaes/"; beside it lie notes.txt, shapes/, sheep/, z/: not found`,
-		"deep/ee/":               `no shards here: nothing lies under "deep/ee/"; beside it lie er/: not found`,
-		"none/such/":             `no shards here: nothing lies under "none/such/": not found`,
-		"shapes/part-0.parquet/": `no shards here: shapes/part-0.parquet is one object: give the prefix that it lies under, "shapes/", and --match "part-0.parquet" for this object alone: not found`,
+		"shpaes/":                `no shards here: no objects under "shpaes/"; found nearby: notes.txt, shapes/, sheep/, z/: not found`,
+		"deep/ee/":               `no shards here: no objects under "deep/ee/"; found nearby: er/: not found`,
+		"none/such/":             `no shards here: no objects under "none/such/": not found`,
+		"shapes/part-0.parquet/": `no shards here: shapes/part-0.parquet is an object: use its prefix, "shapes/", and --match "part-0.parquet" to select only this object: not found`,
 	} {
 		_, err := Run(t.Context(), store, prefix, Options{})
 		if !errors.Is(err, objstore.ErrNotFound) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", prefix, err, want)
 		}
 	}
-	if _, err := Run(t.Context(), memstore.New(), "", Options{}); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "nothing lies here") {
+	if _, err := Run(t.Context(), memstore.New(), "", Options{}); !errors.Is(err, objstore.ErrNotFound) || !strings.Contains(err.Error(), "the location is empty") {
 		t.Errorf("nothing at all: got %v", err)
 	}
 }
 
-// One object that is longer than what is read into memory goes through as a stream.
-func TestLongLooseObject(t *testing.T) {
+// An object too long to read into memory is streamed.
+func TestRun_StreamsLongLooseObjects(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.bin", []byte("a"))
 	store.Set("b.bin", bytes.Repeat([]byte("long"), maxAhead/4+1))

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// A name says once and for all whether an object is compressed: whatever it says that by, a format takes the shard as it takes the
-// plain one, and calls its samples by the same keys.
-func TestNamesOfCompressedShards(t *testing.T) {
+// A compressed shard has the same sample keys as the uncompressed one, for every name that
+// indicates the compression.
+func TestRun_NamesOfCompressedShards(t *testing.T) {
 	const length = 1000
 	records := make([]byte, 7*length)
 	for _, name := range []string{"a.bin", "a.bin.gz", "a.bin.zst", "a.bin.zstd", "a.zstd.bin", "a.zstd:4.bin"} {
@@ -38,8 +38,8 @@ func TestNamesOfCompressedShards(t *testing.T) {
 	}
 }
 
-// A name with nothing but such an ending says nothing.
-func TestObjectsCalledByAnEndingAlone(t *testing.T) {
+// A name that consists only of a compression suffix indicates no compression.
+func TestRun_NamesThatAreOnlyASuffix(t *testing.T) {
 	store := memstore.New()
 	for _, name := range []string{".gz", "d/.zst", "d/x"} {
 		store.Set(name, []byte("as it is"))

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// TestOther_PassesOverIndexesThatCannotBeUsed: what is missing, damaged, newer or of other data is passed over; a fault of the store is not.
-func TestOther_PassesOverIndexesThatCannotBeUsed(t *testing.T) {
+// other ignores an index that is missing, damaged, newer or of other data; it returns store errors.
+func TestOther_IgnoresUnusableIndexes(t *testing.T) {
 	base, rep := indexedTars(t)
 	text := string(shards.Bytes(t, base, layout.PointerKey))
 	index, binding := layout.IndexObject("", rep.Generation), ""

@@ -11,13 +11,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestNoteOwner_NotesEachIndexOfAGeneration: a generation that was the default index's without a note gets that note too.
+// noteOwner writes a note per index of a generation, including one for the default index if that
+// had none.
 func TestNoteOwner_NotesEachIndexOfAGeneration(t *testing.T) {
 	g := strings.Repeat("ab", 32)
 	for _, c := range []struct {
 		name    string
-		there   bool     // the index object
-		owners  []string // noted before
+		there   bool     // the index object exists
+		owners  []string // existing notes
 		want    []string
 		refuses []string
 	}{
@@ -61,12 +62,12 @@ func TestNoteOwner_NotesEachIndexOfAGeneration(t *testing.T) {
 	}
 }
 
-// TestNoteOwner_ReturnsEachFault, and CheckOwner those of its listing.
+// noteOwner and CheckOwner return store errors.
 func TestNoteOwner_ReturnsEachFault(t *testing.T) {
 	g := strings.Repeat("ab", 32)
 	for _, op := range []memstore.Op{memstore.List, memstore.Stat, memstore.Put} {
 		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied} {
-			for last := range 2 { // of puts, the first or the second
+			for last := range 2 { // for puts, the first or the second one fails
 				store := memstore.New()
 				store.Set(layout.IndexObject("p/", g), []byte("x"))
 				n := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// parquetFile returns a file that pyarrow wrote.
+// parquetFile returns a file written by pyarrow.
 func parquetFile(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile("../codec/rowgroup/testdata/" + name + ".parquet")
@@ -21,8 +21,9 @@ func parquetFile(t testing.TB, name string) []byte {
 	return b
 }
 
-// Row groups join in chunks up to the chunk size, and none is part of two: the three of each file here have about 1,100 bytes, and half of that.
-func TestRowGroupsJoin(t *testing.T) {
+// Row groups are joined into chunks up to the chunk size, and none is split. The three row groups
+// of each file have about 1,100 bytes, the last one half of that.
+func TestRun_JoinsRowGroups(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "checksums"))
 	store.Set("b.parquet", parquetFile(t, "checksums"))
@@ -55,8 +56,9 @@ func TestRowGroupsJoin(t *testing.T) {
 	}
 }
 
-// A shard whose scan was kept or is in the index before is not read again, and the generation is the same.
-func TestParquetIsReused(t *testing.T) {
+// A shard with a stored scan or in the previous index is not read again, and the generation is the
+// same.
+func TestRun_ReusesParquetShards(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "nested-pages-v1"))
 	first, err := Run(t.Context(), store, "", Options{})
@@ -80,8 +82,8 @@ func TestParquetIsReused(t *testing.T) {
 	}
 }
 
-// The names of classes come from README.md, whichever objects are chosen.
-func TestReadmeNamesClasses(t *testing.T) {
+// Class names come from README.md, whichever objects are chosen.
+func TestRun_ReadmeNamesClasses(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{"en/train-0.parquet", "en/test-0.parquet", "de/train-0.parquet"} {
 		store.Set(key, parquetFile(t, "by-datasets"))

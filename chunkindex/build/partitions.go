@@ -10,14 +10,15 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// partition returns the directories of a key that stand for columns, as Hive writes them: "label=cat".
+// partition returns the directories of a key that encode columns in Hive's style: "label=cat".
 func partition(key string) []string {
 	return slices.DeleteFunc(strings.Split(path.Dir(key), "/"), func(element string) bool { return strings.IndexByte(element, '=') <= 0 })
 }
 
-// refusePartitions refuses tables in directories of several partitions, whose columns no sample would have. Who chooses files by a pattern knows.
+// refusePartitions returns an error for tables in several Hive partitions, because no sample would
+// have the partition columns. A pattern chosen by the user is accepted.
 func (b *builder) refusePartitions() error {
-	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // as pyarrow.dataset has it
+	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // format names of pyarrow.dataset
 	if name == "" || b.chosenByPattern() {
 		return nil
 	}
@@ -28,19 +29,19 @@ func (b *builder) refusePartitions() error {
 	}
 	first, other := shards[0].Key, shards[at].Key
 	return &format.ChoiceError{
-		Cause: fmt.Sprintf("objects %s and %s are of two partitions, whose columns are in the names of directories: no sample would have them, unless the files have them too", first, other),
+		Cause: fmt.Sprintf("objects %s and %s are in two partitions, whose columns are in the names of directories: samples would lack them, unless the files have them too", first, other),
 		Ways: []format.Way{
 			{
 				Command: fmt.Sprintf(`python3 -c "import glob, pyarrow.dataset as d; d.write_dataset(d.dataset(sorted(glob.glob('**/*%s', recursive=True)), format='%s', partitioning='hive'), 'DESTINATION', format='parquet', max_rows_per_group=10000)"`,
 					path.Ext(other), name),
 				Effect: "writes Parquet files that have these columns",
 			},
-			{Flag: "match", Value: "*", Effect: "leaves these columns out"},
+			{Flag: "match", Value: "*", Effect: "omits these columns"},
 		},
 	}
 }
 
-// chosenByPattern says whether the user has named the objects to take, rather than some to leave out.
+// chosenByPattern reports whether the user's pattern selects objects, rather than excluding some.
 func (b *builder) chosenByPattern() bool {
 	return b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
 }

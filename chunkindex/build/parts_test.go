@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestBuild_RefusesShardsOfAnotherLength than the listing says.
+// A shard whose length differs from the listing is an error.
 func TestBuild_RefusesShardsOfAnotherLength(t *testing.T) {
 	store := memstore.New()
 	body := "{\"a\":1}\n{\"a\":2}\n"
@@ -45,7 +45,7 @@ func TestBuild_RefusesShardsOfAnotherLength(t *testing.T) {
 	}
 }
 
-// noted returns a builder that has read some notes of parts, which were written in this order.
+// noted makes the builder read parts notes, which are stored in this order.
 func noted(t *testing.T, b *builder, notes ...partsNote) {
 	t.Helper()
 	var objects []objstore.Object
@@ -63,7 +63,7 @@ func noted(t *testing.T, b *builder, notes ...partsNote) {
 	}
 }
 
-// partsBuilder is a builder of three shards that were written at 1, 2 and 3 seconds.
+// partsBuilder returns a builder with three shards written at 1, 2 and 3 seconds.
 func partsBuilder() *builder {
 	b := &builder{prefix: "p/", index: Place{Store: memstore.New()}, opt: Options{Name: "n", Data: "d", Share: Share{Options: "mine"}}, found: &format.Dataset{}}
 	for i := range 3 {
@@ -73,8 +73,9 @@ func partsBuilder() *builder {
 	return b
 }
 
-// TestReadNotes_TakesThoseOfItsIndexAlone, and tells a note that cannot be read from a store that fails.
-func TestReadNotes_TakesThoseOfItsIndexAlone(t *testing.T) {
+// readNotes uses only the notes of its index, and distinguishes an unreadable note from a store
+// error.
+func TestReadNotes_UsesOnlyItsIndex(t *testing.T) {
 	mine := partsNote{partsVersion, "n", "d", 2, "mine"}
 	for name, c := range map[string]struct {
 		change func(n *partsNote)
@@ -108,8 +109,8 @@ func TestReadNotes_TakesThoseOfItsIndexAlone(t *testing.T) {
 	}
 }
 
-// TestJoinable_RefusesByTheNoteOfItsOptions, else by that of the parts that were begun last.
-func TestJoinable_RefusesByTheNoteOfItsOptions(t *testing.T) {
+// joinable reports the note with the same options, else the most recent one.
+func TestJoinable_ReportsThePartsOfItsOptions(t *testing.T) {
 	note := func(parts int, options string) partsNote { return partsNote{partsVersion, "n", "d", parts, options} }
 	b := partsBuilder()
 	noted(t, b, note(2, "mine"), note(3, "mine"), note(4, "theirs"))

@@ -9,19 +9,19 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Place is where objects lie: below a prefix of a store.
+// Place is a location of objects: a prefix in a store.
 type Place struct {
 	Store  objstore.Store
 	Prefix string // empty, or ends in a slash
 }
 
-// ErrReadOnly says that the place of an index takes no writes.
-var ErrReadOnly = errors.New("the place of the index takes no writes")
+// ErrReadOnly reports that the index location denies writes.
+var ErrReadOnly = errors.New("the index location is read-only")
 
-// ErrClassFolders says that an index is not to lie among folders that are classes of pictures.
-var ErrClassFolders = errors.New("torchvision's ImageFolder would take the index among class folders for one more class")
+// ErrClassFolders reports that an index must not be stored in a directory of class folders.
+var ErrClassFolders = errors.New("torchvision's ImageFolder would treat an index among class folders as one more class")
 
-// indexStore is the store of an index that is made. It tells a write that is refused from a read that is refused.
+// indexStore wraps the store of a new index, to distinguish denied writes from denied reads.
 type indexStore struct{ objstore.Store }
 
 func (s indexStore) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {

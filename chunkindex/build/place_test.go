@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// readOnly is a store that takes no writes, as a public bucket.
+// readOnly is a store that denies writes, such as a public bucket.
 type readOnly struct{ objstore.Store }
 
 func (readOnly) Put(_ context.Context, key string, _ io.ReaderAt, _ int64, _ objstore.Condition) (objstore.Object, error) {
@@ -31,8 +31,9 @@ func (readOnly) Delete(_ context.Context, key string) error {
 	return fmt.Errorf("delete %q: %w", key, objstore.ErrDenied)
 }
 
-// TestIndexElsewhere indexes data that may not be written to, stops in the middle, indexes again, verifies and collects.
-func TestIndexElsewhere(t *testing.T) {
+// An index run on read-only data with an index elsewhere is interrupted and repeated; then the
+// index is verified and old generations are removed.
+func TestRun_IndexElsewhere(t *testing.T) {
 	ctx := t.Context()
 	data, home := memstore.New(), memstore.New()
 	d := indextest.Write(t, data, spec())
@@ -88,14 +89,14 @@ func TestIndexElsewhere(t *testing.T) {
 	if gone, err := collect(ctx, home, at.Prefix, -time.Hour); err != nil || len(gone) != 1 {
 		t.Errorf("gc: got %q, %v, want the one old index", gone, err)
 	}
-	// The same data with its index beside it has the same generation.
+	// The same data with its index in the same location has the same generation.
 	if beside := indexed(t, data, spec().Build); beside.Generation != rep.Generation {
 		t.Errorf("beside the data: got generation %s, want %s", beside.Generation, rep.Generation)
 	}
 }
 
-// TestOnePlaceOneIndex: the index of some data never replaces that of others.
-func TestOnePlaceOneIndex(t *testing.T) {
+// An index of some data never replaces that of other data.
+func TestRun_NeverReplacesAnIndexOfOtherData(t *testing.T) {
 	ctx := t.Context()
 	store := memstore.New()
 	indextest.Write(t, store, indextest.Spec{Prefix: "a/", Sizes: []int{5}})
@@ -120,8 +121,8 @@ func TestOnePlaceOneIndex(t *testing.T) {
 	}
 }
 
-// TestLinksOutOfTheDirectory: links are counted where they are passed over, and read where they are followed.
-func TestLinksOutOfTheDirectory(t *testing.T) {
+// Links out of the directory are counted when skipped, and read when followed.
+func TestRun_CountsAndFollowsLinks(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	line := []byte("{\"a\": 1}\n{\"a\": 2}\n")
 	for _, err := range []error{
@@ -160,7 +161,7 @@ func TestLinksOutOfTheDirectory(t *testing.T) {
 		}
 		x.Close()
 	}
-	// Where everything is a link, the error names the cure.
+	// If all objects are links, the error names the option to follow them.
 	all := t.TempDir()
 	if err := os.Symlink(filepath.Join(outside, "blob"), filepath.Join(all, "b.jsonl")); err != nil {
 		t.Fatal(err)
@@ -176,7 +177,7 @@ func TestLinksOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestClassFoldersAreNoticed(t *testing.T) {
+func TestRun_DetectsClassFolders(t *testing.T) {
 	for _, c := range []struct {
 		keys string
 		want int

@@ -14,13 +14,13 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// probe finds out whether the store of an index honours conditions on writes, on an object of its own.
+// probe checks with a temporary object whether the index store honours conditional writes.
 func probe(ctx context.Context, at Place) error {
 	key := at.Prefix + layout.ProbeDir + rand.Text()
 	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
 		return at.Store.Put(ctx, key, strings.NewReader(text), int64(len(text)), cond)
 	}
-	// What is left over harms nobody, and gc removes it.
+	// A leftover probe is harmless, and gc removes it.
 	defer func() { _ = at.Store.Delete(context.WithoutCancel(ctx), key) }()
 	failed := func(err error) error {
 		if errors.Is(err, ErrReadOnly) {
@@ -45,21 +45,21 @@ func probe(ctx context.Context, at Place) error {
 	return nil
 }
 
-// publisher puts a new generation in place.
+// publisher publishes a new generation.
 type publisher struct {
 	store  objstore.Store
 	prefix string
-	name   string // of the index; empty: the default one
+	name   string // index name; empty: the default index
 	single bool
-	data   string // address of the shards, where they do not lie beside the index
-	links  bool   // links are followed
+	data   string // address of the shards, if the index is stored elsewhere
+	links  bool   // the index run follows links
 	old    layout.Pointer
 	oldObj objstore.Object   // zero: there was no pointer
-	index  *chunkindex.Index // that the old pointer names; nil: it cannot be read
+	index  *chunkindex.Index // index that the old pointer names; nil: unreadable
 }
 
-// publish writes index, binding and pointer, in this order. It reports whether the
-// pointer named this already.
+// publish writes the index, the binding and the pointer, in this order. It reports whether the
+// pointer already named the same generation and binding, with the index intact.
 func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (unchanged bool, err error) {
 	next := layout.Pointer{Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
@@ -69,7 +69,8 @@ func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (
 		return false, err
 	}
 	if p.old.Generation != b.generation || !p.intact(ctx, b) {
-		// Written anew even if it is there: gc goes by the age of what nothing points to yet.
+		// Rewrite the index even if it exists, because gc goes by the age of objects that no
+		// pointer names yet.
 		if _, err := p.store.Put(ctx, layout.IndexObject(p.prefix, b.generation), b.file, b.size, objstore.Condition{}); err != nil {
 			return false, err
 		}
@@ -81,7 +82,8 @@ func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (
 	return false, p.point(ctx, next)
 }
 
-// intact reports whether the index object that should be there is, without damage. What was read of it has been proved.
+// intact reports whether the stored index object exists and is undamaged. Pages read earlier are
+// already verified.
 func (p *publisher) intact(ctx context.Context, b *indexFile) bool {
 	obj, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, b.generation))
 	if err != nil || obj.Size != b.size {
@@ -110,16 +112,16 @@ func (p *publisher) point(ctx context.Context, next layout.Pointer) error {
 	}
 	now, _, rerr := layout.ReadPointer(ctx, p.store, p.prefix, p.name)
 	if rerr != nil {
-		return fmt.Errorf("another index run published meanwhile: %w", err)
+		return fmt.Errorf("another index run published a generation meanwhile: %w", err)
 	}
 	if now == next {
-		return nil // the other run found the same, or our own first answer was lost
+		return nil // the other run found the same, or the response to our first attempt was lost
 	}
-	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index what is there now: %w", now.Generation, next.Generation, err)
+	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index the current objects: %w", now.Generation, next.Generation, err)
 }
 
-// noteOwner notes that a generation is about to become that of the publisher's index. It is written before the index is, so
-// that a generation without a note is the default index's.
+// noteOwner records that a generation is about to become current in the publisher's index. It runs
+// before the index is written, so that a generation without a note belongs to the default index.
 func (p *publisher) noteOwner(ctx context.Context, generation string) error {
 	names, err := layout.Owners(ctx, p.store, p.prefix, generation)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// answers is a store whose writes are answered by a script: one that returns nil writes.
+// answers is a store that answers writes by a script: a write succeeds if put returns nil.
 type answers struct {
 	objstore.Store
 	put func(n int, key string, cond objstore.Condition) error // n counts from 0
@@ -27,15 +27,16 @@ func (a *answers) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	if err := a.put(n, key, cond); err != nil {
 		return objstore.Object{}, err
 	}
-	return a.Store.Put(context.WithoutCancel(ctx), key, body, size, objstore.Condition{}) // an answer that was on its way
+	return a.Store.Put(context.WithoutCancel(ctx), key, body, size, objstore.Condition{}) // the write completes even if its context has ended
 }
 
-// TestProbe_JudgesEachWriteByItself: the first has to succeed, the others have to be refused as conditions are. It leaves no object.
+// The first write of the probe must succeed, and the others must fail by their conditions. It
+// leaves no object.
 func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 	refused := objstore.ErrChanged
 	for name, c := range map[string]struct {
 		of   [3]error
-		want error  // the class; nil: success, or ignored conditions
+		want error  // error class; nil: success, or ignored conditions
 		text string // empty: success
 	}{
 		"conditions hold":       {[3]error{nil, refused, refused}, nil, ""},
@@ -45,8 +46,8 @@ func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 		"first write refused":   {[3]error{refused, refused, refused}, refused, "--single-writer does without them"},
 		"IfAbsent fails":        {[3]error{nil, objstore.ErrUnavailable, refused}, objstore.ErrUnavailable, "--single-writer does without them"},
 		"IfMatch fails":         {[3]error{nil, refused, objstore.ErrUnavailable}, objstore.ErrUnavailable, "--single-writer does without them"},
-		"takes no writes":       {[3]error{objstore.ErrDenied, refused, refused}, ErrReadOnly, "takes no writes"},
-		"takes no later writes": {[3]error{nil, refused, objstore.ErrDenied}, ErrReadOnly, "takes no writes"},
+		"takes no writes":       {[3]error{objstore.ErrDenied, refused, refused}, ErrReadOnly, "is read-only"},
+		"takes no later writes": {[3]error{nil, refused, objstore.ErrDenied}, ErrReadOnly, "is read-only"},
 	} {
 		for _, ended := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +79,7 @@ func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 	}
 }
 
-// TestPoint_NamesTheConditionOfItsPointer, and says what came of a refusal.
+// point uses the condition that fits the existing pointer, and explains a failed condition.
 func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 	next := layout.Pointer{Version: 2, Generation: strings.Repeat("ab", 32), Binding: strings.Repeat("cd", 32)}
 	other := layout.Pointer{Version: 2, Generation: strings.Repeat("ef", 32), Binding: strings.Repeat("cd", 32)}
@@ -93,7 +94,7 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 		"next, the only writer":  {true, "7", objstore.Condition{}},
 	} {
 		for what, answer := range map[string]struct {
-			there *layout.Pointer // what another run has published
+			there *layout.Pointer // pointer that another run has published
 			put   error
 			want  error
 			text  string
@@ -129,7 +130,8 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 	}
 }
 
-// TestPublish_WritesThePointerLast: note, index, binding, pointer. A run that fails at any of them leaves the old pointer.
+// publish writes note, index, binding and pointer in this order. If any write fails, the old
+// pointer remains.
 func TestPublish_WritesThePointerLast(t *testing.T) {
 	for _, name := range []string{"", "n"} {
 		want := []string{layout.IndexDir, layout.BindingDir, layout.PointerKey}

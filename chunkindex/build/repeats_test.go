@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// repeated writes the same tar under several names, as two runs of img2dataset number their samples from 0 each.
+// repeated writes the same tar under several names, like runs of img2dataset that each number their
+// samples from 0.
 func repeated(t *testing.T, samples, shards int) (store *memstore.Store, keys []string) {
 	t.Helper()
 	store = memstore.New()
@@ -26,9 +27,9 @@ func repeated(t *testing.T, samples, shards int) (store *memstore.Store, keys []
 	return store, d.Keys
 }
 
-func TestKeysThatSeveralShardsHave(t *testing.T) {
+func TestRun_CountsRepeatedKeys(t *testing.T) {
 	ctx := t.Context()
-	store, keys := repeated(t, 600, 3) // three pages of hashes for one
+	store, keys := repeated(t, 600, 3) // three pages of hashes for each
 	rep := indexed(t, store, build.Options{ChunkSize: 64 << 10})
 	if rep.Samples != 1800 || rep.RepeatedKeys != 600 || !slices.Contains(keys, rep.RepeatedKey) {
 		t.Errorf("got %+v, want 600 keys that repeat", rep)
@@ -60,8 +61,8 @@ func TestKeysThatSeveralShardsHave(t *testing.T) {
 	}
 }
 
-// A key that very many shards have costs a look-up no more than the shards that are listed.
-func TestOneKeyInVeryManyShards(t *testing.T) {
+// A lookup of a key in a great many shards costs no more than listing the shards of the error.
+func TestLookup_OneKeyInManyShards(t *testing.T) {
 	ctx := t.Context()
 	const shards = 2000 // eight pages of one hash
 	store, keys := repeated(t, 1, shards)
@@ -87,8 +88,8 @@ func TestOneKeyInVeryManyShards(t *testing.T) {
 	}
 }
 
-// Within one shard a key is that of one sample: members of a key that others stand between are refused.
-func TestKeyTwiceInOneShard(t *testing.T) {
+// A key is unique within a shard: non-adjacent members of one key are rejected.
+func TestRun_RejectsDuplicateKeysInAShard(t *testing.T) {
 	store, keys := repeated(t, 2, 2)
 	body, _ := store.Bytes(prefix + "000001.tar")
 	double := append(slices.Clone(body[:len(body)-1024]), body...)

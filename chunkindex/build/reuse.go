@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// asBefore takes from the index that was there what token files do not say, where this run is told nothing: the length of windows, and the type.
+// asBefore takes the window length and data type of token files from the existing index, if the
+// options leave them open.
 func (b *builder) asBefore(l *listing) {
 	h := &b.opt.Hints
 	named := slices.ContainsFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) })
@@ -29,8 +30,8 @@ func (b *builder) asBefore(l *listing) {
 	b.report.Assumed = fmt.Sprintf("as the index that was here: --sequence-length %d --dtype '%s'", h.SequenceLength, dtype)
 }
 
-// reuse takes what it can from the current generation, then from those of the other indexes of the prefix, and returns the units
-// that are left.
+// reuse takes unchanged units from the current generation and from the prefix's other indexes. It
+// returns the remaining units.
 func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 	todo, err := b.reuseFrom(ctx, b.old, todo)
 	if err != nil {
@@ -64,8 +65,8 @@ func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 	return todo, nil
 }
 
-// other opens the current generation of another index of the prefix, if it is one of the same data. One that is damaged, or
-// of another version, is passed over: nil.
+// other opens the current generation of another index of the prefix. It returns nil if that is
+// missing, damaged, of another version or of other data.
 func (b *builder) other(ctx context.Context, name string) (*chunkindex.Index, error) {
 	p, _, err := layout.ReadPointer(ctx, b.index.Store, b.index.Prefix, name)
 	if err == nil && p.Data != b.opt.Data {
@@ -81,8 +82,8 @@ func (b *builder) other(ctx context.Context, name string) (*chunkindex.Index, er
 	return x, err
 }
 
-// reuseFrom takes what it can of some units from an index, if that was cut by the same rules, and returns the units that
-// are left: also those of which the index is damaged.
+// reuseFrom takes unchanged units from an index that was cut by the same rules. It returns the
+// remaining units, including those damaged in the index.
 func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []int) (todo []int, err error) {
 	if x == nil || !b.sameRules(x.Meta()) {
 		return units, nil
@@ -118,7 +119,8 @@ func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []in
 	return todo, nil
 }
 
-// sameShards finds those units whose shards an index has, unchanged and cut by themselves.
+// sameShards returns the units whose shards are unchanged in the index and share no chunk with
+// other shards.
 func (b *builder) sameShards(ctx context.Context, x *chunkindex.Index, units []int) map[int]*shardsOf {
 	known := make(map[string]int, x.Shards())
 	for i, s := range x.ShardTable() {
@@ -138,14 +140,14 @@ func (b *builder) sameShards(ctx context.Context, x *chunkindex.Index, units []i
 	return found
 }
 
-// sameRules says whether an index was cut as this run cuts.
+// sameRules reports whether an index was made by the same rules as this run.
 func (b *builder) sameRules(m layout.Meta) bool {
 	return m.ChunkSize == b.opt.ChunkSize && m.Format == b.format.Name && m.Scanner == b.format.Rules() && m.Cutter == cutterChanges &&
 		m.Overlap == b.found.Overlap && bytes.Equal(m.Framing, b.found.Framing)
 }
 
-// unchanged says whether the shards of a unit are these shards of an index from one on, in the same versions and of which others
-// say the same.
+// unchanged reports whether the index's shards from at on are the unit's shards: the same keys and
+// versions, with the same statements of other objects about them.
 func (b *builder) unchanged(shards []layout.Shard, u unit, at int) bool {
 	if at+u.to-u.from > len(shards) {
 		return false
@@ -160,34 +162,34 @@ func (b *builder) unchanged(shards []layout.Shard, u unit, at int) bool {
 	return true
 }
 
-// key of a shard, relative to the prefix.
+// key returns the key of a shard relative to the prefix.
 func (b *builder) key(shard int) string { return strings.TrimPrefix(b.shards[shard].Key, b.prefix) }
 
-// shardsOf are shards of an earlier index, from which a new one takes what has not changed.
+// shardsOf is a range of shards of an earlier index, from which a new index takes unchanged chunks.
 type shardsOf struct {
 	x          *chunkindex.Index
-	first, end int // shards
-	from, to   int // chunks
+	first, end int // shards [first, end)
+	from, to   int // chunks [from, to)
 	sum        layout.Totals
 	block      func(sec, chunk int) ([]byte, error) // reads a block of the index
 }
 
-// newShardsOf takes the shards from first to before end.
+// newShardsOf returns the shards [first, end) of an index.
 func newShardsOf(ctx context.Context, x *chunkindex.Index, first, end int) *shardsOf {
 	s := &shardsOf{x: x, first: first, end: end, block: func(sec, chunk int) ([]byte, error) { return x.Block(ctx, sec, chunk) }}
-	chunk := func(shard int) int { // the first one that reaches to this shard or beyond
+	chunk := func(shard int) int { // the first chunk that reaches this shard
 		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
 	}
 	s.from, s.to = chunk(first), chunk(end)
 	return s
 }
 
-// whole says whether no chunk has objects of these shards and of others: else they were not cut by themselves.
+// whole reports whether no chunk contains objects of both these shards and others.
 func (s *shardsOf) whole() bool {
 	return s.to == s.x.Chunks() || s.x.Extents(s.to)[0].Shard >= s.end
 }
 
-// check holds the chunks to what those of these shards can be, and sums them up.
+// check validates the chunks against their shards and computes their totals.
 func (s *shardsOf) check() error {
 	order := layout.ExtentOrder{Overlap: s.x.Meta().Overlap, Shards: s.x.ShardTable()[s.first:s.end]}
 	return s.each(func(r *layout.ChunkRecord) error {
@@ -235,7 +237,7 @@ func (s *shardsOf) each(visit func(*layout.ChunkRecord) error) error {
 	return nil
 }
 
-// blocks gives the record of a chunk its blocks.
+// blocks reads the blocks of a chunk into its record.
 func (s *shardsOf) blocks(r *layout.ChunkRecord, chunk int) error {
 	to := map[int]*[]byte{layout.SecTables: &r.Table, layout.SecNames: &r.Names, layout.SecParts: &r.Parts}
 	if r.Codec.Described() {

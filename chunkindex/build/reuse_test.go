@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// buildInPart indexes a dataset whose earlier index is copied in part, as a large one is.
+// buildInPart indexes a dataset and reads the previous index partially, as for a large one.
 func buildInPart(t *testing.T, store *memstore.Store) (Report, error) {
 	t.Helper()
 	leaks.Check(t)
@@ -30,8 +30,9 @@ func buildInPart(t *testing.T, store *memstore.Store) (Report, error) {
 	return b.report, err
 }
 
-// A run takes over the blocks of a large index, side by side and each once, and the new index is the one that a run from nothing makes.
-func TestLargeIndexIsTakenOverInPart(t *testing.T) {
+// A run reuses the blocks of a large index, fetching each once and concurrently. The new index
+// equals that of a run from scratch.
+func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	store, old := indexedLines(t, 30000)
 	lines, _ := store.Bytes("c-1.jsonl")
 	store.Set("c-2.jsonl", lines[:len(lines)/2+bytes.IndexByte(lines[len(lines)/2:], '\n')+1])
@@ -48,7 +49,7 @@ func TestLargeIndexIsTakenOverInPart(t *testing.T) {
 	if err != nil || rep.ReusedShards != 2 || rep.Generation == old.Generation {
 		t.Fatalf("got %+v, %v, want two shards that are taken over", rep, err)
 	}
-	if n := fetched.Load(); n > size.Size*13/10 { // the places of blocks share a piece with the blocks
+	if n := fetched.Load(); n > size.Size*13/10 { // block offsets share a piece with the blocks
 		t.Errorf("got %d bytes fetched of an index of %d", n, size.Size)
 	}
 	store.SetFault(nil)
@@ -66,7 +67,7 @@ func TestLargeIndexIsTakenOverInPart(t *testing.T) {
 	}
 }
 
-// namedStore holds a shard of samples with names of their own, and its index of several pages.
+// namedStore holds a shard of samples with stored names, and its index of several pages.
 func namedStore(t *testing.T) (*memstore.Store, Report) {
 	t.Helper()
 	var b bytes.Buffer
@@ -92,8 +93,9 @@ func namedStore(t *testing.T) (*memstore.Store, Report) {
 	return store, rep
 }
 
-// An index that is damaged anywhere in the store is replaced, though it is copied in part and the new one has the same generation.
-func TestDamagedLargeIndexIsReplaced(t *testing.T) {
+// An index that is damaged anywhere in the store is replaced, even if it is only partially local
+// and the generation is the same.
+func TestRun_ReplacesADamagedLargeIndex(t *testing.T) {
 	for name, where := range map[string]func(h *layout.Header) int64{
 		"tables": func(h *layout.Header) int64 { return h.Sections[layout.SecTables].End() - 5 },
 		"names":  func(h *layout.Header) int64 { return h.Sections[layout.SecNames].End() - 1 },
@@ -119,8 +121,9 @@ func TestDamagedLargeIndexIsReplaced(t *testing.T) {
 	}
 }
 
-// A store that does not give the blocks of an index ends the run: its shards are not read again because of that.
-func TestStoreThatFailsAtAnEarlierIndex(t *testing.T) {
+// A store error while reading the blocks of an index ends the run. It does not make the run read
+// shards again.
+func TestRun_StoreErrorInAnEarlierIndex(t *testing.T) {
 	store, old := indexedLines(t, 30000)
 	store.SetFault(func(c memstore.Call) memstore.Fault {
 		if c.Op == memstore.Read && c.Key == layout.IndexObject("", old.Generation) && c.Offset > 0 || c.Op == memstore.Open && c.Key == "c-0.jsonl" {

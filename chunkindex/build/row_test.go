@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRowReadsItsPartsInTurn(t *testing.T) {
+func TestMultiReaderAt(t *testing.T) {
 	want := []byte("abcdefghij")
 	var r multiReaderAt
 	for _, n := range []int{0, 3, 0, 1, 6, 0} {

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// frameRecord has a value of its own in every field that a scan keeps.
+// frameRecord returns a record with a distinct value in every field that a scan stores.
 func frameRecord() *layout.ChunkRecord {
 	return &layout.ChunkRecord{
 		Extents: []layout.Extent{{Shard: 1, Offset: 2, Length: 3}, {Shard: 4, Offset: 1 << 40, Length: 1 << 41}},
@@ -27,7 +27,7 @@ func frameRecord() *layout.ChunkRecord {
 	}
 }
 
-// TestScanFrame_KeepsEveryField, and a frame that was cut or that has bytes too many is malformed.
+// A scan frame keeps every field. A truncated frame, or one with extra bytes, is malformed.
 func TestScanFrame_KeepsEveryField(t *testing.T) {
 	want := frameRecord()
 	b := appendScanFrame([]byte("left over"), want)
@@ -64,8 +64,8 @@ func TestScanFrame_KeepsEveryField(t *testing.T) {
 	}
 }
 
-// TestScanWriter_BeginsOverWhatWasNotFinished: scans of one file neither share bytes nor sums.
-func TestScanWriter_BeginsOverWhatWasNotFinished(t *testing.T) {
+// A scan starts over an unfinished one. Scans in one file share neither bytes nor totals.
+func TestScanWriter_DiscardsUnfinishedScans(t *testing.T) {
 	w, err := newScanWriter(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestScanWriter_BeginsOverWhatWasNotFinished(t *testing.T) {
 			t.Errorf("scan %d: got samples %v, %v, %+v, want %v", i, got, err, s.totals(), want)
 		}
 		if i == 1 {
-			continue // its space was given back, and that of its neighbours was not
+			continue // only its own space was freed
 		}
 		stop := errors.New("stop")
 		if err := s.each(func(*layout.ChunkRecord) error { return stop }); !errors.Is(err, stop) {
@@ -127,7 +127,7 @@ func TestScanWriter_BeginsOverWhatWasNotFinished(t *testing.T) {
 	}
 }
 
-// ruledBuilder is a builder of one shard, before it reuses anything.
+// ruledBuilder returns a builder of one shard before it reuses anything.
 func ruledBuilder() *builder {
 	return &builder{
 		opt: Options{ChunkSize: 100}, format: format.Format{Name: "tar", Changes: 3}, units: []unit{{0, 1}}, prefix: "p/",
@@ -136,7 +136,7 @@ func ruledBuilder() *builder {
 	}
 }
 
-// ruleChanges are the changes after which no scan of a shard may be used again.
+// ruleChanges are the changes after which no scan of a shard may be reused.
 var ruleChanges = map[string]func(b *builder){
 	"chunk size": func(b *builder) { b.opt.ChunkSize++ },
 	"format":     func(b *builder) { b.format.Name = "jsonl" },
@@ -149,7 +149,7 @@ var ruleChanges = map[string]func(b *builder){
 	"says":       func(b *builder) { b.found.Shards[0].Says = "" },
 }
 
-// TestReuse_RequiresTheSameRulesAndVersions: each change alone keeps a scan of an index, and one that was kept, from being used.
+// Each change prevents the reuse of an indexed scan and of a stored scan.
 func TestReuse_RequiresTheSameRulesAndVersions(t *testing.T) {
 	first := ruledBuilder()
 	m := layout.Meta{
@@ -182,7 +182,7 @@ func TestReuse_RequiresTheSameRulesAndVersions(t *testing.T) {
 	}
 }
 
-// TestBuildOptions_FillsInAndBounds what the caller leaves out.
+// withDefaults sets defaults and checks limits.
 func TestBuildOptions_FillsInAndBounds(t *testing.T) {
 	got, err := Options{Parallel: -1}.withDefaults()
 	if want := (layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}); err != nil || got.ChunkSize != 8<<20 || got.Parallel != 4 || got.Defaults != want {
@@ -204,7 +204,7 @@ func TestBuildOptions_FillsInAndBounds(t *testing.T) {
 	}
 }
 
-// buildLater indexes as a later release does, whose scanner has other rules.
+// buildLater indexes with the scanner rules of a later release.
 func buildLater(t *testing.T, store *memstore.Store) (Report, error) {
 	t.Helper()
 	b, err := newBuilder(store, "", Options{})
@@ -219,13 +219,14 @@ func buildLater(t *testing.T, store *memstore.Store) (Report, error) {
 	return b.report, err
 }
 
-// A scanner of other rules uses neither the index nor the kept scans of the one before it, and takes the scans away.
-func TestOtherRulesReuseNothing(t *testing.T) {
+// A run with other scanner rules reuses neither the index nor the stored scans, and removes the
+// scans.
+func TestReuse_OtherScannerRules(t *testing.T) {
 	store, _ := indexedTars(t)
 	interrupted(t, store)
 	rep, err := buildLater(t, store)
 	if err != nil || rep.ReusedShards != 0 || rep.ReadBytes != rep.Bytes {
-		t.Errorf("after an index and scans of older rules: got %+v, %v, want all read anew", rep, err)
+		t.Errorf("after an index and scans of older rules: got %+v, %v, want everything read again", rep, err)
 	}
 	for _, k := range store.Keys() {
 		if strings.HasPrefix(k, layout.ScanDir) {
@@ -237,7 +238,8 @@ func TestOtherRulesReuseNothing(t *testing.T) {
 	}
 }
 
-// interrupted leaves the scans of all shards in the store, an object for each, as a run does that dies before it publishes.
+// interrupted leaves the scans of all shards in the store, in one object each, like a run that dies
+// before it publishes.
 func interrupted(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	saved, had := store.Bytes(layout.PointerKey)

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// An open index holds at most 100 bytes a chunk, whatever the number of samples.
-func TestResidentBytesPerChunk(t *testing.T) {
+// An open index takes at most 100 bytes per chunk for any number of samples.
+func TestIndex_ResidentBytesPerChunk(t *testing.T) {
 	n := 120_000
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 2_000_000
@@ -50,7 +50,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Sorting on disk gives the same pages as sorting in memory, also for names that were chosen to crowd together.
+// Sorting on disk gives the same pages as sorting in memory, also for crafted names with equal
+// hashes.
 func TestHashSorter(t *testing.T) {
 	for name, hash := range map[string]func(i uint64) uint64{
 		"names": func(i uint64) uint64 {
@@ -93,8 +94,8 @@ func TestHashSorter(t *testing.T) {
 	}
 }
 
-// However the names are chosen, no more records than the limit are in memory.
-func TestHashSorterOfChosenNames(t *testing.T) {
+// For any names, no more records than the limit are in memory.
+func TestHashSorter_CraftedNames(t *testing.T) {
 	const n, limit = 1 << 20, 1 << 14
 	got := memory.Allocated(func() {
 		s, err := newHashSorterOf(t.TempDir(), n, limit, 0)
@@ -123,7 +124,7 @@ func (a *appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sameKey is chunks of one sample, each with the one key.
+// sameKey is a scan of chunks of one sample each, all with the same key.
 type sameKey int
 
 func (n sameKey) take(visit func(*layout.ChunkRecord) error) error { return n.each(visit) }
@@ -147,8 +148,8 @@ func (n sameKey) each(visit func(*layout.ChunkRecord) error) error {
 	})
 }
 
-// A million samples of one key, in as many shards, are counted in one pass: each is looked at once.
-func TestMillionSamplesOfOneKey(t *testing.T) {
+// RepeatedKeys counts a million samples of one key in as many shards in a single pass.
+func TestRepeatedKeys_MillionSamplesOfOneKey(t *testing.T) {
 	n := 100_000
 	if os.Getenv("MILLRACE_LONG") != "" {
 		n = 1_000_000

@@ -20,8 +20,8 @@ func (b *builder) step(more chunkindex.Progress) {
 	}
 }
 
-// scanAll scans units side by side. The first error ends all of them. Of loose objects there is one unit at a time, whose
-// objects are read side by side.
+// scanAll scans units concurrently until the first error. Units of loose objects are scanned one at
+// a time, since their objects are read concurrently.
 func (b *builder) scanAll(ctx context.Context, todo []int) error {
 	workers := b.opt.Parallel
 	if b.found.Loose {
@@ -36,7 +36,7 @@ func (b *builder) scanAll(ctx context.Context, todo []int) error {
 	})
 }
 
-// writer returns the writer of one worker, made when it is first asked for.
+// writer returns the worker's scan writer, creating it on first use.
 func (b *builder) writer(worker int) (*scanWriter, error) {
 	if b.writers[worker] == nil {
 		w, err := newScanWriter(b.opt.TempDir)
@@ -48,7 +48,7 @@ func (b *builder) writer(worker int) (*scanWriter, error) {
 	return b.writers[worker], nil
 }
 
-// codec of a shard, from its name. A loose object is a sample as it is stored.
+// codec returns the compression of a shard, by its name. Loose objects are samples as stored.
 func (b *builder) codec(shard int) codec.Codec {
 	if b.found.Loose {
 		return codec.None
@@ -57,7 +57,7 @@ func (b *builder) codec(shard int) codec.Codec {
 	return c
 }
 
-// scan makes the scan of one unit.
+// scan scans one unit.
 func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -79,7 +79,8 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	return b.keep(ctx, u, s)
 }
 
-// countOutside adds what a cutter has counted to the report, whose example does not depend on which unit ends first.
+// countOutside adds a cutter's counts to the report. The example is the smallest name, so that it
+// does not depend on timing.
 func (b *builder) countOutside(cut *cutter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +127,7 @@ func (b *builder) decodeShard(ctx context.Context, i int, cut *cutter) error {
 	return nil
 }
 
-// decodeRanges makes the scan of a shard that its format decodes from ranges of it.
+// decodeRanges scans a shard that its format decodes from ranges of the object.
 func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
 	o := b.shards[i]
 	in := &ranges{store: b.store, ref: o.Ref(), step: func(n int64) { b.step(chunkindex.Progress{Done: n}) }}
@@ -141,14 +142,14 @@ func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
 	if err := b.found.Scan(ctx, i, d, cut); err != nil {
 		return err
 	}
-	if in.n < o.Size { // what no range was read of, so that the bytes of all shards are those of the data set
+	if in.n < o.Size { // count unread bytes too, so that progress reaches the size of all shards
 		in.step(o.Size - in.n)
 	}
 	b.addRead(min(in.n, o.Size)) // a footer may be read twice
 	return nil
 }
 
-// ranges reads ranges of one object, and reports progress.
+// ranges reads ranges of one object and reports progress.
 type ranges struct {
 	store objstore.Store
 	ref   objstore.Ref

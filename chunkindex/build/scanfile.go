@@ -12,17 +12,17 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// chunkSource is what is known of one shard's chunks: in a scan file, or in an earlier index.
+// chunkSource provides the chunks of one unit, from a scan file or an earlier index.
 type chunkSource interface {
 	totals() layout.Totals
 	// each calls visit for every chunk in order. The record is valid until visit returns.
 	each(visit func(*layout.ChunkRecord) error) error
-	// take is each, and gives back the space of what was visited: nothing reads it any more.
+	// take is like each, and frees the space of visited chunks. Call it last.
 	take(visit func(*layout.ChunkRecord) error) error
 }
 
-// scanFile is the result of scanning one shard, or one run of loose objects: frames of one chunk each, in a part of a file
-// that the scans of one worker share.
+// scanFile is the scan of one shard or one run of loose objects: a sequence of frames with one
+// chunk each. It is a range of a file that all scans of a worker share.
 type scanFile struct {
 	file *os.File
 	off  int64
@@ -32,7 +32,7 @@ type scanFile struct {
 
 func (s *scanFile) totals() layout.Totals { return s.sum }
 
-// releaseAfter is how many bytes of a scan are given back at a time.
+// releaseAfter is the number of scan bytes freed at a time.
 const releaseAfter = 16 << 20
 
 func (s *scanFile) take(visit func(*layout.ChunkRecord) error) error {
@@ -120,12 +120,12 @@ func decodeScanFrame(r *layout.ChunkRecord, b []byte) error {
 	return nil
 }
 
-// scanWriter writes the scans of one worker, one after another, to a file without a name.
+// scanWriter writes the scans of one worker sequentially to an unnamed file.
 type scanWriter struct {
 	file *os.File
 	buf  *bufio.Writer
-	end  int64 // of the scans that are finished
-	n    int64 // bytes of the one at hand
+	end  int64 // end of the finished scans
+	n    int64 // bytes of the current scan
 	sum  layout.Totals
 	tmp  []byte
 }
@@ -138,13 +138,13 @@ func newScanWriter(dir string) (*scanWriter, error) {
 	return &scanWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10)}, nil
 }
 
-// begin begins a scan, over whatever was written of one that was not finished.
+// begin starts a scan and discards an unfinished one.
 func (w *scanWriter) begin() {
 	w.n, w.sum = 0, layout.Totals{}
 	w.buf.Reset(io.NewOffsetWriter(w.file, w.end))
 }
 
-// Write takes bytes of a scan that was kept.
+// Write appends bytes of a stored scan.
 func (w *scanWriter) Write(p []byte) (int, error) {
 	n, err := w.buf.Write(p)
 	w.n += int64(n)
@@ -168,7 +168,7 @@ func (w *scanWriter) finish() (*scanFile, error) {
 	return s, nil
 }
 
-// section reads the scan's bytes.
+// section returns a reader of the scan's bytes.
 func (s *scanFile) section() *io.SectionReader { return io.NewSectionReader(s.file, s.off, s.size) }
 
 func (s *scanFile) each(visit func(*layout.ChunkRecord) error) error {
@@ -203,15 +203,16 @@ func (s *scanFile) each(visit func(*layout.ChunkRecord) error) error {
 	}
 }
 
-// maxScan is the length beyond which a scan is neither kept nor taken over: of objects of so many bytes in all. A sample takes a
-// hundred bytes in a scan, more or less, and has a few hundred itself; where samples are smaller, or the object is compressed, this
-// leaves room. A scan that is longer all the same is made again when it is needed.
+// maxScan returns the maximum length of a scan that is stored or reused, for objects with this
+// total size. A sample takes about a hundred bytes in a scan and usually has a few hundred bytes
+// itself. The factor leaves room for smaller samples and compressed objects. Longer scans are
+// repeated when needed.
 func maxScan(objects int, size int64) int64 {
 	const object, factor = 4 << 10, 64
 	return int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))
 }
 
-// check holds a scan that was kept to what one of these objects can be, and sums it up.
+// check validates a stored scan against its objects and computes its totals.
 func (s *scanFile) check(shards []layout.Shard, overlap int64) error {
 	order := layout.ExtentOrder{Overlap: overlap, Shards: shards}
 	s.sum = layout.Totals{}

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// No tar shard has a scan longer than maxScan, however its names, samples and chunks are made.
-func TestLongestScan(t *testing.T) {
+// No tar shard has a scan longer than maxScan, for any names, samples and chunks.
+func TestMaxScan_CoversEveryTar(t *testing.T) {
 	for name, members := range map[string]func(i int) string{
 		"long keys":       func(i int) string { return ustar(i) + ".a" },
 		"long extensions": func(i int) string { return "k." + ustar(i) },
@@ -41,7 +41,7 @@ func TestLongestScan(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.begin()
-		cut := newCutter(1, out.write) // a chunk for each sample
+		cut := newCutter(1, out.write) // one chunk per sample
 		listed := newListing(nil, "", []objstore.Object{{Key: "a.tar", Size: int64(shard.Len())}})
 		d, err := webdataset.Format().Survey(t.Context(), listed, format.Options{})
 		if err != nil {
@@ -58,25 +58,26 @@ func TestLongestScan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.size > maxScan(1, size) { // its frames
+		if s.size > maxScan(1, size) { // length of its frames
 			t.Errorf("%s: got a scan of %d bytes for a shard of %d", name, s.size, size)
 		}
 	}
 }
 
-// ustar is about the longest name that one header block can hold.
+// ustar returns a name close to the longest that one header block can hold.
 func ustar(i int) string {
 	return strings.Repeat("p", 150) + "/" + strings.Repeat("n", 90) + string(rune('a'+i))
 }
 
-// Scans that somebody else left are input: what cannot be a scan of this shard is not used, and the shard is read again.
-func TestKeptScansThatLie(t *testing.T) {
-	const table = len(keptMagic) + 4 // of one scan in an object
+// Stored scans are untrusted input: an invalid scan of a shard is ignored, and the shard is read
+// again.
+func TestTakeKept_InvalidScans(t *testing.T) {
+	const table = len(keptMagic) + 4 // offset of the table of an object with one scan
 	const begin = table + len(scanName{}) + 8
 	frame := func(do func(frame []byte)) func([]byte) []byte {
 		return func(b []byte) []byte { do(b[begin+4:]); return b }
 	}
-	resize := func(b []byte, n int) []byte { // an object whose one scan has n bytes more
+	resize := func(b []byte, n int) []byte { // an object whose only scan claims n more bytes
 		binary.LittleEndian.PutUint64(b[begin-8:], binary.LittleEndian.Uint64(b[begin-8:])+uint64(n))
 		return append(b, make([]byte, max(n, 0))...)
 	}
@@ -141,8 +142,8 @@ func TestKeptScansThatLie(t *testing.T) {
 	}
 }
 
-// An object of scans is what its name says, or nothing in it is used.
-func TestKeptScansOfAnotherName(t *testing.T) {
+// The scans of an object are used only if its key matches its digest.
+func TestTakeKept_ChecksTheKey(t *testing.T) {
 	store, want := indexedTars(t)
 	store.Delete(t.Context(), layout.PointerKey)
 	interrupted(t, store)

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// named builds an index of some shards.
+// named builds a named index of the matching shards.
 func named(t *testing.T, s objstore.Store, name, match string) build.Report {
 	t.Helper()
 	opt := spec().Build
@@ -21,7 +21,7 @@ func named(t *testing.T, s objstore.Store, name, match string) build.Report {
 	return indexed(t, s, opt)
 }
 
-// opened opens an index for the time of a test.
+// opened opens an index for the duration of a test.
 func opened(t *testing.T, s objstore.Store, opt chunkindex.OpenOptions) *chunkindex.Index {
 	t.Helper()
 	x, err := chunkindex.Open(t.Context(), s, prefix, opt)
@@ -32,8 +32,8 @@ func opened(t *testing.T, s objstore.Store, opt chunkindex.OpenOptions) *chunkin
 	return x
 }
 
-// TestSeveralIndexesOfOnePrefix: each has its own shards, none replaces another, and no shard is read twice.
-func TestSeveralIndexesOfOnePrefix(t *testing.T) {
+// Indexes of one prefix have their own shards, do not replace each other, and read no shard twice.
+func TestRun_SeveralIndexesOfOnePrefix(t *testing.T) {
 	store := memstore.New()
 	all := indextest.Make(t, store, spec()).Report
 	low := named(t, store, "low", "shard-0000[01]*")
@@ -53,7 +53,7 @@ func TestSeveralIndexesOfOnePrefix(t *testing.T) {
 			t.Errorf("index %q: got current %v, %v", name, same, err)
 		}
 	}
-	// A fresh prefix: the second index takes what the first one has read.
+	// With a new prefix, the second index reuses the scans of the first one.
 	fresh := memstore.New()
 	for _, key := range store.Keys() {
 		if b, _ := store.Bytes(key); strings.HasSuffix(key, ".tar") {
@@ -66,7 +66,7 @@ func TestSeveralIndexesOfOnePrefix(t *testing.T) {
 	}
 }
 
-func TestIndexThatIsNotThereListsThoseThatAre(t *testing.T) {
+func TestOpen_MissingIndexListsOthers(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())
 	refused := func(name string, has []string, text string) {
@@ -91,8 +91,8 @@ func TestIndexThatIsNotThereListsThoseThatAre(t *testing.T) {
 	}
 }
 
-// TestGenerationsBelongToTheirIndex: who may read one index of a prefix does not reach the generations of another.
-func TestGenerationsBelongToTheirIndex(t *testing.T) {
+// Read access to one index of a prefix does not extend to the generations of another.
+func TestOpen_GenerationsBelongToTheirIndex(t *testing.T) {
 	store := memstore.New()
 	all := indextest.Make(t, store, spec()).Report.Generation
 	old := named(t, store, "train", "shard-00000*").Generation
@@ -129,8 +129,8 @@ func TestGenerationsBelongToTheirIndex(t *testing.T) {
 	}
 }
 
-// TestScansOfAnotherRunStay: a run for one index leaves alone what an interrupted run for another one has kept.
-func TestScansOfAnotherRunStay(t *testing.T) {
+// A run for one index keeps the stored scans of an interrupted run for another one.
+func TestRun_KeepsScansOfAnotherRun(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())
 	key := prefix + ".millrace/scan/" + strings.Repeat("0", 64)
@@ -142,7 +142,7 @@ func TestScansOfAnotherRunStay(t *testing.T) {
 	}
 	named(t, store, "", "")
 	if !left() {
-		t.Error("a run beside a named index removed the scans of another run")
+		t.Error("a run with a named index in the prefix removed the scans of another run")
 	}
 	lone := memstore.New()
 	indextest.Write(t, lone, spec())

@@ -17,43 +17,43 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Share says which shards a run scans of an index that several machines make together. The zero value is the run that publishes:
-// it joins what the parts left, or makes the index alone where no part was begun.
+// Share selects the shards of a run when several machines build one index. The zero value is the
+// publishing run: it joins the parts' scans, or scans everything if no part was started.
 type Share struct {
-	Part, Parts int                   // every Parts-th shard from shard Part on is scanned, and the scans are left beside the index; Parts 0: the run publishes
-	Has         func(key string) bool // the shards of this part, where the caller divides them otherwise; nil: every Parts-th
-	Rest        bool                  // a run that publishes scans what the parts have not left, instead of refusing
-	Options     string                // the options that scans depend on, as a user types them: parts note them, so that a refusal can name them
+	Part, Parts int                   // scan every Parts-th shard from shard Part on and store the scans; Parts 0: publish
+	Has         func(key string) bool // selects the shards of this part instead; nil: every Parts-th shard
+	Rest        bool                  // a publishing run scans missing shards instead of failing
+	Options     string                // command-line options that affect scans; parts note them for error messages
 }
 
-// PartReport says what a run for one part has left.
+// PartReport describes the result of a run for one part.
 type PartReport struct {
 	Part   int   `json:"part"`
 	Parts  int   `json:"parts"`
-	Shards int   `json:"shards"` // whose scans lie beside the index now, or whose places the index has already
+	Shards int   `json:"shards"` // shards whose scans are stored now or whose chunks the index already has
 	Bytes  int64 `json:"bytes"`  // of these shards
 }
 
-// PartsError says that parts of an index have not left all that a run needs that joins them.
+// PartsError reports that stored scans of parts are missing when a run joins them.
 type PartsError struct {
-	StartedParts                // the parts that were begun with the options of this run; else those that were begun last
-	Same         bool           // they were begun with the options of this run
-	Other        []StartedParts // parts that were begun with other options: this run cannot use their scans
+	StartedParts                // the parts started with this run's options; else the most recent ones
+	Same         bool           // the parts were started with this run's options
+	Other        []StartedParts // parts started with other options, whose scans this run cannot use
 	Shards       int            // of the dataset
-	Bytes        int64          // of the shards that are missing
-	Newer        int            // missing shards that were written after the parts were begun
+	Bytes        int64          // of the missing shards
+	Newer        int            // missing shards written after the parts were started
 	After        string         // one of them
-	Lacks        []Lack         // by part
+	Lacks        []Lack         // sorted by part
 }
 
-// StartedParts is the note of parts that were begun.
+// StartedParts describes a note that parts were started.
 type StartedParts struct {
 	Parts   int
 	Options string
 	at      time.Time
 }
 
-// Lack counts the shards of one part that are missing.
+// Lack counts the missing shards of one part.
 type Lack struct {
 	Part, Shards int
 	Example      string
@@ -67,7 +67,7 @@ func (e *PartsError) Error() string {
 	return fmt.Sprintf("%d of %d shards are missing, such as %s, of %d of %d parts", n, e.Shards, e.Lacks[0].Example, len(e.Lacks), e.Parts)
 }
 
-// Add counts a shard of a part that is missing.
+// Add counts missing shards of a part.
 func (e *PartsError) Add(part int, example string, shards int) {
 	i, found := slices.BinarySearchFunc(e.Lacks, part, func(l Lack, part int) int { return cmp.Compare(l.Part, part) })
 	if !found {
@@ -76,21 +76,24 @@ func (e *PartsError) Add(part int, example string, shards int) {
 	e.Lacks[i].Shards += shards
 }
 
-// partsKey begins the keys of the notes of parts, below layout.ScanDir: gc removes them as it removes scans.
+// partsKey is the key prefix of parts notes below layout.ScanDir, so that gc removes them like
+// scans.
 const partsKey = "parts-"
 
-// partsNote says that parts of an index were begun. All parts of one index with the same options write the same note.
+// partsNote records that parts of an index were started. All parts with the same options write the
+// same note.
 type partsNote struct {
 	Version int    `json:"version"`
-	Index   string `json:"index,omitempty"` // name of the index
-	Data    string `json:"data,omitempty"`  // address of the shards, where they do not lie beside the index
+	Index   string `json:"index,omitempty"` // index name
+	Data    string `json:"data,omitempty"`  // address of the shards, if the index is stored elsewhere
 	Parts   int    `json:"parts"`
 	Options string `json:"options,omitempty"`
 }
 
 const partsVersion = 1
 
-// noteParts notes that parts were begun. The first part's note stays: its time tells which shards were written since.
+// noteParts writes the note. An existing note is kept: its time tells which shards were written
+// since.
 func (b *builder) noteParts(ctx context.Context) error {
 	s := b.opt.Share
 	text, err := json.Marshal(partsNote{partsVersion, b.opt.Name, b.opt.Data, s.Parts, s.Options})
@@ -106,8 +109,8 @@ func (b *builder) noteParts(ctx context.Context) error {
 	return err
 }
 
-// readNotes reads the notes of parts. Those of this index are removed with the scans; those of another one have its scans spared. A
-// note that cannot be read is no note.
+// readNotes reads the parts notes. Notes of this index are removed with its scans. Notes of another
+// index protect that index's scans. Unreadable notes are ignored.
 func (b *builder) readNotes(ctx context.Context, notes []objstore.Object) error {
 	for _, o := range notes {
 		text, err := layout.ReadSmall(ctx, b.index.Store, o, layout.MaxPointer)
@@ -124,11 +127,11 @@ func (b *builder) readNotes(ctx context.Context, notes []objstore.Object) error 
 			b.begun = append(b.begun, StartedParts{n.Parts, n.Options, o.Modified})
 		}
 	}
-	slices.SortFunc(b.begun, func(x, y StartedParts) int { return y.at.Compare(x.at) }) // the last one first
+	slices.SortFunc(b.begun, func(x, y StartedParts) int { return y.at.Compare(x.at) }) // newest first
 	return nil
 }
 
-// share returns the units that this run needs scans of.
+// share returns the units that this run must scan.
 func (b *builder) share() (units []int) {
 	s := b.opt.Share
 	for i, u := range b.units {
@@ -149,7 +152,7 @@ func (b *builder) share() (units []int) {
 	return units
 }
 
-// leave makes the scans of a part and leaves them for the run that joins the parts.
+// leave scans the units of a part and stores the scans for the run that joins the parts.
 func (b *builder) leave(ctx context.Context, todo []int) error {
 	if len(todo) == 0 {
 		return nil
@@ -170,7 +173,7 @@ func (b *builder) leave(ctx context.Context, todo []int) error {
 	return nil
 }
 
-// joinable refuses to publish while scans of parts that were begun are missing.
+// joinable returns a *PartsError if scans of started parts are missing.
 func (b *builder) joinable(todo []int) error {
 	if len(todo) == 0 || len(b.begun) == 0 || b.opt.Share.Rest {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// shared writes a dataset of so many shards.
+// shared writes a dataset of this many shards.
 func shared(t *testing.T, shards int) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
@@ -29,7 +29,7 @@ func share(opt build.Options, part, parts int) build.Options {
 	return opt
 }
 
-// lacking runs the join, which has to refuse.
+// lacking runs the join, which must return a PartsError.
 func lacking(t *testing.T, store objstore.Store, opt build.Options) *build.PartsError {
 	t.Helper()
 	_, err := build.Run(t.Context(), store, prefix, opt)
@@ -40,7 +40,7 @@ func lacking(t *testing.T, store objstore.Store, opt build.Options) *build.Parts
 	return e
 }
 
-// asOneRun compares what lies beside the shards, byte for byte, with what runs make that join nothing.
+// asOneRun compares the stored objects byte for byte with those of runs without parts.
 func asOneRun(t *testing.T, store *memstore.Store, all ...build.Options) {
 	t.Helper()
 	got := indextest.Beside(store)
@@ -53,12 +53,13 @@ func asOneRun(t *testing.T, store *memstore.Store, all ...build.Options) {
 		indexed(t, store, opt)
 	}
 	if want := indextest.Beside(store); !maps.Equal(got, want) {
-		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		t.Errorf("got the objects %q, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }
 
-// Parts that run at once, one of them twice, leave what one run needs to publish the same bytes, and it reads no shard.
-func TestPartsAreJoined(t *testing.T) {
+// The join of concurrent parts, one of which ran twice, publishes the same bytes as a single run
+// and reads no shard.
+func TestRun_JoinsParts(t *testing.T) {
 	const shards, parts = 50, 7
 	many := shared(t, shards)
 	opt := build.Options{ChunkSize: 4 << 10}
@@ -84,8 +85,8 @@ func TestPartsAreJoined(t *testing.T) {
 	asOneRun(t, many, opt)
 }
 
-// A run that would scan what parts have not left says which parts these are, and scans them when it is told to.
-func TestJoinSaysWhatIsMissing(t *testing.T) {
+// The join reports missing parts, and scans them if Rest is set.
+func TestRun_JoinReportsMissingParts(t *testing.T) {
 	const shards, parts = 50, 4
 	many := shared(t, shards)
 	opt := build.Options{ChunkSize: 4 << 10}
@@ -118,8 +119,8 @@ func TestJoinSaysWhatIsMissing(t *testing.T) {
 	asOneRun(t, many, opt)
 }
 
-// A part that ends at any request is run again and goes on: whatever it left, the joined index is that of one run.
-func TestPartEndsAtEveryRequest(t *testing.T) {
+// A part that ends at any request can be repeated: the joined index equals that of a single run.
+func TestRun_PartResumesAfterEachRequest(t *testing.T) {
 	opt := build.Options{ChunkSize: 4 << 10, Parallel: 1}
 	for n := 0; ; n++ {
 		many := shared(t, 9)
@@ -152,8 +153,8 @@ func TestPartEndsAtEveryRequest(t *testing.T) {
 	}
 }
 
-// Parts of an index with a name, and those of the default index, keep to themselves.
-func TestPartsOfIndexesWithNames(t *testing.T) {
+// Parts of a named index and of the default index do not affect each other.
+func TestRun_PartsOfNamedIndexes(t *testing.T) {
 	many := shared(t, 12)
 	named := build.Options{ChunkSize: 4 << 10, Name: "few", Match: "shard-0000[0-5].tar"}
 	all := build.Options{ChunkSize: 8 << 10}
@@ -164,13 +165,13 @@ func TestPartsOfIndexesWithNames(t *testing.T) {
 		t.Errorf("the default index: got %+v, want all shards read", rep)
 	}
 	if rep := indexed(t, many, named); rep.ReadBytes != 0 {
-		t.Errorf("got %+v, want what the parts left used", rep)
+		t.Errorf("got %+v, want the scans of the parts used", rep)
 	}
 	asOneRun(t, many, all, named)
 }
 
-// What parts left that nobody joins is removed as scans are.
-func TestPartsThatNobodyJoins(t *testing.T) {
+// gc removes the scans of parts that are never joined.
+func TestFindUnused_ScansOfParts(t *testing.T) {
 	many := shared(t, 4)
 	opt := build.Options{}
 	indexed(t, many, opt)

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// What the maker of an index has written for itself gives back its space as it goes over into the index, so that both together take hardly more
-// than the index.
-func TestTemporarySpace(t *testing.T) {
+// Scans free their space while they are copied into the index, so that both together take hardly
+// more space than the index.
+func TestScanFile_TakeFreesSpace(t *testing.T) {
 	out, err := newScanWriter(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func TestTemporarySpace(t *testing.T) {
 	}
 }
 
-// Blocks of an earlier index give back their space as they go over into the new one.
-func TestSpaceOfAnEarlierIndex(t *testing.T) {
+// Blocks of an earlier index free their space while they are copied into the new one.
+func TestShardsOf_TakeFreesSpace(t *testing.T) {
 	store, rep := indexedLines(t, 30000)
 	index := shards.Bytes(t, store, layout.IndexObject("", rep.Generation))
 	file, err := os.Create(filepath.Join(t.TempDir(), "index"))

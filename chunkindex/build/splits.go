@@ -15,25 +15,25 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// AllSplits is the split that means all objects, whatever splits they belong to.
+// AllSplits is the value of Options.Split that selects the objects of all splits.
 const AllSplits = "all"
 
-// Split is the shards of one part of a dataset, such as its training data.
+// Split describes the shards of one split of a dataset, such as its training data.
 type Split struct {
-	Config  string `json:"config,omitempty"` // of a repository with several configurations
-	Name    string `json:"name"`             // as the dataset's own description has it; without one train, val or test, by names
-	Shards  int    `json:"shards"`           // how many it has
+	Config  string `json:"config,omitempty"` // configuration, in a repository with several
+	Name    string `json:"name"`             // from the dataset's own description; else train, val or test, derived from names
+	Shards  int    `json:"shards"`           // number of shards
 	Example string `json:"example"`
 }
 
-// SplitsError says that the objects belong to several splits or configurations, of which the caller has to choose one: with
-// Options.Split and Config.
+// SplitsError reports that the objects belong to several splits or configurations. The caller must
+// choose with Options.Split and Options.Config.
 type SplitsError struct {
-	Wanted string  // what the options choose and is not there; empty: they choose nothing
-	Splits []Split // what can be chosen
+	Wanted string  // the choice of the options that does not exist; empty: they choose nothing
+	Splits []Split // the possible choices
 }
 
-// newSplitsError leaves out the configuration where all splits are of one.
+// newSplitsError omits the configuration if all splits have the same one.
 func newSplitsError(wanted string, all []Split) *SplitsError {
 	if !slices.ContainsFunc(all, func(s Split) bool { return s.Config != all[0].Config }) {
 		for i := range all {
@@ -49,7 +49,7 @@ func (e *SplitsError) Error() string {
 		all = append(all, s.Label())
 	}
 	if len(e.Splits) == 0 {
-		return fmt.Sprintf("no %s here: no name of an object, and no README.md, dataset_dict.json or .nv-meta/split.yaml, tells of splits: choose objects with --match", e.Wanted)
+		return fmt.Sprintf("no %s here: no object name, README.md, dataset_dict.json or .nv-meta/split.yaml defines splits: choose objects with --match", e.Wanted)
 	}
 	if e.Wanted != "" {
 		return fmt.Sprintf("no %s here, but %s", e.Wanted, strings.Join(all, ", "))
@@ -57,7 +57,7 @@ func (e *SplitsError) Error() string {
 	return "there are several splits: " + strings.Join(all, ", ") + ": choose one"
 }
 
-// Label is what a split is called, its configuration first.
+// Label returns the name of a split, prefixed by its configuration.
 func (s Split) Label() string {
 	if s.Config == "" {
 		return s.Name
@@ -65,14 +65,14 @@ func (s Split) Label() string {
 	return s.Config + "/" + s.Name
 }
 
-// splitRule says which objects are a split's.
+// splitRule selects the objects of a split.
 type splitRule struct {
 	config, name string
-	byDefault    bool // its configuration is the one that a reader gets who names none
+	byDefault    bool // the split belongs to the default configuration
 	takes        func(key string) bool
 }
 
-// splitWord returns the split that a word of a name stands for, empty if it stands for none.
+// splitWord returns the split that a word denotes; empty if none.
 func splitWord(word string) string {
 	switch strings.ToLower(word) {
 	case "train", "training":
@@ -85,8 +85,8 @@ func splitWord(word string) string {
 	return ""
 }
 
-// splitOf returns the split that an object's key tells of, by its folders first. The names of loose objects themselves say
-// nothing: a picture of a train is no training data.
+// splitOf returns the split that a key indicates, first by its folders. The base names of loose
+// objects are ignored: a picture of a train is not training data.
 func splitOf(key string) string {
 	dir, base := path.Split(key)
 	for element := range strings.SplitSeq(dir, "/") {
@@ -100,7 +100,7 @@ func splitOf(key string) string {
 	return wordOf(base)
 }
 
-// wordOf returns the split that the first such word in a name tells of. Words are runs of letters.
+// wordOf returns the split of the first word in a name that denotes one. Words are runs of letters.
 func wordOf(name string) string {
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		if split := splitWord(word); split != "" {
@@ -110,8 +110,9 @@ func wordOf(name string) string {
 	return ""
 }
 
-// splitRules returns the splits of a dataset: those that list their shards, or else those of the metadata in README.md or of a dataset_dict.json, and
-// of objects that these do not name, those that names tell of.
+// splitRules returns the splits of a dataset. listed comes from a list of shards; without it,
+// README.md or dataset_dict.json define the splits. Objects that no description names are assigned
+// to train, val or test by their keys.
 func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []splitRule, err error) {
 	if rules = listed; rules == nil {
 		rules, err = hubRules(ctx, l)
@@ -119,7 +120,7 @@ func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []sp
 	config, described := "", slices.Clone(rules)
 	for _, r := range described {
 		if r.config != described[0].config {
-			return rules, nil // names tell nothing of configurations
+			return rules, nil // names do not indicate configurations
 		}
 		config = r.config
 	}
@@ -134,11 +135,12 @@ func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []sp
 	return rules, err
 }
 
-// energonRules returns the splits of a dataset of Megatron Energon, whose shards' names tell nothing of them. One that cannot be read is an error:
-// shards that are held out would be trained on.
+// energonRules returns the splits that a Megatron Energon dataset lists, since names do not
+// indicate them there. An unreadable list is an error, because ignoring it could put held-out
+// shards into training.
 func energonRules(ctx context.Context, l *listing) (rules []splitRule, err error) {
 	for _, key := range hub.EnergonFiles() {
-		text, err := l.beside(ctx, key, hub.MaxEnergon)
+		text, err := l.description(ctx, key, hub.MaxEnergon)
 		if err != nil {
 			return nil, err
 		}
@@ -156,10 +158,10 @@ func energonRules(ctx context.Context, l *listing) (rules []splitRule, err error
 	return rules, nil
 }
 
-// hubRules returns the splits that a repository of Hugging Face's hub, or save_to_disk, describes.
+// hubRules returns the splits that a Hugging Face repository or save_to_disk describes.
 func hubRules(ctx context.Context, l *listing) ([]splitRule, error) {
 	var configs []hub.Config
-	card, err := l.beside(ctx, "README.md", hub.MaxCard)
+	card, err := l.description(ctx, "README.md", hub.MaxCard)
 	if err == nil && card != nil {
 		configs, err = hub.ReadCard(card)
 	}
@@ -167,7 +169,7 @@ func hubRules(ctx context.Context, l *listing) ([]splitRule, error) {
 		return nil, err
 	}
 	if len(configs) == 0 {
-		dict, err := l.beside(ctx, "dataset_dict.json", hub.MaxDict)
+		dict, err := l.description(ctx, "dataset_dict.json", hub.MaxDict)
 		if err != nil || dict == nil {
 			return nil, err
 		}
@@ -186,10 +188,10 @@ func hubRules(ctx context.Context, l *listing) ([]splitRule, error) {
 	return rules, nil
 }
 
-// cardClasses returns the names that README.md gives to the values of integer columns. A README that cannot be read gives none: it may be
-// one that no library reads.
+// cardClasses returns the names that README.md assigns to the values of integer columns. An
+// unreadable README.md assigns none: it may not be meant for programs.
 func (b *builder) cardClasses(ctx context.Context, l *listing) (map[string][]string, error) {
-	card, err := l.beside(ctx, "README.md", hub.MaxCard)
+	card, err := l.description(ctx, "README.md", hub.MaxCard)
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +202,9 @@ func (b *builder) cardClasses(ctx context.Context, l *listing) (map[string][]str
 	return classes, nil
 }
 
-// beside returns the first bytes of an object that describes the dataset, whether or not it is listed; nil: there is none.
-func (l *listing) beside(ctx context.Context, key string, limit int64) ([]byte, error) {
+// description returns the first bytes of an object that describes the dataset, listed or not; nil if it
+// does not exist.
+func (l *listing) description(ctx context.Context, key string, limit int64) ([]byte, error) {
 	obj, err := l.store.Stat(ctx, l.prefix+key)
 	if errors.Is(err, objstore.ErrNotFound) {
 		return nil, nil
@@ -216,7 +219,8 @@ func (l *listing) beside(ctx context.Context, key string, limit int64) ([]byte, 
 	return b, err
 }
 
-// counted returns the splits that have some of the keys, with how many each has.
+// counted returns the splits that contain at least one of the keys, with the number of keys each
+// contains.
 func counted(rules []splitRule, keys func(yield func(string) bool)) []Split {
 	all := make([]Split, len(rules))
 	for i, r := range rules {
@@ -235,8 +239,8 @@ func counted(rules []splitRule, keys func(yield func(string) bool)) []Split {
 	return slices.DeleteFunc(all, func(s Split) bool { return s.Shards == 0 })
 }
 
-// choose returns the objects of the split that the options name. Where they name none it returns all, and survey finds out
-// whether these are shards of several splits.
+// choose returns the objects of the split that the options name, or all objects. In the latter
+// case, survey checks whether the shards belong to several splits.
 func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if err := l.refuseRepository(ctx); err != nil {
 		return nil, err
@@ -251,7 +255,7 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	}
 	rules, err := splitRules(ctx, l, listed)
 	if b.opt.Split == "" && b.opt.Config == "" {
-		b.rules = rules // a description that cannot be read is no description, unless the user goes by it
+		b.rules = rules // an unreadable description is ignored unless the user selects by it
 		return l, ctx.Err()
 	}
 	if err != nil {
@@ -261,7 +265,7 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.config = chosen[0].config // of all: chosen takes the splits of one configuration
+	b.config = chosen[0].config // all chosen splits have the same configuration
 	takes := func(o objstore.Object) bool {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		return slices.ContainsFunc(chosen, func(r splitRule) bool { return r.takes(key) })
@@ -269,21 +273,22 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	return newListing(b.store, b.prefix, slices.DeleteFunc(l.objects, func(o objstore.Object) bool { return !takes(o) })), nil
 }
 
-// refuseRepository refuses a repository in Hugging Face's cache, which has every file twice or more: as a blob, and in each snapshot.
+// refuseRepository returns an error for a repository in Hugging Face's cache, which contains every
+// file as a blob and in each snapshot.
 func (l *listing) refuseRepository(ctx context.Context) error {
 	snapshots := slices.ContainsFunc(l.seen, func(o format.Object) bool { return strings.HasPrefix(o.Key, "snapshots/") })
 	blobs := slices.ContainsFunc(l.seen, func(o format.Object) bool { return strings.HasPrefix(o.Key, "blobs/") })
 	if !snapshots || !blobs {
 		return nil
 	}
-	ref, err := l.beside(ctx, "refs/main", 64)
+	ref, err := l.description(ctx, "refs/main", 64)
 	if err != nil || ref == nil {
 		return err
 	}
 	return fmt.Errorf("this is a repository of Hugging Face's cache, with every file as a blob and in each snapshot: index the snapshot, which is snapshots/%s below it", strings.TrimSpace(string(ref)))
 }
 
-// chosen returns the rules that the options name.
+// chosen returns the rules that the options select.
 func (b *builder) chosen(rules []splitRule, l *listing) ([]splitRule, error) {
 	there := counted(rules, l.keys)
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r splitRule) bool {
@@ -292,7 +297,7 @@ func (b *builder) chosen(rules []splitRule, l *listing) ([]splitRule, error) {
 	split := b.opt.Split
 	if word := splitWord(split); word != "" && !slices.ContainsFunc(rules, func(r splitRule) bool { return r.name == split }) {
 		if i := slices.IndexFunc(rules, func(r splitRule) bool { return splitWord(r.name) == word }); i >= 0 {
-			split = rules[i].name // "validation" for what is called "val", and the other way round
+			split = rules[i].name // treats "validation" and "val" as equal
 		}
 	}
 	configs := map[string]bool{}
@@ -310,7 +315,7 @@ func (b *builder) chosen(rules []splitRule, l *listing) ([]splitRule, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, newSplitsError(b.wanted(), there)
+		return nil, newSplitsError(b.choiceText(), there)
 	}
 	if b.opt.Split == "" && len(chosen) > 1 {
 		return nil, newSplitsError("", slices.DeleteFunc(there, func(s Split) bool { return s.Config != b.opt.Config }))
@@ -318,8 +323,8 @@ func (b *builder) chosen(rules []splitRule, l *listing) ([]splitRule, error) {
 	return chosen, nil
 }
 
-// wanted is what the options name, in words.
-func (b *builder) wanted() string {
+// choiceText describes the options' choice for an error message.
+func (b *builder) choiceText() string {
 	switch {
 	case b.opt.Config == "":
 		return "split " + b.opt.Split
@@ -329,16 +334,16 @@ func (b *builder) wanted() string {
 	return "split " + b.opt.Split + " of configuration " + b.opt.Config
 }
 
-// mixture returns an error if the keys are those of several splits, unless the options say which are wanted.
+// mixture returns an error if the keys belong to several splits and the options choose none.
 func (b *builder) mixture(keys func(yield func(string) bool)) error {
 	all := counted(b.rules, keys)
 	if len(all) < 2 || !slices.ContainsFunc(all, func(s Split) bool { return s.Config != "" || !knownWord(s.Name) || s.Name == "train" }) {
-		return nil // "val" beside "test" may be anything
+		return nil // "val" and "test" need not be splits of one dataset
 	}
 	return newSplitsError("", all)
 }
 
-// keys are those of all objects that can hold samples.
+// keys yields the keys of all objects that can hold samples.
 func (l *listing) keys(yield func(string) bool) {
 	for _, o := range format.Data(l.seen) {
 		if !yield(o.Key) {
@@ -347,7 +352,7 @@ func (l *listing) keys(yield func(string) bool) {
 	}
 }
 
-// shardKeys are those of all shards.
+// shardKeys yields the keys of all shards.
 func (b *builder) shardKeys(yield func(string) bool) {
 	for _, s := range b.found.Shards {
 		if !yield(s.Key) {
@@ -356,5 +361,5 @@ func (b *builder) shardKeys(yield func(string) bool) {
 	}
 }
 
-// knownWord says whether a split has one of the names that names of objects give.
+// knownWord reports whether a split has one of the canonical names: train, val or test.
 func knownWord(split string) bool { return splitWord(split) == split }

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// shards is a store with an object for each key: a tar, or a JSON line with a picture's or a line's name.
+// shards returns a store with one small valid object per key: a tar, or a JSON line for other
+// suffixes.
 func shards(t *testing.T, keys ...string) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
@@ -27,7 +28,7 @@ func shards(t *testing.T, keys ...string) *memstore.Store {
 	return store
 }
 
-// told is what an index run says of splits: those that it asks to choose from, or the shards that it took.
+// told returns the splits that an index run asks to choose from, or the shards that it indexed.
 func told(t *testing.T, store *memstore.Store, opt build.Options) string {
 	t.Helper()
 	var keys []string
@@ -51,8 +52,9 @@ func told(t *testing.T, store *memstore.Store, opt build.Options) string {
 	return strings.Join(keys, " ")
 }
 
-// TestSplitsAreNotMixed: shards whose names tell of training data and of something else are refused until one split, or all, is chosen.
-func TestSplitsAreNotMixed(t *testing.T) {
+// Shards with names of training data and of other splits are rejected until the user chooses one
+// split or all.
+func TestRun_RejectsSeveralSplits(t *testing.T) {
 	for name, c := range map[string]struct{ keys, want string }{
 		"shards":            {"imagenet-train-0.tar imagenet-train-1.tar imagenet-val-0.tar", "? train 2, val 1"},
 		"folders":           {"data/train/0.tar data/valid/0.tar data/test/0.tar", "? train 1, val 1, test 1"},
@@ -71,7 +73,7 @@ func TestSplitsAreNotMixed(t *testing.T) {
 	}
 }
 
-func TestSplitsAreChosen(t *testing.T) {
+func TestRun_ChoosesSplits(t *testing.T) {
 	store := shards(t, "a-train-0.tar", "a-train-1.tar", "a-val-0.tar", "extra.tar")
 	for _, c := range []struct{ split, match, want string }{
 		{"train", "", "a-train-0.tar a-train-1.tar"},
@@ -88,17 +90,17 @@ func TestSplitsAreChosen(t *testing.T) {
 		}
 	}
 	if got := told(t, shards(t, "a.tar"), build.Options{Split: "train"}); !strings.Contains(got, "split train? ") {
-		t.Errorf("nothing tells of splits: got %q", got)
+		t.Errorf("no description of splits: got %q", got)
 	}
 }
 
-// card is the README.md of a repository.
+// card returns the README.md of a repository.
 func card(configs string) []byte {
 	return []byte("---\nlicense: mit\nconfigs:\n" + configs + "---\n# Pairs\n")
 }
 
-// TestRepositoriesSayTheirSplits goes by the metadata of README.md, in which splits have any names and files lie anywhere.
-func TestRepositoriesSayTheirSplits(t *testing.T) {
+// The metadata in README.md defines splits of any name with files anywhere.
+func TestRun_SplitsOfReadme(t *testing.T) {
 	one := card("- config_name: default\n  data_files:\n  - split: train_sft\n    path: data/train_sft-*\n  - split: train_gen\n    path: [data/train_gen-*, more/**/x.tar]\n")
 	keys := []string{"data/train_gen-0.tar", "data/train_sft-0.tar", "data/train_sft-1.tar", "more/a/b/x.tar"}
 	two := card("- config_name: en\n  data_files:\n  - split: train\n    path: en/a-*\n  - split: test\n    path: en/b-*\n- config_name: de\n  data_files: de/*\n")
@@ -115,7 +117,7 @@ func TestRepositoriesSayTheirSplits(t *testing.T) {
 		{one, keys, "default", "train_gen", "data/train_gen-0.tar more/a/b/x.tar"},
 		{one, keys, "", "all", strings.Join(keys, " ")},
 		{one, keys, "", "val", "split val? train_sft 2, train_gen 2"},
-		{one, append(slices.Clone(keys), "test-0.tar"), "", "test", "test-0.tar"}, // of which the card says nothing
+		{one, append(slices.Clone(keys), "test-0.tar"), "", "test", "test-0.tar"}, // not in the card
 		{two, languages, "", "", "? en/train 1, en/test 1, de/train 1"},
 		{two, languages, "", "train", "split train? en/train 1, en/test 1, de/train 1"},
 		{two, languages, "en", "train", "en/a-0.tar"},
@@ -124,7 +126,7 @@ func TestRepositoriesSayTheirSplits(t *testing.T) {
 		{two, languages, "en", "all", "en/a-0.tar en/b-0.tar"},
 		{two, languages, "de", "", "de/0.tar"},
 		{two, languages, "fr", "", "configuration fr? en/train 1, en/test 1, de/train 1"},
-		{[]byte("---\nconfigs: [\n---\n"), languages, "", "", strings.Join(languages, " ")}, // no description
+		{[]byte("---\nconfigs: [\n---\n"), languages, "", "", strings.Join(languages, " ")}, // invalid description
 	} {
 		store := shards(t, c.keys...)
 		store.Set("README.md", c.card)
@@ -139,8 +141,8 @@ func TestRepositoriesSayTheirSplits(t *testing.T) {
 	}
 }
 
-// TestSavedDictsSayTheirSplits goes by the dataset_dict.json of save_to_disk, also where a pattern leaves it out.
-func TestSavedDictsSayTheirSplits(t *testing.T) {
+// The dataset_dict.json of save_to_disk defines the splits, even if a pattern excludes it.
+func TestRun_SplitsOfDatasetDict(t *testing.T) {
 	store := shards(t, "first/0.tar", "second/0.tar")
 	store.Set("dataset_dict.json", []byte(`{"splits": ["first", "second"]}`))
 	for _, c := range []struct{ split, match, want string }{
@@ -154,15 +156,15 @@ func TestSavedDictsSayTheirSplits(t *testing.T) {
 	}
 }
 
-// TestFaultsOfMixturesNameTheSplits: what no format can read together may be readable split by split.
-func TestFaultsOfMixturesNameTheSplits(t *testing.T) {
+// If the objects together have no format, the error also lists the splits, which may have one each.
+func TestRun_ErrorsNameTheSplits(t *testing.T) {
 	got := told(t, shards(t, "train-0.tar", "val.jsonl"), build.Options{})
-	if !strings.Contains(got, "several kinds lie here") || !strings.Contains(got, "train, val: choose one with --split") {
+	if !strings.Contains(got, "several kinds of objects found") || !strings.Contains(got, "train, val: choose one with --split") {
 		t.Errorf("got %q, want the splits named", got)
 	}
 }
 
-func TestRepositoriesOfACacheAreNotSnapshots(t *testing.T) {
+func TestRun_RejectsACacheRepository(t *testing.T) {
 	store := shards(t, "blobs/0123", "snapshots/0a1b/train-0.tar", "snapshots/2c3d/train-0.tar")
 	store.Set("refs/main", []byte("2c3d\n"))
 	if got := told(t, store, build.Options{}); !strings.Contains(got, "snapshots/2c3d below it") {
@@ -170,8 +172,8 @@ func TestRepositoriesOfACacheAreNotSnapshots(t *testing.T) {
 	}
 }
 
-// TestSplits_OfEnergon: its shards are called alike, and .nv-meta says which are held out.
-func TestSplits_OfEnergon(t *testing.T) {
+// Shard names of Energon datasets do not indicate splits; .nv-meta lists the held-out shards.
+func TestRun_SplitsOfEnergon(t *testing.T) {
 	const three = "exclude: []\nsplit_parts:\n  train:\n  - shards/{0..1}.tar\n  val:\n  - shards/2.tar\n  test: []\n"
 	for _, c := range []struct{ name, text, split, want string }{
 		{".nv-meta/split.yaml", three, "", "? train 2, val 1"},

@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// claim is what a format says of a dataset.
+// claim is a format's result for a dataset.
 type claim struct {
 	format format.Format
 	found  *format.Dataset
 }
 
-// survey finds the format of a dataset, and its shards. A format that a user has not named gets a dataset only if no other
-// one claims a part of it. Loose objects are what is left when nobody else claims anything.
+// survey detects the format of a dataset and its shards. Without a format named by the user,
+// exactly one format must claim objects. Loose objects apply only if no other format claims any.
 func (b *builder) survey(ctx context.Context, l *listing) error {
 	b.asBefore(l)
 	hints := b.opt.Hints
@@ -72,15 +72,15 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	if err := b.passedOver(l); err != nil {
 		return err
 	}
-	_, err := layout.EncodeMeta(b.meta()) // refused before anything is read
+	_, err := layout.EncodeMeta(b.meta()) // reports an oversized meta before any scan
 	return err
 }
 
-// nothing says what was looked for, in vain.
+// nothing returns the error for a dataset without shards, with the shards that were looked for.
 func (b *builder) nothing(ctx context.Context, l *listing) error {
 	what := lookedFor(b.opt.Format)
 	if len(what) == 0 {
-		return fmt.Errorf("format %q is not known: want one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
+		return fmt.Errorf("format %q is unknown: use one of %s", b.opt.Format, strings.Join(FormatNames(), ", "))
 	}
 	among := ""
 	if b.opt.Match != "" {
@@ -98,21 +98,21 @@ func (b *builder) nothing(ctx context.Context, l *listing) error {
 	if len(l.seen) == 0 && b.unmatched != "" {
 		return fmt.Errorf("no shards here: 0 objects%s; the pattern leaves out %d, such as %s: %w", among, b.report.Unmatched, b.unmatched, objstore.ErrNotFound)
 	}
-	return fmt.Errorf("no shards here: %d objects%s, and none is one; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
+	return fmt.Errorf("no shards here: %d objects%s, none of them a shard; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 
-// empty says of a prefix under which nothing lies what the user may have meant: one object is named, or the name is a slip of the pen.
+// empty explains an empty prefix: it may name a single object, or be misspelled.
 func (b *builder) empty(ctx context.Context) string {
 	above, wanted := path.Split(strings.TrimSuffix(b.prefix, "/"))
 	if wanted == "" {
-		return "nothing lies here"
+		return "the location is empty"
 	}
 	if _, err := b.store.Stat(ctx, above+wanted); err == nil {
-		return fmt.Sprintf("%s is one object: give the prefix that it lies under, %q, and --match %q for this object alone", above+wanted, above, wanted)
+		return fmt.Sprintf("%s is an object: use its prefix, %q, and --match %q to select only this object", above+wanted, above, wanted)
 	}
 	var names []string
 	seen := 0
-	_ = b.store.List(ctx, above, func(o objstore.Object) error { // after an error the names that came are told
+	_ = b.store.List(ctx, above, func(o objstore.Object) error { // after an error, use the names so far
 		name, _, within := strings.Cut(strings.TrimPrefix(o.Key, above), "/")
 		if within {
 			name += "/"
@@ -120,7 +120,7 @@ func (b *builder) empty(ctx context.Context) string {
 		if name != layout.StateDir && (len(names) == 0 || names[len(names)-1] != name) {
 			names = append(names, name)
 		}
-		if seen++; seen == 10_000 { // of S3 these take ten requests
+		if seen++; seen == 10_000 { // ten requests to S3
 			return errors.New("enough")
 		}
 		return nil
@@ -128,12 +128,12 @@ func (b *builder) empty(ctx context.Context) string {
 	at, _ := slices.BinarySearch(names, wanted)
 	near := names[max(0, at-3):min(len(names), at+3)]
 	if len(near) == 0 {
-		return fmt.Sprintf("nothing lies under %q", b.prefix)
+		return fmt.Sprintf("no objects under %q", b.prefix)
 	}
-	return fmt.Sprintf("nothing lies under %q; beside it lie %s", b.prefix, strings.Join(near, ", "))
+	return fmt.Sprintf("no objects under %q; found nearby: %s", b.prefix, strings.Join(near, ", "))
 }
 
-// counts says how many shards each format claims.
+// counts lists the number of shards that each format claims.
 func counts(claims []claim) string {
 	var all []string
 	for _, c := range claims {
@@ -142,15 +142,15 @@ func counts(claims []claim) string {
 	return strings.Join(all, ", ")
 }
 
-// cure says how to index what other formats claimed, where one of them stumbles.
+// cure suggests how to index the objects of other formats after one format fails.
 func cure(claims []claim) string {
 	if len(claims) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (shards of other formats lie here too: %s: choose the objects of one with --match)", counts(claims))
+	return fmt.Sprintf(" (shards of other formats found too: %s: choose the objects of one format with --match)", counts(claims))
 }
 
-// checkHints refuses what was said of a dataset that its format has no use for.
+// checkHints returns an error for options that the detected format does not use.
 func (b *builder) checkHints() error {
 	for _, option := range b.opt.Hints.Given() {
 		if slices.Contains(b.format.Takes, option) {
@@ -166,12 +166,12 @@ func (b *builder) checkHints() error {
 		if option == format.Fields {
 			instead = "; fields= in a request leaves parts out of its answer"
 		}
-		return fmt.Errorf("%s says nothing of %s shards, which lie here: it is for %s (--format)%s", option, b.format.Name, strings.Join(of, " and "), instead)
+		return fmt.Errorf("%s does not apply to %s shards: it is for %s (--format)%s", option, b.format.Name, strings.Join(of, " and "), instead)
 	}
 	return nil
 }
 
-// take makes the objects that a survey found the shards of this run.
+// take makes the shards found by the survey the shards of this run.
 func (b *builder) take(l *listing) error {
 	at := 0
 	for _, s := range b.found.Shards {
@@ -185,27 +185,28 @@ func (b *builder) take(l *listing) error {
 			return fmt.Errorf("shard %.200q: %w", s.Key, err)
 		}
 		if o.ETag == "" {
-			return fmt.Errorf("shard %s: the store gives no ETag, without which a change cannot be noticed", s.Key)
+			return fmt.Errorf("shard %s: the store returned no ETag, which is required to detect changes", s.Key)
 		}
 		b.shards = append(b.shards, o)
 		b.report.Bytes += o.Size
 		at++
 	}
 	if b.found.Overlap < 0 || b.found.Overlap >= format.MaxSample {
-		return errors.New("samples share more bytes than they can have")
+		return errors.New("samples share more bytes than the longest sample may have")
 	}
 	b.report.Format = b.format.Name
 	return nil
 }
 
-// passedOver counts the objects that the format does not take, and refuses those whose loss nobody asked for: all that hold data, where
-// the format was named; and else those that are shards but for a compression that is not read.
+// passedOver counts the objects that the format ignores. It returns an error for data that would be
+// lost silently: any data if the user named the format, otherwise shards with an unsupported
+// compression.
 func (b *builder) passedOver(l *listing) error {
 	taken := make(map[string]bool, len(b.found.Beside))
 	for _, key := range b.found.Beside {
 		taken[key] = true
 	}
-	next := 0 // of the shards, in the same order
+	next := 0 // next shard; both lists have the same order
 	for _, o := range l.seen {
 		if next < len(b.found.Shards) && b.found.Shards[next].Key == o.Key {
 			next++
@@ -221,7 +222,7 @@ func (b *builder) passedOver(l *listing) error {
 		switch {
 		case b.found.Told || format.Note(o.Key) || format.Marker(o):
 		case b.opt.Format != "":
-			return fmt.Errorf("object %s is no %s shard by its name: leave it out with --match, or name it as one", o.Key, b.format.Name)
+			return fmt.Errorf("object %s does not have the name of a %s shard: exclude it with --match, or rename it", o.Key, b.format.Name)
 		case known && c.packed:
 			return fmt.Errorf("object %s: %w", o.Key, c.refusal())
 		}
@@ -229,11 +230,12 @@ func (b *builder) passedOver(l *listing) error {
 	return nil
 }
 
-// leavesOut begins a pattern that names what is left out.
+// leavesOut begins a pattern that excludes objects.
 const leavesOut = "!"
 
-// Matches says whether a pattern takes an object: one with a slash is held against the whole key, any other against what follows the last
-// slash, both as path.Match has it. Of {a,b} either stands there. A ! before a pattern has it take all other objects.
+// Matches reports whether a pattern selects a key. A pattern with a slash applies to the whole key,
+// any other to its base name; both use path.Match. {a,b} matches either alternative. A leading !
+// inverts the pattern.
 func Matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
@@ -250,7 +252,8 @@ func Matches(pattern, key string) bool {
 	})
 }
 
-// either returns the patterns that a pattern with braces stands for. Braces without a comma stand for themselves, as in a shell.
+// either expands the braces of a pattern into alternatives. Braces without a comma are literal, as
+// in a shell.
 func either(pattern string) []string {
 	before, rest, open := strings.Cut(pattern, "{")
 	inside, after, closed := strings.Cut(rest, "}")

@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Two formats that both claim objects are refused, with what to do; what nobody claims is counted.
-func TestSeveralFormats(t *testing.T) {
+// If two formats claim objects, the error names the choices; unclaimed objects are counted.
+func TestRun_RejectsSeveralFormats(t *testing.T) {
 	store, _ := indexedTars(t)
 	store.Delete(t.Context(), layout.PointerKey)
 	store.Set("notes.txt", []byte("notes"))
@@ -32,11 +32,11 @@ func TestSeveralFormats(t *testing.T) {
 		t.Fatalf("notes: got %+v, %v", rep, err)
 	}
 	store.Set("more.jsonl", []byte(`{"a":1}`+"\n"))
-	if _, err = Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "2 tar (*.tar), 1 jsonl (*.jsonl): choose those of one with --match") {
+	if _, err = Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "2 tar (*.tar), 1 jsonl (*.jsonl): choose one kind with --match") {
 		t.Errorf("lines too: got %v, want a refusal with counts", err)
 	}
-	if _, err = Run(t.Context(), store, "", Options{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin as a tar does: leave it out with --match") {
-		t.Errorf("tar named: got %v, want the object that is none", err)
+	if _, err = Run(t.Context(), store, "", Options{Format: "tar"}); err == nil || !strings.Contains(err.Error(), "object more.jsonl does not begin as a tar does: exclude it with --match") {
+		t.Errorf("tar named: got %v, want the object that is no tar", err)
 	}
 	if rep, err = Run(t.Context(), store, "", Options{Format: "tar", Match: "*.tar"}); err != nil || rep.Ignored != 0 {
 		t.Errorf("tars alone: got %+v, %v", rep, err)
@@ -48,10 +48,10 @@ func TestSeveralFormats(t *testing.T) {
 		opt  Options
 		want string
 	}{
-		{Options{Format: "xyz"}, `format "xyz" is not known: want one of mds, litdata, tar`},
+		{Options{Format: "xyz"}, `format "xyz" is unknown: use one of mds, litdata, tar`},
 		{Options{Format: "tokens"}, "tokens"},
-		{Options{Format: "tar", Match: "*.tar", Hints: format.Options{RecordSize: 5}}, "--record-size says nothing of tar shards"},
-		{Options{Format: "tar", Match: "*.tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length says nothing of tar shards"},
+		{Options{Format: "tar", Match: "*.tar", Hints: format.Options{RecordSize: 5}}, "--record-size does not apply to tar shards"},
+		{Options{Format: "tar", Match: "*.tar", Hints: format.Options{SequenceLength: 5}}, "--sequence-length does not apply to tar shards"},
 		{Options{Format: "tar", Match: "*.tar", Hints: format.Options{DType: "<u2"}}, "it is for tokens and records"},
 	} {
 		if _, err := Run(t.Context(), store, "", c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -60,7 +60,7 @@ func TestSeveralFormats(t *testing.T) {
 	}
 }
 
-// Every format is whole: it has a name of its own, says what it looks for, and those that look last come last.
+// Every format has a unique name and describes its shards; formats marked Last come last.
 func TestFormats(t *testing.T) {
 	names, last := map[string]bool{}, false
 	for i, f := range formats() {
@@ -75,8 +75,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A tar of another name is one when the user says so, by its header.
-func TestTarByContent(t *testing.T) {
+// An object without a tar suffix is a tar if the user names the format, according to its header.
+func TestRun_TarByContent(t *testing.T) {
 	store, want := indexedTars(t)
 	other := memstore.New()
 	for _, s := range []struct{ from, to string }{{"a.tar", "first"}, {"b.tar", "second.bin.gz"}} {
@@ -104,8 +104,8 @@ func TestTarByContent(t *testing.T) {
 	}
 }
 
-// Formats see decoded bytes, and no more of them than they ask for.
-func TestListingDecodes(t *testing.T) {
+// Formats see decoded bytes, and only as many as they request.
+func TestListing_Decodes(t *testing.T) {
 	store := memstore.New()
 	body := bytes.Repeat([]byte("0123456789"), 1000)
 	store.Set("p/a.txt.gz", codectest.PackAt(codec.Gzip, body, 3000))
@@ -137,9 +137,9 @@ func listed(t *testing.T, store objstore.Store, prefix string) (objects []objsto
 	return objects
 }
 
-// A survey asks the store for each object once at most, however many formats look at it, and for several at a time where
-// all of them have to be looked at.
-func TestSurveyReadsOnceSideBySide(t *testing.T) {
+// A survey reads each object at most once, for any number of formats, and reads several
+// concurrently if all must be inspected.
+func TestSurvey_ReadsOnceConcurrently(t *testing.T) {
 	npy := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
 	npy += strings.Repeat(" ", 127-len(npy)) + "\n" + "01234567"
 	lines := `{"a":1}` + "\n" + `{"a":2}` + "\n"
@@ -150,10 +150,10 @@ func TestSurveyReadsOnceSideBySide(t *testing.T) {
 	member := archive.Bytes()
 	for name, c := range map[string]struct {
 		key, body string
-		index     bool // an index.json of nobody's lies beside them
+		index     bool // an unrelated index.json is present
 		opt       Options
 		requests  int
-		least     int // side by side
+		least     int // concurrent requests
 	}{
 		"lines by content":     {"x%02d.json", lines, false, Options{}, 60, 16},
 		"tars by content":      {"x%02d", string(member), true, Options{Format: "tar"}, 60, 16},
@@ -185,13 +185,13 @@ func TestSurveyReadsOnceSideBySide(t *testing.T) {
 				}
 			}
 			if total != c.requests || store.peak < c.least || store.peak > 64 {
-				t.Errorf("%s: got %d requests, up to %d side by side, want %d, %d to 64 side by side", name, total, store.peak, c.requests, c.least)
+				t.Errorf("%s: got %d requests, up to %d concurrent, want %d, %d to 64 concurrent", name, total, store.peak, c.requests, c.least)
 			}
 		})
 	}
 }
 
-// slow is a store that takes a second for every read, and counts.
+// slow is a store that takes one second per read and counts reads.
 type slow struct {
 	objstore.Store
 	mu        sync.Mutex
@@ -247,8 +247,9 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// What marks the dataset's own directory, as consoles of stores make it, is no object of it.
-func TestMarkerOfTheDataset(t *testing.T) {
+// The marker of the dataset's own directory, as created by store consoles, is not one of its
+// objects.
+func TestRun_IgnoresTheDirectoryMarker(t *testing.T) {
 	store := memstore.New()
 	store.Set("photos/", nil)
 	store.Set("photos/a.jpg", []byte("a"))
@@ -257,8 +258,8 @@ func TestMarkerOfTheDataset(t *testing.T) {
 	}
 }
 
-// An index.json that was cut is a fault: its shards are not taken for loose objects.
-func TestIndexThatWasCut(t *testing.T) {
+// A truncated index.json is an error: its shards are not treated as loose objects.
+func TestRun_RejectsATruncatedIndexJSON(t *testing.T) {
 	for name, index := range map[string]string{
 		"litdata": `{"chunks": [{"chunk_bytes": 100, "chu`,
 		"mds":     `{"shards": [{"column_`,
@@ -276,8 +277,8 @@ func TestIndexThatWasCut(t *testing.T) {
 	}
 }
 
-// What keeps a format from looking into an object says how to go on without.
-func TestNameThatSaysTooMuch(t *testing.T) {
+// If a format cannot inspect an object, the error names a way around it.
+func TestRun_WrongCompressionSuffix(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.json.gz", []byte("not compressed"))
 	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "a.json.gz: name says gzip") || !strings.Contains(err.Error(), "--format files") {

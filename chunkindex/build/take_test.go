@@ -14,12 +14,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestTake_RefusesShardsThatItsListingLacks: shards come from the listing, in its order, and with ETags.
-func TestTake_RefusesShardsThatItsListingLacks(t *testing.T) {
+// take requires shards to be in the listing, in its order, and to have ETags.
+func TestTake_RejectsUnlistedShards(t *testing.T) {
 	for name, c := range map[string]struct {
 		shards  string
 		overlap int64
-		want    string // of the error; empty: none
+		want    string // error text; empty: none
 	}{
 		"all":              {"a b c", 0, ""},
 		"some":             {"b", format.MaxSample - 1, ""},
@@ -59,15 +59,15 @@ func TestTake_RefusesShardsThatItsListingLacks(t *testing.T) {
 	}
 }
 
-// TestEmpty_SaysWhatLiesThere: one object of this name, what is beside it, or nothing.
-func TestEmpty_SaysWhatLiesThere(t *testing.T) {
+// empty suggests an object of this name or similar names, if there are any.
+func TestEmpty_SuggestsNearbyNames(t *testing.T) {
 	for _, c := range []struct{ keys, prefix, want string }{
-		{"", "", "nothing lies here"},
-		{"", "photos/", `nothing lies under "photos/"`},
-		{"x/a.tar", "x/a.tar/", `x/a.tar is one object: give the prefix that it lies under, "x/", and --match "a.tar"`},
-		{"phot/1 photo.tar phots/1 phots/2 .millrace/current", "photos/", `nothing lies under "photos/"; beside it lie phot/, photo.tar, phots/`},
-		{"x/a/1 x/b/1 x/c/1 x/d/1 x/k/1 x/l/1 x/m/1 x/n/1", "x/e/", "beside it lie b/, c/, d/, k/, l/, m/"},
-		{"y/a", "x/e/", `nothing lies under "x/e/"`},
+		{"", "", "the location is empty"},
+		{"", "photos/", `no objects under "photos/"`},
+		{"x/a.tar", "x/a.tar/", `x/a.tar is an object: use its prefix, "x/", and --match "a.tar"`},
+		{"phot/1 photo.tar phots/1 phots/2 .millrace/current", "photos/", `no objects under "photos/"; found nearby: phot/, photo.tar, phots/`},
+		{"x/a/1 x/b/1 x/c/1 x/d/1 x/k/1 x/l/1 x/m/1 x/n/1", "x/e/", "found nearby: b/, c/, d/, k/, l/, m/"},
+		{"y/a", "x/e/", `no objects under "x/e/"`},
 	} {
 		store := memstore.New()
 		for key := range strings.FieldsSeq(c.keys) {
@@ -83,8 +83,9 @@ func TestEmpty_SaysWhatLiesThere(t *testing.T) {
 	}
 }
 
-// TestReadSome_ReturnsTheFaultOfEachObject: a loose object that cannot be read, or not scanned, is named, and its bytes are not counted.
-func TestReadSome_ReturnsTheFaultOfEachObject(t *testing.T) {
+// The error of a loose object that cannot be read or scanned names it, and its bytes are not
+// counted.
+func TestReadSome_ReturnsEachError(t *testing.T) {
 	stop := errors.New("stop")
 	for _, want := range []error{objstore.ErrUnavailable, objstore.ErrChanged, stop, nil} {
 		store := memstore.New()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// wide is an MDS dataset of one sample of so many columns of four bytes.
+// wide returns an MDS dataset of one sample with this many columns of four bytes.
 func wide(t *testing.T, columns, name int) *memstore.Store {
 	t.Helper()
 	says := struct {
@@ -51,8 +51,9 @@ func wide(t *testing.T, columns, name int) *memstore.Store {
 	return store
 }
 
-// Wide datasets are indexed, and those whose constants an index cannot hold are refused before anything is read.
-func TestWideDatasets(t *testing.T) {
+// Wide datasets are indexed; a dataset whose constants exceed the limit of an index is rejected
+// before any shard is read.
+func TestRun_WideDatasets(t *testing.T) {
 	store := wide(t, 1500, 44)
 	if rep, err := Run(t.Context(), store, "", Options{}); err != nil || rep.Samples != 1 {
 		t.Fatalf("got %+v, %v, want one sample", rep, err)

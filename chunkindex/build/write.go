@@ -13,21 +13,21 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// shardScan is one shard on its way into an index.
+// shardScan is one shard to write into an index.
 type shardScan struct {
 	key  string
 	size int64
-	scan chunkSource // of this shard, or of the run that begins with it; nil: it lies in a run that began before
+	scan chunkSource // scan of this shard, or of the run that begins with it; nil: part of an earlier run
 }
 
-// indexFile is an index file that was written. It has no name, and belongs to whoever had it written.
+// indexFile is a finished index file. It is unnamed and owned by the caller.
 type indexFile struct {
 	file       *os.File
 	size       int64
 	generation string
 }
 
-// sectionWriter writes one section at its place, front to back.
+// sectionWriter writes one section sequentially at its place in the file.
 type sectionWriter struct {
 	buf *bufio.Writer
 	n   int64
@@ -42,7 +42,8 @@ func (w *sectionWriter) Write(p []byte) (int, error) {
 	return w.buf.Write(p)
 }
 
-// indexWriter puts the scans of all shards together. It holds no more than one chunk's record in memory.
+// indexWriter combines the scans of all shards into an index. It holds at most one chunk's record
+// in memory.
 type indexWriter struct {
 	dir    string
 	file   *os.File
@@ -51,12 +52,12 @@ type indexWriter struct {
 	hashes *hashSorter
 	tmp    []byte
 	sample uint64
-	before uint64    // samples of the shard at hand that are written
-	stem   int       // of the shard at hand
-	blocks [4]uint64 // where the next block of each kind begins in its section
+	before uint64    // written samples of the current shard
+	stem   int       // stem of the current shard
+	blocks [4]uint64 // offset of the next block of each kind in its section
 }
 
-// writeIndex writes an index of shards, in the order given, to a new file in dir.
+// writeIndex writes an index of the shards, in the given order, to a new file in dir.
 func writeIndex(dir string, m layout.Meta, shards []shardScan) (*indexFile, error) {
 	f, err := tempfile.File(dir)
 	if err != nil {
@@ -86,7 +87,7 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 		table += 12 + int64(len(s.key))
 	}
 	if w.head.Chunks > layout.MaxChunks || w.head.Shards > layout.MaxShards {
-		return nil, fmt.Errorf("%d chunks in %d shards are beyond the limits: choose larger chunks", w.head.Chunks, w.head.Shards)
+		return nil, fmt.Errorf("%d chunks in %d shards exceed the limits: choose larger chunks", w.head.Chunks, w.head.Shards)
 	}
 	w.head.Place(int64(len(metaJSON)), table)
 	for i := range w.out[:layout.SecDigests] {
@@ -109,7 +110,7 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 	return w.finish()
 }
 
-// shard writes what is known of one shard. Errors of the buffered writers stick and are found by finish.
+// shard writes one shard. The buffered writers keep their errors until finish.
 func (w *indexWriter) shard(n uint32, s shardScan) error {
 	w.before, w.stem = 0, 0
 	if s.scan != nil {
@@ -125,7 +126,7 @@ func (w *indexWriter) shard(n uint32, s shardScan) error {
 	return nil
 }
 
-// record writes what is known of one chunk of the scan that begins with a shard.
+// record writes one chunk of the scan that begins with this shard.
 func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) error {
 	b := append(w.tmp[:0], r.Digest[:]...)
 	b = binary.LittleEndian.AppendUint32(b, r.CRC)
@@ -162,7 +163,7 @@ func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) er
 	})
 }
 
-// blockOffsets says where the next chunk's blocks begin.
+// blockOffsets records where the next chunk's blocks begin.
 func (w *indexWriter) blockOffsets() {
 	w.tmp = w.tmp[:0]
 	for _, at := range w.blocks {
@@ -171,7 +172,7 @@ func (w *indexWriter) blockOffsets() {
 	w.out[layout.SecBlocks].Write(w.tmp)
 }
 
-// finish writes header and digests around the sections.
+// finish flushes the sections and writes the header and digests.
 func (w *indexWriter) finish() (*indexFile, error) {
 	for i, s := range w.out[:layout.SecDigests] {
 		if err := s.buf.Flush(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// written is the index of some shards, written and not yet opened.
+// written returns a written index of some shards, not yet opened.
 func written(t *testing.T, shards ...shardScan) *indexFile {
 	t.Helper()
 	b, err := writeIndex(t.TempDir(), layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
@@ -18,7 +18,7 @@ func written(t *testing.T, shards ...shardScan) *indexFile {
 	return b
 }
 
-// manyChunks is a shard that was never there: chunks of two samples.
+// manyChunks is a synthetic scan of chunks of two samples each.
 type manyChunks int
 
 func (n manyChunks) take(visit func(*layout.ChunkRecord) error) error { return n.each(visit) }

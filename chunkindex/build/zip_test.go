@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// zipOf is an archive of pictures, whose contents are deflated where that is asked for.
+// zipOf returns a zip archive of images, stored or deflated as method selects.
 func zipOf(t *testing.T, first, n int, method func(i int) uint16) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,8 +36,9 @@ func zipOf(t *testing.T, first, n int, method func(i int) uint16) []byte {
 	return out.Bytes()
 }
 
-// Archives are indexed where they lie: stored members as ranges, and others as chunks that decode to their digests.
-func TestZipArchives(t *testing.T) {
+// Stored members of archives are indexed as ranges, and others as chunks that decode to their
+// digests.
+func TestRun_ZipArchives(t *testing.T) {
 	stored := func(int) uint16 { return zip.Store }
 	mixed := func(i int) uint16 { return []uint16{zip.Store, zip.Deflate, zip.Deflate}[i%3] }
 	store := memstore.New()
@@ -92,8 +93,9 @@ func TestZipArchives(t *testing.T) {
 	}
 }
 
-// The members of an archive are the samples that they are in a tar, whichever way they are stored.
-func TestZipIsGroupedAsATarIs(t *testing.T) {
+// The members of a zip archive form the same samples as those of a tar, for every compression
+// method.
+func TestRun_ZipIsGroupedLikeTar(t *testing.T) {
 	names := []string{"d/1.jpg", "d/1.txt", "d/1.seg.png", "d/2.jpg", "d.x/2.cls", "d.x/2.jpg", "README", "README.more", "f.0001.png", "f.0002.png"}
 	samples := func(key string, body []byte) (all []string) {
 		store := memstore.New()

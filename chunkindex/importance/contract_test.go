@@ -146,10 +146,10 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 		want      string
 	}{
 		{addTo(l, other), ErrConflict, fmt.Sprintf("report of batch 1 of epoch 3: position 10: loss %v is on record, not %v: another loss was reported for this position", stored, stored+1.5)},
-		{addTo(reader, report(losses, 0, 8)), ErrReadOnly, "the bucket takes no writes: the report is lost unless it is sent again: the store was opened for reading only"},
-		{&ReadOnlyError{Kept: true}, ErrReadOnly, "the bucket takes no writes: the report is kept in the local log"},
-		{&ReadOnlyError{Kept: true, Err: errFull}, errFull, "the bucket takes no writes: the report is kept in the local log: the local log is full"},
-		{frozenOf(reader, func(*FreezeRequest) {}), ErrReadOnly, "freeze the weights of epoch 3: the bucket takes no writes: the store was opened for reading only"},
+		{addTo(reader, report(losses, 0, 8)), ErrReadOnly, "the bucket is read-only: the report is lost unless it is sent again: the store was opened for reading only"},
+		{&ReadOnlyError{Kept: true}, ErrReadOnly, "the bucket is read-only: the report is kept in the local log"},
+		{&ReadOnlyError{Kept: true, Err: errFull}, errFull, "the bucket is read-only: the report is kept in the local log: the local log is full"},
+		{frozenOf(reader, func(*FreezeRequest) {}), ErrReadOnly, "freeze the weights of epoch 3: the bucket is read-only: the store was opened for reading only"},
 		{frozenOf(l, func(q *FreezeRequest) { q.Epoch = 9 }), ErrNoReports, "freeze the weights of epoch 9: no losses were reported"},
 		{frozenOf(l, func(q *FreezeRequest) { q.HotShare = math.NaN() }), ErrInvalid, "freeze the weights of epoch 3: invalid: hot share NaN, want 0 to 1"},
 		{opened("short", testFirst()), ErrNoSnapshot, "importance short: no such snapshot"},

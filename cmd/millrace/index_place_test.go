@@ -416,7 +416,7 @@ func TestPlaceThatTakesNoWrites(t *testing.T) {
 	before := tree(t, dir)
 	for _, more := range [][]string{nil, {"--single-writer"}} {
 		o := millrace(t, nil, append([]string{"index", dir}, more...)...)
-		if o.code != exitStore || !strings.Contains(o.stderr, "takes no writes") || !strings.Contains(o.stderr, "--index-url URL") || strings.Contains(o.stderr, "--single-writer") {
+		if o.code != exitStore || !strings.Contains(o.stderr, "is read-only") || !strings.Contains(o.stderr, "--index-url URL") || strings.Contains(o.stderr, "--single-writer") {
 			t.Errorf("%q: got exit code %d, want %d and the cure: %s", more, o.code, exitStore, o.stderr)
 		}
 	}

@@ -140,7 +140,7 @@ func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 	if o := ok(t, "index", words); !strings.Contains(o.stdout, "1 sample ") || !strings.Contains(o.stdout, `took the first record of each shard, "Go.\tVa !", for a header, which is no sample: if it is one, index again with --header absent`) {
 		t.Errorf("words: got %s", o.stdout)
 	}
-	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jsonl": "{}\n"}), "--header", "absent"); o.code == exitOK || !strings.Contains(o.stderr, "--header says nothing of jsonl shards") {
+	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jsonl": "{}\n"}), "--header", "absent"); o.code == exitOK || !strings.Contains(o.stderr, "--header does not apply to jsonl shards") {
 		t.Errorf("lines: got exit code %d, %s", o.code, o.stderr)
 	}
 	if o := millrace(t, nil, "index", words, "--header", "no"); o.code != exitUsage {
@@ -166,7 +166,7 @@ func TestIndexOfSomeColumns(t *testing.T) {
 		t.Errorf("a column that is not there: got exit code %d, %s", o.code, o.stderr)
 	}
 	raw := write(t, map[string]string{"a.jsonl": "{}\n"})
-	if o := millrace(t, nil, "index", raw, "--fields", "json"); o.code == exitOK || !strings.Contains(o.stderr, "--fields says nothing of jsonl shards") {
+	if o := millrace(t, nil, "index", raw, "--fields", "json"); o.code == exitOK || !strings.Contains(o.stderr, "--fields does not apply to jsonl shards") {
 		t.Errorf("another format: got exit code %d, %s", o.code, o.stderr)
 	}
 }
@@ -253,7 +253,7 @@ func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.JSONl"), []byte("\n\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := millrace(t, nil, "index", dir); o.code == exitOK || !strings.Contains(o.stderr, "no samples in what is here of format jsonl, 2 bytes") || !strings.Contains(o.stderr, "a.JSONl") {
+	if o := millrace(t, nil, "index", dir); o.code == exitOK || !strings.Contains(o.stderr, "no samples in the shards of format jsonl, 2 bytes") || !strings.Contains(o.stderr, "a.JSONl") {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
 	}
 	short := write(t, map[string]string{"a.bin": "0123456789"})

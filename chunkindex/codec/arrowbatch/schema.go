@@ -48,7 +48,7 @@ type Schema struct {
 
 var (
 	errSchema = errors.New("schema of Arrow is malformed")
-	errNested = fmt.Errorf("it has a dictionary of lists, structs or maps, which is not read: %s", errValues)
+	errNested = fmt.Errorf("it has a dictionary of lists, structs or maps, which is not supported: %s", errValues)
 )
 
 func parseSchema(t table) (*Schema, error) {
@@ -126,7 +126,7 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 		c.node.Name = "" // an element has none
 	}
 	if len(children) == 1 && children[0].form == formNull {
-		return nil, fmt.Errorf("column %.100q is a list of nulls, which is not read: write it with the type that its values would have", name)
+		return nil, fmt.Errorf("column %.100q is a list of nulls, which is not supported: write it with the type that its values would have", name)
 	}
 	if want := l.form == formList || l.form == formLists || l.form == formFixList; len(children) > 0 != want || len(children) > 1 {
 		return nil, fmt.Errorf("column %.100q: %w", name, errSchema)

@@ -31,9 +31,9 @@ func checkPack(codec int64) error {
 	case packNone, packSnappy, packGzip, packBrotli, packZstd, packRawLZ4:
 		return nil
 	case packLZO:
-		return errors.New("it is compressed by LZO, which is not read: write it again with snappy or zstd")
+		return errors.New("it is compressed by LZO, which is not supported: write it again with snappy or zstd")
 	case packLZ4:
-		return errors.New("it is compressed by LZ4 in Hadoop's framing, which is not read: write it again with LZ4_RAW, snappy or zstd")
+		return errors.New("it is compressed by LZ4 in Hadoop's framing, which is not supported: write it again with LZ4_RAW, snappy or zstd")
 	}
 	return fmt.Errorf("it is compressed by codec %d, which is not known", codec)
 }

@@ -69,7 +69,7 @@ func (c *chunk) begin() int64 {
 }
 
 // errEncrypted is returned for files that are encrypted, whole or in part.
-var errEncrypted = errors.New("it is encrypted, which is not read: write the file without encryption and have the store encrypt")
+var errEncrypted = errors.New("it is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 
 // parseFooter reads a file's metadata.
 func parseFooter(b []byte) (*footer, error) {

@@ -66,7 +66,7 @@ func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	case bytes.HasPrefix(head, []byte(magic)):
 		return f, f.readFooter()
 	case bytes.HasPrefix(head, []byte("FEA1")):
-		return nil, errors.New("it is a Feather file of version 1, which is not read: write it again with pyarrow.feather.write_feather, whose default is version 2")
+		return nil, errors.New("it is a Feather file of version 1, which is not supported: write it again with pyarrow.feather.write_feather, whose default is version 2")
 	case len(head) < 8:
 		return nil, fmt.Errorf("it has %d bytes, too few for an Arrow file or stream", size)
 	}

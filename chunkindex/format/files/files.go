@@ -50,7 +50,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 			last = o.Key
 		}
 		if o.Size > format.MaxSample {
-			return nil, fmt.Errorf("object %s is longer than a sample can be, %d bytes: leave it out with --match", o.Key, format.MaxSample)
+			return nil, fmt.Errorf("object %s is longer than a sample can be, %d bytes: exclude it with --match", o.Key, format.MaxSample)
 		}
 		d.Shards = append(d.Shards, format.Shard{Object: o})
 	}

@@ -42,7 +42,7 @@ func TestSurveyRefuses(t *testing.T) {
 		"2 objects have no bytes, such as c.jpg":                    {"a.jpg": []byte("a"), "b.jpg": nil, "c.jpg": nil},
 		"a.jpg (image) and a.txt (text) may not":                    {"a.jpg": []byte("a"), "a.txt": []byte("b")},
 		"object b.dat: its name is not one":                         {"a.jpg": []byte("a"), "b.dat": []byte("b")},
-		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or leave it out with --match '!c/a_b.jpg'": {
+		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or exclude it with --match '!c/a_b.jpg'": {
 			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
 		},
 		"objects a.jpg and a_jpg.jpg would have one key, a_jpg,": {"a.jpg": []byte("a"), "a.png": []byte("b"), "a_jpg.jpg": []byte("c")},

@@ -30,7 +30,7 @@ func ofOneKind(objects []format.Object) error {
 type UnknownError struct{ Key string }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("object %s: its name is not one of an image, of sound, video or text, so it may hold any number of samples: leave it out with --match, or take every object as one sample with --format files", e.Key)
+	return fmt.Sprintf("object %s: its name is not one of an image, of sound, video or text, so it may hold any number of samples: exclude it with --match, or take every object as one sample with --format files", e.Key)
 }
 
 // whole marks a shard whose extension is part of its key, since another one differs by it alone.
@@ -66,7 +66,7 @@ func distinguish(shards []format.Shard) error {
 		key, _ := name(s)
 		if j, twice := first[key]; twice {
 			other := shards[j].Key
-			return fmt.Errorf("objects %s and %s would have one key, %s, in which a dot is an underscore: rename one of them, or leave it out with --match '!%s'", other, s.Key, key, s.Key)
+			return fmt.Errorf("objects %s and %s would have one key, %s, in which a dot is an underscore: rename one of them, or exclude it with --match '!%s'", other, s.Key, key, s.Key)
 		}
 		first[key] = i
 	}

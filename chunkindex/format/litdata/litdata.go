@@ -81,7 +81,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 			return nil, fmt.Errorf("%s: %w", offsets.IndexKey, err)
 		}
 	} else if o.SequenceLength != 0 {
-		return nil, fmt.Errorf("--sequence-length says nothing of the items of %s: it is for those of %s", offsets.IndexKey, tokensLoader)
+		return nil, fmt.Errorf("--sequence-length does not apply to the items of %s: it is for those of %s", offsets.IndexKey, tokensLoader)
 	}
 	listed := make([]offsets.Listed, 0, len(index.Chunks))
 	for _, one := range index.Chunks {

@@ -124,7 +124,7 @@ func TestRefusedTokens(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
-	if _, err := litdata.Format().Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "says nothing of the items") {
+	if _, err := litdata.Format().Survey(context.Background(), golden(t), format.Options{SequenceLength: 3}); err == nil || !strings.Contains(err.Error(), "does not apply to the items") {
 		t.Errorf("length of a sample of other items: got %v, want an error", err)
 	}
 	two := tokens(t, []int{8}, []int{8})

@@ -178,7 +178,7 @@ func (s *scanner) sample(i uint64, n int64) error {
 	}
 	switch {
 	case n == 0:
-		return s.Fail("sample without a byte%s", s.Tail)
+		return s.Fail("empty sample%s", s.Tail)
 	case n > format.MaxSample:
 		return s.Fail("%d bytes are more than a sample can have, %d", n, format.MaxSample)
 	case n < s.sizes:

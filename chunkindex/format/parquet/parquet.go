@@ -128,7 +128,7 @@ func readFooter(ctx context.Context, in format.Ranges, size int64, names []strin
 	switch end := string(b[len(b)-len(magic):]); end {
 	case magic:
 	case encrypted:
-		return nil, errors.New("its footer is encrypted, which is not read: write the file without encryption and have the store encrypt")
+		return nil, errors.New("its footer is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 	default:
 		return nil, fmt.Errorf("it does not end with %s as a Parquet file does: it may have been cut short, or be another kind of file", magic)
 	}

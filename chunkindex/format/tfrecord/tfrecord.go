@@ -97,7 +97,7 @@ func begins(ctx context.Context, l format.Listing, shards []format.Object) error
 func begin(ctx context.Context, l format.Listing, shards []format.Object) error {
 	return format.EachHead(ctx, l, filled(shards), func(o format.Object, head []byte) (bool, error) {
 		if !begun(head) {
-			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: make it again if it is damaged, or leave it out with --match", o.Key, compressed(head))
+			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: make it again if it is damaged, or exclude it with --match", o.Key, compressed(head))
 		}
 		return true, nil
 	})

@@ -51,7 +51,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	}
 	err := format.EachHead(ctx, l, others, func(object format.Object, head []byte) (bool, error) {
 		if !begins(head) {
-			return false, fmt.Errorf("object %s does not begin as a tar does: leave it out with --match, if it is none", object.Key)
+			return false, fmt.Errorf("object %s does not begin as a tar does: exclude it with --match, if it is none", object.Key)
 		}
 		return true, nil
 	})

@@ -295,7 +295,7 @@ func (m *member) check() error {
 	case m.kind == directoryMember && m.decoded != 0:
 		return m.fail("it is a directory with content")
 	case m.method != zipmember.Stored && m.method != zipmember.Deflated:
-		return m.fail("it is compressed by method %d%s, which is not read: make the archive anew with zip -Z deflate, or -Z store", m.method, methodName(m.method))
+		return m.fail("it is compressed by method %d%s, which is not supported: make the archive anew with zip -Z deflate, or -Z store", m.method, methodName(m.method))
 	case m.method == zipmember.Stored && m.stored != m.decoded:
 		return m.fail("it is stored in %d bytes and has %d", m.stored, m.decoded)
 	case m.decoded > format.MaxSample:

@@ -314,7 +314,7 @@ func TestRefusals(t *testing.T) {
 		"another kind of file":           {[]byte("hello"), "it does not end as a zip archive does"},
 		"bytes before it":                {append([]byte("#!/bin/sh\n"), good...), "bytes before the archive"},
 		"encrypted":                      {with(good, directory+8, 1), `"1.jpg" at offset 0: it is encrypted`},
-		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not read: make the archive anew with zip -Z deflate"},
+		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not supported: make the archive anew with zip -Z deflate"},
 		"method 7":                       {with(good, directory+10, 7), "compressed by method 7, which"},
 		"one of several parts":           {with(good, end+4, 1), "zip -s 0 joins them"},
 		"a member in another part":       {with(good, directory+34, 1), "another part of an archive"},

@@ -127,7 +127,7 @@ def test_what_cannot_be_opened_is_said_in_full(tmp_path: Path) -> None:
         (mixed / name).write_text(name)
     with pytest.raises(millrace.InvalidArgument) as e:
         millrace.open(mixed)
-    assert str(e.value).startswith(f"index file://{mixed}: objects of several kinds lie here")
+    assert str(e.value).startswith(f"index file://{mixed}: several kinds of objects found")
     assert f"millrace.open('{mixed}', match='*.jpg'), or match='*.txt'" in str(e.value)
     for where, said in [("", "no place is given"), (mixed / "a.jpg", "this is a file"), ("hf://x/y", 'scheme "hf": must be s3:// or file://')]:
         with pytest.raises(millrace.MillraceError, match=said) as e:

@@ -349,7 +349,7 @@ def test_what_the_program_refuses_is_said_in_names_of_python(tmp_path: Path) -> 
         millrace.open(tmp_path / "rows", fields="captoin")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("x")
-    with pytest.raises(millrace.InvalidArgument, match=r": fields says nothing of files shards"):
+    with pytest.raises(millrace.InvalidArgument, match=r": fields does not apply to files shards"):
         millrace.open(tmp_path / "texts", fields="caption")
 
 

@@ -19,7 +19,7 @@ const packedSuffix = "-shards"
 
 // askForKind names the kinds of objects at a location, and the command that indexes each, with the options that were given.
 func askForKind(l location.Location, e *build.KindsError, given cli.Options) error {
-	a := cli.Advice{Message: fmt.Sprintf("index %s: objects of several kinds lie here, and an index is of one", l)}
+	a := cli.Advice{Message: fmt.Sprintf("index %s: several kinds of objects found, but an index holds one", l)}
 	if e.Pairs > 0 {
 		a.Choices = append(a.Choices, packChoice(l, fmt.Sprintf("%s of several files, such as %s", words.Count(e.Pairs, "sample", "samples"), words.Printable(strings.Join(e.Pair, " and ")))))
 	}

@@ -18,7 +18,7 @@ PLANTS = [
     ),
     (
         "index stores bytes that two samples share twice",
-        "./chunkindex/build TestAnyFramesGiveTheSameSamples",
+        "./chunkindex/build TestCutter_AnyFramesGiveTheSameSamples",
         [("chunkindex/build/cut.go", "c.open.feed(c.hold[c.sample.shared:])", "c.open.feed(c.hold)")],
     ),
     (

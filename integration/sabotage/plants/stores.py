@@ -36,7 +36,7 @@ PLANTS = [
     ),
     (
         "index publishes without a condition",
-        "./chunkindex/build TestTwoAtOnce",
+        "./chunkindex/build TestRun_LosesToAConcurrentRun",
         [
             ("chunkindex/build/publish.go", "cond.IfAbsent = true", "cond.IfAbsent = false"),
             ("chunkindex/build/publish.go", "cond.IfMatch = p.oldObj.ETag", 'cond.IfMatch = ""'),
