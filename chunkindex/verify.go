@@ -81,7 +81,7 @@ type verifier struct {
 
 // needs returns the memory needed to check a chunk.
 func (v *verifier) needs(c Chunk) int64 {
-	return c.Length + c.Codec.Beside(c.Stored, c.Length)
+	return c.Length + c.Codec.Workspace(c.Stored, c.Length)
 }
 
 func (v *verifier) report(b BadRange) {

@@ -88,7 +88,7 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 // extra returns how many bytes a load of a chunk needs in addition to the chunk's own: a
 // compressed chunk is decoded from there.
 func extra(desc chunkindex.Chunk) int64 {
-	return desc.Codec.Beside(desc.Stored, desc.Length)
+	return desc.Codec.Workspace(desc.Stored, desc.Length)
 }
 
 // intact verifies the checksum of a whole chunk, and its digest if CheckSHA is set.

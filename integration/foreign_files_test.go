@@ -16,17 +16,17 @@ import (
 // foreignRefused are the files of other projects that are refused, by the ends of their paths, with
 // the reason. They are from Apache's parquet-testing and from parquet-go's own tests.
 var foreignRefused = map[string]string{
-	"-corrupt-checksum.parquet":                "checksum of a page is wrong",
-	".parquet.encrypted":                       "encrypted, which is not read",
-	"hadoop_lz4_compressed.parquet":            "LZ4 in Hadoop's framing, which is not read",
-	"/hadoop_lz4_compressed_larger.parquet":    "LZ4 in Hadoop's framing, which is not read",
-	"/list_columns.parquet":                    "null inside a list of values of a fixed size",
-	"/nullable.impala.parquet":                 "null inside a list of values of a fixed size",
+	"-corrupt-checksum.parquet":                "checksum of a page does not match",
+	".parquet.encrypted":                       "encrypted, which is not supported",
+	"hadoop_lz4_compressed.parquet":            "LZ4 in Hadoop's framing, which is not supported",
+	"/hadoop_lz4_compressed_larger.parquet":    "LZ4 in Hadoop's framing, which is not supported",
+	"/list_columns.parquet":                    "null inside a list of fixed-size values",
+	"/nullable.impala.parquet":                 "null inside a list of fixed-size values",
 	"/large_string_map.brotli.parquet":         "write the file again with",
 	"/column_chunk_key_value_metadata.parquet": "no samples",
-	"/nation.dict-malformed.parquet":           "does not lie in its column chunk",
+	"/nation.dict-malformed.parquet":           "exceeds its column chunk",
 	"/testdata/empty.parquet":                  "no samples",
-	"/num_values_exceeds_data.parquet":         "page of 7732 values where 500 are left",
+	"/num_values_exceeds_data.parquet":         "page of 7732 values exceeds the 500 that are left",
 }
 
 // TestFilesOfOtherProjects indexes the files that parquet-go and pyarrow have for tests of their own, most of them Apache's

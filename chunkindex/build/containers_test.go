@@ -106,7 +106,7 @@ func TestRun_RejectsTablesWithALog(t *testing.T) {
 		".hoodie/hoodie.properties": "Hudi", "metadata/00001-6a.metadata.json": "Iceberg",
 	} {
 		store := storeOf(map[string]string{"part-0.parquet": "PAR1", log: "something"})
-		if rep, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "object "+log+": a table of "+kind+" lies here") {
+		if rep, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "object "+log+": this is a table of "+kind+", whose log") {
 			t.Errorf("%s: got %+v, %v, want a refusal", log, rep, err)
 		}
 		if _, err := Run(t.Context(), store, "", Options{Match: "*.parquet"}); err == nil || strings.Contains(err.Error(), "a table of") {

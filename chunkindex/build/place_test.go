@@ -41,7 +41,7 @@ func TestRun_IndexElsewhere(t *testing.T) {
 	opt := spec().Build
 	_, err := build.Run(ctx, readOnly{data}, prefix, opt)
 	if !errors.Is(err, build.ErrReadOnly) || strings.Contains(err.Error(), "--single-writer") {
-		t.Errorf("beside the data: got %v, want %v", err, build.ErrReadOnly)
+		t.Errorf("next to the data: got %v, want %v", err, build.ErrReadOnly)
 	}
 	at := build.Place{Store: home, Prefix: "indexes/photos/"}
 	opt.Index, opt.Data, opt.Parallel = at, "s3://public/data", 1
@@ -78,7 +78,7 @@ func TestRun_IndexElsewhere(t *testing.T) {
 		t.Errorf("verify: got %d bad ranges, %v", bad, err)
 	}
 	if !slices.Equal(data.Keys(), before) {
-		t.Errorf("beside the data: got %q, want only %q", data.Keys(), before)
+		t.Errorf("next to the data: got %q, want only %q", data.Keys(), before)
 	}
 	for _, key := range home.Keys() {
 		if !strings.HasPrefix(key, at.Prefix+".millrace/") {
@@ -90,8 +90,8 @@ func TestRun_IndexElsewhere(t *testing.T) {
 		t.Errorf("gc: got %q, %v, want the one old index", gone, err)
 	}
 	// The same data with its index in the same location has the same generation.
-	if beside := indexed(t, data, spec().Build); beside.Generation != rep.Generation {
-		t.Errorf("beside the data: got generation %s, want %s", beside.Generation, rep.Generation)
+	if inPlace := indexed(t, data, spec().Build); inPlace.Generation != rep.Generation {
+		t.Errorf("next to the data: got generation %s, want %s", inPlace.Generation, rep.Generation)
 	}
 }
 
@@ -116,8 +116,8 @@ func TestRun_NeverReplacesAnIndexOfOtherData(t *testing.T) {
 	}
 	opt := elsewhere("s3://bucket/a")
 	opt.Index.Prefix = "b/"
-	if _, err := build.Run(ctx, store, "a/", opt); err == nil || !strings.Contains(err.Error(), "belongs to the shards beside it") {
-		t.Errorf("beside other data: got %v", err)
+	if _, err := build.Run(ctx, store, "a/", opt); err == nil || !strings.Contains(err.Error(), "belongs to the shards stored with it") {
+		t.Errorf("next to other data: got %v", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 			"fails":            {nil, objstore.ErrUnavailable, objstore.ErrUnavailable, "unavailable"},
 			"same":             {&next, objstore.ErrChanged, nil, ""},
 			"another":          {&other, objstore.ErrChanged, objstore.ErrChanged, "generation " + other.Generation + " meanwhile, ours is " + next.Generation + ": run again"},
-			"another, is gone": {nil, objstore.ErrChanged, objstore.ErrChanged, "another index run published meanwhile"},
+			"another, is gone": {nil, objstore.ErrChanged, objstore.ErrChanged, "another index run published a generation meanwhile"},
 		} {
 			store := memstore.New()
 			if answer.there != nil {

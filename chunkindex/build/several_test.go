@@ -85,7 +85,7 @@ func TestOpen_MissingIndexListsOthers(t *testing.T) {
 	named(t, store, "", "")
 	refused("trian", []string{"", "train", "val"}, "no index #trian here, but the default one, #train, #val")
 	for _, name := range []string{"Train", "a/b", "a b", strings.Repeat("n", 65)} {
-		if _, err := build.Run(t.Context(), store, prefix, build.Options{Name: name}); err == nil || !strings.Contains(err.Error(), "small letters") {
+		if _, err := build.Run(t.Context(), store, prefix, build.Options{Name: name}); err == nil || !strings.Contains(err.Error(), "lower-case letters") {
 			t.Errorf("name %q: got %v, want it refused", name, err)
 		}
 	}

@@ -124,7 +124,7 @@ func TestListing_Decodes(t *testing.T) {
 			t.Errorf("%s, one byte less: got %v", key, err)
 		}
 	}
-	if _, err := format.Head(t.Context(), l, "d.gz"); err == nil || !strings.Contains(err.Error(), "is no gzip") {
+	if _, err := format.Head(t.Context(), l, "d.gz"); err == nil || !strings.Contains(err.Error(), "is not gzip") {
 		t.Errorf("no gzip: got %v", err)
 	}
 }

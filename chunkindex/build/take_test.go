@@ -27,7 +27,7 @@ func TestTake_RejectsUnlistedShards(t *testing.T) {
 		"past the last":    {"d", 0, `shard "d": not among the objects`},
 		"out of order":     {"b a", 0, `shard "a": not among the objects, or not in their order`},
 		"twice":            {"a a", 0, `shard "a": not among the objects, or not in their order`},
-		"without an ETag":  {"e", 0, "shard e: the store gives no ETag"},
+		"without an ETag":  {"e", 0, "shard e: the store returned no ETag"},
 		"negative overlap": {"a", -1, "samples share more bytes"},
 		"larger overlap":   {"a", format.MaxSample, "samples share more bytes"},
 	} {
@@ -74,7 +74,7 @@ func TestEmpty_SuggestsNearbyNames(t *testing.T) {
 			store.Set(key, []byte("x"))
 		}
 		b := &builder{prefix: c.prefix, store: store}
-		if got := b.empty(t.Context()); !strings.Contains(got, c.want) || !strings.Contains(c.want, "beside") && strings.Contains(got, "beside") {
+		if got := b.empty(t.Context()); !strings.Contains(got, c.want) || !strings.Contains(c.want, "found nearby") && strings.Contains(got, "found nearby") {
 			t.Errorf("%s: got %s, want %s", c.prefix, got, c.want)
 		}
 	}

@@ -68,7 +68,7 @@ func TestRun_WideDatasets(t *testing.T) {
 		t.Errorf("got %d parts, %v, want 1500", len(parts.Append(nil, 0)), err)
 	}
 	rep, err := Run(t.Context(), wide(t, 40_000, 100), "", Options{})
-	if err == nil || !strings.Contains(err.Error(), "bytes of an index, which can hold 4194304: write the dataset with fewer columns") || rep.ReadBytes != 0 {
+	if err == nil || !strings.Contains(err.Error(), "bytes, more than the limit of 4194304: write the dataset with fewer columns") || rep.ReadBytes != 0 {
 		t.Errorf("got %+v, %v, want a refusal by the limit, and nothing read", rep, err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
-// gzipBomb is a gzip member of some gibibytes of zeros, without its end: one deflate block for a mebibyte, again and again.
+// gzipBomb returns a gzip member of gib gibibytes of zeros, without its end. It repeats one deflate
+// block of a mebibyte.
 func gzipBomb(t *testing.T, gib int) []byte {
 	t.Helper()
 	var block bytes.Buffer
@@ -32,27 +33,27 @@ func gzipBomb(t *testing.T, gib int) []byte {
 	return append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), bytes.Repeat(block.Bytes(), gib<<10)...)
 }
 
-// zstdBomb is a zstd frame of some gibibytes of one byte, in blocks that say how often to repeat it.
+// zstdBomb returns a zstd frame of gib gibibytes of one byte, in run-length blocks.
 func zstdBomb(gib int) []byte {
 	const most = 128 << 10
 	b := []byte("\x28\xb5\x2f\xfd\x00\x68") // window of 8 MiB
 	for range gib << 30 / most {
-		b = binary.LittleEndian.AppendUint32(b, most<<3|1<<1) // the fourth byte is the one to repeat
+		b = binary.LittleEndian.AppendUint32(b, most<<3|1<<1) // the fourth byte is the repeated one
 	}
 	return b
 }
 
-// xzBomb is an xz stream of two gibibytes of zeros in one block, without its end: one LZMA2 chunk of a mebibyte, which begins anew, again
-// and again.
+// xzBomb returns an xz stream of two gibibytes of zeros in one block, without its end. It repeats
+// one LZMA2 chunk of a mebibyte that resets its state.
 func xzBomb() []byte {
-	const head = 12 + 12 // bytes of the headers of the stream and of the block
+	const head = 12 + 12 // bytes of the stream header and the block header
 	one := codectest.XzBlocks(make([]byte, 1<<20), 1<<20)
 	long := 6 + int(binary.BigEndian.Uint16(one[head+3:])) + 1
 	return append(one[:head:head], bytes.Repeat(one[head:head+long], 2<<10)...)
 }
 
-// Gigabytes of zeros are refused after the first one, in the memory of a window.
-func TestBombsAreRefused(t *testing.T) {
+// Gigabytes of zeros are rejected after the first one, with no more memory than a window.
+func TestReader_RejectsBombs(t *testing.T) {
 	for c, bomb := range map[codec.Codec][]byte{codec.Gzip: gzipBomb(t, 10), codec.Zstd: zstdBomb(10), codec.Xz: xzBomb()} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -71,13 +72,13 @@ func TestBombsAreRefused(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; got > 2*codec.MaxDictionary {
-			t.Errorf("%v: got %d bytes allocated for %d that are stored", c, got, len(bomb))
+			t.Errorf("%v: got %d bytes allocated for %d stored bytes", c, got, len(bomb))
 		}
 	}
 }
 
-// A frame that promises much gets no memory for it.
-func TestPromisesTakeNoMemory(t *testing.T) {
+// A frame with a large declared size allocates no memory for it.
+func TestReader_DeclaredSizesAllocateNothing(t *testing.T) {
 	promise := []byte("\x28\xb5\x2f\xfd\xc0\x68\xff\xff\xff\xff\xff\xff\xff\x0f\x01\x00\x00")
 	skippable := []byte("\x50\x2a\x4d\x18\xff\xff\xff\xffabc")
 	for _, stored := range [][]byte{promise, skippable} {

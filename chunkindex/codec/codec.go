@@ -1,10 +1,12 @@
-// Package codec reads compressed shards: gzip, zstd and xz, told by the end of an object's name and held to
-// it by their magic.
+// Package codec reads compressed shards: gzip, zstd and xz. The suffix of an object's name
+// determines the codec, and its magic number must match.
 //
-// A compressed shard is a row of frames (gzip calls them members, xz blocks), each decoded by itself. Reader decodes a shard in
-// sequence, for a scan, and says where its frames lie; Decode brings back the bytes of a chunk from the frames that hold
-// it. Both take input that nobody has checked, and neither takes memory for what the input merely promises: a zstd window
-// is at most MaxWindow, and a frame that decodes to more than MaxFrame is refused.
+// A compressed shard is a sequence of frames (members in gzip, blocks in xz) that are decoded
+// independently. Reader decodes a shard sequentially for a scan and reports the location of its
+// frames. Decode restores the bytes of a chunk from the frames that contain it.
+//
+// Both read untrusted input. They never allocate memory just because the input claims a length: a
+// zstd window is at most MaxWindow, and a frame that decodes to more than MaxFrame is rejected.
 package codec
 
 import (
@@ -14,34 +16,35 @@ import (
 	"strings"
 )
 
-// Codec says how an object is compressed. The numbers are those of docs/spec/index-format.md.
+// Codec identifies the compression of an object or chunk. The numbers are defined in
+// docs/spec/index-format.md.
 type Codec uint32
 
-// The codecs.
+// Supported codecs.
 const (
 	None    Codec = 0
-	Gzip    Codec = 1 // RFC 1952, of any number of members
-	Zstd    Codec = 2 // RFC 8878, of any number of frames, without dictionaries
-	Parquet Codec = 3 // row groups, decoded into rows as docs/spec/rows.md describes them
-	Xz      Codec = 4 // The .xz File Format 1.2.1, of any number of streams and blocks, with the filter LZMA2 alone
+	Gzip    Codec = 1 // RFC 1952, any number of members
+	Zstd    Codec = 2 // RFC 8878, any number of frames, without dictionaries
+	Parquet Codec = 3 // row groups, decoded into rows (see docs/spec/rows.md)
+	Xz      Codec = 4 // The .xz File Format 1.2.1, any number of streams and blocks, only with the LZMA2 filter
 	Zip     Codec = 6 // members of a zip archive, stored or deflated
-	Arrow   Codec = 7 // record batches of Arrow, decoded into rows as Parquet's are
+	Arrow   Codec = 7 // record batches of Arrow, decoded into rows like Parquet's
 )
 
-// LineFeed is a flag beside a codec: what is decoded lacks one line feed at its end, which Decode adds. It belongs to the last chunk
-// of lines of which the last one is not ended.
+// LineFeed is a flag added to a codec: Decode appends a line feed to the decoded bytes. It is set
+// on the last chunk of a text file whose last line is not terminated.
 const LineFeed Codec = 1 << 8
 
-// Limits.
+// Limits of frames.
 const (
-	MaxFrame  = 1 << 30 // bytes that one frame may decode to
-	MaxWindow = 8 << 20 // of a zstd frame: what RFC 8878 asks every decoder for, and no more
+	MaxFrame  = 1 << 30 // decoded bytes of a frame
+	MaxWindow = 8 << 20 // window of a zstd frame, which RFC 8878 requires every decoder to support
 )
 
-// method returns the row of a codec in the table of methods; nil: this program does not know it.
+// method returns the implementation of a codec, or nil if it is unknown.
 func (c Codec) method() *method { return methods()[c&^LineFeed] }
 
-// String returns "none", "gzip", "zstd" and the like, and says where a line feed is added.
+// String returns the name of the codec, such as "zstd", and mentions an added line feed.
 func (c Codec) String() string {
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
@@ -52,26 +55,28 @@ func (c Codec) String() string {
 	return fmt.Sprintf("codec %d", uint32(c))
 }
 
-// Known says whether this program can decode it.
+// Known reports whether this program supports the codec.
 func (c Codec) Known() bool { return c.method() != nil }
 
-// Described says whether chunks of the codec have parameters, which their index holds: what of them decoding needs beside their stored
-// bytes. Frames of gzip and zstd say all of it themselves; of xz, the header of a stream says what check its blocks have, and of
-// Parquet and zip, what stands at a file's end says how its row groups or its members are decoded, and of Arrow, its schema does.
+// Described reports whether chunks of the codec have parameters, which the index stores because
+// decoding needs them in addition to the stored bytes. gzip and zstd frames are self-contained.
+// Blocks of xz need the check type from their stream's header. Parquet row groups and zip members
+// need their description at the end of the file. Arrow record batches need the schema.
 func (c Codec) Described() bool { m := c.method(); return m != nil && m.described }
 
-// Whole says whether chunks of the codec are whole frames, so that no frame is part of two of them.
+// Whole reports whether chunks of the codec consist of whole frames.
 func (c Codec) Whole() bool { m := c.method(); return m != nil && m.whole }
 
-// InPieces says whether a chunk of the codec may have several extents, since parts of its frames are left out.
+// InPieces reports whether a chunk of the codec may have several extents because parts of its
+// frames are omitted.
 func (c Codec) InPieces() bool { m := c.method(); return m != nil && m.pieces }
 
-// Smaller says how to write a shard of smaller frames.
+// Smaller returns advice on how to write a shard with smaller frames.
 func (c Codec) Smaller() string { return c.method().smaller }
 
-// Beside returns the bytes of memory that it takes to decode a chunk, beside the decoded bytes themselves: the stored bytes, and what
-// the decoder works in.
-func (c Codec) Beside(stored, decoded int64) int64 {
+// Workspace returns the memory needed to decode a chunk, in addition to the decoded bytes: the
+// stored bytes and the decoder's workspace. It is 0 without compression.
+func (c Codec) Workspace(stored, decoded int64) int64 {
 	if c == None {
 		return 0
 	}
@@ -81,11 +86,11 @@ func (c Codec) Beside(stored, decoded int64) int64 {
 	return stored
 }
 
-// Packed says whether the bytes are stored in whole frames, and not as they are.
+// Packed reports whether the chunk's stored bytes differ from its decoded bytes.
 func (c Codec) Packed() bool { return c&^LineFeed != None }
 
-// Of returns the codec that an object's name ends in, and the name without that ending: "a.tar" for "a.tar.gz" and for "a.tgz".
-// A name that would have nothing left, such as "a/.gz", has no such ending.
+// Of returns the codec that the suffix of a key indicates, and the key without the suffix: "a.tar"
+// for "a.tar.gz" and "a.tgz". A name that would become empty, such as "a/.gz", indicates no codec.
 func Of(key string) (c Codec, bare string) {
 	for _, s := range []struct {
 		suffix, instead string
@@ -105,7 +110,7 @@ func Of(key string) (c Codec, bare string) {
 			return s.codec, bare
 		}
 	}
-	if bare, ok := strings.CutSuffix(key, ".bin"); ok { // LitData puts it before its own suffix, with the level: "a.zstd.bin", "a.zstd:4.bin"
+	if bare, ok := strings.CutSuffix(key, ".bin"); ok { // LitData inserts the codec and level before its own suffix: "a.zstd.bin", "a.zstd:4.bin"
 		if i := strings.LastIndex(bare, ".zstd"); i >= 0 {
 			level := bare[i+len(".zstd"):]
 			if level == "" || level[0] == ':' && !strings.Contains(level, "/") {
@@ -116,15 +121,16 @@ func Of(key string) (c Codec, bare string) {
 	return None, key
 }
 
-// Decode fills dst with the decoded bytes of whole frames, after the first skip of them, or fails. What the frames hold beyond
-// dst is not looked at. params are the chunk's parameters, empty unless the codec is Described. Decode takes memory for one window,
-// whatever the frames promise; the memory behind stored, up to its capacity, is the decoder's to work in.
+// Decode fills dst with the decoded bytes of whole frames, after skipping the first skip bytes. It
+// ignores further bytes of the frames. params are the chunk's parameters, which are empty unless
+// the codec is Described. Decode allocates at most one window. It may use the memory behind stored,
+// up to its capacity.
 func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if len(params) > 0 && !c.Described() {
 		return fmt.Errorf("decode %v: %d bytes of parameters, which it does not have", c, len(params))
 	}
 	if skip < 0 || skip > MaxFrame {
-		return fmt.Errorf("decode %v: %d bytes to pass over", c, skip)
+		return fmt.Errorf("decode %v: %d bytes to skip", c, skip)
 	}
 	if c&LineFeed != 0 {
 		if len(dst) == 0 {
@@ -135,10 +141,10 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	}
 	m := c.method()
 	if m == nil {
-		return fmt.Errorf("%v is not known", c)
+		return fmt.Errorf("%v is unknown", c)
 	}
 	if m.decode != nil && skip != 0 {
-		return fmt.Errorf("decode %v: %d bytes to pass over, where a chunk begins with a frame", c, skip)
+		return fmt.Errorf("decode %v: %d bytes to skip, but a chunk begins with a frame", c, skip)
 	}
 	if err := m.fill(params, stored, skip, dst); err != nil {
 		return fmt.Errorf("decode %v: %w", c, err)
@@ -146,7 +152,7 @@ func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	return nil
 }
 
-// fill fills dst with the decoded bytes of whole frames, after the first skip of them.
+// fill fills dst with the decoded bytes of whole frames, after skipping the first skip bytes.
 func (m *method) fill(params, stored []byte, skip int64, dst []byte) error {
 	if m.decode != nil {
 		return m.decode(params, stored, dst)

@@ -18,13 +18,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
-// pack compresses pieces, each to a frame of its own.
+// pack compresses each piece into its own frame.
 func pack(c codec.Codec, pieces ...[]byte) []byte { return codectest.Pack(c, pieces...) }
 
-// chunk returns what an index says of a chunk that an object's first frame begins, and the bytes from there on.
+// chunk returns the parameters of a chunk that begins with an object's first frame, and the bytes
+// from there on.
 func chunk(c codec.Codec, object []byte) (params, stored []byte) {
 	if c == codec.Xz {
-		return object[7:8], object[12:] // the header of a stream is no block
+		return object[7:8], object[12:] // skips the stream header, which is no block
 	}
 	return nil, object
 }
@@ -55,8 +56,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// However data is cut into frames, a reader gives it back, and says of each byte which frame holds it.
-func TestReaderKnowsItsFrames(t *testing.T) {
+// For any division into frames, a reader returns the data and the frame of each byte.
+func TestReader_ReportsFrames(t *testing.T) {
 	longest := map[codec.Codec]int{codec.Gzip: 200_000, codec.Zstd: 200_000, codec.Xz: 20_000}
 	for _, c := range codecs() {
 		rapid.Check(t, func(t *rapid.T) {
@@ -80,7 +81,7 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 						begins += 11
 					}
 					ends := int64(len(stored) + len(piece))
-					if c == codec.Xz { // a block lies between the header, and the index with the footer
+					if c == codec.Xz { // a block is preceded by the header and followed by the index and footer
 						begins += 12
 						ends -= 12 + 4*(int64(binary.LittleEndian.Uint32(piece[len(piece)-8:]))+1)
 					}
@@ -118,7 +119,7 @@ func TestReaderKnowsItsFrames(t *testing.T) {
 	}
 }
 
-func TestDecodeSpansFrames(t *testing.T) {
+func TestDecode_SpansFrames(t *testing.T) {
 	data := random(300_000, 1)
 	for _, c := range codecs() {
 		params, stored := chunk(c, pack(c, data[:100_000], nil, data[100_000:100_001], data[100_001:]))
@@ -133,7 +134,7 @@ func TestDecodeSpansFrames(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_Rejects(t *testing.T) {
 	data := random(100_000, 2)
 	for _, c := range codecs() {
 		params, stored := chunk(c, pack(c, data))
@@ -165,9 +166,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Every truncation of an object, inside a frame or inside its header, is an error that names the frame, or in xz a piece of a stream;
-// between frames it is an end.
-func TestReaderTruncated(t *testing.T) {
+// Every truncation inside a frame or header is an error that names the frame, or for xz the piece
+// of a stream. Between frames it is a clean end.
+func TestReader_Truncated(t *testing.T) {
 	for _, c := range codecs() {
 		first := pack(c, random(500, 3))
 		stored := append(bytes.Clone(first), pack(c, random(501, 4))...)
@@ -198,7 +199,7 @@ func TestReaderTruncated(t *testing.T) {
 	}
 }
 
-func TestReaderRefuses(t *testing.T) {
+func TestReader_Rejects(t *testing.T) {
 	big := make([]byte, 20<<20)
 	var wide bytes.Buffer
 	z, err := zstd.NewWriter(&wide, zstd.WithWindowSize(16<<20))
@@ -223,13 +224,13 @@ func TestReaderRefuses(t *testing.T) {
 		in    io.Reader
 		want  string
 	}{
-		"zstd named gzip":     {codec.Gzip, bytes.NewReader(pack(codec.Zstd, []byte("x"))), "is no gzip"},
-		"gzip named zstd":     {codec.Zstd, bytes.NewReader(ok), "is no zstd"},
-		"empty":               {codec.Gzip, bytes.NewReader(nil), "is no gzip"},
-		"short":               {codec.Zstd, strings.NewReader("\x28\xb5"), "is no zstd"},
-		"garbage at the end":  {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), "garbage"...)), fmt.Sprintf("stored offset %d are no gzip", len(ok))},
-		"data behind zeros":   {codec.Gzip, bytes.NewReader(append(append(bytes.Clone(ok), make([]byte, 1<<19)...), "garbage"...)), fmt.Sprintf("stored offset %d are no gzip: they follow zeros", len(ok)+(1<<19))},
-		"zeros behind zstd":   {codec.Zstd, bytes.NewReader(append(pack(codec.Zstd, []byte("x")), 0, 0, 0, 0)), "are no zstd"},
+		"zstd named gzip":     {codec.Gzip, bytes.NewReader(pack(codec.Zstd, []byte("x"))), "is not gzip"},
+		"gzip named zstd":     {codec.Zstd, bytes.NewReader(ok), "is not zstd"},
+		"empty":               {codec.Gzip, bytes.NewReader(nil), "is not gzip"},
+		"short":               {codec.Zstd, strings.NewReader("\x28\xb5"), "is not zstd"},
+		"garbage at the end":  {codec.Gzip, bytes.NewReader(append(bytes.Clone(ok), "garbage"...)), fmt.Sprintf("stored offset %d are not gzip", len(ok))},
+		"data behind zeros":   {codec.Gzip, bytes.NewReader(append(append(bytes.Clone(ok), make([]byte, 1<<19)...), "garbage"...)), fmt.Sprintf("stored offset %d are not gzip: they follow zeros", len(ok)+(1<<19))},
+		"zeros behind zstd":   {codec.Zstd, bytes.NewReader(append(pack(codec.Zstd, []byte("x")), 0, 0, 0, 0)), "are not zstd"},
 		"window of 16 MiB":    {codec.Zstd, &wide, "without --long and --ultra"},
 		"segment of 20 MiB":   {codec.Zstd, bytes.NewReader(segment), "without --long and --ultra"},
 		"dictionary":          {codec.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x01\x58\x07\x01\x00\x00"), "needs a dictionary"},
@@ -248,8 +249,8 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// Zeros behind the last member are padding, as gzip itself takes them.
-func TestZerosBehindGzip(t *testing.T) {
+// Zeros after the last gzip member are padding, as in gzip itself.
+func TestReader_GzipPadding(t *testing.T) {
 	for _, n := range []int{1, 3, 4, 512, 1 << 20} {
 		r, err := codec.NewReader(codec.Gzip, bytes.NewReader(append(pack(codec.Gzip, []byte("content")), make([]byte, n)...)))
 		if err != nil {

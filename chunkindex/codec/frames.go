@@ -14,14 +14,16 @@ var (
 
 func frameMagic(b []byte) bool { return binary.LittleEndian.Uint32(b) == 0xfd2fb528 }
 
-// skippable frames hold what is not data, such as the table of the seekable format.
+// skippable reports whether b begins a skippable frame, which contains no data, such as the table
+// of the seekable format.
 func skippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184d2a50 }
 
-// frames reads the bytes of one zstd frame, skippable or not, from a row of them, and ends with it: the
-// decoder itself does not tell where a frame ends. It looks at the lengths of header and blocks alone.
+// frames reads exactly one zstd frame, skippable or not, from a sequence of frames, because the
+// decoder itself does not report where a frame ends. It only parses the lengths of the header and
+// blocks.
 type frames struct {
 	in    *bufio.Reader
-	left  int64 // bytes of the header or block at hand
+	left  int64 // bytes left of the current header or block
 	state int
 	sum   bool // a checksum follows the last block
 }
@@ -33,7 +35,7 @@ const (
 	atEnd
 )
 
-// ended says whether the whole frame was read.
+// ended reports whether the whole frame was read.
 func (f *frames) ended() bool { return f.state == atEnd && f.left == 0 }
 
 func (f *frames) Read(p []byte) (int, error) {
@@ -53,7 +55,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	return 0, whole(err)
 }
 
-// measure finds the length of what comes next.
+// measure determines the length of the next header, block or checksum.
 func (f *frames) measure() error {
 	switch f.state {
 	case atHeader:
@@ -104,15 +106,15 @@ func (f *frames) header() error {
 	f.left = 5 + []int64{0, 1, 2, 4}[d&3] + []int64{0, 2, 4, 8}[d>>6]
 	switch {
 	case !single:
-		f.left++ // the window
+		f.left++ // window descriptor
 	case d>>6 == 0:
-		f.left++ // a content size of one byte
+		f.left++ // content size of one byte
 	}
 	f.state = atBlock
 	return nil
 }
 
-// whole turns the end of the object inside a frame into what it is.
+// whole converts io.EOF inside a frame to io.ErrUnexpectedEOF.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// Whatever a shard holds, a reader either fails or has frames that decode, each by itself, to what it gave.
+// For any shard, a reader either fails or returns frames that decode individually to the bytes it
+// returned.
 func FuzzReader(f *testing.F) {
 	for i, c := range codecs() {
 		whole := pack(c, random(1000, 5), nil, random(10, 6))
@@ -44,7 +45,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Decode takes anything for a chunk's stored bytes, and gives an error or fills what it was asked to.
+// For any stored bytes, Decode returns an error or fills dst.
 func FuzzDecode(f *testing.F) {
 	for _, c := range codecs() {
 		params, stored := chunk(c, pack(c, random(1000, 7)))

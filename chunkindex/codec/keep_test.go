@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Frames that hold what is still asked for are known, and of any number of others few.
-func TestKeep(t *testing.T) {
+// Keep retains the frames that are still needed and few others.
+func TestFrameList_Keep(t *testing.T) {
 	var one bytes.Buffer
 	w := gzip.NewWriter(&one)
 	if _, err := w.Write([]byte("\n")); err != nil {

@@ -12,25 +12,26 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 )
 
-// method says how a codec decodes: frame after frame of a whole object, or the frames of one chunk at once.
+// method implements a codec: either as a stream of frames, or by decoding the frames of one chunk
+// at once.
 type method struct {
 	name      string
-	smaller   string                                 // how to write smaller frames
+	smaller   string                                 // advice on how to write smaller frames
 	described bool                                   // chunks have parameters
-	room      func(decoded int64) int64              // memory that it works in, beside the stored bytes; nil: little
+	room      func(decoded int64) int64              // workspace in addition to the stored bytes; nil: negligible
 	decode    func(params, stored, dst []byte) error // fills dst from the frames of a chunk; nil: objects are streams of frames
 	whole     bool                                   // chunks are whole frames
-	pieces    bool                                   // columns may be left out of frames
+	pieces    bool                                   // frames may be read without some of their columns
 
-	// Of streams of frames.
-	begins func(head []byte) bool // whether four bytes, or all there are, can be the first ones of an object
+	// For streams of frames:
+	begins func(head []byte) bool // reports whether an object may begin with these four bytes, or fewer if it is shorter
 	frames func(in *bufio.Reader) unpacker
-	open   func(params []byte, in io.Reader) (decoded io.Reader, done func(), err error) // begins with a whole frame
+	open   func(params []byte, in io.Reader) (decoded io.Reader, done func(), err error) // reads from the start of a frame
 }
 
 const smallerFrames = "recompress the object in smaller frames"
 
-// methods is the table of all codecs.
+// methods returns the table of all codecs.
 var methods = sync.OnceValue(func() map[Codec]*method {
 	return map[Codec]*method{
 		None: {

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// LitData's names of compressed chunks end in their own suffix.
-func TestNamesOfLitData(t *testing.T) {
+// LitData names compressed chunks with its own suffix last.
+func TestOf_LitDataNames(t *testing.T) {
 	type named struct {
 		codec codec.Codec
 		bare  string

@@ -9,15 +9,15 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Frame is a gzip member, a zstd frame or an xz block that holds at least one byte.
+// Frame is a gzip member, a zstd frame or an xz block that contains at least one byte.
 type Frame struct {
-	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the frame was read to its end
-	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is that of the bytes read so far
+	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the whole frame was read
+	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is the end of the bytes read so far
 
 	params string
 }
 
-// Reader decodes an object from its beginning to its end, and knows its frames.
+// Reader decodes an object sequentially and records its frames.
 type Reader struct {
 	codec    Codec
 	src      *source
@@ -26,20 +26,20 @@ type Reader struct {
 	frames unpacker
 
 	open   bool  // a frame is being read
-	begins int64 // where it is stored
+	begins int64 // stored offset of the open frame
 	params string
 	off    int64 // decoded bytes so far
-	first  int64 // where the open frame begins in them
+	first  int64 // decoded offset of the open frame
 	err    error
 
 	FrameList
 }
 
-// source counts what was taken from a buffer over the object.
+// source counts the bytes consumed from a buffered object.
 type source struct {
 	in  io.Reader
 	buf *bufio.Reader
-	n   int64 // read into the buffer
+	n   int64 // bytes read into the buffer
 }
 
 const bufferSize = 256 << 10
@@ -50,10 +50,11 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at is the offset in the object of the next byte that is not taken yet.
+// at returns the stored offset of the next unconsumed byte.
 func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
 
-// NewReader reads an object that must be compressed by c, and looks at its magic. The codec None is its caller's bug.
+// NewReader returns a reader of an object compressed by c, after checking its magic number. c must
+// be compressed: with None, NewReader returns an error.
 func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	r := newReader(c, in)
 	head, err := r.src.buf.Peek(4)
@@ -62,10 +63,10 @@ func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	}
 	m := c.method()
 	if m.begins == nil {
-		return nil, fmt.Errorf("%v has no frames that are known", c)
+		return nil, fmt.Errorf("%v is not a stream of frames", c)
 	}
 	if !m.begins(head) {
-		return nil, fmt.Errorf("name says %v, but it begins with % x, which is no %v", c, head, c)
+		return nil, fmt.Errorf("its name indicates %v, but it begins with % x, which is not %v", c, head, c)
 	}
 	r.frames = m.frames(r.src.buf)
 	return r, nil
@@ -109,17 +110,17 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// Close gives back the decoder.
+// Close releases the decoder.
 func (r *Reader) Close() { r.frames.close() }
 
-// Params returns the parameters of a chunk whose first decoded byte is at an offset, for Decode: those of its first frame, since the
-// frames behind that one say what they need. The frame must be known.
+// Params returns the parameters of a chunk that begins at a decoded offset, for Decode: those of
+// the frame at this offset, which must be known. Later frames do not need parameters.
 func (r *Reader) Params(first, _ int64) (params []byte, pieces []rows.Range) {
 	f, _ := r.At(first)
 	return []byte(f.params), nil
 }
 
-// next begins the next frame, or returns io.EOF at a clean end.
+// next starts the next frame, or returns io.EOF at a clean end.
 func (r *Reader) next() error {
 	r.begins, r.first = r.src.at(), r.off
 	head, err := r.src.buf.Peek(4)
@@ -134,9 +135,9 @@ func (r *Reader) next() error {
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case errors.Is(err, errNoFrame):
-		return fmt.Errorf("bytes at stored offset %d are no %v: % x", r.begins, r.codec, head)
+		return fmt.Errorf("bytes at stored offset %d are not %v: % x", r.begins, r.codec, head)
 	case errors.Is(err, errAfterZeros):
-		return fmt.Errorf("bytes at stored offset %d are no %v: %w", r.src.at(), r.codec, err)
+		return fmt.Errorf("bytes at stored offset %d are not %v: %w", r.src.at(), r.codec, err)
 	}
 	return r.fail(err)
 }
@@ -158,7 +159,7 @@ func (r *Reader) finish() {
 	r.open = false
 }
 
-// fail says which frame cannot be read.
+// fail adds the codec and the offset of the current frame to an error.
 func (r *Reader) fail(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("it is truncated: %w", io.ErrUnexpectedEOF)

@@ -11,14 +11,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpacker decodes an object piece by piece. A piece is a frame, or what lies between frames, such as an index.
+// unpacker decodes an object piece by piece. A piece is a frame or the data between frames, such as
+// an index.
 type unpacker interface {
-	// begin starts the piece that begins at the object's next byte. head holds its first four bytes, fewer where
-	// the object ends. params are what decoding a frame needs beside its own bytes. io.EOF is the end of an object that is whole.
+	// begin starts the piece at the object's next byte. head holds its first four bytes, or fewer
+	// at the end of the object. params are the decoding parameters of a frame. begin returns io.EOF
+	// at the end of a complete object.
 	begin(head []byte) (params string, err error)
-	// Read decodes the piece. io.EOF is its end.
+	// Read decodes the piece and returns io.EOF at its end.
 	io.Reader
-	// close gives back the memory of the decoder.
+	// close releases the decoder's memory.
 	close()
 }
 
@@ -62,7 +64,8 @@ func (g *gzipMembers) Read(p []byte) (int, error) { return g.z.Read(p) }
 
 func (g *gzipMembers) close() {}
 
-// padding reads zeros to the end of the object, which gzip itself passes over behind the last member, as tapes have them.
+// padding reads zeros up to the end of the object. gzip also ignores them after the last member, as
+// tapes have such padding.
 func (g *gzipMembers) padding() error {
 	for {
 		b, err := g.in.Peek(1)
@@ -72,7 +75,7 @@ func (g *gzipMembers) padding() error {
 		if b[0] != 0 {
 			return errAfterZeros
 		}
-		b, _ = g.in.Peek(g.in.Buffered()) // all of it is there
+		b, _ = g.in.Peek(g.in.Buffered()) // all of it is buffered
 		n := len(b) - len(bytes.TrimLeft(b, "\x00"))
 		if _, err := g.in.Discard(n); err != nil {
 			return err
@@ -110,7 +113,7 @@ func (s *zstdFrames) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, io.EOF) && !s.row.ended():
 		err = io.ErrUnexpectedEOF
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // the second of a segment that is its own window
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded): // ErrDecoderSizeExceeded: for a single-segment frame
 		err = fmt.Errorf("its window is larger than %d bytes: recompress the object without --long and --ultra: %w", MaxWindow, err)
 	case errors.Is(err, zstd.ErrUnknownDictionary):
 		err = fmt.Errorf("it needs a dictionary: recompress the object without one: %w", err)
@@ -124,7 +127,7 @@ func (s *zstdFrames) close() {
 	}
 }
 
-// newZstd makes a decoder that starts no goroutine and holds one window.
+// newZstd returns a decoder that starts no goroutines and holds one window.
 func newZstd(in io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
 }

@@ -13,46 +13,47 @@ import (
 	"io"
 )
 
-// MaxDictionary bounds the dictionary of an xz block: what xz -9 asks for, and no more.
+// MaxDictionary limits the dictionary of an xz block to the size that xz -9 uses.
 const MaxDictionary = 64 << 20
 
 const (
 	xzMagic  = "\xfd7zXZ\x00"
 	xzFooter = "YZ"
-	lzma2ID  = 0x21 // the only filter that is read
+	lzma2ID  = 0x21 // the only supported filter
 )
 
 var errXz = errors.New("malformed")
 
-// xzBlocks decodes the blocks of an xz object. What lies between blocks has pieces of its own: a stream's header, its index with the
-// footer, and padding.
+// xzBlocks decodes the blocks of an xz object. Data between blocks forms separate pieces: a
+// stream's header, its index with the footer, and padding.
 //
-// The container is read here, since the library does not tell where a block lies; it decodes the LZMA2 data of one block.
+// It parses the container itself, because the library does not report the location of blocks. The
+// library decodes only the LZMA2 data of single blocks.
 type xzBlocks struct {
 	in    *bufio.Reader
 	check xzCheck
-	// place says what may come next.
+	// place determines the pieces that may come next.
 	place xzPlace
-	// listed digests the sizes of the stream's blocks as an index lists them. It is nil where the stream's header was not read: then
-	// there were blocks that this reader has not seen.
+	// listed hashes the sizes of the stream's blocks in the form of the stream's index. It is nil
+	// if reading started inside the stream, so that preceding blocks are unknown.
 	listed hash.Hash
 	blocks uint64
 
-	block *xzBlock // nil: the piece holds no data
+	block *xzBlock // nil: the piece contains no data
 }
 
-// xzPlace is where in an xz object a piece begins.
+// xzPlace is the position of a piece in an xz object.
 type xzPlace int
 
 const (
-	betweenStreams xzPlace = iota // only a header, padding or the end follow
-	inStream                      // a block or the index follows
+	betweenStreams xzPlace = iota // followed by a header, padding or the end
+	inStream                      // followed by a block or the index
 )
 
-// xzCheck is the type of the check behind each block of a stream.
+// xzCheck is the type of the check after each block of a stream.
 type xzCheck byte
 
-// size returns the bytes of a check.
+// size returns the length of a check.
 func (c xzCheck) size() int { return len(c.hash().Sum(nil)) }
 
 func (c xzCheck) known() bool { return c == 0 || c == 1 || c == 4 || c == 10 }
@@ -69,7 +70,7 @@ func (c xzCheck) hash() hash.Hash {
 	return nothing{}
 }
 
-// littleEndian gives a sum's bytes in the order of xz.
+// littleEndian is a hash with reversed sum bytes, as stored in xz.
 type littleEndian struct{ hash.Hash }
 
 func (l littleEndian) Sum(b []byte) []byte {
@@ -88,10 +89,11 @@ func (nothing) Sum(b []byte) []byte         { return b }
 
 func isXz(head []byte) bool { return len(head) >= 4 && string(head[:4]) == xzMagic[:4] }
 
-// insideXz reads what an xz object holds from the beginning of a block on. params is the check of its stream.
+// insideXz returns a reader that starts at a block of an xz object. params is the check type of its
+// stream.
 func insideXz(params []byte, in io.Reader) (*Reader, error) {
 	if len(params) != 1 || !xzCheck(params[0]).known() {
-		return nil, fmt.Errorf("parameters % x say no check that is known", params)
+		return nil, fmt.Errorf("parameters % x are not a known check", params)
 	}
 	r := newReader(Xz, in)
 	r.frames = &xzBlocks{in: r.src.buf, check: xzCheck(params[0]), place: inStream}
@@ -124,7 +126,7 @@ func (x *xzBlocks) begin(head []byte) (params string, err error) {
 		return string([]byte{byte(x.check)}), x.beginBlock(head)
 	case len(head) == 0:
 		return "", io.EOF
-	case zeros(head) && len(head) == 4: // padding comes in fours
+	case zeros(head) && len(head) == 4: // padding is a multiple of four bytes
 		_, err := x.in.Discard(4)
 		return "", err
 	case !isXz(head):
@@ -144,7 +146,7 @@ func (x *xzBlocks) header() error {
 	}
 	x.check = xzCheck(b[7])
 	if !x.check.known() {
-		return fmt.Errorf("its check is of type %d, which is not known", x.check)
+		return fmt.Errorf("its check has the unknown type %d", x.check)
 	}
 	x.place, x.listed, x.blocks = inStream, sha256.New(), 0
 	return nil
@@ -160,7 +162,7 @@ func (x *xzBlocks) take(n int) ([]byte, error) {
 	return b, err
 }
 
-// beginBlock reads a block's header, whose first byte says how long it is.
+// beginBlock reads a block's header. The first byte encodes its length.
 func (x *xzBlocks) beginBlock(head []byte) error {
 	b, err := x.take(4 * (int(head[0]) + 1))
 	if err != nil {
@@ -174,7 +176,8 @@ func (x *xzBlocks) beginBlock(head []byte) error {
 	return x.block.open()
 }
 
-// endBlock reads what follows a block's data, and holds the block to what is said of it.
+// endBlock reads the padding and check after a block's data, and validates the block's sizes and
+// check.
 func (x *xzBlocks) endBlock() error {
 	k := x.block
 	if !k.body.ended() {
@@ -182,7 +185,7 @@ func (x *xzBlocks) endBlock() error {
 	}
 	stored := k.body.taken
 	if k.header.stored >= 0 && k.header.stored != stored || k.header.decoded >= 0 && k.header.decoded != k.decoded {
-		return fmt.Errorf("%w: a block is of %d bytes, and %d decoded: its header says otherwise", errXz, stored, k.decoded)
+		return fmt.Errorf("%w: a block has %d bytes, and %d decoded, which does not match its header", errXz, stored, k.decoded)
 	}
 	padding := int(-stored & 3)
 	rest, err := x.take(padding + x.check.size())
@@ -190,25 +193,25 @@ func (x *xzBlocks) endBlock() error {
 		return err
 	}
 	if !zeros(rest[:padding]) || !bytes.Equal(k.sum.Sum(nil), rest[padding:]) {
-		return fmt.Errorf("%w: the check of a block is wrong", errXz)
+		return fmt.Errorf("%w: the check of a block does not match", errXz)
 	}
 	x.list(uint64(k.header.length+stored)+uint64(x.check.size()), uint64(k.decoded))
 	return nil
 }
 
-// list adds a block to those that the index must name.
+// list adds a block to the sizes that the index must contain.
 func (x *xzBlocks) list(stored, decoded uint64) {
 	if x.listed == nil {
 		return
 	}
 	x.blocks++
-	_, _ = x.listed.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, stored), decoded)) // a hash takes all
+	_, _ = x.listed.Write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, stored), decoded)) // a hash accepts all bytes
 }
 
-// index reads a stream's index and footer, and compares the index with the blocks that came.
+// index reads a stream's index and footer, and compares the index with the blocks that were read.
 func (x *xzBlocks) index() error {
 	in := &summed{in: x.in, sum: crc32.NewIEEE()}
-	if _, err := in.ReadByte(); err != nil { // the zero that tells it from a block
+	if _, err := in.ReadByte(); err != nil { // the zero that distinguishes it from a block
 		return whole(err)
 	}
 	count, err := in.number()
@@ -238,10 +241,10 @@ func (x *xzBlocks) index() error {
 		return err
 	}
 	if binary.LittleEndian.Uint32(tail) != sum {
-		return fmt.Errorf("%w: the checksum of an index is wrong", errXz)
+		return fmt.Errorf("%w: the checksum of an index does not match", errXz)
 	}
 	if x.listed != nil && (count != x.blocks || !bytes.Equal(found.Sum(nil), x.listed.Sum(nil))) {
-		return fmt.Errorf("%w: an index names other blocks than there are", errXz)
+		return fmt.Errorf("%w: an index does not match the blocks", errXz)
 	}
 	return x.footer(size)
 }
@@ -260,7 +263,7 @@ func (x *xzBlocks) footer(index int64) error {
 	return nil
 }
 
-// summed reads bytes and sums them up.
+// summed reads bytes and updates a checksum.
 type summed struct {
 	in  io.ByteReader
 	sum hash.Hash32
@@ -276,7 +279,7 @@ func (s *summed) ReadByte() (byte, error) {
 	return b, err
 }
 
-// number reads an integer of xz: seven bits a byte, the lowest first, nine bytes at most.
+// number reads an integer in xz's encoding: seven bits per byte, lowest first, at most nine bytes.
 func (s *summed) number() (uint64, error) {
 	n, err := xzNumber(s)
 	return n, whole(err)

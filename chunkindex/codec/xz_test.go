@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/codectest"
 )
 
-// Files of xz itself and of Python's lzma: blocks by threads with sizes in their headers, all checks, streams with padding between and
-// without data. testdata/README says how they were made.
+// xzFiles returns files written by xz and Python's lzma: multithreaded blocks with sizes in their
+// headers, all checks, streams with padding between them, and streams without data. testdata/README
+// describes how they were made.
 func xzFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -29,7 +30,7 @@ func xzFiles(t *testing.T) map[string][]byte {
 	return all
 }
 
-// numbers is what the files of testdata hold.
+// numbers returns the contents of the files in testdata.
 func numbers() []byte {
 	var b bytes.Buffer
 	for n := range 20_000 {
@@ -40,8 +41,8 @@ func numbers() []byte {
 	return b.Bytes()
 }
 
-// Any run of blocks decodes by itself, over the ends of streams too.
-func TestXzBlocks(t *testing.T) {
+// Any run of blocks can be decoded on its own, even across streams.
+func TestXz_BlocksDecodeAlone(t *testing.T) {
 	want := numbers()
 	files := xzFiles(t)
 	files["by the library"] = codectest.XzBlocks(want, 9999)
@@ -75,8 +76,8 @@ func TestXzBlocks(t *testing.T) {
 	}
 }
 
-// Every flipped bit of an xz object is noticed when it is indexed, or changes nothing.
-func TestXzFlips(t *testing.T) {
+// Every flipped bit of an xz object is detected during the scan, or changes nothing.
+func TestXz_DetectsFlips(t *testing.T) {
 	want := random(300, 9)
 	stored := append(codectest.XzBlocks(want[:200], 100), 0, 0, 0, 0)
 	stored = append(stored, pack(codec.Xz, want[200:])...)
@@ -93,9 +94,9 @@ func TestXzFlips(t *testing.T) {
 	}
 }
 
-func TestXzRefuses(t *testing.T) {
+func TestXz_Rejects(t *testing.T) {
 	stored := pack(codec.Xz, random(1000, 1))
-	// header returns the object with another header of its block.
+	// header returns the object with a modified block header.
 	header := func(change func(b []byte)) []byte {
 		b := bytes.Clone(stored)
 		h := b[12 : 12+4*(int(b[12])+1)]
@@ -104,20 +105,20 @@ func TestXzRefuses(t *testing.T) {
 		return b
 	}
 	wrong := bytes.Clone(stored)
-	wrong[len(wrong)-12-4*(int(binary.LittleEndian.Uint32(wrong[len(wrong)-8:]))+1)-1] ^= 1 // the last byte before the index
+	wrong[len(wrong)-12-4*(int(binary.LittleEndian.Uint32(wrong[len(wrong)-8:]))+1)-1] ^= 1 // last byte before the index
 	for name, c := range map[string]struct {
 		stored []byte
 		want   string
 	}{
-		"another check":           {wrong, "the check of a block is wrong"},
+		"another check":           {wrong, "the check of a block does not match"},
 		"a dictionary of 96 MiB":  {header(func(h []byte) { h[4] = 29 }), "larger than 67108864 bytes: recompress the object by xz -9 or less, or by zstd"},
 		"a dictionary of 4 GiB":   {header(func(h []byte) { h[4] = 40 }), "its dictionary is larger"},
-		"the filter of x86":       {header(func(h []byte) { h[2] = 4 }), "another filter than LZMA2"},
-		"two filters":             {header(func(h []byte) { h[1] |= 1 }), "another filter than LZMA2"},
+		"the filter of x86":       {header(func(h []byte) { h[2] = 4 }), "a filter other than LZMA2"},
+		"two filters":             {header(func(h []byte) { h[1] |= 1 }), "a filter other than LZMA2"},
 		"a reserved flag":         {header(func(h []byte) { h[1] |= 4 }), "header of a block"},
-		"sizes that are not so":   {header(func(h []byte) { copy(h[1:8], "\x40\x09\x21\x01\x16\x00\x00") }), "its header says otherwise"},
-		"garbage at the end":      {append(bytes.Clone(stored), "garb"...), "are no xz"},
-		"three zeros at the end":  {append(bytes.Clone(stored), 0, 0, 0), "are no xz"},
+		"sizes that are not so":   {header(func(h []byte) { copy(h[1:8], "\x40\x09\x21\x01\x16\x00\x00") }), "does not match its header"},
+		"garbage at the end":      {append(bytes.Clone(stored), "garb"...), "are not xz"},
+		"three zeros at the end":  {append(bytes.Clone(stored), 0, 0, 0), "are not xz"},
 		"another stream's footer": {append(bytes.Clone(stored[:len(stored)-12]), pack(codec.Xz, random(1001, 1))[len(pack(codec.Xz, random(1001, 1)))-12:]...), "footer of a stream"},
 	} {
 		r, err := codec.NewReader(codec.Xz, bytes.NewReader(c.stored))

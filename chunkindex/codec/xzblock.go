@@ -14,14 +14,14 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// xzHeader is what the header of a block says.
+// xzHeader is the header of a block.
 type xzHeader struct {
 	length          int64 // of the header itself
-	stored, decoded int64 // of the data; -1: it does not say
+	stored, decoded int64 // of the data; -1: not declared
 	dictionary      int64 // bytes
 }
 
-// parseXzHeader reads the header of a block, of the length that its first byte says.
+// parseXzHeader parses the header of a block. The caller has read the length in its first byte.
 func parseXzHeader(b []byte) (xzHeader, error) {
 	h := xzHeader{length: int64(len(b)), stored: -1, decoded: -1}
 	malformed := fmt.Errorf("%w: header of a block", errXz)
@@ -38,7 +38,7 @@ func parseXzHeader(b []byte) (xzHeader, error) {
 	}
 	id, err1 := xzNumber(in)
 	if err1 == nil && (id != lzma2ID || flags&3 != 0) {
-		return h, errors.New("it has another filter than LZMA2: recompress the object without --x86, --delta and the like")
+		return h, errors.New("it uses a filter other than LZMA2: recompress the object without --x86, --delta and the like")
 	}
 	size, err2 := xzNumber(in)
 	bits, err3 := in.ReadByte()
@@ -55,7 +55,7 @@ func parseXzHeader(b []byte) (xzHeader, error) {
 	return h, nil
 }
 
-// sizes reads those that the flags announce.
+// sizes reads the sizes that the flags announce.
 func (h *xzHeader) sizes(flags byte, in io.ByteReader) error {
 	for _, s := range []struct {
 		flag byte
@@ -68,7 +68,7 @@ func (h *xzHeader) sizes(flags byte, in io.ByteReader) error {
 		if err != nil {
 			return fmt.Errorf("%w: header of a block", errXz)
 		}
-		*s.size = int64(n) // of 63 bits
+		*s.size = int64(n) // at most 63 bits
 	}
 	return nil
 }
@@ -82,7 +82,8 @@ type xzBlock struct {
 	decoded int64
 }
 
-// open makes the decoder. It takes a dictionary, though never more than the block says that it decodes to.
+// open creates the decoder. Its dictionary is no larger than the declared decoded size of the
+// block.
 func (k *xzBlock) open() (err error) {
 	size := k.header.dictionary
 	if k.header.decoded >= 0 {
@@ -94,20 +95,20 @@ func (k *xzBlock) open() (err error) {
 
 func (k *xzBlock) Read(p []byte) (int, error) {
 	n, err := k.lzma.Read(p)
-	_, _ = k.sum.Write(p[:n]) // a hash takes all
+	_, _ = k.sum.Write(p[:n]) // a hash accepts all bytes
 	k.decoded += int64(n)
 	return n, err
 }
 
-// lzma2 reads the LZMA2 data of one block, and ends with it. It looks at the lengths of LZMA2's own chunks alone.
+// lzma2 reads exactly the LZMA2 data of one block. It only parses the lengths of LZMA2's chunks.
 type lzma2 struct {
 	in    *bufio.Reader
-	left  int64 // bytes of the chunk at hand
+	left  int64 // unread bytes of the current chunk
 	taken int64
-	last  bool // the byte that ends the data was seen
+	last  bool // the end marker was read
 }
 
-// ended says whether all of the data was read.
+// ended reports whether all of the data was read.
 func (l *lzma2) ended() bool { return l.last && l.left == 0 }
 
 func (l *lzma2) Read(p []byte) (int, error) {
@@ -128,7 +129,7 @@ func (l *lzma2) Read(p []byte) (int, error) {
 	return 0, whole(err)
 }
 
-// measure finds the length of the next chunk.
+// measure determines the length of the next chunk.
 func (l *lzma2) measure() error {
 	b, err := l.in.Peek(1)
 	if err != nil {
@@ -139,7 +140,7 @@ func (l *lzma2) measure() error {
 	case control == 0:
 		l.left, l.last = 1, true
 		return nil
-	case control == 1 || control == 2: // stored as it is
+	case control == 1 || control == 2: // an uncompressed chunk
 		if b, err = l.in.Peek(3); err == nil {
 			l.left = 3 + int64(binary.BigEndian.Uint16(b[1:])) + 1
 		}
@@ -148,7 +149,7 @@ func (l *lzma2) measure() error {
 			l.left = 5 + int64(binary.BigEndian.Uint16(b[3:])) + 1
 		}
 		if control >= 0xc0 {
-			l.left++ // properties
+			l.left++ // properties byte
 		}
 	default:
 		return fmt.Errorf("%w: LZMA2 data", errXz)

@@ -9,7 +9,7 @@ import (
 var (
 	ErrInvalid    = errors.New("invalid")                                     // a report or a request that no bucket could make valid
 	ErrConflict   = errors.New("another loss was reported for this position") // see ConflictError
-	ErrReadOnly   = errors.New("the bucket is read-only")                  // see ReadOnlyError
+	ErrReadOnly   = errors.New("the bucket is read-only")                     // see ReadOnlyError
 	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze those that are wanted, and remove the others with millrace gc --reports-older", maxOpen)
 	ErrNoReports  = errors.New("no losses were reported") // of that plan and epoch
 	ErrNoSnapshot = errors.New("no such snapshot")

@@ -10,41 +10,42 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// array is the values of a node in one record batch.
+// array holds the values of a node in one record batch.
 type array struct {
 	*layout
 	n        int64
-	valid    []byte // a bit each; nil: no value is null
+	valid    []byte // one bit each; nil: no value is null
 	offsets  []byte
-	data     []byte   // or views
-	others   [][]byte // buffers that views point into
+	data     []byte   // values, views or dictionary numbers
+	others   [][]byte // buffers that views refer to
 	children []*array
-	dict     *dictionary // whose numbers data are
+	dict     *dictionary // values of the numbers in data
 }
 
 var (
 	errBuffer = errors.New("buffers of a record batch contradict each other")
-	// Arrow lets a field that is not nullable have nulls where the struct around it is null, and nowhere else.
+	// Arrow allows nulls in a field that is not nullable only where the enclosing struct is null.
 	errUnmasked = errors.New("null in a field that is not nullable")
-	errNull     = errors.New("null inside a list of values of a fixed size, which rows have no place for: write the file again with the nulls filled, or with the list itself null")
+	errNull     = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
 )
 
-// batchReader hands out the nodes and buffers of a record batch in their order.
+// batchReader returns the nodes and buffers of a record batch in their order.
 type batchReader struct {
 	t        table
 	body     []byte
-	nodes    int // where they lie, and how many are left
+	nodes    int // offset and remaining number of nodes, buffers and view counts
 	nodesN   int
 	buffers  int
 	buffersN int
 	views    int
 	viewsN   int
-	packed   int // -1: buffers are not compressed
+	packed   int // codec of the buffers; -1: uncompressed
 	unpack   *unpacker
-	dicts    []*dictionary // of the columns that are to come
+	dicts    []*dictionary // of the remaining dictionary columns
 }
 
-// newBatchReader starts reading the record batch t of a message: rows, or the values of a dictionary. Its body is all of body.
+// newBatchReader reads the record batch t of a message: rows, or the values of a dictionary. body
+// is the message's complete body.
 func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64, error) {
 	r := &batchReader{t: t, body: body, packed: m.packed, unpack: u}
 	r.nodes, r.nodesN = t.vector(1, 16)
@@ -53,7 +54,7 @@ func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader
 	if t.has(3) {
 		c := t.table(3)
 		if r.packed = int(c.u8(0, 0)); r.packed > packZstd || c.u8(1, 0) != 0 {
-			return nil, 0, fmt.Errorf("it is compressed by codec %d, where LZ4 and zstd are read", r.packed)
+			return nil, 0, fmt.Errorf("it is compressed by codec %d; only LZ4 and zstd are supported", r.packed)
 		}
 	}
 	n := t.i64(0)
@@ -63,7 +64,7 @@ func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader
 	return r, n, nil
 }
 
-// left says whether there are nodes or buffers that no column has.
+// left reports whether nodes or buffers remain that belong to no column.
 func (r *batchReader) left() bool { return r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 }
 
 func (r *batchReader) node() (n, nulls int64, err error) {
@@ -127,7 +128,7 @@ func (r *batchReader) array(l *layout) (*array, error) {
 	return a, a.check()
 }
 
-// values reads the buffers after the one of nulls, and the arrays of children.
+// values reads the buffers after the validity bitmap, and the children's arrays.
 func (r *batchReader) values(a *array) (err error) {
 	switch a.form {
 	case formBytes, formLarge, formList, formLists:
@@ -156,7 +157,7 @@ func (r *batchReader) values(a *array) (err error) {
 	return err
 }
 
-// viewed reads the buffers that the views of an array point into.
+// viewed reads the buffers that the views of an array refer to.
 func (r *batchReader) viewed(a *array) error {
 	if r.viewsN == 0 {
 		return errBuffer
@@ -176,7 +177,8 @@ func (r *batchReader) viewed(a *array) error {
 	return nil
 }
 
-// check holds the lengths of the buffers to the number of values. What offsets and views say is checked where they are read.
+// check validates the buffer lengths against the number of values. Offsets and views are validated
+// when they are read.
 func (a *array) check() error {
 	ok := true
 	switch a.form {
@@ -216,7 +218,7 @@ func (a *array) null(i int64) bool {
 	return null && err == nil
 }
 
-// decoded returns the value that number i of a column with a dictionary stands for.
+// decoded returns the dictionary value of entry i.
 func (a *array) decoded(i int64) (v []byte, null bool, err error) {
 	b := a.data[i<<a.width:]
 	n := uint64(0)
@@ -224,7 +226,7 @@ func (a *array) decoded(i int64) (v []byte, null bool, err error) {
 		n |= uint64(b[k]) << (8 * k)
 	}
 	if a.signed && b[1<<a.width-1] >= 0x80 {
-		n = math.MaxUint64 // no dictionary has a value for a number below 0
+		n = math.MaxUint64 // negative numbers have no value
 	}
 	k, ok := a.dict.find(n)
 	if !ok {
@@ -234,7 +236,7 @@ func (a *array) decoded(i int64) (v []byte, null bool, err error) {
 	return v, null, nil
 }
 
-// span returns where the elements of list i lie, or the bytes of value i.
+// span returns the range of the elements of list i, or of the bytes of value i.
 func (a *array) span(i int64) (from, to int64) {
 	switch a.form {
 	case formFixList:
@@ -245,13 +247,13 @@ func (a *array) span(i int64) (from, to int64) {
 	return int64(int32(binary.LittleEndian.Uint32(a.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(a.offsets[4*i+4:])))
 }
 
-// bytes of booleans.
+// Encodings of booleans.
 var (
 	no  = []byte{0}
 	yes = []byte{1}
 )
 
-// value returns the bytes of value i, which is none of a list or struct and is not null.
+// value returns the bytes of non-null value i of an array that is neither a list nor a struct.
 func (a *array) value(i int64) ([]byte, error) {
 	switch a.form {
 	case formFixed:
@@ -275,7 +277,7 @@ func (a *array) value(i int64) ([]byte, error) {
 	return a.data[from:to], nil
 }
 
-// view returns what a view shows: its own bytes if they are few, or those of another buffer.
+// view returns the bytes of a view: inline if they are few, otherwise from another buffer.
 func (a *array) view(v []byte) ([]byte, error) {
 	n := int64(int32(binary.LittleEndian.Uint32(v)))
 	if n >= 0 && n <= 12 {
@@ -288,7 +290,7 @@ func (a *array) view(v []byte) ([]byte, error) {
 	return a.others[at][off : off+n], nil
 }
 
-// elements returns where the elements of list i lie, checked.
+// elements returns the validated range of the elements of list i.
 func (a *array) elements(i int64) (from, to int64, err error) {
 	from, to = a.span(i)
 	if from < 0 || to < from || to > a.children[0].n {
@@ -297,7 +299,7 @@ func (a *array) elements(i int64) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// full says whether none of some values is null.
+// full reports whether none of the values [from, to) is null.
 func (a *array) full(from, to int64) bool {
 	if a.form == formCoded && a.dict.nulls {
 		for ; from < to; from++ {

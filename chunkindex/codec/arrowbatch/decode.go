@@ -1,8 +1,8 @@
-// Package arrowbatch decodes record batches of Arrow's streams and files into rows (package rows): from the bytes of a record batch,
-// and what the schema says of how its columns lie.
+// Package arrowbatch decodes record batches of Arrow streams and files into rows (package rows),
+// given the bytes of a record batch and the column layout from the schema.
 //
-// Both are input that nobody has checked. Nothing takes memory for what a message merely promises, and what decompressed buffers take is
-// limited by the caller.
+// Both are untrusted input. Memory is never allocated just because a message claims a length, and
+// the caller limits the size of decompressed buffers.
 package arrowbatch
 
 import (
@@ -13,34 +13,37 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// MaxBatch is the longest record batch that is read, as it is stored, and as the rows that are made of it.
+// MaxBatch limits the stored length of a record batch and the length of its rows.
 const MaxBatch = 1 << 30
 
-// Room is what decoding so many bytes of rows may take beside them and beside what is stored. Buffers that are not compressed are read
-// where they lie; decompressed ones have about as many bytes as the rows, but for offsets of 64 bits.
+// Room returns the memory limit for decoding this many bytes of rows, in addition to the rows and
+// the stored bytes. Uncompressed buffers are read in place. Decompressed ones are about as long as
+// the rows, plus 64-bit offsets.
 func Room(decoded int64) int64 { return 2*decoded + 4<<20 }
 
-// Decoder gives the rows of record batches, one after another.
+// Decoder decodes the rows of record batches sequentially.
 type Decoder struct {
 	schema *Schema
 	unpack unpacker
 	row    *record
-	n, at  int64 // rows of the batch at hand, and those that were given
+	n, at  int64 // number of rows of the current batch, and of rows returned
 
-	dictionaries map[int64]*dictionary // those that have come, by their numbers
-	held         int64                 // bytes of them
-	dicts        []*dictionary         // of the batch at hand, by column
+	dictionaries map[int64]*dictionary // dictionaries so far, by ID
+	held         int64                 // total bytes of the dictionaries
+	dicts        []*dictionary         // of the current batch, by column
 }
 
-// NewDecoder returns a decoder of batches of a schema. The buffers of one may have room bytes once they are decompressed.
+// NewDecoder returns a decoder of batches of a schema. room limits the decompressed buffers of one
+// batch.
 func NewDecoder(s *Schema, room int64) *Decoder {
 	return &Decoder{schema: s, unpack: unpacker{room: room}, dictionaries: map[int64]*dictionary{}}
 }
 
-// Close gives back the decompressors.
+// Close releases the decompressors.
 func (d *Decoder) Close() { d.unpack.close() }
 
-// Begin begins a record batch: stored is all of its message. It must not change until the batch has been read.
+// Begin starts a record batch. stored is its complete message, which must not change while the
+// batch is read.
 func (d *Decoder) Begin(stored []byte) error {
 	dicts, err := d.counted()
 	if err != nil {
@@ -49,7 +52,7 @@ func (d *Decoder) Begin(stored []byte) error {
 	return d.begin(stored, dicts)
 }
 
-// split parses the head of the message that stored holds, whole, and returns the body.
+// split parses the head of a complete message and returns the body.
 func split(stored []byte) (*Message, []byte, error) {
 	n, err := HeadLength(stored)
 	if err != nil || n > int64(len(stored)) {
@@ -65,7 +68,7 @@ func split(stored []byte) (*Message, []byte, error) {
 	return m, stored[n:], nil
 }
 
-// begin begins a record batch whose columns have these dictionaries.
+// begin starts a record batch whose columns have these dictionaries.
 func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 	m, body, err := split(stored)
 	if err != nil {
@@ -99,7 +102,8 @@ func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 	return err
 }
 
-// Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row of the batch.
+// Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the last
+// row of the batch.
 func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	if d.at == d.n {
 		return dst, io.EOF
@@ -112,7 +116,8 @@ func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Fits says whether the batch at hand, whose rows have all been read and are so many bytes, is decoded within Room.
+// Fits returns an error if the current batch, whose rows have been read and have this many bytes,
+// needed more memory than Room allows.
 func (d *Decoder) Fits(decoded int64) error {
 	if d.unpack.used > Room(decoded) {
 		return errMemory
@@ -120,7 +125,7 @@ func (d *Decoder) Fits(decoded int64) error {
 	return nil
 }
 
-// Decode fills dst with the rows of the record batches that params say lie in stored.
+// Decode fills dst with the rows of the record batches in stored that params describe.
 func Decode(params, stored, dst []byte) error {
 	s, batches, err := parseParams(params)
 	if err != nil {
@@ -134,7 +139,7 @@ func Decode(params, stored, dst []byte) error {
 			b.Gap = 0
 		}
 		if b.Gap > int64(len(stored)) || b.Length > int64(len(stored))-b.Gap {
-			return fmt.Errorf("record batches do not lie in the %d bytes that are left of the chunk: %w", len(stored), errMessage)
+			return fmt.Errorf("record batch exceeds the %d bytes that are left of the chunk: %w", len(stored), errMessage)
 		}
 		batch := stored[b.Gap : b.Gap+b.Length]
 		stored = stored[b.Gap+b.Length:]
@@ -148,7 +153,7 @@ func Decode(params, stored, dst []byte) error {
 	return nil
 }
 
-// fill writes all rows of a record batch to dst from a place on, and returns where they end.
+// fill writes all rows of a record batch to dst[at:] and returns where they end.
 func (d *Decoder) fill(batch []byte, dicts []*dictionary, dst []byte, at int) (int, error) {
 	if err := d.begin(batch, dicts); err != nil {
 		return at, err

@@ -20,13 +20,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/rowstest"
 )
 
-// column is a column of a test: its type, and its values as JSON.
+// column is a test column: its type, and its values as JSON.
 type column struct {
 	kind   arrow.DataType
 	values string
 }
 
-// columns have a null first or in the middle, and values of every kind of layout.
+// columns returns columns of every layout, with a null first or in the middle.
 func columns() []column {
 	inner := arrow.StructOf(arrow.Field{Name: "role", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "n", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true})
 	return []column{
@@ -62,12 +62,12 @@ func columns() []column {
 	}
 }
 
-// coded is the type of values with a dictionary.
+// coded returns the type of dictionary values.
 func coded(index, value arrow.DataType) arrow.DataType {
 	return &arrow.DictionaryType{IndexType: index, ValueType: value}
 }
 
-// record makes a record batch of all columns.
+// record returns a record batch of all columns.
 func record(t testing.TB) arrow.RecordBatch {
 	t.Helper()
 	var fields []arrow.Field
@@ -98,7 +98,7 @@ func stream(t testing.TB, options []ipc.Option, batches ...arrow.RecordBatch) []
 	return b.Bytes()
 }
 
-// messages cuts a stream into its schema, and its record batches, those of dictionaries first.
+// messages splits a stream into its schema and its messages, dictionaries first.
 func messages(t testing.TB, b []byte) (*arrowbatch.Schema, [][]byte) {
 	t.Helper()
 	var schema *arrowbatch.Schema
@@ -158,7 +158,7 @@ func rowsOf(schema *arrowbatch.Schema, batches [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// dictionary says whether a message is one.
+// dictionary reports whether a message is a dictionary.
 func dictionary(b []byte) bool {
 	n, err := arrowbatch.HeadLength(b)
 	if err != nil || n > int64(len(b)) {
@@ -168,7 +168,8 @@ func dictionary(b []byte) bool {
 	return err == nil && m.Kind == arrowbatch.KindDictionary
 }
 
-// chunk joins record batches, with a gap before all but the first. It returns the parameters and the stored bytes of the chunk.
+// chunk joins record batches, with a gap before all but the first. It returns the parameters and
+// the stored bytes of the chunk.
 func chunk(t testing.TB, schema *arrowbatch.Schema, messages [][]byte) (params, stored []byte) {
 	t.Helper()
 	d := arrowbatch.NewDecoder(schema, 1<<20)
@@ -200,9 +201,9 @@ func chunk(t testing.TB, schema *arrowbatch.Schema, messages [][]byte) (params, 
 	return schema.Params(batches), stored
 }
 
-// TestRowsAreWhatArrowReads decodes record batches of every type, plain and compressed, and reads the rows by the description of their
-// form: the values are those that Arrow's own library has.
-func TestRowsAreWhatArrowReads(t *testing.T) {
+// Decoded rows of every type, plain and compressed, have the same values as Arrow's own library
+// reads.
+func TestDecode_MatchesArrow(t *testing.T) {
 	whole := record(t)
 	for name, options := range map[string][]ipc.Option{"plain": nil, "lz4": {ipc.WithLZ4()}, "zstd": {ipc.WithZstd()}} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestRowsAreWhatArrowReads(t *testing.T) {
 	}
 }
 
-// physical returns a value as rowstest reads it.
+// physical returns a value in the representation of rowstest.
 func physical(t *testing.T, a arrow.Array, i int) any {
 	t.Helper()
 	if _, none := a.(*array.Null); none || a.IsNull(i) {
@@ -284,8 +285,8 @@ func physical(t *testing.T, a arrow.Array, i int) any {
 	return a.Data().Buffers()[1].Bytes()[at : at+width]
 }
 
-// TestTypesInWords: a type is called as Parquet's are, whatever its layout.
-func TestTypesInWords(t *testing.T) {
+// Types have the same names as Parquet's, independent of their layout.
+func TestParseSchema_TypeNames(t *testing.T) {
 	schema, _ := messages(t, stream(t, nil, record(t)))
 	var got []string
 	for _, f := range schema.Fields {
@@ -301,8 +302,8 @@ func TestTypesInWords(t *testing.T) {
 	}
 }
 
-// TestRefusedSchemas: what is not read is refused by the name of the column, with what to do.
-func TestRefusedSchemas(t *testing.T) {
+// Unsupported types are rejected with the column's name and advice.
+func TestParseSchema_RejectsUnsupported(t *testing.T) {
 	for want, kind := range map[string]arrow.DataType{
 		`column "x": it has a dictionary of lists, structs or maps`: coded(arrow.PrimitiveTypes.Int8, arrow.ListOf(arrow.PrimitiveTypes.Int8)),
 		`column "x": unions, run-end encoding`:                      arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String),
@@ -327,8 +328,8 @@ func TestRefusedSchemas(t *testing.T) {
 	}
 }
 
-// TestNullInsideAListOfNumbersIsRefused: rows have no place for it.
-func TestNullInsideAListOfNumbersIsRefused(t *testing.T) {
+// Rows cannot represent a null inside a list of numbers.
+func TestDecode_RejectsNullsInNumberLists(t *testing.T) {
 	a, _, err := array.FromJSON(memory.DefaultAllocator, arrow.ListOf(arrow.PrimitiveTypes.Int32), strings.NewReader(`[[1], [2, null, 3]]`))
 	if err != nil {
 		t.Fatal(err)
@@ -340,7 +341,7 @@ func TestNullInsideAListOfNumbersIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode: rows come of any schema and any bytes, or an error, without much memory.
+// FuzzDecode decodes any bytes with any schema: into rows or an error, using little memory.
 func FuzzDecode(f *testing.F) {
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {
 		b := stream(f, options, record(f))
@@ -363,8 +364,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestDamagedBatchesAreRefusedOrRead: flipped bits end neither in a panic nor in rows without an end.
-func TestDamagedBatchesAreRefusedOrRead(t *testing.T) {
+// Flipped bits cause neither a panic nor endless rows.
+func TestDecode_DamagedBatches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, options := range [][]ipc.Option{nil, {ipc.WithLZ4()}, {ipc.WithZstd()}} {
 		schema, batches := messages(t, stream(t, options, record(t)))

@@ -10,50 +10,53 @@ import (
 
 // Limits of dictionaries.
 const (
-	// MaxDictionary is how many bytes the dictionaries of a file may have together, as values, and each as it is stored. A scan holds them.
+	// MaxDictionary limits the total bytes of a file's dictionary values, and the stored length of
+	// each dictionary. A scan holds them in memory.
 	MaxDictionary = 64 << 20
-	// maxUsed is how many bytes the values have that one record batch uses, and the places that it calls them by. The index keeps them.
+	// maxUsed limits the bytes of the values used by one record batch, including their numbers. The
+	// index stores them.
 	maxUsed = 32 << 20
 )
 
-// noValue is set beside the end of a value of a dictionary that is null.
+// noValue is a flag in the end offset of a null value.
 const noValue = 1 << 31
 
-// dictionary is what the numbers in a column stand for. Its parts have the form in which parameters keep them.
+// dictionary maps the numbers in a column to values. Its fields have the encoding of chunk
+// parameters.
 type dictionary struct {
-	places []byte // the numbers of the values, a u32 each, ascending; nil: value k has the number k
-	ends   []byte // where each value ends in values, a u32 each
+	places []byte // numbers of the values, a u32 each, ascending; nil: value k has number k
+	ends   []byte // end of each value in values, a u32 each
 	values []byte
 	nulls  bool // one of the values is null
 
-	used []uint64 // a bit for each value that the record batch at hand has; nil: they are not counted
+	used []uint64 // bit per value: used by the current record batch; nil: not tracked
 }
 
-// errValues is what to do with a dictionary that is not read.
+// errValues advises how to write a column without an unsupported dictionary.
 const errValues = "write the values themselves (in pyarrow, column.cast(column.type.value_type))"
 
-// ErrDictionary is returned for dictionaries that are too long.
+// ErrDictionary reports dictionaries that are too large.
 var ErrDictionary = fmt.Errorf("the dictionaries of the file have more than %d bytes together: for the column with most values, %s", MaxDictionary, errValues)
 
 var (
-	errPlace     = errors.New("number that its dictionary has no value for")
-	errNoColumn  = errors.New("dictionary that no column of the schema has")
+	errPlace     = errors.New("number without a value in its dictionary")
+	errNoColumn  = errors.New("dictionary of no column in the schema")
 	errMissing   = errors.New("its dictionary does not come before the record batch")
-	errNoFirst   = errors.New("it continues a dictionary that has not come")
-	errReplaced  = errors.New("a file has two dictionaries for one column, which only a stream may have")
-	errManyValue = fmt.Errorf("its rows have values of more than %d bytes in dictionaries, which the index would keep: write the file again in smaller record batches, or for the column with most values, %s", maxUsed, errValues)
+	errNoFirst   = errors.New("it continues a dictionary that does not precede it")
+	errReplaced  = errors.New("a column has two dictionaries, which only a stream may have")
+	errManyValue = fmt.Errorf("its rows use more than %d bytes of dictionary values, which the index would store: write the file again in smaller record batches, or for the column with most values, %s", maxUsed, errValues)
 )
 
 func (d *dictionary) len() int { return len(d.ends) / 4 }
 
-// find returns which value a number stands for.
+// find returns the index of the value with number n.
 func (d *dictionary) find(n uint64) (k int, ok bool) {
 	k = int(min(n, math.MaxInt32))
 	if k >= d.len() || d.places != nil && d.place(k) != n {
 		if d.places == nil {
 			return 0, false
 		}
-		k = sort.Search(min(k, d.len()), func(i int) bool { return d.place(i) >= n }) // numbers ascend, so value k has k or a higher one
+		k = sort.Search(min(k, d.len()), func(i int) bool { return d.place(i) >= n }) // numbers ascend, so value k has number k or higher
 		if k >= d.len() || d.place(k) != n {
 			return 0, false
 		}
@@ -80,7 +83,7 @@ func (d *dictionary) value(k int) (v []byte, null bool) {
 	return d.values[begin : end&^noValue], end&noValue != 0
 }
 
-// put appends a value. The caller bounds how many there are.
+// put appends a value. The caller limits the number of values.
 func (d *dictionary) put(v []byte, null bool) {
 	d.values = append(d.values, v...)
 	end := uint32(len(d.values))
@@ -90,7 +93,7 @@ func (d *dictionary) put(v []byte, null bool) {
 	d.ends = binary.LittleEndian.AppendUint32(d.ends, end)
 }
 
-// params appends the values that were used, as parameters keep them.
+// params appends the used values, in the encoding of parameters.
 func (d *dictionary) params(b []byte) []byte {
 	kept := dictionary{}
 	for k := range d.len() {
@@ -103,7 +106,7 @@ func (d *dictionary) params(b []byte) []byte {
 	return append(append(append(b, kept.places...), kept.ends...), kept.values...)
 }
 
-// dictionary reads what dictionary.params has written of a column.
+// dictionary decodes the dictionary of a column, as written by dictionary.params.
 func (r *paramsReader) dictionary(l *layout) *dictionary {
 	d := &dictionary{}
 	n := r.number(math.MaxInt32)
@@ -133,8 +136,9 @@ func (r *paramsReader) dictionary(l *layout) *dictionary {
 	return d
 }
 
-// Dictionary reads the message that stored holds, whole: a dictionary, or values that continue one. It replaces the one before of the
-// same columns, which files do not.
+// Dictionary reads a complete dictionary message: a dictionary, or further values of one. If
+// replaces is set, it may replace a preceding dictionary of the same columns, which streams do but
+// files do not.
 func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 	m, body, err := split(stored)
 	if err != nil {
@@ -166,7 +170,7 @@ func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 	return nil
 }
 
-// keep keeps a dictionary, or what continues one.
+// keep stores a dictionary, or appends further values to one.
 func (d *Decoder) keep(id int64, values *array, more, replaces bool) error {
 	was := d.dictionaries[id]
 	switch {
@@ -208,7 +212,7 @@ func (d *Decoder) extend(to *dictionary, a *array) error {
 	return nil
 }
 
-// encoded returns the columns that have a dictionary.
+// encoded returns the columns that use a dictionary.
 func (s *Schema) encoded(id int64) (all []*layout) {
 	for _, l := range s.coded {
 		if l.id == id {
@@ -218,7 +222,8 @@ func (s *Schema) encoded(id int64) (all []*layout) {
 	return all
 }
 
-// counted returns the dictionary of each column that has one, in their order, ready to count which values a record batch of rows has.
+// counted returns the dictionary of each dictionary column in order, ready to track the values that
+// a record batch uses.
 func (d *Decoder) counted() ([]*dictionary, error) {
 	var all []*dictionary
 	for _, l := range d.schema.coded {
@@ -232,7 +237,8 @@ func (d *Decoder) counted() ([]*dictionary, error) {
 	return all, nil
 }
 
-// Used returns the values of dictionaries that the rows of the record batch have, which have all been read: the Dictionaries of a Batch.
+// Used returns the dictionary values used by the record batch, all of whose rows have been read:
+// the Dictionaries of a Batch.
 func (d *Decoder) Used() ([]byte, error) {
 	var b []byte
 	for _, one := range d.dicts {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/arrowbatch"
 )
 
-// parse makes an array of JSON.
+// parse returns an array from JSON.
 func parse(t testing.TB, kind arrow.DataType, values string) arrow.Array {
 	t.Helper()
 	a, _, err := array.FromJSON(memory.DefaultAllocator, kind, strings.NewReader(values))
@@ -23,7 +23,8 @@ func parse(t testing.TB, kind arrow.DataType, values string) arrow.Array {
 	return a
 }
 
-// labels makes a record batch of one column, "x", of numbers and the values of its dictionary. Nothing holds the numbers to the values.
+// labels returns a record batch with one dictionary column, "x". The numbers need not match the
+// values.
 func labels(t testing.TB, numbers string, values arrow.Array, nullable bool) arrow.RecordBatch {
 	t.Helper()
 	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
@@ -31,8 +32,8 @@ func labels(t testing.TB, numbers string, values arrow.Array, nullable bool) arr
 	return array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "x", Type: kind, Nullable: nullable}}, nil), []arrow.Array{a}, int64(a.Len()))
 }
 
-// TestHostileDictionaries: what a dictionary lacks, or what is too much of it, is refused by the name of the column.
-func TestHostileDictionaries(t *testing.T) {
+// Invalid or oversized dictionaries are rejected with the column's name.
+func TestDictionary_Rejects(t *testing.T) {
 	texts := func(values string) arrow.Array { return parse(t, arrow.BinaryTypes.String, values) }
 	all := func(m [][]byte) [][]byte { return m }
 	for name, c := range map[string]struct {
@@ -40,11 +41,11 @@ func TestHostileDictionaries(t *testing.T) {
 		keep    func([][]byte) [][]byte
 		want    string
 	}{
-		"a number too high":     {[]arrow.RecordBatch{labels(t, `[0, 2]`, texts(`["a", "b"]`), true)}, all, `column "x": number that its dictionary has no value for`},
-		"a number below 0":      {[]arrow.RecordBatch{labels(t, `[0, -1]`, texts(`[""`+strings.Repeat(`, "a"`, 255)+`]`), true)}, all, `column "x": number that its dictionary has no value for`},
+		"a number too high":     {[]arrow.RecordBatch{labels(t, `[0, 2]`, texts(`["a", "b"]`), true)}, all, `column "x": number without a value in its dictionary`},
+		"a number below 0":      {[]arrow.RecordBatch{labels(t, `[0, -1]`, texts(`[""`+strings.Repeat(`, "a"`, 255)+`]`), true)}, all, `column "x": number without a value in its dictionary`},
 		"no dictionary":         {[]arrow.RecordBatch{labels(t, `[0]`, texts(`["a"]`), true)}, func(m [][]byte) [][]byte { return m[1:] }, `column "x": its dictionary does not come before`},
 		"a null among values":   {[]arrow.RecordBatch{labels(t, `[0, 1]`, texts(`["a", null]`), false)}, all, `column "x": null in a field that is not nullable`},
-		"a delta without first": {[]arrow.RecordBatch{labels(t, `[0]`, texts(`["a"]`), true), labels(t, `[1]`, texts(`["a", "b"]`), true)}, func(m [][]byte) [][]byte { return m[2:] }, `column "x": it continues a dictionary that has not come`},
+		"a delta without first": {[]arrow.RecordBatch{labels(t, `[0]`, texts(`["a"]`), true), labels(t, `[1]`, texts(`["a", "b"]`), true)}, func(m [][]byte) [][]byte { return m[2:] }, `column "x": it continues a dictionary that does not precede it`},
 		"gigabytes promised":    {[]arrow.RecordBatch{labels(t, `[0]`, array.NewNull(1<<30), true)}, all, `column "x": the dictionaries of the file have more than 67108864 bytes`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +64,9 @@ func TestHostileDictionaries(t *testing.T) {
 	}
 }
 
-// TestDictionariesInParameters: a chunk has the values that its rows use and no others, and parameters that lie about them are refused.
-func TestDictionariesInParameters(t *testing.T) {
+// A chunk's parameters contain exactly the values that its rows use, and invalid parameters are
+// rejected.
+func TestParams_ContainUsedValues(t *testing.T) {
 	schema, m := messages(t, stream(t, nil, labels(t, `[3, 1, null, 3]`, parse(t, arrow.BinaryTypes.String, `["unused", "b", "none", null]`), true)))
 	params, stored := chunk(t, schema, m)
 	if s := string(params); strings.Contains(s, "unused") || strings.Contains(s, "none") || !strings.Contains(s, "b") {

@@ -9,9 +9,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// TestCompressionThatArrow017Tells: buffers are not taken for values where the message's own metadata say that they are compressed. A file of
-// that release is read in integration/foreign_files_test.go.
-func TestCompressionThatArrow017Tells(t *testing.T) {
+// The compression declared in a message's own metadata is applied.
+// integration/foreign_files_test.go reads a file of that release.
+func TestParseMessage_Arrow017Compression(t *testing.T) {
 	a, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int64, strings.NewReader(`[4, 5, 6]`))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// flat reads a flatbuffer that nobody has checked. What lies outside of it reads as zero, and is noted.
+// flat reads an unchecked flatbuffer. Reads out of bounds return zero and set bad.
 type flat struct {
 	b   []byte
 	bad bool
@@ -41,15 +41,16 @@ func (f *flat) i64(at int) int64 {
 	return 0
 }
 
-// table is a table of a flatbuffer. One without a buffer stands for a table that is missing: all of its entries have their defaults.
+// table is a table of a flatbuffer. The zero table represents a missing one, whose entries all have
+// their defaults.
 type table struct {
 	f      *flat
 	at     int
-	places int // the list of where its entries lie
+	places int // offset of the list of entry offsets
 	size   int // bytes of this list
 }
 
-// root returns the table with which a flatbuffer begins.
+// root returns the root table of a flatbuffer.
 func (f *flat) root() table { return f.table(f.u32(0)) }
 
 func (f *flat) table(at int) table {
@@ -58,7 +59,7 @@ func (f *flat) table(at int) table {
 	return t
 }
 
-// entry returns where an entry lies; 0: it is left out.
+// entry returns the offset of an entry; 0: absent.
 func (t table) entry(i int) int {
 	if t.f == nil || 4+2*i+2 > t.size {
 		return 0
@@ -69,7 +70,7 @@ func (t table) entry(i int) int {
 	return 0
 }
 
-// u8, i16, i32 and i64 return numbers; those that are left out are def.
+// u8, i16, i32 and i64 return numbers; absent numbers are def.
 func (t table) u8(i int, def byte) byte {
 	if at := t.entry(i); at != 0 {
 		if b := t.f.bytes(at, 1); b != nil {
@@ -100,7 +101,7 @@ func (t table) i64(i int) int64 {
 	return 0
 }
 
-// has says whether an entry is there.
+// has reports whether an entry is present.
 func (t table) has(i int) bool { return t.entry(i) != 0 }
 
 // table returns the table that an entry refers to.
@@ -112,7 +113,7 @@ func (t table) table(i int) table {
 	return t.f.table(at + t.f.u32(at))
 }
 
-// vector returns where the elements of a vector lie, each of so many bytes, and how many there are.
+// vector returns the offset and number of a vector's elements, each of the given size.
 func (t table) vector(i, size int) (at, n int) {
 	ref := t.entry(i)
 	if ref == 0 {
@@ -127,7 +128,7 @@ func (t table) vector(i, size int) (at, n int) {
 	return at, n
 }
 
-// tables returns the tables of a vector of them.
+// tables returns the elements of a vector of tables.
 func (t table) tables(i int) []table {
 	at, n := t.vector(i, 4)
 	if n > rows.MaxNodes {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Kinds of messages, as Message.fbs numbers them.
+// Message types, as numbered by Message.fbs.
 const (
 	KindSchema     = 1
 	KindDictionary = 2
 	KindRecords    = 3
 )
 
-// MaxMetadata is the length of the longest metadata of a message that is read.
+// MaxMetadata limits the length of a message's metadata.
 const MaxMetadata = 16 << 20
 
-// prefix is the length of what stands before the metadata of a message: a mark, and their length.
+// prefix is the length of a message before its metadata: a marker and the metadata's length.
 const prefix = 8
 
 // Message is the head of a message of an Arrow stream or file.
@@ -28,14 +28,14 @@ type Message struct {
 	Body int64 // bytes of the body
 
 	header table
-	packed int // how buffers are compressed, as writers of Arrow 0.17 told it; -1: not in that way
+	packed int // buffer compression as declared by writers of Arrow 0.17; -1: not declared there
 }
 
-// errMessage is returned for bytes that are no message.
+// errMessage reports bytes that are not a valid message.
 var errMessage = errors.New("message of Arrow is malformed")
 
-// HeadLength returns how many bytes the head of a message has, from its first eight. It returns io.EOF for the mark with which a stream
-// ends.
+// HeadLength returns the length of a message's head, from its first eight bytes. It returns io.EOF
+// for an end-of-stream marker.
 func HeadLength(b []byte) (int64, error) {
 	if len(b) < prefix {
 		return 0, fmt.Errorf("%d bytes: %w", len(b), errMessage)
@@ -43,9 +43,9 @@ func HeadLength(b []byte) (int64, error) {
 	mark, n := binary.LittleEndian.Uint32(b), int64(binary.LittleEndian.Uint32(b[4:]))
 	switch {
 	case mark == 0:
-		return 0, io.EOF // as writers before Arrow 0.15 ended a stream
+		return 0, io.EOF // end-of-stream marker of writers before Arrow 0.15
 	case mark != 0xffffffff:
-		return 0, fmt.Errorf("message of the format before Arrow 0.15, or none of Arrow's: %w", errMessage)
+		return 0, fmt.Errorf("message of a format before Arrow 0.15, or not an Arrow message: %w", errMessage)
 	case n == 0:
 		return 0, io.EOF
 	case n > MaxMetadata:
@@ -54,7 +54,7 @@ func HeadLength(b []byte) (int64, error) {
 	return prefix + n, nil
 }
 
-// ParseMessage reads the head of a message, which is all of b.
+// ParseMessage parses the head of a message, which must be all of b.
 func ParseMessage(b []byte) (*Message, error) {
 	n, err := HeadLength(b)
 	if err != nil || n != int64(len(b)) {
@@ -64,7 +64,7 @@ func ParseMessage(b []byte) (*Message, error) {
 	t := f.root()
 	m := &Message{Kind: int(t.u8(1, 0)), Head: n, Body: t.i64(3), header: t.table(2)}
 	if version := t.i16(0, 0); version < 3 || version > 4 {
-		return nil, fmt.Errorf("metadata version %d, where 4 and 5 are read: %w", version+1, errMessage)
+		return nil, fmt.Errorf("metadata version %d; only 4 and 5 are supported: %w", version+1, errMessage)
 	}
 	if m.packed, err = experimental(t); err != nil {
 		return nil, err
@@ -75,8 +75,9 @@ func ParseMessage(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// experimental returns the compression that a message names in its own metadata: files of Arrow 0.17, of which Feather's are
-// compressed if nothing else is asked for, have it there. Later ones have it in the record batch.
+// experimental returns the compression declared in a message's own metadata, or -1. Files of Arrow
+// 0.17, such as Feather files with default compression, declare it there. Later versions declare it
+// in the record batch.
 func experimental(t table) (int, error) {
 	for _, pair := range t.tables(4) {
 		if pair.text(0) != "ARROW:experimental_compression" {
@@ -88,23 +89,23 @@ func experimental(t table) (int, error) {
 		case "zstd":
 			return packZstd, nil
 		default:
-			return 0, fmt.Errorf("it is compressed by %.40q, where LZ4 and zstd are read", name)
+			return 0, fmt.Errorf("it is compressed by %.40q; only LZ4 and zstd are supported", name)
 		}
 	}
 	return -1, nil
 }
 
-// Block is where a message lies in a file.
+// Block is the location of a message in a file.
 type Block struct{ Offset, Length int64 }
 
-// Footer is what the footer of a file says: its schema, and where its messages lie.
+// Footer is the footer of a file: its schema and the locations of its messages.
 type Footer struct {
 	Schema       *Schema
 	Dictionaries []Block
-	Batches      []Block // in the order of the file
+	Batches      []Block // in file order
 }
 
-// ParseFooter reads the footer of a file.
+// ParseFooter parses the footer of a file.
 func ParseFooter(b []byte) (*Footer, error) {
 	f := &flat{b: b}
 	t := f.root()
@@ -129,7 +130,7 @@ func ParseFooter(b []byte) (*Footer, error) {
 	return all, nil
 }
 
-// blocks reads a vector of places of messages.
+// blocks parses a vector of message locations.
 func (t table) blocks(entry int, what string) ([]Block, error) {
 	at, n := t.vector(entry, 24)
 	blocks := make([]Block, n)
@@ -146,5 +147,5 @@ func (t table) blocks(entry int, what string) ([]Block, error) {
 	return blocks, nil
 }
 
-// ParseSchema reads the schema of a message of that kind.
+// ParseSchema parses the schema of a message of kind KindSchema.
 func (m *Message) ParseSchema() (*Schema, error) { return parseSchema(m.header) }

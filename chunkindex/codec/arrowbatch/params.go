@@ -9,26 +9,27 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Batch is where a record batch lies in a chunk.
+// Batch locates a record batch in a chunk.
 type Batch struct {
-	Gap          int64  // bytes between the batch before and this one
-	Length       int64  // of its message, with the body
-	Dictionaries []byte // what Used has returned; nil without dictionaries
+	Gap          int64  // bytes between the preceding batch and this one
+	Length       int64  // of its message, including the body
+	Dictionaries []byte // returned by Used; nil without dictionaries
 
 	dicts []*dictionary
 }
 
-// The first byte of parameters: those of schemas without dictionaries, and with some.
+// Version byte of parameters, for schemas without and with dictionaries.
 const (
 	paramsPlain = 1
 	paramsCoded = 2
 )
 
-// nullable is set beside the form of a node.
+// nullable is a flag in the form byte of a node.
 const nullable = 0x80
 
-// Params returns what an index keeps for a chunk of these batches: how the columns lie in their buffers, and where the batches are. It is
-// frozen: docs/spec/index-format.md describes it.
+// Params returns the parameters that an index stores for a chunk of these batches: the buffer
+// layout of the columns and the location of the batches. The format is frozen:
+// docs/spec/index-format.md describes it.
 func (s *Schema) Params(batches []Batch) []byte {
 	version := byte(paramsPlain)
 	if len(s.coded) > 0 {
@@ -72,13 +73,13 @@ func (l *layout) params(b []byte) []byte {
 	return b
 }
 
-// signedNumbers is set beside the width of the numbers that a dictionary has values for.
+// signedNumbers is a flag in the width byte of a dictionary column.
 const signedNumbers = 4
 
-// errParams is returned for parameters that no index has.
+// errParams reports parameters that no valid index contains.
 var errParams = errors.New("parameters of record batches are malformed")
 
-// paramsReader reads what Params has written, from bytes that nobody has checked.
+// paramsReader decodes unchecked bytes written by Params.
 type paramsReader struct {
 	b     []byte
 	nodes int
@@ -131,7 +132,7 @@ func parseParams(b []byte) (*Schema, []Batch, error) {
 	return s, batches, nil
 }
 
-// node reads a node. Its name is its number, since names are no part of a row.
+// node decodes a node. Its name is its number, because rows do not contain names.
 func (r *paramsReader) node(depth int) *layout {
 	l := &layout{node: &rows.Node{Name: strconv.Itoa(r.nodes)}}
 	if r.nodes++; len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
@@ -171,7 +172,7 @@ func (r *paramsReader) node(depth int) *layout {
 	return l
 }
 
-// codedNode reads what follows the head of a node that has a dictionary.
+// codedNode decodes the data that follows the head of a dictionary column.
 func (r *paramsReader) codedNode(l *layout) {
 	if len(r.b) == 0 || r.b[0] > 3|signedNumbers {
 		r.bad = true

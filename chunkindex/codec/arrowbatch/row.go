@@ -7,23 +7,23 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// record puts rows together, or structs inside a list.
+// record assembles rows, or structs inside a list.
 type record struct {
 	layout  *rows.Layout
 	builder *rows.Builder
 	arrays  []*array // by step
-	inner   []*list  // of lists, by step
+	inner   []*list  // assemblers of lists, by step
 }
 
-// list puts the elements of lists together.
+// list assembles the elements of lists.
 type list struct {
 	*array
-	record *record // of elements that are structs
-	inner  *list   // of elements that are lists
-	buf    []byte  // of the lists of the row at hand
+	record *record // for elements that are structs
+	inner  *list   // for elements that are lists
+	buf    []byte  // lists of the current row
 }
 
-// newRecord plans the rows of some fields.
+// newRecord returns the assembler of rows of some fields.
 func newRecord(fields []*array) (*record, error) {
 	var nodes []*rows.Node
 	for _, a := range fields {
@@ -71,7 +71,7 @@ func newList(a *array) (l *list, err error) {
 	return l, err
 }
 
-// append appends row i to dst, which must not become longer than limit.
+// append appends row i to dst, which must not exceed limit.
 func (r *record) append(dst []byte, i, limit int64) ([]byte, error) {
 	r.builder.Reset()
 	for s := 0; s < len(r.arrays); s++ {
@@ -109,7 +109,7 @@ func (r *record) append(dst []byte, i, limit int64) ([]byte, error) {
 	return r.builder.Append(dst, limit)
 }
 
-// reset forgets the lists of the row before.
+// reset discards the lists of the preceding row.
 func (l *list) reset() {
 	for ; l != nil; l = l.inner {
 		l.buf = l.buf[:0]
@@ -148,7 +148,7 @@ func (l *list) value(i, limit int64) ([]byte, error) {
 	return l.buf[start:], nil
 }
 
-// flat returns values of a fixed size one after another.
+// flat returns fixed-size values, concatenated.
 func (l *list) flat(from, to, limit int64) ([]byte, error) {
 	element := l.children[0]
 	size := int64(element.node.Size)
@@ -172,7 +172,7 @@ func (l *list) flat(from, to, limit int64) ([]byte, error) {
 	return l.buf[start:], nil
 }
 
-// element appends an element that is not null.
+// element appends a non-null element.
 func (l *list) element(i, limit int64) (err error) {
 	if l.record != nil {
 		l.buf, err = l.record.append(l.buf, i, limit)

@@ -7,43 +7,43 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// How the values of a column lie in its buffers. The numbers are part of the parameters of a chunk, and frozen.
+// form is the buffer layout of a column. The numbers are part of a chunk's parameters and frozen.
 type form byte
 
 const (
-	formFixed   form = 0 // values of one size
-	formBits    form = 1 // a bit each
-	formBytes   form = 2 // any number of bytes, between offsets of 32 bits
-	formLarge   form = 3 // the same with 64 bits
-	formView    form = 4 // any number of bytes, each with a view of 16
+	formFixed   form = 0 // fixed-size values
+	formBits    form = 1 // one bit per value
+	formBytes   form = 2 // variable-size values with 32-bit offsets
+	formLarge   form = 3 // variable-size values with 64-bit offsets
+	formView    form = 4 // variable-size values with 16-byte views
 	formStruct  form = 5
-	formList    form = 6  // between offsets of 32 bits
-	formLists   form = 7  // the same with 64 bits
+	formList    form = 6  // lists with 32-bit offsets
+	formLists   form = 7  // lists with 64-bit offsets
 	formFixList form = 8  // lists of one length
-	formNull    form = 9  // no value at all
-	formCoded   form = 10 // numbers, which a dictionary has values for
+	formNull    form = 9  // only nulls
+	formCoded   form = 10 // numbers of dictionary values
 )
 
-// layout is a node with how its values lie in buffers.
+// layout is a node with the buffer layout of its values.
 type layout struct {
 	node     *rows.Node
 	form     form
-	count    int // elements of each list of one length
+	count    int // elements per list, for formFixList
 	children []*layout
 
-	// Of formCoded:
+	// For formCoded:
 	width  int     // the numbers have 1 << width bytes
-	signed bool    // the numbers
-	id     int64   // of the dictionary
-	values *layout // of the dictionary
+	signed bool    // the numbers are signed
+	id     int64   // ID of the dictionary
+	values *layout // layout of the dictionary's values
 }
 
 // Schema is the schema of a stream or file.
 type Schema struct {
 	Fields []*rows.Node
-	Hub    string // what the library datasets says of the columns, if it wrote the file
+	Hub    string // column metadata of the datasets library, if it wrote the file
 	all    []*layout
-	coded  []*layout // those that have a dictionary, in pre-order
+	coded  []*layout // dictionary columns, in pre-order
 }
 
 var (
@@ -56,7 +56,7 @@ func parseSchema(t table) (*Schema, error) {
 		return nil, errSchema
 	}
 	if t.i16(0, 0) != 0 {
-		return nil, errors.New("it was written by a machine whose numbers are big-endian, which is not read")
+		return nil, errors.New("its numbers are big-endian, which is not supported")
 	}
 	r := &schemaReader{}
 	all, err := r.fields(t.tables(1), 0)
@@ -79,7 +79,8 @@ func parseSchema(t table) (*Schema, error) {
 	return s, nil
 }
 
-// schemaReader counts the nodes of a schema, which may refer to one table many times.
+// schemaReader counts the nodes of a schema, because a malicious schema may refer to one table many
+// times.
 type schemaReader struct {
 	nodes int
 	coded []*layout
@@ -123,7 +124,7 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 		return l, nil
 	}
 	for _, c := range children {
-		c.node.Name = "" // an element has none
+		c.node.Name = "" // elements have no name
 	}
 	if len(children) == 1 && children[0].form == formNull {
 		return nil, fmt.Errorf("column %.100q is a list of nulls, which is not supported: write it with the type that its values would have", name)
@@ -134,7 +135,7 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	return l, nil
 }
 
-// encode turns a field of values into one of numbers, which a dictionary has the values for.
+// encode converts a value field to a dictionary field.
 func (r *schemaReader) encode(l *layout, t table) error {
 	if len(l.children) > 0 || l.node.Kind == rows.Struct || l.node.Kind == rows.List {
 		return fmt.Errorf("column %.100q: %w", l.node.Name, errNested)
@@ -160,7 +161,7 @@ func (r *schemaReader) encode(l *layout, t table) error {
 	return nil
 }
 
-// Kinds of types, as Schema.fbs numbers them.
+// Types, as numbered by Schema.fbs.
 const (
 	kindNull = iota + 1
 	kindInt
@@ -222,7 +223,7 @@ func (l *layout) setType(kind int, t table) error {
 			return errSchema
 		}
 	case kindUnion, kindRunEndEncoded, kindListView, kindLargeListView:
-		return errors.New("unions, run-end encoding and views of lists are not read: write the column with another type")
+		return errors.New("unions, run-end encoding and list views are not supported: write the column with another type")
 	default:
 		l.node.Type, l.node.Size = fixedType(kind, t)
 		if l.form, l.node.Kind = formFixed, rows.Fixed; l.node.Size <= 0 {
@@ -232,7 +233,7 @@ func (l *layout) setType(kind int, t table) error {
 	return nil
 }
 
-// nameEntry names the two values of a map's entries, which writers call as they like.
+// nameEntry names the two fields of a map's entries uniformly, because writers use various names.
 func (l *layout) nameEntry() error {
 	if len(l.children) != 1 || len(l.children[0].children) != 2 {
 		return errSchema
@@ -243,7 +244,7 @@ func (l *layout) nameEntry() error {
 	return nil
 }
 
-// fixedType returns the name of a type of one size, and its size in bytes; 0: Arrow has no such type.
+// fixedType returns the name of a fixed-size type and its size in bytes; 0: not an Arrow type.
 func fixedType(kind int, t table) (string, int) {
 	unit := func(def int) string {
 		return [...]string{"s", "ms", "us", "ns"}[t.i16(0, def)&3]

@@ -10,19 +10,19 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Compressions of buffers, as Message.fbs numbers them.
+// Buffer compressions, as numbered by Message.fbs.
 const (
 	packLZ4  = 0
 	packZstd = 1
 )
 
-// errMemory is returned for a record batch whose buffers need more memory than Room allows.
-var errMemory = errors.New("its buffers need more memory than the rows that are made of them: write the file again in smaller record batches, or without compression")
+// errMemory reports a record batch whose buffers need more memory than Room allows.
+var errMemory = errors.New("its buffers need more memory than its rows: write the file again in smaller record batches, or without compression")
 
-// unpacker decompresses the buffers of record batches, one batch after another.
+// unpacker decompresses the buffers of consecutive record batches.
 type unpacker struct {
-	room int64 // bytes that the buffers of one batch may have
-	used int64 // of the batch at hand
+	room int64 // maximum decompressed bytes per batch
+	used int64 // decompressed bytes of the current batch
 	zstd *zstd.Decoder
 	lz4  *lz4.Reader
 	free [][]byte
@@ -35,12 +35,12 @@ func (u *unpacker) close() {
 	}
 }
 
-// next begins another batch: the buffers of the one before are used again.
+// next starts another batch and recycles the buffers of the preceding one.
 func (u *unpacker) next() {
 	u.free, u.held, u.used = append(u.free, u.held...), u.held[:0], 0
 }
 
-// bytes decompresses one buffer. No memory is taken for a length that is merely promised.
+// bytes decompresses one buffer. It grows its memory with the data rather than trusting length.
 func (u *unpacker) bytes(pack int, packed []byte, length int64) ([]byte, error) {
 	if length < 0 {
 		return nil, errBuffer
@@ -70,10 +70,10 @@ func (u *unpacker) bytes(pack int, packed []byte, length int64) ([]byte, error) 
 	return b, nil
 }
 
-// firstBuffer is how much memory a buffer has before a byte of it is decompressed.
+// firstBuffer is the initial size of a buffer.
 const firstBuffer = 256 << 10
 
-// buffer returns memory for so many bytes, or for the first of them.
+// buffer returns an empty buffer with capacity for length, or less if it must be allocated.
 func (u *unpacker) buffer(length int64) []byte {
 	for i, b := range u.free {
 		if int64(cap(b)) >= length {

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// record is a row, or a struct inside a list, that is put together from its columns.
+// record assembles a row, or a struct inside a list, from its columns.
 type record struct {
 	builder *rows.Builder
 	steps   []step
@@ -16,38 +16,38 @@ type record struct {
 // step is a node of a record's layout.
 type step struct {
 	node *rows.Node
-	def  int       // the definition level at which the node is present
+	def  int       // definition level at which the node is present
 	skip int       // as in rows.Step
-	cols []*column // that lie in the node
-	list *list     // of a list
+	cols []*column // columns of the node
+	list *list     // for a list
 }
 
-// list puts the elements of a list together.
+// list assembles the elements of a list.
 type list struct {
-	rep     int // the repetition level of an element after the first
-	def     int // the definition level at which there is an element
-	present int // the definition level at which the element is present
+	rep     int // repetition level of an element after the first
+	def     int // definition level at which there is an element
+	present int // definition level at which the element is present
 	cols    []*column
 	node    *rows.Node // the element
-	inner   *list      // of elements that are lists
-	record  *record    // of elements that are structs
-	buf     []byte     // of the lists of the row at hand
-	nulls   []bool     // which elements of the list at hand are null
+	inner   *list      // for elements that are lists
+	record  *record    // for elements that are structs
+	buf     []byte     // lists of the current row
+	nulls   []bool     // for each element of the current list: it is null
 }
 
 var (
 	errLevels = errors.New("levels of its columns contradict each other")
-	errNull   = errors.New("null inside a list of values of a fixed size, which rows have no place for: write the file again with the nulls filled, or with the list itself null")
+	errNull   = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
 )
 
-// planner turns a schema into records. It takes the columns in their order.
+// planner converts a schema to records. It consumes the columns in their order.
 type planner struct {
 	columns []*column
 	at      int
 	lists   []*list
 }
 
-// record plans a row, or a struct. now are the levels at which it is present.
+// record plans a row or a struct that is present at the levels now.
 func (p *planner) record(fields []*rows.Node, now levels) (*record, error) {
 	l, err := rows.NewLayout(fields)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *planner) leaf(now levels) {
 	p.at++
 }
 
-// list plans a list. now are the levels at which it is present.
+// list plans a list that is present at the levels now.
 func (p *planner) list(n *rows.Node, now levels) (l *list, err error) {
 	now.def++
 	now.rep++
@@ -117,7 +117,7 @@ func (p *planner) list(n *rows.Node, now levels) (l *list, err error) {
 	return l, err
 }
 
-// must returns the levels of the next entry, which has to be there.
+// must returns the levels of the next entry, or an error if there is none.
 func (c *column) must() (levels, error) {
 	now, ok, err := c.peek()
 	if err == nil && !ok {
@@ -126,7 +126,8 @@ func (c *column) must() (levels, error) {
 	return now, err
 }
 
-// drop ends an entry of each column that has no value, since something above them is null or empty: their levels must agree.
+// drop consumes an entry without a value from each column, because an ancestor is null or empty.
+// Their levels must agree.
 func drop(cols []*column, def int) error {
 	for _, c := range cols {
 		now, err := c.must()
@@ -141,7 +142,7 @@ func drop(cols []*column, def int) error {
 	return nil
 }
 
-// read reads the next record into its builder. Lists must not become longer than limit.
+// read reads the next record into its builder. Lists must not exceed limit.
 func (r *record) read(limit int64) error {
 	b := r.builder
 	b.Reset()
@@ -204,7 +205,7 @@ func (l *list) read(limit int64) ([]byte, error) {
 	switch {
 	case now.def < l.def-1:
 		return nil, l.cols[0].fail(errLevels)
-	case now.def == l.def-1: // it has no element
+	case now.def == l.def-1: // the list is empty
 		if err := drop(l.cols, now.def); err != nil || flat {
 			return nil, err
 		}
@@ -215,7 +216,7 @@ func (l *list) read(limit int64) ([]byte, error) {
 	return l.readNested(limit)
 }
 
-// more says whether the list goes on with another element. All of its columns must say the same.
+// more reports whether the list has another element. All of its columns must agree.
 func (l *list) more() (bool, error) {
 	goesOn := false
 	for i, c := range l.cols {
@@ -232,7 +233,7 @@ func (l *list) more() (bool, error) {
 	return goesOn, nil
 }
 
-// readFlat reads values of a fixed size. Those that lie side by side in a page are not copied.
+// readFlat reads fixed-size values. It does not copy values that are contiguous in one page.
 func (l *list) readFlat(limit int64) ([]byte, error) {
 	c, start := l.cols[0], len(l.buf)
 	for n := 0; ; {
@@ -258,7 +259,7 @@ func (l *list) readFlat(limit int64) ([]byte, error) {
 			}
 			return l.take(n, start, limit)
 		}
-		v, err := l.take(n, start, limit) // before the next page takes the place of this one
+		v, err := l.take(n, start, limit) // before the next page replaces this one
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +274,8 @@ func (l *list) readFlat(limit int64) ([]byte, error) {
 	}
 }
 
-// take takes the values of n entries of the page at hand, and returns them behind those of the list that are in the buffer.
+// take reads the values of n entries of the current page, and returns them after the list's values
+// already in the buffer.
 func (l *list) take(n, start int, limit int64) ([]byte, error) {
 	c := l.cols[0]
 	if p, ok := c.src.(*plainFixed); ok {
@@ -299,7 +301,7 @@ func (l *list) take(n, start int, limit int64) ([]byte, error) {
 	return l.buf[start:], nil
 }
 
-// readNested reads a list in the nested form.
+// readNested reads a list in the nested encoding.
 func (l *list) readNested(limit int64) ([]byte, error) {
 	start := len(l.buf)
 	l.nulls = l.nulls[:0]

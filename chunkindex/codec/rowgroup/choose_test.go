@@ -21,7 +21,7 @@ func chosen(t testing.TB, b []byte, names ...string) (*rowgroup.File, error) {
 	return rowgroup.ReadFooter(b[end-n:end], int64(end-n), names)
 }
 
-// decoded decodes all row groups as one chunk, from the pieces alone.
+// decoded decodes all row groups as one chunk from the chosen pieces.
 func decoded(t testing.TB, file []byte, f *rowgroup.File, length int) []byte {
 	t.Helper()
 	var params, stored []byte
@@ -51,9 +51,9 @@ func narrowed(row map[string]any, fields []*rows.Node) map[string]any {
 	return left
 }
 
-// Columns that are chosen have the values that they have among all others, for each column of each file alone and for every second one, and
-// are decoded from their own bytes.
-func TestChosenColumns(t *testing.T) {
+// Chosen columns have the same values as in complete rows, for each single column and for every
+// second one, and are decoded from their own bytes only.
+func TestReadFooter_ChosenColumns(t *testing.T) {
 	for name, file := range golden(t) {
 		all, want, err := values(file)
 		if err != nil {
@@ -81,7 +81,7 @@ func TestChosenColumns(t *testing.T) {
 	}
 }
 
-// checkChosen holds the rows of the columns of a file that were chosen to all its rows.
+// checkChosen compares the rows of chosen columns with the complete rows.
 func checkChosen(t *testing.T, name string, file []byte, f *rowgroup.File, want []map[string]any) {
 	t.Helper()
 	var each [][]byte
@@ -122,8 +122,8 @@ func checkChosen(t *testing.T, name string, file []byte, f *rowgroup.File, want 
 	}
 }
 
-// Column chunks that are chosen and lie side by side are one piece, and no byte of another one is read.
-func TestPieces(t *testing.T) {
+// Adjacent chosen column chunks form one piece, and no byte of other columns is read.
+func TestReadFooter_Pieces(t *testing.T) {
 	file := golden(t)["checksums"] // int32, int64, float, double, fixed, text, sorted, ok
 	pieces := func(names ...string) (all [][]rows.Range) {
 		f, err := chosen(t, file, names...)

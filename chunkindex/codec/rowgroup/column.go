@@ -7,35 +7,36 @@ import (
 	"hash/crc32"
 )
 
-// column reads the entries of one column chunk: the repetition and the definition level of each, and the value if there is one.
+// column reads the entries of one column chunk: the levels of each, and the value if there is one.
 type column struct {
 	name   string // for errors
 	leaf   leaf
-	most   levels // the greatest levels
+	most   levels // the maximum levels
 	codec  int64
-	pages  []byte // what is left of the column chunk
-	values int64  // entries that no page has given yet
+	pages  []byte // unread rest of the column chunk
+	values int64  // entries of the unread pages
 
 	unpack *unpacker
 	mem    *memory
 	dict   *dictionary
-	held   [2][]byte // memory of the page, and of the page before
+	held   [2][]byte // memory of the current page and of the preceding one
 
-	left int64 // entries of the page
+	left int64 // unread entries of the page
 	rep  *hybrid
 	def  *hybrid
 	src  source
-	now  levels // of the entry at hand
-	has  bool   // there is one
+	now  levels // levels of the current entry
+	has  bool   // there is a current entry
 }
 
-// levels of an entry: which list it goes on, and how much of its path is present.
+// levels are the repetition and definition level of an entry: the list that it continues, and how
+// much of its path is present.
 type levels struct{ rep, def int }
 
-// errRagged is returned for a column chunk with entries too few or too many.
+// errRagged reports a column chunk with too few or too many entries.
 var errRagged = errors.New("columns have different numbers of rows, or of elements")
 
-// fail names the column.
+// fail adds the column's name to an error.
 func (c *column) fail(err error) error { return fmt.Errorf("column %s: %w", c.name, err) }
 
 // peek returns the levels of the next entry. ok is false after the last one.
@@ -70,7 +71,7 @@ func (c *column) peek() (now levels, ok bool, err error) {
 	return c.now, true, nil
 }
 
-// value returns the value of the entry at hand, and ends the entry.
+// value returns the value of the current entry and consumes the entry.
 func (c *column) value() ([]byte, error) {
 	c.has = false
 	v, err := c.src.next()
@@ -80,21 +81,21 @@ func (c *column) value() ([]byte, error) {
 	return v, nil
 }
 
-// pageHeader is what comes before a page.
+// pageHeader precedes a page.
 type pageHeader struct {
 	kind       int64
-	raw        int64 // bytes, decompressed
+	raw        int64 // decompressed bytes
 	compressed int64
 	crc        int64
 	hasCRC     bool
 	values     int64
 	encoding   int64
-	levels     [2]int64 // encodings of repetition and definition levels, of version 1
-	lengths    [2]int64 // bytes of repetition and definition levels, of version 2
-	plain      bool     // of version 2: the values are not compressed
+	levels     [2]int64 // encodings of repetition and definition levels, in version 1
+	lengths    [2]int64 // bytes of repetition and definition levels, in version 2
+	plain      bool     // in version 2: the values are not compressed
 }
 
-// Kinds of pages, as Parquet numbers them.
+// Page types, as numbered by Parquet.
 const (
 	pageData       = 0
 	pageIndex      = 1
@@ -131,7 +132,8 @@ func (t *thrift) pageHeader() (h pageHeader, err error) {
 	return h, err
 }
 
-// dataHeader reads a header whose first fields are numbers. The seventh one, of version 2, says whether the page is compressed.
+// dataHeader reads a header that begins with numbers. In version 2, the seventh field tells whether
+// the page is compressed.
 func (t *thrift) dataHeader(kind byte, into []*int64, plain *bool) error {
 	return t.fieldStruct(kind, func(id int, kind byte) error {
 		if id >= 1 && id <= len(into) {
@@ -147,7 +149,7 @@ func (t *thrift) dataHeader(kind byte, into []*int64, plain *bool) error {
 	})
 }
 
-// page begins the next page of data. It reads a dictionary that comes before it, and passes over pages of other kinds.
+// page starts the next data page. It reads a preceding dictionary and skips pages of other types.
 func (c *column) page() error {
 	t := &thrift{b: c.pages}
 	h, err := t.pageHeader()
@@ -156,16 +158,16 @@ func (c *column) page() error {
 	}
 	body := c.pages[t.off:]
 	if h.compressed > int64(len(body)) {
-		return fmt.Errorf("page of %d bytes does not lie in its column chunk: %w", h.compressed, errPage)
+		return fmt.Errorf("page of %d bytes exceeds its column chunk: %w", h.compressed, errPage)
 	}
 	body, c.pages = body[:h.compressed], body[h.compressed:]
 	if h.hasCRC && crc32.ChecksumIEEE(body) != uint32(h.crc) {
-		return errors.New("checksum of a page is wrong")
+		return errors.New("checksum of a page does not match")
 	}
 	switch h.kind {
 	case pageData, pageDataV2:
 		if h.values > c.values {
-			return fmt.Errorf("page of %d values where %d are left: %w", h.values, c.values, errPage)
+			return fmt.Errorf("page of %d values exceeds the %d that are left: %w", h.values, c.values, errPage)
 		}
 		c.values -= h.values
 		c.left = h.values
@@ -179,7 +181,8 @@ func (c *column) page() error {
 	return nil
 }
 
-// decompress returns the bytes of a page, or of the values of one. They lie in memory that is accounted for, or in body.
+// decompress returns the decompressed bytes of a page or of its values, in allocated memory or in
+// body.
 func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error) {
 	if codec == packNone {
 		if raw != int64(len(body)) {
@@ -188,7 +191,7 @@ func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error)
 		return body, nil
 	}
 	if raw > most(codec, len(body)) {
-		return nil, fmt.Errorf("page of %d bytes promises to decompress to %d: %w", len(body), raw, errPage)
+		return nil, fmt.Errorf("page of %d bytes claims to decompress to %d: %w", len(body), raw, errPage)
 	}
 	into, err := c.mem.alloc(raw)
 	if err != nil {
@@ -200,8 +203,8 @@ func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error)
 	return into, nil
 }
 
-// unpacked returns the bytes of a data page. A row may still have values of the page before, if it lies in lists: their memory is given
-// back a page later.
+// unpacked returns the decompressed bytes of a data page. A row with lists may still use values of
+// the preceding page, so that page's memory is returned one page later.
 func (c *column) unpacked(codec int64, body []byte, raw int64) ([]byte, error) {
 	if c.most.rep == 0 {
 		c.held[1], c.held[0] = c.held[0], nil
@@ -226,7 +229,7 @@ func (c *column) version1(h *pageHeader, body []byte) error {
 			continue
 		}
 		if h.levels[i] != encRLE {
-			return fmt.Errorf("levels in encoding %d, as only very old writers made them, are not read: write the file again", h.levels[i])
+			return fmt.Errorf("levels in encoding %d, which only very old writers use, are not supported: write the file again", h.levels[i])
 		}
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
 			return fmt.Errorf("levels: %w", errPage)

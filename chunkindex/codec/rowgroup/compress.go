@@ -13,7 +13,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Compressions of pages, as Parquet numbers them.
+// Page compressions, as numbered by Parquet.
 const (
 	packNone   = 0
 	packSnappy = 1
@@ -25,7 +25,7 @@ const (
 	packRawLZ4 = 7
 )
 
-// checkPack refuses the compressions that are not read.
+// checkPack returns an error for unsupported compressions.
 func checkPack(codec int64) error {
 	switch codec {
 	case packNone, packSnappy, packGzip, packBrotli, packZstd, packRawLZ4:
@@ -35,11 +35,12 @@ func checkPack(codec int64) error {
 	case packLZ4:
 		return errors.New("it is compressed by LZ4 in Hadoop's framing, which is not supported: write it again with LZ4_RAW, snappy or zstd")
 	}
-	return fmt.Errorf("it is compressed by codec %d, which is not known", codec)
+	return fmt.Errorf("it is compressed by the unknown codec %d", codec)
 }
 
-// most returns the most bytes that so many compressed ones can decode to, so that no memory is taken for a length that is only
-// promised: about 21 for 1 of snappy, 255 of LZ4, 1,032 of gzip. Blocks of zstd and brotli can be one repeated byte.
+// most returns the maximum decompressed length of this many compressed bytes, so that a false claim
+// allocates no memory. The compression ratios are at most about 21 for snappy, 255 for LZ4 and
+// 1,032 for gzip. Blocks of zstd and brotli can be one repeated byte.
 func most(codec int64, compressed int) int64 {
 	factor := map[int64]int64{packSnappy: 64, packRawLZ4: 256, packGzip: 1100, packZstd: 1 << 16, packBrotli: 1 << 16}[codec]
 	return factor*int64(compressed) + 64
@@ -58,7 +59,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// unpack fills dst with the decompressed bytes of src, or fails. It writes nothing beyond dst, whatever src decodes to.
+// unpack decompresses src into dst, which it must fill exactly. It never writes beyond dst.
 func (u *unpacker) unpack(codec int64, dst, src []byte) error {
 	n, err := 0, error(nil)
 	switch codec {
@@ -88,12 +89,12 @@ func (u *unpacker) unpack(codec int64, dst, src []byte) error {
 		}
 	}
 	if err == nil && n != len(dst) {
-		err = fmt.Errorf("it decompresses to %d bytes, not to the %d that its header says", n, len(dst))
+		err = fmt.Errorf("it decompresses to %d bytes instead of the %d in its header", n, len(dst))
 	}
 	return err
 }
 
-// unzstd decompresses into dst and no further.
+// unzstd decompresses into dst without growing it.
 func (u *unpacker) unzstd(dst, src []byte) (int, error) {
 	if u.zstd == nil {
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true))
@@ -106,7 +107,7 @@ func (u *unpacker) unzstd(dst, src []byte) (int, error) {
 	return len(b), err
 }
 
-// whole reads all that a stream has into dst. A byte more than dst takes counts as one.
+// whole reads a stream to its end into dst. It returns len(dst)+1 if the stream is longer.
 func whole(in io.Reader, dst []byte) (int, error) {
 	n, err := io.ReadFull(in, dst)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

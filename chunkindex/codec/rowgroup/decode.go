@@ -1,8 +1,8 @@
-// Package rowgroup decodes row groups of Parquet files into rows (package rows): from the bytes of a row group, and what the file's
-// footer says of them.
+// Package rowgroup decodes row groups of Parquet files into rows (package rows), given the bytes of
+// a row group and its description from the file's footer.
 //
-// Both are input that nobody has checked. Nothing takes memory for what a header merely promises, and what pages and
-// dictionaries take is limited by the caller.
+// Both are untrusted input. Memory is never allocated just because a header claims a length, and
+// the caller limits the size of pages and dictionaries.
 package rowgroup
 
 import (
@@ -12,28 +12,29 @@ import (
 	"io"
 )
 
-// Decoder gives the rows of one row group, one after another.
+// Decoder decodes the rows of one row group sequentially.
 type Decoder struct {
 	columns  []*column
-	repeated []*column // those that lie in lists
+	repeated []*column // columns inside lists
 	lists    []*list
 	row      *record
-	left     int64 // rows
+	left     int64 // rows left
 	unpack   unpacker
 	mem      memory
 	room     int64
-	err      error // that Next has returned
+	err      error // the error that Next returned
 }
 
-// NewDecoder returns a decoder of a row group. Beside stored it holds at most room bytes of pages and dictionaries. They lie in the
-// memory behind stored, up to its capacity, as far as there is enough.
+// NewDecoder returns a decoder of a row group. It holds at most room bytes of pages and
+// dictionaries in addition to stored. It places them in the memory behind stored, up to its
+// capacity, before it uses the heap.
 func NewDecoder(f *Frame, stored []byte, room int64) (*Decoder, error) {
 	return newDecoder(f, stored, memory{arena: stored[len(stored):cap(stored)], left: room})
 }
 
 func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 	if int64(len(stored)) != f.Length {
-		return nil, fmt.Errorf("row group of %d bytes, where %d are stored: %w", len(stored), f.Length, errPage)
+		return nil, fmt.Errorf("row group has %d bytes, not the expected %d: %w", len(stored), f.Length, errPage)
 	}
 	d := &Decoder{left: f.Rows, mem: mem, room: mem.left}
 	paths := paths(f.Fields)
@@ -60,13 +61,15 @@ func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 	return d, nil
 }
 
-// columnMemory is what a column takes beside its pages: three batches of levels and places.
+// columnMemory is the memory of a column in addition to its pages: three batches of levels and
+// dictionary numbers.
 const columnMemory = 4 << 10
 
-// Close gives back the decompressors.
+// Close releases the decompressors.
 func (d *Decoder) Close() { d.unpack.close() }
 
-// Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row.
+// Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the last
+// row.
 func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	if d.err != nil {
 		return dst, d.err
@@ -75,7 +78,7 @@ func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	return dst, d.err
 }
 
-// recovered returns a panic, which a library may end with, as an error.
+// recovered converts a panic, which a library may raise, to an error.
 func (d *Decoder) recovered(dst []byte, limit int64) (_ []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -108,7 +111,7 @@ func (d *Decoder) next(dst []byte, limit int64) ([]byte, error) {
 	return d.row.builder.Append(dst, limit)
 }
 
-// finish returns io.EOF if no column has anything left.
+// finish returns io.EOF if all columns are exhausted.
 func (d *Decoder) finish() error {
 	for _, c := range d.columns {
 		if _, more, err := c.peek(); err != nil {
@@ -120,7 +123,8 @@ func (d *Decoder) finish() error {
 	return io.EOF
 }
 
-// Fits says whether the row group, whose rows have all been read and are so many bytes, is decoded within Room.
+// Fits returns an error if the row group, whose rows have been read and have this many bytes,
+// needed more memory than Room allows.
 func (d *Decoder) Fits(decoded int64) error {
 	if d.room-d.mem.left > Room(decoded) {
 		return errMemory
@@ -128,12 +132,13 @@ func (d *Decoder) Fits(decoded int64) error {
 	return nil
 }
 
-// Room is what decoding so many bytes of rows may take beside them and beside what is stored. Pages have about as many bytes as the
-// rows that are made of them; the rest is for levels, for dictionaries that few rows name, and for small row groups of many columns.
+// Room returns the memory limit for decoding this many bytes of rows, in addition to the rows and
+// the stored bytes. Pages are about as long as their rows. The rest is for levels, for dictionaries
+// that few rows use, and for small row groups of many columns.
 func Room(decoded int64) int64 { return decoded + decoded/2 + 4<<20 }
 
-// Decode fills dst with rows of row groups that are stored one after another. params has the Params of each, with their length
-// before them.
+// Decode fills dst with the rows of consecutive row groups. params contains the Params of each,
+// preceded by their length.
 func Decode(params, stored, dst []byte) error {
 	at := 0
 	mem := memory{arena: stored[len(stored):cap(stored)], left: Room(int64(len(dst)))}
@@ -151,7 +156,7 @@ func Decode(params, stored, dst []byte) error {
 			f.Gap = 0
 		}
 		if f.Gap > int64(len(stored)) || f.Length > int64(len(stored))-f.Gap {
-			return fmt.Errorf("row groups do not lie in the %d bytes that are left of the chunk: %w", len(stored), errPage)
+			return fmt.Errorf("row group exceeds the %d bytes that are left of the chunk: %w", len(stored), errPage)
 		}
 		group := stored[f.Gap : f.Gap+f.Length]
 		stored = stored[f.Gap+f.Length:]
@@ -165,7 +170,7 @@ func Decode(params, stored, dst []byte) error {
 	return nil
 }
 
-// decode writes all rows of a row group to dst from a place on, and returns where they end.
+// decode writes all rows of a row group to dst[at:] and returns where they end.
 func decode(f *Frame, stored, dst []byte, at int, mem memory) (int, error) {
 	d, err := newDecoder(f, stored, mem)
 	if err != nil {

@@ -5,25 +5,25 @@ import (
 	"math"
 )
 
-// deltas reads integers of DELTA_BINARY_PACKED, one at a time.
+// deltas reads integers of DELTA_BINARY_PACKED sequentially.
 type deltas struct {
-	b        []byte // from the next block, or from the next miniblock's bytes
-	left     uint64 // values that have not been read
+	b        []byte // starts at the next block or at the next miniblock's bytes
+	left     uint64 // unread values
 	first    bool   // the next value is the first one
 	value    int64
 	mini     uint64 // values of a miniblock
 	minis    uint64 // miniblocks of a block
 	smallest int64
-	widths   []byte // of the block's miniblocks that have not begun
-	bits     []byte // of the miniblock at hand
+	widths   []byte // of the block's remaining miniblocks
+	bits     []byte // of the current miniblock
 	width    int
-	at       uint64 // bit in bits
-	inMini   uint64 // values left of the miniblock at hand
+	at       uint64 // bit offset in bits
+	inMini   uint64 // values left of the current miniblock
 }
 
-// newDeltas reads the header of a sequence.
+// newDeltas parses the header of a sequence.
 func newDeltas(b []byte) (*deltas, error) {
-	var head [3]uint64 // values of a block, miniblocks of a block, values in all
+	var head [3]uint64 // values of a block, miniblocks of a block, total values
 	for i := range head {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -66,7 +66,7 @@ func (d *deltas) next() (int64, error) {
 	return d.value, nil
 }
 
-// miniblock begins the next miniblock, and a block before it where one is due.
+// miniblock starts the next miniblock, after reading a block header if necessary.
 func (d *deltas) miniblock() error {
 	if len(d.widths) == 0 {
 		v, n := binary.Varint(d.b)
@@ -85,7 +85,7 @@ func (d *deltas) miniblock() error {
 	return nil
 }
 
-// rest returns the bytes after the sequence. It looks at widths alone.
+// rest returns the bytes after the sequence. It parses only the bit widths.
 func (d *deltas) rest() ([]byte, error) {
 	ahead := *d
 	if ahead.left > 0 && ahead.first {

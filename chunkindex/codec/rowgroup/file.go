@@ -11,30 +11,30 @@ import (
 // Limits of a file.
 const (
 	MaxFooter = 64 << 20      // bytes of a footer
-	MaxGroup  = 1 << 30       // bytes of a row group, as it is stored, and decompressed
+	MaxGroup  = 1 << 30       // stored and decompressed bytes of a row group
 	MaxRows   = 4 << 20       // rows of a row group
 	maxOffset = math.MaxInt64 // of anything in a file
 )
 
-// File is what a footer says of a Parquet file.
+// File is the parsed footer of a Parquet file.
 type File struct {
-	Fields []*rows.Node // those that were chosen
-	Groups []Group      // those that have rows, in the order of the file
-	Hub    string       // what the library datasets says of the columns, if it wrote the file
+	Fields []*rows.Node // chosen fields
+	Groups []Group      // non-empty row groups, in file order
+	Hub    string       // column metadata of the datasets library, if it wrote the file
 
-	chosen []bool // of the leaves of the whole schema; nil: all of them
-	leaves []leaf // those that were chosen
+	chosen []bool // for each leaf of the whole schema; nil: all
+	leaves []leaf // chosen leaves
 }
 
-// Group is where a row group lies, and how it is decoded.
+// Group describes a row group: its location and how to decode it.
 type Group struct {
-	Offset int64        // of its first byte
-	Pieces []rows.Range // what is read of it, where columns are left out; nil: all of it
-	Raw    int64        // bytes, decompressed, as the footer has it
+	Offset int64        // offset of its first byte
+	Pieces []rows.Range // ranges that are read, if columns are omitted; nil: all of it
+	Raw    int64        // decompressed bytes, according to the footer
 	Frame  *Frame
 }
 
-// Read returns the ranges that are read of the row group: one after another they are its stored bytes.
+// Read returns the ranges to read of the row group. Concatenated, they are its stored bytes.
 func (g *Group) Read() []rows.Range {
 	if g.Pieces != nil {
 		return g.Pieces
@@ -42,8 +42,9 @@ func (g *Group) Read() []rows.Range {
 	return []rows.Range{{Offset: g.Offset, Length: g.Frame.Length}}
 }
 
-// ReadFooter reads a file's footer, without the length and the magic number after it. size is that of the file before the footer. Of
-// the columns those are read that rows.Choose takes by these names; what is wrong with others does not matter.
+// ReadFooter parses a file's footer, without the length and magic number that follow it. size is
+// the size of the file before the footer. names chooses the columns as in rows.Choose; errors in
+// other columns are ignored.
 func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	meta, err := parseFooter(b)
 	if err != nil {
@@ -67,7 +68,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 			return nil, fmt.Errorf("row group %d: %w", i, err)
 		}
 		if group.Offset < end {
-			return nil, fmt.Errorf("row group %d: it begins before the end of the one before it, so the two cannot be read one after another: write the file again", i)
+			return nil, fmt.Errorf("row group %d: it begins before the end of the preceding one, so they cannot be read sequentially: write the file again", i)
 		}
 		if group.Pieces == nil {
 			group.Frame.Gap = group.Offset - end
@@ -79,7 +80,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	return f, nil
 }
 
-// choose reads the schema, and leaves out what was not chosen.
+// choose reads the schema and drops the fields that are not chosen.
 func (f *File) choose(schema []element, names []string) error {
 	all, leaves, err := fields(schema)
 	if err != nil {
@@ -102,7 +103,7 @@ func (f *File) choose(schema []element, names []string) error {
 	return nil
 }
 
-// leavesOf returns what is said of each leaf, from what is said of each node in pre-order.
+// leavesOf returns the leaves' values of said, which has a value for each node in pre-order.
 func leavesOf(nodes []*rows.Node, said []bool) (leaves []bool) {
 	at := 0
 	var walk func(nodes []*rows.Node)
@@ -119,7 +120,7 @@ func leavesOf(nodes []*rows.Node, said []bool) (leaves []bool) {
 	return leaves
 }
 
-// columns returns the column chunks of a row group that were chosen.
+// columns returns the chosen column chunks of a row group.
 func (f *File) columns(g *group) ([]chunk, error) {
 	want := len(f.leaves)
 	if f.chosen != nil {
@@ -140,7 +141,7 @@ func (f *File) columns(g *group) ([]chunk, error) {
 	return columns, nil
 }
 
-// group checks what a footer says of a row group.
+// group validates a row group and returns its description.
 func (f *File) group(g *group, size int64) (Group, error) {
 	columns, err := f.columns(g)
 	if err != nil {
@@ -186,28 +187,28 @@ func (f *File) group(g *group, size int64) (Group, error) {
 	return group, nil
 }
 
-// tooLarge says how large a row group is, and how to write smaller ones.
+// tooLarge returns an error with the size of a row group and advice on how to write smaller ones.
 func tooLarge(n, raw int64) error {
 	const aim = 64 << 20 // bytes of a row group
 	fit := max(1, min(MaxRows, int64(float64(n)*min(1, aim/float64(max(raw, 1))))))
-	return fmt.Errorf("%d rows of %d bytes are more than is read at once (%d rows, %d bytes): write the file again with row_group_size=%d or less", n, raw, MaxRows, MaxGroup, fit)
+	return fmt.Errorf("%d rows of %d bytes exceed the limit (%d rows, %d bytes): write the file again with row_group_size=%d or less", n, raw, MaxRows, MaxGroup, fit)
 }
 
-// check refuses a column chunk that is not read, or that does not lie in the file.
+// check returns an error for a column chunk that is unsupported or not within the file.
 func (c *chunk) check(l leaf, size int64) error {
 	switch {
 	case c.encrypted:
 		return errEncrypted
 	case c.elsewhere != "":
-		return fmt.Errorf("it lies in another file, %.200q, which is not read", c.elsewhere)
+		return fmt.Errorf("it is stored in another file, %.200q, which is not supported", c.elsewhere)
 	case !c.hasMeta:
-		return errors.New("the footer does not describe it")
+		return errors.New("it is not described in the footer")
 	case c.physical != int64(l.physical):
-		return fmt.Errorf("physical type %d, where the schema has %d", c.physical, l.physical)
+		return fmt.Errorf("physical type %d does not match the schema's %d", c.physical, l.physical)
 	case c.values < 0 || c.raw < 0:
 		return errThrift
 	case c.begin() < 4 || c.compressed < 0 || c.begin() > size || c.compressed > size-c.begin():
-		return fmt.Errorf("bytes from %d on, %d of them, do not lie in the file", c.begin(), c.compressed)
+		return fmt.Errorf("its range of %[2]d bytes at offset %[1]d is not within the file", c.begin(), c.compressed)
 	}
 	return checkPack(c.codec)
 }

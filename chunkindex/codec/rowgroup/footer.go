@@ -7,13 +7,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// footer is what a file's metadata says, as far as it is needed. The fields have the names that Parquet's specification gives
-// them.
+// footer holds the parts of a file's metadata that are needed. Field names follow Parquet's
+// specification.
 type footer struct {
 	schema    []element
 	rows      int64
 	groups    []group
-	hub       string // what the library datasets says of the columns, under this key of the file's metadata
+	hub       string // column metadata of the datasets library, stored under rows.HubKey in the file's metadata
 	encrypted bool
 }
 
@@ -21,7 +21,7 @@ type element struct {
 	name       string
 	physical   int64 // -1: a group
 	length     int64 // bytes of a FIXED_LEN_BYTE_ARRAY
-	repetition int64 // -1: none, as of the root
+	repetition int64 // -1: none, as for the root
 	children   int64
 	converted  int64 // -1: none
 	scale      int64
@@ -29,7 +29,7 @@ type element struct {
 	logical    logical
 }
 
-// logical is a logical type: the number of the union's field, and what the types have beside it.
+// logical is a logical type: the field number in the union, and the parameters of the types.
 type logical struct {
 	kind      int
 	scale     int64
@@ -48,13 +48,13 @@ type group struct {
 
 // chunk is a column chunk.
 type chunk struct {
-	elsewhere  string // path of another file that holds it
+	elsewhere  string // path of another file that contains it
 	hasMeta    bool
 	encrypted  bool
 	physical   int64
 	codec      int64
 	values     int64
-	raw        int64 // bytes, decompressed
+	raw        int64 // decompressed bytes
 	compressed int64
 	data       int64 // offset of the first data page
 	dictionary int64 // offset of the dictionary page; 0: none
@@ -68,10 +68,10 @@ func (c *chunk) begin() int64 {
 	return c.data
 }
 
-// errEncrypted is returned for files that are encrypted, whole or in part.
+// errEncrypted reports a file that is fully or partly encrypted.
 var errEncrypted = errors.New("it is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 
-// parseFooter reads a file's metadata.
+// parseFooter parses a file's metadata.
 func parseFooter(b []byte) (*footer, error) {
 	f := &footer{}
 	t := &thrift{b: b}
@@ -107,7 +107,7 @@ func parseFooter(b []byte) (*footer, error) {
 	return f, nil
 }
 
-// note reads an entry of a file's metadata, which writers use as they like, and keeps the one that has rows.HubKey.
+// note parses an entry of a file's free-form metadata, and stores the value of rows.HubKey in hub.
 func (t *thrift) note(kind byte, hub *string) error {
 	var key, value string
 	err := t.fieldStruct(kind, func(id int, kind byte) error {

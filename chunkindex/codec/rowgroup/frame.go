@@ -9,12 +9,12 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Frame says how the stored bytes of one row group are decoded: what a file's footer has beside them. Its stored form, Params, is
-// frozen: docs/spec/index-format.md describes it.
+// Frame describes how to decode the stored bytes of one row group, from the file's footer. Its
+// stored form, Params, is frozen: docs/spec/index-format.md describes it.
 type Frame struct {
-	Fields []*rows.Node // a Frame of Params has no names and no types
+	Fields []*rows.Node // after ParseParams without names and types
 	Rows   int64
-	Gap    int64 // bytes between the row group before and this one
+	Gap    int64 // bytes between the preceding row group and this one
 	Length int64 // stored bytes
 
 	leaves []leaf
@@ -32,7 +32,7 @@ type place struct {
 // paramsVersion is the first byte of Params.
 const paramsVersion = 1
 
-// Node bits of Params: the kind in the lowest two, then whether the node is nullable, then the physical type.
+// Bits of a node in Params: the kind in the lowest two, then nullable, then the physical type.
 const (
 	nodeLeaf     = 0
 	nodeStruct   = 1
@@ -41,7 +41,7 @@ const (
 	physicalAt   = 4
 )
 
-// Params returns the frame as an index keeps it.
+// Params returns the frame's encoding for the index.
 func (f *Frame) Params() []byte {
 	b := []byte{paramsVersion}
 	for _, v := range []int64{f.Gap, f.Length, f.Rows, int64(len(f.Fields))} {
@@ -83,10 +83,10 @@ func (f *Frame) appendNode(b []byte, n *rows.Node, leaf *int) []byte {
 	return b
 }
 
-// errParams is returned for parameters that no index has.
+// errParams reports parameters that no valid index contains.
 var errParams = errors.New("parameters of a row group are malformed")
 
-// paramsReader reads what Params has written, from bytes that nobody has checked.
+// paramsReader decodes unchecked bytes written by Params.
 type paramsReader struct {
 	b      []byte
 	leaves []leaf
@@ -104,7 +104,7 @@ func (r *paramsReader) number(most int64) int64 {
 	return int64(v)
 }
 
-// ParseParams reads what Params has returned.
+// ParseParams decodes the result of Params.
 func ParseParams(b []byte) (*Frame, error) {
 	if len(b) == 0 || b[0] != paramsVersion {
 		return nil, errParams
@@ -132,7 +132,7 @@ func ParseParams(b []byte) (*Frame, error) {
 	return f, nil
 }
 
-// node reads a node. Its name is its number, since names are no part of a row.
+// node decodes a node. Its name is its number, because rows do not contain names.
 func (r *paramsReader) node(depth int) *rows.Node {
 	n := &rows.Node{Name: strconv.Itoa(r.nodes)}
 	r.nodes++
@@ -174,10 +174,10 @@ func (r *paramsReader) node(depth int) *rows.Node {
 	return n
 }
 
-// maxFixed is the length of the longest FIXED_LEN_BYTE_ARRAY.
+// maxFixed limits the length of a FIXED_LEN_BYTE_ARRAY.
 const maxFixed = 1 << 24
 
-// sizeOf returns the bytes of a value of a physical type; 0: they differ.
+// sizeOf returns the size of values of a physical type; 0: variable.
 func sizeOf(physical int) int {
 	switch physical {
 	case physBoolean:
@@ -192,7 +192,7 @@ func sizeOf(physical int) int {
 	return 0
 }
 
-// columnName names a column for errors.
+// columnName returns a column's name for errors: its quoted path, or its number.
 func columnName(path string, i int) string {
 	if path == "" {
 		return strconv.Itoa(i)

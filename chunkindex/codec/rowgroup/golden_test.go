@@ -22,8 +22,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Every value of every file is what pyarrow reads: each type, encoding, compression and version of pages, and lists across pages.
-func TestRowsAreWhatPyarrowReads(t *testing.T) {
+// All values of all files equal those that pyarrow reads: every type, encoding, compression and
+// page version, and lists across pages.
+func TestDecode_MatchesPyarrow(t *testing.T) {
 	for name, file := range golden(t) {
 		_, got, err := values(file)
 		if err != nil {
@@ -53,8 +54,9 @@ func TestRowsAreWhatPyarrowReads(t *testing.T) {
 	}
 }
 
-// The form of rows, and that of the parameters in an index, are frozen: a change of either makes cached chunks and indexes wrong.
-func TestBytesAreFrozen(t *testing.T) {
+// The encodings of rows and of parameters are frozen: changing either makes cached chunks and
+// indexes wrong.
+func TestRowsAndParams_AreFrozen(t *testing.T) {
 	var b strings.Builder
 	all := golden(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -86,7 +88,7 @@ func TestBytesAreFrozen(t *testing.T) {
 	}
 }
 
-// chunk returns what an index keeps of a chunk that is a run of row groups.
+// chunk returns the parameters and stored bytes of a chunk of these row groups.
 func chunk(file []byte, groups []rowgroup.Group) (params, stored []byte) {
 	for _, g := range groups {
 		p := g.Frame.Params()
@@ -97,8 +99,9 @@ func chunk(file []byte, groups []rowgroup.Group) (params, stored []byte) {
 	return params, file[groups[0].Offset:end:end]
 }
 
-// A chunk of several row groups decodes from its stored bytes and parameters alone, whatever memory there is behind the stored bytes.
-func TestDecodeChunks(t *testing.T) {
+// A chunk of several row groups decodes from its stored bytes and parameters, with any amount of
+// memory behind the stored bytes.
+func TestDecode_Chunks(t *testing.T) {
 	for name, file := range golden(t) {
 		f, groups, err := read(file)
 		if err != nil {

@@ -29,7 +29,7 @@ func footer(b []byte) (*rowgroup.File, error) {
 	return rowgroup.ReadFooter(b[end-n:end], int64(end-n), nil)
 }
 
-// read decodes all rows of a file, one byte slice a row group.
+// read decodes all rows of a file, one byte slice per row group.
 func read(b []byte) (*rowgroup.File, [][]byte, error) {
 	f, err := footer(b)
 	if err != nil {
@@ -57,7 +57,7 @@ func read(b []byte) (*rowgroup.File, [][]byte, error) {
 	return f, all, nil
 }
 
-// values are the rows of a file.
+// values returns the rows of a file.
 func values(b []byte) (fields []*rows.Node, all []map[string]any, err error) {
 	f, groups, err := read(b)
 	if err != nil {
@@ -75,7 +75,7 @@ func values(b []byte) (fields []*rows.Node, all []map[string]any, err error) {
 	return f.Fields, all, nil
 }
 
-// golden returns the files that pyarrow wrote, by name.
+// golden returns the files written by pyarrow, by name.
 func golden(t testing.TB) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.parquet")
@@ -93,7 +93,7 @@ func golden(t testing.TB) map[string][]byte {
 	return all
 }
 
-// asJSON writes a value of rowstest as physical.py does.
+// asJSON converts a value of rowstest like physical.py does.
 func asJSON(v any) any {
 	switch v := v.(type) {
 	case []byte:

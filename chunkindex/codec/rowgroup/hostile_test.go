@@ -14,13 +14,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// failed says whether a decoder failed by a panic, which is a mistake of its own whatever the bytes are.
+// failed reports whether a decoder failed by a panic, which is a bug for any input.
 func failed(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "decoder of row groups failed")
 }
 
-// A file of which any byte is wrong is read, perhaps wrongly, or refused. It never makes the decoder fail or take much memory.
-func TestFlips(t *testing.T) {
+// A file with any wrong byte is read, perhaps with wrong values, or rejected. The decoder neither
+// panics nor allocates much memory.
+func TestDecode_Flips(t *testing.T) {
 	all := golden(t)
 	for _, name := range []string{"compressed-snappy-v1", "compressed-zstd-v2", "encoded-delta-v1", "nested", "types-int96"} {
 		file := bytes.Clone(all[name])
@@ -43,8 +44,8 @@ func TestFlips(t *testing.T) {
 	}
 }
 
-// A wrong byte in any page with a checksum is found.
-func TestChecksums(t *testing.T) {
+// A wrong byte in any page with a checksum is detected.
+func TestDecode_VerifiesChecksums(t *testing.T) {
 	file := bytes.Clone(golden(t)["checksums"])
 	f, _, err := read(file)
 	if err != nil {
@@ -64,8 +65,8 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// A file that was cut is refused.
-func TestTruncatedGroups(t *testing.T) {
+// Truncated row groups are rejected.
+func TestDecode_TruncatedGroups(t *testing.T) {
 	for name, file := range golden(t) {
 		f, groups, err := read(file)
 		if err != nil || len(f.Groups) == 0 {
@@ -122,12 +123,13 @@ func (h handmade) frame(t *testing.T) *rowgroup.Frame {
 	return f
 }
 
-// page returns a page of version 1 with a header of these numbers, or a dictionary. raw is that of a page as it is if it is negative.
+// page returns a page of version 1, or a dictionary, whose header has these numbers. A negative raw
+// means an uncompressed page.
 func page(isDictionary bool, raw, values, encoding int64, body []byte) []byte {
 	if raw < 0 {
 		raw = int64(len(body))
 	}
-	kind, field := int64(0), byte(0x2c) // the header of data follows two fields later
+	kind, field := int64(0), byte(0x2c) // the data header has a field ID two higher
 	if isDictionary {
 		kind, field = 2, 0x4c
 	}
@@ -140,16 +142,17 @@ func page(isDictionary bool, raw, values, encoding int64, body []byte) []byte {
 	return append(append(b, 0, 0), body...)
 }
 
-// run returns levels, or places in a dictionary, that are a run of one value.
+// run returns levels or dictionary numbers that are a run of one value.
 func run(n uint64, value byte) []byte { return append(binary.AppendUvarint(nil, n<<1), value) }
 
-// levelled puts the length of levels before them.
+// levelled prepends the length to levels.
 func levelled(b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// Headers that promise too much, places outside a dictionary and the like are refused by name, and take no memory.
-func TestHostilePages(t *testing.T) {
+// Headers with false sizes, numbers outside the dictionary and similar faults are rejected by name
+// and allocate no memory.
+func TestDecode_HostilePages(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -161,23 +164,23 @@ func TestHostilePages(t *testing.T) {
 		handmade
 		want string
 	}{
-		"gigabytes of snappy":    {handmade{1, []byte{int64Leaf}, snappyPack, 1, page(false, many, 1, plain, []byte("12345678"))}, "promises"},
-		"gigabytes of zstd":      {handmade{1, []byte{int64Leaf}, zstdPack, 1, page(false, many, 1, plain, bomb[:100])}, "promises"},
-		"a bomb of zstd":         {handmade{1, []byte{int64Leaf}, zstdPack, 1, page(false, 8, 1, plain, bomb)}, "decompress"},
-		"pages without values":   {handmade{1, []byte{int64Leaf}, 0, 1, bytes.Repeat(page(false, 0, 0, plain, nil), 1000)}, "page header"},
-		"rows without values":    {handmade{1 << 60, []byte{int64Leaf}, 0, 0, nil}, "numbers of rows"},
-		"rows of nulls":          {handmade{1 << 60, []byte{int64Leaf | nullable}, 0, 1 << 60, page(false, -1, many, plain, levelled(run(1<<40, 0)))}, "longer than allowed"},
-		"more values":            {handmade{1, []byte{int64Leaf}, 0, 2, page(false, 16, 2, plain, make([]byte, 16))}, "numbers of rows"},
-		"a list without end":     {handmade{1, []byte{listNode, int64Leaf}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
-		"a list of nulls":        {handmade{1, []byte{listNode, bytesLeaf | nullable}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
-		"a place outside":        {handmade{1, []byte{bytesLeaf}, 0, 1, append(page(true, 5, 1, plain, entry), page(false, 3, 1, dictionary, append([]byte{1}, run(1, 1)...))...)}, "value 1 of a dictionary of 1"},
-		"a dictionary that lies": {handmade{1, []byte{bytesLeaf}, 0, 1, page(true, 5, many, plain, entry)}, "dictionary"},
-		"no dictionary":          {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, 3, 1, dictionary, append([]byte{1}, run(1, 0)...))}, "needs a dictionary"},
-		"two dictionaries":       {handmade{1, []byte{bytesLeaf}, 0, 1, bytes.Repeat(page(true, 5, 1, plain, entry), 2)}, "two dictionaries"},
-		"a value outside":        {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, 5, 1, plain, []byte{200, 0, 0, 0, 'x'})}, "malformed"},
-		"a prefix of nothing":    {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, -1, 1, deltaBytes, []byte{8, 1, 1, 10, 8, 1, 1, 2, 'x'})}, "malformed"},
-		"deltas of 255 bits":     {handmade{2, []byte{int64Leaf}, 0, 2, page(false, -1, 2, 5, []byte{8, 1, 2, 0, 0, 255, 1})}, "malformed"},
-		"an unknown encoding":    {handmade{1, []byte{int64Leaf}, 0, 1, page(false, 8, 1, 77, make([]byte, 8))}, "encoding 77"},
+		"gigabytes of snappy":  {handmade{1, []byte{int64Leaf}, snappyPack, 1, page(false, many, 1, plain, []byte("12345678"))}, "claims"},
+		"gigabytes of zstd":    {handmade{1, []byte{int64Leaf}, zstdPack, 1, page(false, many, 1, plain, bomb[:100])}, "claims"},
+		"a bomb of zstd":       {handmade{1, []byte{int64Leaf}, zstdPack, 1, page(false, 8, 1, plain, bomb)}, "decompress"},
+		"pages without values": {handmade{1, []byte{int64Leaf}, 0, 1, bytes.Repeat(page(false, 0, 0, plain, nil), 1000)}, "page header"},
+		"rows without values":  {handmade{1 << 60, []byte{int64Leaf}, 0, 0, nil}, "numbers of rows"},
+		"rows of nulls":        {handmade{1 << 60, []byte{int64Leaf | nullable}, 0, 1 << 60, page(false, -1, many, plain, levelled(run(1<<40, 0)))}, "longer than allowed"},
+		"more values":          {handmade{1, []byte{int64Leaf}, 0, 2, page(false, 16, 2, plain, make([]byte, 16))}, "numbers of rows"},
+		"a list without end":   {handmade{1, []byte{listNode, int64Leaf}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
+		"a list of nulls":      {handmade{1, []byte{listNode, bytesLeaf | nullable}, 0, many, page(false, -1, many, plain, append(levelled(append(run(1, 0), run(many, 1)...)), levelled(run(many, 1))...))}, "longer than allowed"},
+		"a place outside":      {handmade{1, []byte{bytesLeaf}, 0, 1, append(page(true, 5, 1, plain, entry), page(false, 3, 1, dictionary, append([]byte{1}, run(1, 1)...))...)}, "value 1 of a dictionary of 1"},
+		"a wrong dictionary":   {handmade{1, []byte{bytesLeaf}, 0, 1, page(true, 5, many, plain, entry)}, "dictionary"},
+		"no dictionary":        {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, 3, 1, dictionary, append([]byte{1}, run(1, 0)...))}, "requires a dictionary"},
+		"two dictionaries":     {handmade{1, []byte{bytesLeaf}, 0, 1, bytes.Repeat(page(true, 5, 1, plain, entry), 2)}, "two dictionaries"},
+		"a value outside":      {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, 5, 1, plain, []byte{200, 0, 0, 0, 'x'})}, "malformed"},
+		"a prefix of nothing":  {handmade{1, []byte{bytesLeaf}, 0, 1, page(false, -1, 1, deltaBytes, []byte{8, 1, 1, 10, 8, 1, 1, 2, 'x'})}, "malformed"},
+		"deltas of 255 bits":   {handmade{2, []byte{int64Leaf}, 0, 2, page(false, -1, 2, 5, []byte{8, 1, 2, 0, 0, 255, 1})}, "malformed"},
+		"an unknown encoding":  {handmade{1, []byte{int64Leaf}, 0, 1, page(false, 8, 1, 77, make([]byte, 8))}, "encoding 77"},
 	} {
 		var was, is runtime.MemStats
 		runtime.ReadMemStats(&was)
@@ -201,8 +204,8 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// What a footer promises takes no memory, and files that are not read are refused by name.
-func TestHostileFooters(t *testing.T) {
+// Sizes claimed by a footer allocate no memory, and unsupported files are rejected by name.
+func TestReadFooter_Hostile(t *testing.T) {
 	deep := bytes.Repeat([]byte{0x1c}, 1<<20)
 	for name, c := range map[string]struct {
 		footer []byte
@@ -228,8 +231,9 @@ func TestHostileFooters(t *testing.T) {
 	}
 }
 
-// A row group that needs more memory than its rows allow is found when it is read, and refused when it is decoded.
-func TestMemoryIsBounded(t *testing.T) {
+// A row group that needs more memory than Room allows is detected when it is scanned, and rejected
+// when it is decoded.
+func TestDecoder_LimitsMemory(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// errPage is returned for a page whose bytes are not what its header says.
+// errPage reports a page whose bytes do not match its header.
 var errPage = errors.New("page is malformed")
 
-// batch is how many levels, or places in a dictionary, are unpacked at once.
+// batch is the number of levels or dictionary numbers unpacked at once.
 const batch = 256
 
-// hybrid reads the runs of Parquet's RLE and bit-packing hybrid, a batch at a time.
+// hybrid reads the runs of Parquet's hybrid of RLE and bit packing in batches.
 type hybrid struct {
 	b      []byte
 	width  int
 	run    uint64 // values left of a run of one value
 	value  uint32
-	packed uint64 // values left of a run of packed values
-	bit    uint64 // where they begin, from the start of b
+	packed uint64 // values left of a bit-packed run
+	bit    uint64 // bit offset of these values in b
 
 	buf [batch]uint32
 	at  int
@@ -27,7 +27,8 @@ type hybrid struct {
 
 func newHybrid(b []byte, width int) *hybrid { return &hybrid{b: b, width: width} }
 
-// next returns the next value. It fails where the bytes end, however many values the page's header promises.
+// next returns the next value. It fails at the end of the bytes, even if the page's header claims
+// more values.
 func (h *hybrid) next() (uint32, error) {
 	if h.at == h.n {
 		if err := h.fill(); err != nil {
@@ -65,7 +66,7 @@ func (h *hybrid) fill() error {
 	return nil
 }
 
-// header begins the next run.
+// header starts the next run.
 func (h *hybrid) header() error {
 	v, n := binary.Uvarint(h.b)
 	if n <= 0 {
@@ -92,7 +93,7 @@ func (h *hybrid) header() error {
 		return errPage
 	}
 	h.packed *= 8
-	if h.width > 0 { // the last run may be cut short where its last values are none
+	if h.width > 0 { // writers may truncate the padding of the last run
 		h.packed = min(h.packed, uint64(len(h.b))*8/uint64(h.width))
 		if h.packed == 0 {
 			return errPage
@@ -101,7 +102,8 @@ func (h *hybrid) header() error {
 	return nil
 }
 
-// unpack reads a number of at most 64 bits at an offset in bits, the lowest bit first. The bytes hold it.
+// unpack reads a number of at most 64 bits at a bit offset, lowest bit first. The number must be
+// within b.
 func unpack(b []byte, bit uint64, width int) uint64 {
 	at, shift := bit/8, bit%8
 	if rest := b[min(at, uint64(len(b))):]; len(rest) >= 9 {

@@ -2,18 +2,18 @@ package rowgroup
 
 import "errors"
 
-// errMemory is returned for a row group whose pages and dictionaries need more memory than Room allows.
-var errMemory = errors.New("pages and dictionaries need more memory than the rows that are made of them: write the file again, with smaller row groups (row_group_size=) or without dictionaries of values that no row has")
+// errMemory reports a row group whose pages and dictionaries need more memory than Room allows.
+var errMemory = errors.New("pages and dictionaries need more memory than the rows: write the file again with smaller row groups (row_group_size=) or without unused dictionary values")
 
-// memory gives out the bytes that decoding a row group holds beside its rows, and counts them. It takes the same number for the same
-// row group, whether it has an arena or takes from the heap.
+// memory allocates and counts the memory that decoding a row group needs in addition to its rows.
+// The count for a row group does not depend on whether there is an arena.
 type memory struct {
-	arena []byte // to be used before the heap
-	left  int64  // bytes that may still be taken
+	arena []byte // used before the heap
+	left  int64  // bytes that may still be allocated
 	free  [][]byte
 }
 
-// take counts bytes that are held in another way.
+// take counts n bytes that are held elsewhere.
 func (m *memory) take(n int64) error {
 	if n > m.left {
 		return errMemory
@@ -22,7 +22,7 @@ func (m *memory) take(n int64) error {
 	return nil
 }
 
-// alloc returns n bytes, those that were given back first.
+// alloc returns n bytes, preferring returned buffers.
 func (m *memory) alloc(n int64) ([]byte, error) {
 	best := -1
 	for i, b := range m.free {
@@ -48,7 +48,7 @@ func (m *memory) alloc(n int64) ([]byte, error) {
 	return b, nil
 }
 
-// giveBack takes bytes of alloc to be given out again.
+// giveBack returns a buffer of alloc for reuse.
 func (m *memory) giveBack(b []byte) {
 	if cap(b) > 0 {
 		m.free = append(m.free, b)

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Physical types, as Parquet numbers them.
+// Physical types, as numbered by Parquet.
 const (
 	physBoolean = 0
 	physInt32   = 1
@@ -18,14 +18,14 @@ const (
 	physFixed   = 7
 )
 
-// Repetitions, as Parquet numbers them.
+// Repetitions, as numbered by Parquet.
 const (
 	required = 0
 	optional = 1
 	repeated = 2
 )
 
-// Logical types, as Parquet's union numbers them.
+// Logical types, as numbered by Parquet's union.
 const (
 	logicalString    = 1
 	logicalMap       = 2
@@ -41,23 +41,24 @@ const (
 	logicalBSON      = 13
 	logicalUUID      = 14
 	logicalFloat16   = 15
-	logicalInterval  = -1 // of a converted type alone
+	logicalInterval  = -1 // only from a converted type
 )
 
-// Converted types, which older files have in place of logical ones.
+// Converted types, which older files have instead of logical types.
 const (
 	convertedMap         = 1
 	convertedMapKeyValue = 2
 	convertedList        = 3
 )
 
-// leaf is a column of the file: what its pages hold.
+// leaf is a column of the file.
 type leaf struct {
 	physical int
-	size     int // bytes of a value; 0: any number
+	size     int // bytes of a value; 0: variable
 }
 
-// tree turns the flat list of schema elements into nodes, and lists the leaves in the order of the column chunks.
+// tree converts the flat list of schema elements to nodes, and lists the leaves in the order of the
+// column chunks.
 type tree struct {
 	schema []element
 	at     int
@@ -65,7 +66,7 @@ type tree struct {
 	depth  int
 }
 
-// fields reads the schema of a file: the nodes of a row, and the columns.
+// fields converts the schema of a file to the nodes of a row and the columns.
 func fields(schema []element) ([]*rows.Node, []leaf, error) {
 	if len(schema) == 0 || schema[0].children < 0 || schema[0].children >= int64(len(schema)) {
 		return nil, nil, fmt.Errorf("schema: %w", errThrift)
@@ -98,8 +99,8 @@ func (t *tree) next() (*element, error) {
 	return e, nil
 }
 
-// field reads a field of a struct. A repeated field without an annotation is a list that is never null, of elements that are never
-// null.
+// field reads a field of a struct. A repeated field without an annotation is a list in which
+// neither list nor elements are nullable.
 func (t *tree) field() (*rows.Node, error) {
 	e, err := t.next()
 	if err != nil {
@@ -113,7 +114,7 @@ func (t *tree) field() (*rows.Node, error) {
 	return &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Children: []*rows.Node{n}}, nil
 }
 
-// value reads what lies below an element, whatever its repetition.
+// value reads an element with its children, ignoring its repetition.
 func (t *tree) value(e *element) (*rows.Node, error) {
 	if t.depth++; t.depth > rows.MaxDepth {
 		return nil, fmt.Errorf("column %.100q is nested deeper than %d levels", e.name, rows.MaxDepth)
@@ -147,7 +148,8 @@ func (e *element) isMap() bool {
 	return e.logical.kind == logicalMap || e.logical.kind == 0 && (e.converted == convertedMap || e.converted == convertedMapKeyValue)
 }
 
-// list reads a group that is annotated as a list: of the three levels of today, or of the two that older writers made.
+// list reads a group annotated as a list: with the current three levels, or with the two levels of
+// older writers.
 func (t *tree) list(e *element) (*rows.Node, error) {
 	n := &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Nullable: e.repetition == optional}
 	middle, err := t.next()
@@ -155,7 +157,7 @@ func (t *tree) list(e *element) (*rows.Node, error) {
 		return nil, err
 	}
 	if e.children != 1 || middle.repetition != repeated {
-		return nil, fmt.Errorf("column %.100q is annotated as a list and is none", e.name)
+		return nil, fmt.Errorf("column %.100q is annotated as a list but has another structure", e.name)
 	}
 	var element *rows.Node
 	if t.wraps(e, middle) {
@@ -171,21 +173,23 @@ func (t *tree) list(e *element) (*rows.Node, error) {
 	return n, nil
 }
 
-// wraps says whether the repeated group of a list only wraps the element. Otherwise it is the element, as older writers had it:
-// Parquet's specification gives the rules, under "backward-compatibility rules" of lists.
+// wraps reports whether the repeated group of a list only wraps the element. Otherwise the group is
+// the element, as written by older writers. See the "backward-compatibility rules" of lists in
+// Parquet's specification.
 func (t *tree) wraps(e, middle *element) bool {
 	return middle.children == 1 && middle.name != "array" && middle.name != e.name+"_tuple" && !middle.isList() && !middle.isMap() &&
 		t.at < len(t.schema) && t.schema[t.at].repetition != repeated
 }
 
-// mapping reads a group that is annotated as a map: a list of keys and values. One of keys alone is a list of these.
+// mapping reads a group annotated as a map, which is a list of keys and values. A map with only
+// keys is a list of the keys.
 func (t *tree) mapping(e *element) (*rows.Node, error) {
 	middle, err := t.next()
 	if err != nil {
 		return nil, err
 	}
 	if e.children != 1 || middle.repetition != repeated || middle.children < 1 || middle.children > 2 {
-		return nil, fmt.Errorf("column %.100q is annotated as a map and is none", e.name)
+		return nil, fmt.Errorf("column %.100q is annotated as a map but has another structure", e.name)
 	}
 	entry := &rows.Node{Type: "struct", Kind: rows.Struct}
 	for i := range middle.children {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// thrift reads values of Thrift's compact protocol from bytes that nobody has checked. It takes no memory for lengths that are
-// merely promised: each element of a list takes a byte at least.
+// thrift reads unchecked values of Thrift's compact protocol. It allocates no memory for claimed
+// lengths, because each element of a list takes at least one byte.
 type thrift struct {
 	b     []byte
 	off   int
 	depth int
 }
 
-// errThrift is returned for metadata that is malformed or cut short.
+// errThrift reports malformed or truncated metadata.
 var errThrift = errors.New("metadata is malformed")
 
 // Types of the compact protocol.
@@ -31,7 +31,7 @@ const (
 	typeUUID   = 13
 )
 
-// maxNesting is the depth to which structs and lists may nest. Parquet's own need six.
+// maxNesting limits the nesting of structs and lists. Parquet needs six levels.
 const maxNesting = 32
 
 func (t *thrift) uvarint() (uint64, error) {
@@ -66,7 +66,7 @@ func (t *thrift) bytes() ([]byte, error) {
 	return t.b[t.off-int(n) : t.off], nil
 }
 
-// structure reads a struct. field reads, or skips, the value of each field.
+// structure reads a struct. field must read or skip the value of each field.
 func (t *thrift) structure(field func(id int, kind byte) error) error {
 	if t.depth++; t.depth > maxNesting {
 		return fmt.Errorf("%w: nested too deeply", errThrift)
@@ -91,7 +91,7 @@ func (t *thrift) structure(field func(id int, kind byte) error) error {
 	}
 }
 
-// list reads a list. element reads each of the elements, which are of one type.
+// list reads a list. element reads each element; all have one type.
 func (t *thrift) list(kind byte, element func(kind byte) error) error {
 	if kind != typeList && kind != typeSet {
 		return errThrift
@@ -121,7 +121,7 @@ func (t *thrift) list(kind byte, element func(kind byte) error) error {
 	return nil
 }
 
-// skip passes over a value of a struct's field.
+// skip skips the value of a struct's field.
 func (t *thrift) skip(kind byte) error {
 	if kind == typeTrue || kind == typeFalse {
 		return nil // the type is the value
@@ -186,7 +186,7 @@ func (t *thrift) skipMap() error {
 	return nil
 }
 
-// Fields of the struct that is being read: each checks the type that the metadata gives.
+// These functions read fields of a struct and check that the metadata has the expected type.
 
 func (t *thrift) fieldInt(kind byte, v *int64) (err error) {
 	switch kind {

@@ -2,9 +2,10 @@ package rowgroup
 
 import "fmt"
 
-// typeName returns the type of a column in Arrow's words. It is one whose values Arrow lays out as they are stored here, so a type
-// that Arrow would narrow, or turn round, is that of the bytes: int32 for an INT32 of 8 bits, fixed_size_binary for a decimal
-// in FIXED_LEN_BYTE_ARRAY. The exception is a boolean, which takes a byte here.
+// typeName returns the Arrow type of a column. Arrow's layout of the type must equal the stored
+// bytes. So types that Arrow would narrow or reverse keep the type of their bytes: int32 for an
+// 8-bit INT32, fixed_size_binary for a decimal in FIXED_LEN_BYTE_ARRAY. Booleans are an exception:
+// they take one byte here.
 func (e *element) typeName() string {
 	l := e.told()
 	switch e.physical {
@@ -32,7 +33,7 @@ func (e *element) typeName() string {
 	return "fixed_size_binary[12]" // INT96
 }
 
-// told returns the logical type.
+// told returns the logical type, converting an older annotation if necessary.
 func (e *element) told() logical {
 	if e.logical.kind == 0 {
 		return e.older()
@@ -40,7 +41,8 @@ func (e *element) told() logical {
 	return e.logical
 }
 
-// logicalName returns the logical type of a column whose values Arrow lays out otherwise than they are stored here; "": typeName says all.
+// logicalName returns the logical type of a column if Arrow's layout of it differs from the stored
+// bytes; "" if typeName is sufficient.
 func (e *element) logicalName() string {
 	l := e.told()
 	number := e.physical == physInt32 || e.physical == physInt64
@@ -103,7 +105,7 @@ func int64Name(l logical) string {
 	return "int64"
 }
 
-// older returns the logical type that a converted type stands for.
+// older returns the logical type that corresponds to a converted type.
 func (e *element) older() logical {
 	switch e.converted {
 	case 0:

@@ -7,10 +7,11 @@ import (
 	"math/bits"
 )
 
-// source gives the values of a page, one after another. The bytes of a value are not changed until the row is written.
+// source returns the values of a page sequentially. The bytes of a value stay valid until the row
+// is written.
 type source interface{ next() ([]byte, error) }
 
-// Encodings, as Parquet numbers them.
+// Encodings, as numbered by Parquet.
 const (
 	encPlain           = 0
 	encPlainDictionary = 2
@@ -45,7 +46,7 @@ func (c *column) open(encoding int64, b []byte) (source, error) {
 	case encoding == encSplit && c.leaf.size > 1:
 		return newSplit(b, c.leaf.size)
 	}
-	return nil, fmt.Errorf("encoding %d of physical type %d is not read", encoding, c.leaf.physical)
+	return nil, fmt.Errorf("encoding %d of physical type %d is not supported", encoding, c.leaf.physical)
 }
 
 type plainFixed struct {
@@ -55,7 +56,7 @@ type plainFixed struct {
 
 func (p *plainFixed) next() ([]byte, error) { return p.run(1) }
 
-// run returns several values at once, one after another.
+// run returns the next n values, concatenated.
 func (p *plainFixed) run(n int) ([]byte, error) {
 	if n > len(p.b)/p.size {
 		return nil, errPage
@@ -81,13 +82,13 @@ func (p *plainBytes) next() ([]byte, error) {
 	return v, nil
 }
 
-// booleanBytes are the bytes that false and true are in a row, one after another.
+// booleanBytes returns the row encodings of false and true, concatenated.
 func booleanBytes() []byte { return []byte{0, 1} }
 
 type plainBits struct {
 	b   []byte
 	at  int
-	two []byte // of false and of true
+	two []byte // encodings of false and true
 }
 
 func (p *plainBits) next() ([]byte, error) {
@@ -99,10 +100,10 @@ func (p *plainBits) next() ([]byte, error) {
 	return p.two[v : v+1], nil
 }
 
-// booleans are runs of booleans, with their length before them.
+// booleans reads runs of booleans, which are preceded by their length.
 type booleans struct {
 	h   *hybrid
-	two []byte // of false and of true
+	two []byte // encodings of false and true
 }
 
 func openBooleans(b []byte) (source, error) {
@@ -117,15 +118,15 @@ func (r booleans) next() ([]byte, error) {
 	return r.two[v : v+1], err
 }
 
-// dictionary is the values that pages name by their places in it.
+// dictionary holds the values that pages refer to by number.
 type dictionary struct {
 	b     []byte
-	size  int      // of a value; 0: views say where each lies
-	views []uint64 // offset in the upper half, length in the lower one
+	size  int      // of a value; 0: variable, located by views
+	views []uint64 // offset in the upper half, length in the lower half
 	n     int
 }
 
-// newDictionary reads a dictionary page of n values.
+// newDictionary parses a dictionary page of n values.
 func newDictionary(l leaf, b []byte, n int64) (*dictionary, error) {
 	if l.physical == physBoolean {
 		return nil, fmt.Errorf("dictionary of booleans: %w", errPage)
@@ -159,12 +160,12 @@ type places struct {
 	d *dictionary
 }
 
-// openDictionary reads the places of a page's values in the dictionary.
+// openDictionary returns the source of a page of dictionary numbers.
 func (c *column) openDictionary(b []byte) (source, error) {
 	if c.dict == nil {
-		return nil, fmt.Errorf("page needs a dictionary, and none came before it")
+		return nil, fmt.Errorf("page requires a dictionary, but none precedes it")
 	}
-	if len(b) == 0 { // of a page of nulls
+	if len(b) == 0 { // a page of only nulls
 		return &plainBytes{}, nil
 	}
 	if b[0] > 32 {
@@ -190,7 +191,7 @@ func (p *places) next() ([]byte, error) {
 	return p.d.b[from:to:to], nil
 }
 
-// arena gives small pieces of memory that stay as they are.
+// arena allocates small pieces of memory that are never reused.
 type arena []byte
 
 func (a *arena) take(n int) []byte {
@@ -246,12 +247,12 @@ func (s *deltaLengths) next() ([]byte, error) {
 	return v, nil
 }
 
-// deltaBytes are values of which each shares its first bytes with the one before.
+// deltaBytes reads values that each share a prefix with the preceding one.
 type deltaBytes struct {
 	prefixes *deltas
 	suffixes *deltaLengths
 	last     []byte
-	size     int // of each value; 0: any
+	size     int // of each value; 0: variable
 	mem      arena
 }
 
@@ -287,7 +288,8 @@ func (s *deltaBytes) next() ([]byte, error) {
 	return v, nil
 }
 
-// split are values of BYTE_STREAM_SPLIT: the first bytes of all, then the second ones, and so on.
+// split reads values of BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes,
+// and so on.
 type split struct {
 	b    []byte
 	size int
@@ -315,5 +317,5 @@ func (s *split) next() ([]byte, error) {
 	return v, nil
 }
 
-// width returns how many bits levels up to most take.
+// width returns the number of bits of a level that is at most most.
 func width(most int) int { return bits.Len(uint(most)) }

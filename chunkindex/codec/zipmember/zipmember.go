@@ -11,24 +11,24 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// Methods by which members of a zip archive are stored.
+// Supported compression methods of members.
 const (
 	Stored   = 0
 	Deflated = 8
 )
 
-// HeaderSize is the length of what stands before a member's name.
+// HeaderSize is the length of a member's header before its name.
 const HeaderSize = 30
 
-// Magic is what a member's header begins with.
+// Magic is the signature of a member's header.
 const Magic = "PK\x03\x04"
 
-// Member says how to decode a member of a zip archive. It is what the archive's directory says, and not the member's own header, which may
-// say nothing.
+// Member describes how to decode a member of a zip archive. The values come from the archive's
+// directory, because the member's own header may lack them.
 type Member struct {
-	Ahead   int64 // from the header of the member before in the chunk to the header of this one; 0 of the first one
+	Ahead   int64 // from the preceding member's header in the chunk to this one's; 0 for the first
 	Method  int   // Stored or Deflated
-	Stored  int64 // bytes of the content
+	Stored  int64 // stored bytes of the content
 	Decoded int64
 }
 
@@ -40,9 +40,9 @@ func Append(params []byte, m Member) []byte {
 	return params
 }
 
-var errMember = errors.New("parameters of a member that are none")
+var errMember = errors.New("parameters of a member are malformed")
 
-// cutMember takes a member from the parameters of a chunk.
+// cutMember decodes a member from the start of a chunk's parameters, and returns the rest.
 func cutMember(params []byte) (m Member, rest []byte, err error) {
 	var of [4]int64
 	for i := range of {
@@ -61,7 +61,8 @@ func cutMember(params []byte) (m Member, rest []byte, err error) {
 	return m, nil, errMember
 }
 
-// Decode fills dst with the contents of the members that the parameters name. stored begins with the header of the first one.
+// Decode fills dst with the contents of the members that the parameters describe. stored begins
+// with the header of the first one.
 func Decode(params, stored, dst []byte) error {
 	for len(dst) > 0 {
 		m, rest, err := cutMember(params)
@@ -74,7 +75,7 @@ func Decode(params, stored, dst []byte) error {
 		}
 		stored = stored[m.Ahead:]
 		if m.Decoded > int64(len(dst)) {
-			return fmt.Errorf("a member of %d bytes, where %d are left of the chunk", m.Decoded, len(dst))
+			return fmt.Errorf("member of %d bytes exceeds the %d that are left of the chunk", m.Decoded, len(dst))
 		}
 		if err := m.decode(stored, dst[:m.Decoded]); err != nil {
 			return err
@@ -90,7 +91,7 @@ func Decode(params, stored, dst []byte) error {
 // decode fills dst with a member's content. b begins with its header.
 func (m *Member) decode(b, dst []byte) error {
 	if len(b) < HeaderSize || string(b[:4]) != Magic {
-		return errors.New("no member begins here")
+		return errors.New("the header of a member is missing")
 	}
 	head := HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 	if head > int64(len(b)) || m.Stored > int64(len(b))-head {

@@ -172,7 +172,7 @@ func TestRefusedChunk(t *testing.T) {
 		"sample 1 would end at 7":                                    put(12, 7),
 		"1 bytes follow the last sample, as wher":                    put(16, 172),
 		"behind the shard's end":                                     put(16, 174),
-		"empty sample, as where":                            put(8, 20),
+		"empty sample, as where":                                     put(8, 20),
 		"too few for the lengths":                                    put(8, 35),
 		"its fields have 36 bytes with their lengths, but it has 35": put(20, 9),
 		"its fields have 34 bytes with their lengths, but it has 35": put(20, 7),

@@ -101,7 +101,7 @@ func TestRefusedShard(t *testing.T) {
 		"its fields have 10 bytes with their":  put(first, 2),
 		"its fields have 4294967303":           put(first, 1<<32-1),
 		"too few for the lengths":              put(8, uint32(first+3)),
-		"empty sample":                put(8, uint32(first)),
+		"empty sample":                         put(8, uint32(first)),
 		"at offset 16: header: its columns":    func(b []byte) []byte { return bytes.Replace(b, []byte(`"a", "b"`), []byte(`"a", "c"`), 1) },
 		"in index.json":                        func(b []byte) []byte { return bytes.Replace(b, []byte(`[null, 4]`), []byte(`[null, 8]`), 1) },
 		`"csv" of version 2`:                   func(b []byte) []byte { return bytes.Replace(b, []byte(`"mds"`), []byte(`"csv"`), 1) },

@@ -111,7 +111,7 @@ func TestReadSmall_BoundsTheObject(t *testing.T) {
 		store.Reset()
 		got, err := ReadSmall(t.Context(), store, obj, limit)
 		if size == 0 || size > limit {
-			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("o: corrupt: %d bytes", size)) || store.Stats().Total != 0 {
+			if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("o: corrupt: size of %d bytes", size)) || store.Stats().Total != 0 {
 				t.Errorf("%d bytes: got %v after %d requests, want %v after none", size, err, store.Stats().Total, ErrCorrupt)
 			}
 			continue

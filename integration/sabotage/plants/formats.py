@@ -28,7 +28,7 @@ PLANTS = [
     ),
     (
         "Parquet reader ignores the checksums of pages",
-        "./chunkindex/codec/rowgroup TestChecksums",
+        "./chunkindex/codec/rowgroup TestDecode_VerifiesChecksums",
         [('chunkindex/codec/rowgroup/column.go', 'if h.hasCRC && crc32.ChecksumIEEE(body) != uint32(h.crc) {', 'if h.hasCRC && false && crc32.ChecksumIEEE(body) != uint32(h.crc) {')],
     ),
 ]
