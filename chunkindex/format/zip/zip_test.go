@@ -344,7 +344,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // A wrong checksum is noticed where the content still decodes.
-func TestDecode_VerifiesChecksums(t *testing.T) {
+func TestZip_VerifiesChecksums(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, method == archive.Store, entry{"1.jpg", "one", method})
 		for _, magic := range []string{"PK\x03\x04", "PK\x01\x02"} {

@@ -282,8 +282,8 @@ func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
 	})
 }
 
-// TestFrameList_Keep holds the policy against a dataset that grows every ten days: which generations go, and why the others stay.
-func TestFrameList_Keep(t *testing.T) {
+// TestKeep holds the policy against a dataset that grows every ten days: which generations go, and why the others stay.
+func TestKeep(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		x := map[string]*chunkindex.Index{}
