@@ -61,13 +61,13 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 		{[]string{"a.jpg", "b.jpg", "a.cls"}, "are not adjacent"},
 		{[]string{"a.jpg", "README", "a.cls"}, "are not adjacent"},
 		{[]string{"a.jpg", "d/", "a.cls"}, "are not adjacent"},
-		{[]string{"a.jpg", "a.JPG"}, "differ in capitals alone"},
-		{[]string{"a.jpg", "a.jpg"}, "two members of this name"},
-		{[]string{"a.__key__"}, "keeps for itself"},
-		{[]string{"a.__url__"}, "keeps for itself"},
-		{[]string{"__key__", "a.jpg"}, "passes over"},
-		{[]string{"__url__/a.jpg"}, "passes over"},
-		{[]string{"__meta__/notes.txt", "a.jpg"}, "passes over"},
+		{[]string{"a.jpg", "a.JPG"}, "differ only in case"},
+		{[]string{"a.jpg", "a.jpg"}, "two members with this name"},
+		{[]string{"a.__key__"}, "is reserved"},
+		{[]string{"a.__url__"}, "is reserved"},
+		{[]string{"__key__", "a.jpg"}, "skips members"},
+		{[]string{"__url__/a.jpg"}, "skips members"},
+		{[]string{"__meta__/notes.txt", "a.jpg"}, "skips members"},
 	}
 	var lists [][]string
 	for _, c := range cases {

@@ -281,7 +281,7 @@ func TestRun_RejectsATruncatedIndexJSON(t *testing.T) {
 func TestRun_WrongCompressionSuffix(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.json.gz", []byte("not compressed"))
-	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "a.json.gz: name says gzip") || !strings.Contains(err.Error(), "--format files") {
+	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "a.json.gz: its name indicates gzip") || !strings.Contains(err.Error(), "--format files") {
 		t.Errorf("got %v, want the object, and what to do", err)
 	}
 }

@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// ChoiceError is the fault of objects that would be read otherwise than their writer meant them, with the ways to go on.
+// ChoiceError reports objects that are likely to be misinterpreted, with the possible ways to
+// continue.
 type ChoiceError struct {
 	Cause string
 	Ways  []Way
 }
 
-// Way is one of them: an option of millrace index, or the command of another program.
+// Way is an option of millrace index or a command of another program.
 type Way struct {
 	Flag    string // the option, without dashes
 	Value   any    // of the option: a string or a number
-	Command string // in place of the option, run in the dataset's directory
-	Effect  string // a verb first
+	Command string // instead of the option: a command to run in the dataset's directory
+	Effect  string // begins with a verb
 }
 
 func (e *ChoiceError) Error() string {

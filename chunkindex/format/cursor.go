@@ -13,59 +13,62 @@ import (
 const (
 	bufferSize  = 256 << 10
 	leastBuffer = HeadSize // there may be hundreds of thousands of tiny shards
-	emptyReads  = 100      // in a row, after which a reader is broken
+	emptyReads  = 100      // consecutive empty reads before a reader counts as broken
 )
 
-// ErrRule is in the error of a scanner that uses its Cursor or its Sink out of turn: its code is wrong, not the shard.
+// ErrRule reports a scanner that calls its Cursor or Sink out of order: a bug in the scanner rather
+// than a fault of the shard.
 var ErrRule = errors.New("scanner breaks a rule")
 
-// Cursor reads the decoded bytes of one shard in sequence, and hands each byte to a Sink: as a gap, or as data of a sample. It does what
-// all scanners share: buffers, the shard's unexpected end, the context, offsets, parts and their checksums.
+// Cursor reads the decoded bytes of one shard sequentially, and passes each byte to a Sink: as a
+// gap or as data of a sample. It implements the common parts of all scanners: buffering, unexpected
+// ends, the context, offsets, parts and their checksums.
 //
-// A sample is Begin, then Data and Part in any number, then End. What lies between samples is a Gap. A scanner that has to see bytes
-// before it knows what they are peeks at them.
+// A sample is Begin, any number of Data and Part calls, then End. Bytes between samples are passed
+// on by Gap. Scanners use Peek to inspect bytes in advance.
 type Cursor struct {
 	ctx    context.Context
 	in     io.Reader
 	out    Sink
 	table  *crc32.Table
-	buf    []byte // bytes before next are handed on, those up to end are not
+	buf    []byte // bytes before next were passed on, those from next to end were not
 	next   int
 	end    int
-	kept   int   // bytes before next that stay, for Back
-	back   int64 // how far Back may go: the length of the sample that has just ended
-	fault  error // what the reader ended with
+	kept   int   // passed-on bytes that stay in the buffer, for Back
+	back   int64 // maximum for Back: the length of the sample that has just ended
+	fault  error // error of the reader
 	offset int64 // of the next byte
 
 	open     bool // a sample has begun
 	sample   Sample
 	start    int64 // of the sample
-	promised int64 // offset up to which the sample reaches at least
+	promised int64 // minimum end offset of the sample
 	written  int   // bytes of the sample's parts in an index
 }
 
-// NewCursor returns a cursor at the first byte of a shard, whose decoded bytes in gives.
+// NewCursor returns a cursor at the start of a shard whose decoded bytes come from in.
 func NewCursor(ctx context.Context, shard Object, in io.Reader, out Sink) *Cursor {
 	size := int64(bufferSize)
-	if shard.Key == Plain(shard.Key) { // one that is compressed has more bytes than its size
+	if shard.Key == Plain(shard.Key) { // a compressed shard has more bytes than its size
 		size = max(leastBuffer, min(size, shard.Size))
 	}
 	return &Cursor{ctx: ctx, in: in, out: out, table: crc32.MakeTable(crc32.Castagnoli), buf: make([]byte, size)}
 }
 
-// Offset returns the place of the next byte in the shard's decoded bytes.
+// Offset returns the offset of the next byte in the shard's decoded bytes.
 func (c *Cursor) Offset() int64 { return c.offset }
 
-// Fail returns an error that says what is wrong at the next byte.
+// Fail returns an error at the next byte.
 func (c *Cursor) Fail(reason string, args ...any) error {
 	return &Error{Offset: c.offset, Name: c.sample.Key, Reason: fmt.Sprintf(reason, args...)}
 }
 
-// Peek returns the next n bytes and leaves them where they are. There are fewer only where the shard ends. They are valid until the next
-// call of a method. A number that the shard made up takes no memory: the buffer grows as bytes come.
+// Peek returns the next n bytes without consuming them, or fewer at the end of the shard. They are
+// valid until the next call of a method. The buffer grows only as data arrives, so that a false
+// length allocates no memory.
 func (c *Cursor) Peek(n int64) ([]byte, error) {
 	for int64(c.end-c.next) < n {
-		if err := c.fill(n); err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+		if err := c.fill(n); err == io.EOF { //nolint:errorlint // io.EOF must be unwrapped; a wrapped one is an error
 			n = int64(c.end - c.next)
 		} else if err != nil {
 			return nil, err
@@ -74,14 +77,15 @@ func (c *Cursor) Peek(n int64) ([]byte, error) {
 	return c.buf[c.next : c.next+int(n)], nil
 }
 
-// Ended says whether the shard has no more bytes.
+// Ended reports whether the shard has no more bytes.
 func (c *Cursor) Ended() (bool, error) {
 	b, err := c.Peek(1)
 	return err == nil && len(b) == 0, err
 }
 
-// Line returns the next bytes up to a line feed, with it, as Peek returns bytes. The last line of a shard may lack a line feed; after it,
-// lines are empty. Of a line that is longer than most, more than most bytes come.
+// Line returns the next bytes up to and including a line feed, without consuming them. The last
+// line of a shard may lack the line feed; after it, lines are empty. For a line longer than most,
+// Line returns more than most bytes.
 func (c *Cursor) Line(most int) ([]byte, error) {
 	for seen := 0; ; {
 		held := c.buf[c.next:c.end]
@@ -98,7 +102,8 @@ func (c *Cursor) Line(most int) ([]byte, error) {
 	}
 }
 
-// fill reads on, into a buffer that grows until it can hold n bytes. The error is that of the reader.
+// fill reads more bytes into the buffer, which it grows until n bytes fit. It returns the reader's
+// error.
 func (c *Cursor) fill(n int64) error {
 	if c.fault != nil {
 		return c.fault
@@ -129,11 +134,11 @@ func (c *Cursor) fill(n int64) error {
 	return c.fault
 }
 
-// each hands on the next n bytes in pieces of at most a buffer.
+// each passes on the next n bytes in pieces of at most a buffer.
 func (c *Cursor) each(n int64, take func(p []byte) error) error {
 	for n > 0 {
 		if c.next == c.end {
-			if err := c.fill(1); err == io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+			if err := c.fill(1); err == io.EOF { //nolint:errorlint // io.EOF must be unwrapped; a wrapped one is an error
 				return c.Fail("shard is truncated: %d bytes are missing", n)
 			} else if err != nil {
 				return err
@@ -151,7 +156,7 @@ func (c *Cursor) each(n int64, take func(p []byte) error) error {
 	return nil
 }
 
-// Gap hands on the next n bytes, which lie between samples.
+// Gap passes on the next n bytes, which are between samples.
 func (c *Cursor) Gap(n int64) error {
 	if c.open || n < 0 || c.sample.Shared > 0 {
 		return c.breaks("gap of %d bytes inside a sample", n)
@@ -160,11 +165,11 @@ func (c *Cursor) Gap(n int64) error {
 	return c.each(n, c.out.Gap)
 }
 
-// Keep has the cursor keep the last n bytes of each sample, so that Back can go back to them.
+// Keep makes the cursor retain the last n bytes of each sample for Back.
 func (c *Cursor) Keep(n int) { c.kept = n }
 
-// Back makes the last n bytes of the sample that has just ended the first ones of the next sample, which must begin before anything else
-// is handed on. Dataset.Overlap says how many there may be.
+// Back makes the last n bytes of the preceding sample the first ones of the next sample, which must
+// begin immediately. Dataset.Overlap is the maximum.
 func (c *Cursor) Back(n int) error {
 	if c.open || n < 0 || n > min(c.next, c.kept) || int64(n) > c.back {
 		return c.breaks("%d bytes back", n)
@@ -175,7 +180,7 @@ func (c *Cursor) Back(n int) error {
 	return nil
 }
 
-// Begin begins a sample at the next byte.
+// Begin starts a sample at the next byte.
 func (c *Cursor) Begin(key string) error {
 	if c.open {
 		return c.breaks("sample %.100q begins inside another", key)
@@ -188,16 +193,17 @@ func (c *Cursor) Begin(key string) error {
 	return nil
 }
 
-// Ahead says that at least n more bytes of this sample follow, so that a sample that is too long is refused before it is read.
+// Ahead declares that at least n more bytes of this sample follow, so that a sample that is too
+// long fails early.
 func (c *Cursor) Ahead(n int64) { c.promised = max(c.promised, c.offset+n) }
 
-// Data hands on the next n bytes as data of the sample.
+// Data passes on the next n bytes as data of the sample.
 func (c *Cursor) Data(n int64) error {
 	return c.data(n, func([]byte) {})
 }
 
-// Part hands on the next n bytes as data of the sample, and as the part of it that has this extension. ext is kept until the sample
-// ends: a piece of a longer string should be a copy.
+// Part passes on the next n bytes as data of the sample, and as its part with this extension. ext
+// is retained until the sample ends: clone it if it is part of a longer string.
 func (c *Cursor) Part(ext string, n int64) error {
 	if len(ext) > MaxKey {
 		return c.Fail("a part's extension is too long")
@@ -224,7 +230,8 @@ func (c *Cursor) data(n int64, see func(p []byte)) error {
 	})
 }
 
-// LineFeed ends the sample, the last one of a shard that has no further byte, with a line feed that the shard lacks.
+// LineFeed adds a missing line feed to the end of the sample, which must be the last one of the
+// shard.
 func (c *Cursor) LineFeed() { c.sample.LineFeed = true }
 
 // End ends the sample.
@@ -241,10 +248,10 @@ func (c *Cursor) breaks(how string, args ...any) error {
 	return fmt.Errorf("%w at offset %d: %s", ErrRule, c.offset, fmt.Sprintf(how, args...))
 }
 
-// LastPart returns the part that was handed on last.
+// LastPart returns the most recent part.
 func (c *Cursor) LastPart() Part { return c.sample.Parts[len(c.sample.Parts)-1] }
 
-// written returns how many bytes a part takes in an index.
+// written returns the length of a part in an index.
 func (p Part) written() int {
 	var b [binary.MaxVarintLen64]byte
 	n := 4 + len(p.Ext)

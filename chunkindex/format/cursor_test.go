@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// told notes what a cursor hands on, in words.
+// told records the calls of a cursor as text.
 type told struct {
 	words []string
 	gap   []byte
@@ -56,8 +56,9 @@ func (s *told) End(of *format.Sample) error {
 	return nil
 }
 
-// Whatever a scanner does, in whatever pieces the shard comes, every byte is handed on once, or once more where samples share it.
-func TestCursorHandsOnEveryByte(t *testing.T) {
+// For any scanner and any division of the input, the cursor passes on every byte once, or again
+// where samples share it.
+func TestCursor_PassesOnEveryByte(t *testing.T) {
 	const overlap = 3
 	rapid.Check(t, func(r *rapid.T) {
 		shard := rapid.SliceOfN(rapid.Byte(), 0, 20_000).Draw(r, "shard")
@@ -92,7 +93,7 @@ func TestCursorHandsOnEveryByte(t *testing.T) {
 			if last := len(want.words); after && last > 0 {
 				shared = rapid.IntRange(0, min(overlap, size)).Draw(r, "shared")
 				if err := c.Back(shared); err != nil {
-					shared = 0 // the sample before is shorter
+					shared = 0 // the preceding sample is shorter
 				}
 			}
 			key, part := fmt.Sprint("s", n), rapid.IntRange(0, size).Draw(r, "part")
@@ -117,7 +118,7 @@ func TestCursorHandsOnEveryByte(t *testing.T) {
 	})
 }
 
-func TestCursorLines(t *testing.T) {
+func TestCursor_Lines(t *testing.T) {
 	long := strings.Repeat("x", 20_000)
 	c := format.NewCursor(t.Context(), format.Object{}, strings.NewReader("a\n\n"+long+"\nb"), &told{})
 	for _, want := range []string{"a\n", "\n", long + "\n", "b", ""} {
@@ -135,8 +136,8 @@ func TestCursorLines(t *testing.T) {
 	}
 }
 
-// A scanner whose code is wrong hears of it.
-func TestCursorRules(t *testing.T) {
+// A scanner that breaks the rules gets an error.
+func TestCursor_Rules(t *testing.T) {
 	type steps = func(c *format.Cursor) []error
 	for name, do := range map[string]steps{
 		"gap in a sample":          func(c *format.Cursor) []error { return []error{c.Begin("k"), c.Gap(1)} },
@@ -160,8 +161,9 @@ func TestCursorRules(t *testing.T) {
 	}
 }
 
-// However much a shard says that it has, no more memory is taken than it really has, and its end is told with the place.
-func TestCursorPromises(t *testing.T) {
+// A false length allocates no memory, and the unexpected end of the shard is reported with its
+// offset.
+func TestCursor_FalseLengths(t *testing.T) {
 	c := format.NewCursor(t.Context(), format.Object{}, strings.NewReader("abc"), &told{})
 	var was, is runtime.MemStats
 	runtime.ReadMemStats(&was)
@@ -194,8 +196,8 @@ type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }
 
-// Limits that every sample has.
-func TestCursorLimits(t *testing.T) {
+// Limits of every sample.
+func TestCursor_Limits(t *testing.T) {
 	long := strings.Repeat("k", format.MaxKey)
 	begun := func() *format.Cursor {
 		c := format.NewCursor(t.Context(), format.Object{}, strings.NewReader(""), &told{})

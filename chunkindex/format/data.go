@@ -7,16 +7,17 @@ import (
 	"sync"
 )
 
-// Notes are the names of objects that describe data, and are no data themselves. docs/spec/formats.md lists them.
+// Notes is a group of names of objects that describe data. docs/spec/formats.md lists them in a table.
 type Notes struct {
-	By       string   // what writes them, or what they are
-	Words    []string // the whole name, alone or in .txt or .pdf
-	Names    []string // the whole name
-	Begins   []string // what a name begins with
-	Suffixes []string // what a name ends in
+	By       string   // their writer or purpose
+	Words    []string // whole names, also with .txt or .pdf
+	Names    []string // whole names
+	Begins   []string // prefixes of names
+	Suffixes []string // suffixes of names
 }
 
-// AllNotes are all that is passed over, in small letters: names are compared without regard to capitals.
+// AllNotes returns the names of all ignored objects in lower case. Names are compared without
+// regard to case.
 func AllNotes() []Notes {
 	return []Notes{
 		{By: "people", Words: []string{"readme", "license", "licence", "copying", "notice", "citation", "changelog", "md5sums", "sha256sums"}},
@@ -30,8 +31,8 @@ func AllNotes() []Notes {
 	}
 }
 
-// Note says whether an object is one that people put beside their data to describe it, by its name. A format that was named takes
-// every object for a shard but these.
+// Note reports whether an object's name is that of an object that describes data. A format named by
+// the user claims all other objects.
 func Note(key string) bool {
 	base := strings.ToLower(path.Base(key))
 	ext := path.Ext(base)
@@ -46,7 +47,7 @@ func Note(key string) bool {
 	return slices.ContainsFunc(n.Begins, func(begin string) bool { return strings.HasPrefix(base, begin) })
 }
 
-// notes are all of them as one. There may be millions of objects to ask about.
+// notes is the union of AllNotes, computed once, as there may be millions of objects to check.
 var notes = sync.OnceValue(func() (all Notes) {
 	for _, n := range AllNotes() {
 		all.Words, all.Names = append(all.Words, n.Words...), append(all.Names, n.Names...)
@@ -55,10 +56,10 @@ var notes = sync.OnceValue(func() (all Notes) {
 	return all
 })
 
-// Marker says whether an object is one without a byte that says by its name alone that a writer has ended, as _SUCCESS does.
+// Marker reports whether an object is an empty completion marker such as _SUCCESS.
 func Marker(o Object) bool { return o.Size == 0 && strings.HasPrefix(path.Base(o.Key), "_") }
 
-// Data returns the objects that can hold samples: all but notes and markers.
+// Data returns the objects that can hold samples: all except notes and markers.
 func Data(objects []Object) []Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o Object) bool { return Note(o.Key) || Marker(o) })
 }

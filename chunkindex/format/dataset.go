@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Called returns the objects whose names end in one of these suffixes, in small letters or capitals, as far as they can hold samples. If
-// the user named the format it returns all that can.
+// Called returns the objects that can hold samples and have one of these lower-case suffixes,
+// ignoring case. If the user names the format, it returns all objects that can hold samples.
 func Called(l Listing, o Options, suffixes ...string) []Object {
 	return slices.DeleteFunc(Data(l.Objects()), func(object Object) bool {
 		return !o.Named && !slices.Contains(suffixes, Ext(object.Key))
 	})
 }
 
-// NewDataset returns the dataset of shards of which each is read by itself, nil if there are none. scan finds the samples of one shard; it
-// reads the cursor to its end.
+// NewDataset returns a dataset of independent shards, or nil if there are none. scan scans one
+// shard and must read the cursor to its end.
 func NewDataset(shards []Object, scan func(shard Object, c *Cursor) error) *Dataset {
 	if len(shards) == 0 {
 		return nil

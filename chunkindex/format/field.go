@@ -5,33 +5,33 @@ import (
 	"strings"
 )
 
-// Field says what a part holds, so that clients decode it without being told.
+// Field describes a part, so that clients can decode it.
 type Field struct {
-	Name     string   `json:"name"`               // the part's extension: "jpg", "image.bytes"; "" where the sample itself is the value
-	Encoding string   `json:"encoding"`           // how the bytes are written: Raw, "json", "jpeg", or a format's own way, such as "mds:pil"
-	Type     string   `json:"type,omitempty"`     // of the value, in Arrow's words; with a shape, of an element; "": not known
-	Logical  string   `json:"logical,omitempty"`  // what the file says that a value of Type stands for: "int8" of an "int32"; "": no other type
+	Name     string   `json:"name"`               // the part's extension: "jpg", "image.bytes"; "": the sample itself is the value
+	Encoding string   `json:"encoding"`           // encoding of the bytes: Raw, "json", "jpeg", or specific to a format, such as "mds:pil"
+	Type     string   `json:"type,omitempty"`     // type of the value in Arrow's notation; with a shape, of an element; "": unknown
+	Logical  string   `json:"logical,omitempty"`  // logical type of the value: "int8" of an "int32"; "": Type
 	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
 	Nullable bool     `json:"nullable,omitempty"` // the part may be missing
-	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; of a list those of its elements' values
-	Children []Field  `json:"children,omitempty"` // of a nested value: what it holds, the one element of a list or the fields of a struct
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, of its elements' values
+	Children []Field  `json:"children,omitempty"` // of a nested value: the element of a list or the fields of a struct
 }
 
-// Encodings that several formats share.
+// Encodings used by several formats.
 const (
-	Raw     = "raw"     // the value of Type itself: numbers in little-endian order, text, bytes, the values of a list one after another
-	Nested  = "nested"  // a list, struct or map that is no list of values of one size, as docs/spec/rows.md has it
-	JSON    = "json"    // a JSON text
+	Raw     = "raw"     // the value itself: little-endian numbers, text, bytes, or the concatenated values of a list
+	Nested  = "nested"  // a list, struct or map other than a list of fixed-size values (see docs/spec/rows.md)
+	JSON    = "json"    // JSON text
 	Decimal = "decimal" // an integer in decimal digits
 	JPEG    = "jpeg"    // an image file
 	PNG     = "png"     // an image file
-	Pickle  = "pickle"  // of Python, which runs code when it is read
+	Pickle  = "pickle"  // Python's pickle, which executes code when it is decoded
 )
 
-// Typed is a Framing that knows the types of its parts.
+// Typed is a Framing with known part types.
 type Typed interface{ Fields() []Field }
 
-// FieldsOf returns the fields of a framing, nil where nothing is known.
+// FieldsOf returns the fields of a framing, or nil if they are unknown.
 func FieldsOf(f Framing) []Field {
 	if t, ok := f.(Typed); ok {
 		return t.Fields()
@@ -39,8 +39,8 @@ func FieldsOf(f Framing) []Field {
 	return nil
 }
 
-// Width returns how many bytes a raw value of a type has. ok is false where each value has a length of its own, and for a type that
-// is not known.
+// Width returns the number of bytes of a raw value of a type. ok is false for variable-size and
+// unknown types.
 func Width(t string) (bytes int, ok bool) {
 	if n, plain := strings.CutPrefix(t, "fixed_size_binary["); plain {
 		size, err := strconv.ParseUint(strings.TrimSuffix(n, "]"), 10, 31)
@@ -54,7 +54,7 @@ func Width(t string) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// widths are those of types of one size, by their words without what stands in brackets.
+// widths maps fixed-size types to their size, by name without parameters.
 func widths() map[string]int {
 	return map[string]int{
 		"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -72,7 +72,8 @@ func Element(list string) (t string, ok bool) {
 	return t[:len(t)-1], true
 }
 
-// NumberType returns Arrow's word for a number as NumPy calls it: "float" of "float32". ok is false for one that Arrow has none for.
+// NumberType returns Arrow's name of a NumPy number type: "float" of "float32". ok is false if
+// Arrow has none.
 func NumberType(numpy string) (t string, ok bool) {
 	switch numpy {
 	case "float32":

@@ -1,6 +1,6 @@
-// Package format is the seam between the index and the formats of stored shards. A
-// format is one scanner, which finds the samples of a shard, and one framing, which
-// knows the bytes around the samples of a batch. Serving never parses.
+// Package format is the interface between the index and the formats of stored shards. A format
+// consists of a scanner, which finds the samples of a shard, and a framing, which knows the bytes
+// around the samples of a batch. Only indexing scans shards; serving does not.
 package format
 
 import (
@@ -13,44 +13,52 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Limits that hold for every format.
+// Limits of all formats.
 const (
-	MaxKey    = 4096    // bytes of a key, or of a part's extension
+	MaxKey    = 4096    // bytes of a key or of a part's extension
 	MaxSample = 1 << 30 // bytes of a sample, and so of a chunk
 	MaxParts  = 1 << 20 // parts of one sample
 
-	MaxPartBytes = 8 << 20 // what the parts of one sample take in an index: names, places and checksums
+	MaxPartBytes = 8 << 20 // bytes of one sample's parts in an index: names, offsets and checksums
 )
 
-// Format reads shards of one kind. A package of a format has a function Format that returns it; chunkindex/build/formats.go lists them.
+// Format reads shards of one format. The package of a format has a function Format that returns it;
+// chunkindex/build/formats.go lists them.
 type Format struct {
-	// Name is what the index, the API and users call the format: "tar". It never changes.
+	// Name is the identifier of the format, such as "tar", in the index, the API and options. It
+	// never changes.
 	Name string
-	// Shards says in a few words how its shards are recognised, for messages: "names in .tar, .tar.gz".
+	// Shards describes briefly how its shards are recognised, for messages: "names in .tar,
+	// .tar.gz".
 	Shards string
-	// Takes are the options that it has a use for. Any other one that a user gives is refused.
+	// Takes lists the options that the format uses. Others are rejected.
 	Takes []Option
-	// Changes counts how often the rules by which Scan finds samples have changed since the format was first released. It is raised when
-	// a shard that was read before would give other samples, so that nothing kept from older rules is mixed with newer ones.
+	// Changes counts the changes of Scan's rules since the first release of the format. Increment
+	// it when a shard would yield other samples, so that scans of older rules are not mixed with
+	// newer ones.
 	Changes int
-	// Last says that the format looks at a dataset only if no other one claims a part of it.
+	// Last formats are tried only if no other format claims part of the dataset.
 	Last bool
-	// Survey looks at a dataset before it is scanned, by names and by content. It returns nil for one that is
-	// not of this format, and an error for one that is but cannot be read, with the name of the culprit.
+	// Survey examines a dataset by names and content before it is scanned. It returns nil if the
+	// dataset does not have this format, and an error that names the object if it has but cannot be
+	// read.
 	Survey func(ctx context.Context, l Listing, o Options) (*Dataset, error)
 }
 
-// Rules is the version of the rules by which Scan finds samples, from 1.
+// Rules returns the version of Scan's rules, from 1.
 func (f *Format) Rules() int { return 1 + f.Changes }
 
-// Listing is what a format sees of the objects of a dataset. All bytes are decoded ones where the object's name says
-// that it is compressed; they are shared and must not change. It is safe for concurrent use.
+// Listing is a format's view of the objects of a dataset. All bytes are decoded if the object's
+// name indicates compression. Returned slices are shared; do not modify them. It is safe for
+// concurrent use.
 type Listing interface {
-	// Objects lists them by key, in byte order. The slice is shared and must not change.
+	// Objects returns the objects in byte order of their keys. The slice is shared; do not modify
+	// it.
 	Objects() []Object
-	// First returns the first n bytes of an object, or all there are. Head, EachHead and Read ask for the usual ones.
+	// First returns the first n bytes of an object, or all if there are fewer. Head, EachHead and
+	// Read are common uses.
 	First(ctx context.Context, key string, n int64) ([]byte, error)
-	// Open reads an object in sequence, from an offset to its end.
+	// Open reads an object sequentially from an offset to its end.
 	Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
 }
 
@@ -60,32 +68,35 @@ type Object struct {
 	Size int64  // stored bytes
 }
 
-// Dataset is what a survey found.
+// Dataset is the result of a survey.
 type Dataset struct {
 	Shards  []Shard         // in byte order of their keys
-	Framing json.RawMessage // constants of the dataset, for its framing; canonical: the same dataset gives the same bytes. nil: none
-	Beside  []string        // keys of objects that say something of the shards, such as an index.json: neither shards nor ignored
-	Told    bool            // an index of the format's own, or its fixed names, say which objects are shards: any others are no loss
-	Overlap int64           // bytes that a sample may share with the end of the one before
-	Loose   bool            // each shard is one sample, taken as it is stored, and a chunk is a run of shards
+	Framing json.RawMessage // constants for its framing, in canonical encoding; nil: none
+	Beside  []string        // keys of objects that describe the shards, such as an index.json: neither shards nor ignored
+	Told    bool            // the format's own index or fixed names determine the shards, so other objects are no loss
+	Overlap int64           // bytes that a sample may share with the end of the preceding one
+	Loose   bool            // each shard is one unmodified sample, and a chunk is a run of shards
 
-	// Scan reads the decoded bytes of one shard, given by its number, once and in sequence, and tells out where its
-	// samples lie. Every byte is handed to out, as a gap or as data, in order. It is called for several shards side by side.
+	// Scan reads the decoded bytes of one shard, given by its number, once and sequentially. It
+	// passes every byte in order to out, as a gap or as data. Several shards may be scanned
+	// concurrently.
 	Scan func(ctx context.Context, shard int, in io.Reader, out Sink) error
 
-	// Decode begins decoding one shard, given by its number, where no stream of the stored bytes gives the decoded ones that Scan reads.
-	// in reads ranges of the stored bytes. It is not called for a shard without a byte. nil: the shard's name says how it is
-	// compressed.
+	// Decode starts decoding one non-empty shard, given by its number, if the bytes that Scan reads
+	// are not a stream decompression of the stored bytes. in reads ranges of the stored bytes. nil:
+	// the shard's name determines its compression.
 	Decode func(ctx context.Context, shard int, in Ranges) (Decoded, error)
 
-	// LeftOut tells how many tokens of a shard are in none of the windows that were found in it, as far as that is known
-	// without reading it again. nil: samples are no windows.
+	// LeftOut returns the number of tokens of a shard outside of its windows, as far as known
+	// without reading the shard again. nil: samples are not windows.
 	LeftOut func(shard int, windows uint64) int64
 
-	// Assumed tells people, after all scans, what was taken for granted, and the flag that says otherwise; empty: nothing was. nil: nothing.
+	// Assumed describes, after all scans, the assumptions made and the flag that overrides each;
+	// empty: none. nil: none.
 	Assumed func() string
 
-	// HiddenMembers tells how many hidden members of archives the scans so far have left out. nil: there are no archives.
+	// HiddenMembers returns the number of hidden archive members that scans have skipped so far.
+	// nil: there are no archives.
 	HiddenMembers func() int64
 }
 
@@ -95,53 +106,57 @@ type Ranges interface {
 	ReadRange(ctx context.Context, offset int64, p []byte) error
 }
 
-// Decoded is a shard that is being decoded by its format.
+// Decoded is a shard that its format is decoding.
 type Decoded struct {
-	io.ReadCloser             // gives the decoded bytes in order
+	io.ReadCloser             // reads the decoded bytes sequentially
 	Codec         codec.Codec // of the chunks
-	Frames        Frames      // nil with codec.None; asked after Close too
+	Frames        Frames      // nil with codec.None; also used after Close
 }
 
-// Frames says where the decoded bytes of a shard are stored, and how they are decoded.
+// Frames provides the stored locations and decoding parameters of a shard's decoded bytes.
 type Frames interface {
-	// At returns the frame that holds a decoded byte, if it is known by now.
+	// At returns the frame that contains a decoded byte, if it is already known.
 	At(off int64) (codec.Frame, bool)
-	// Keep says that of the frames before from only those that hold one of these bytes will be asked for any more.
+	// Keep declares that of the frames before from, only those that contain one of these bytes will
+	// be used again.
 	Keep(from int64, bytes [4]int64)
-	// Params returns the parameters of a chunk, which codec.Decode needs beside the stored bytes, by its first and its last decoded
-	// byte, and where the stored bytes lie: nil, if that is from the first byte of its first frame to the last byte of its last one. The frames
-	// of both are known by now, and it is called for one chunk after another.
+	// Params returns the decoding parameters of a chunk, given its first and last decoded byte, and
+	// the stored ranges to read. pieces is nil if the chunk is stored from the start of its first
+	// frame to the end of its last one. The frames are already known, and calls are in the order of
+	// the chunks.
 	Params(first, last int64) (params []byte, pieces []rows.Range)
 }
 
 // Shard is an object that holds samples.
 type Shard struct {
 	Object
-	Says string // what other objects say of it, as far as a scan depends on it: a scan that was kept is used only if this is the same
+	Says string // other objects' statements about it that affect a scan; a stored scan is reused only if they are equal
 }
 
-// Sink takes what a scanner finds in a shard, every byte in order. It computes the digests of chunks and samples and cuts the chunks. A
-// scanner writes to it through a Cursor.
+// Sink receives the contents of a shard from a scanner, every byte in order. It computes the
+// digests of chunks and samples and cuts the chunks. Scanners write to it through a Cursor.
 type Sink interface {
-	// Gap takes bytes that lie between samples.
+	// Gap takes bytes between samples.
 	Gap(p []byte) error
-	// Data takes the next bytes of a sample. The first call begins the sample. s is the same until the sample ends.
+	// Data takes the next bytes of a sample. The first call starts the sample. s is the same until
+	// the sample ends.
 	Data(s *Sample, p []byte) error
 	// End ends the sample.
 	End(s *Sample) error
 }
 
-// Sample is what a Sink is told of a sample.
+// Sample describes a sample to a Sink.
 type Sample struct {
 	Key    string
-	Shared int    // bytes at its beginning that the sample before it ends with: the first Data has them, though the shard holds them once
-	Ahead  int64  // bytes of it that follow those of this call, at least
-	Parts  []Part // those that have ended; all of them at End
-	// LineFeed says at End that a line feed ends the sample that no Data has, because the shard lacks it. The shard has no further byte.
+	Shared int    // bytes at its start shared with the end of the preceding sample, which are included in the first Data
+	Ahead  int64  // minimum number of bytes that follow those of this call
+	Parts  []Part // parts that have ended; at End all of them
+	// LineFeed is set at End if a line feed, which the shard lacks, must be added to the sample. It
+	// is the last sample of the shard.
 	LineFeed bool
 }
 
-// Part is a piece of a sample that a format can name, such as one member of a tar sample.
+// Part is a named piece of a sample, such as one member of a tar sample.
 type Part struct {
 	Ext    string
 	Offset int64 // in the sample
@@ -149,10 +164,10 @@ type Part struct {
 	CRC32C uint32
 }
 
-// Error says what is wrong in a shard, and where.
+// Error locates an error in a shard.
 type Error struct {
 	Offset int64  // in the shard's decoded bytes
-	Name   string // of the member or sample, where it is known
+	Name   string // of the member or sample, if known
 	Reason string
 }
 

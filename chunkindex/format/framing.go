@@ -5,32 +5,33 @@ import (
 	"errors"
 )
 
-// Framing gives the bytes around the samples of a batch in the dataset's own format.
+// Framing provides the bytes around the samples of a batch in the dataset's own format.
 type Framing interface {
 	ContentType() string
-	// Frame returns the bytes before the first sample and after the last one, from the samples' lengths alone. Tar:
-	// 1,024 zero bytes after. It fails for a batch that the format has no numbers for.
+	// Frame returns the bytes before the first sample and after the last one, given the samples'
+	// lengths. For tar these are 1,024 zero bytes after. It returns an error for a batch that
+	// exceeds the format's limits.
 	Frame(lengths []uint32) (before, after []byte, err error)
 }
 
 // Array is a Framing of batches that are flat arrays.
 type Array interface {
-	// Item returns the type of an element as NumPy writes it ("<u2"), and the shape of a sample.
+	// Item returns the type of an element in NumPy's notation ("<u2"), and the shape of a sample.
 	Item() (dtype string, shape []uint64)
 }
 
-// Bare reads the framing of a format without constants, whose batches are its samples and nothing else. fields says what the parts of every
-// sample hold, as far as that is known.
+// Bare returns a reader of the framing of a format without constants, whose batches consist only of
+// samples. fields describes the parts of every sample, as far as known.
 func Bare(contentType string, fields ...Field) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, fields: fields}.read
 }
 
-// Closed reads the framing of a format without constants, whose batches are its samples and then the bytes of end.
+// Closed is like Bare for batches that end with the bytes of end.
 func Closed(contentType string, end []byte) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, end: end}.read
 }
 
-// AsTar reads the framing of a format without constants and without a framing of its own: its batches are tars.
+// AsTar reads the framing of a format without constants or own framing: its batches are tars.
 func AsTar(constants json.RawMessage) (Framing, error) {
 	_, err := bare{}.read(constants)
 	return nil, err

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// HeadSize is how many bytes Head returns of an object that has more.
+// HeadSize is the maximum number of bytes that Head returns.
 const HeadSize = 4 << 10
 
-// Head returns the first bytes of an object, HeadSize of them or all there are.
+// Head returns the first HeadSize bytes of an object, or all if there are fewer.
 func Head(ctx context.Context, l Listing, key string) ([]byte, error) {
 	return l.First(ctx, key, HeadSize)
 }
 
-// Read returns a whole object of at most most bytes; a longer one is an error.
+// Read returns a whole object, or an error if it exceeds most bytes.
 func Read(ctx context.Context, l Listing, key string, most int64) ([]byte, error) {
 	b, err := l.First(ctx, key, min(most, math.MaxInt64-1)+1)
 	if err == nil && int64(len(b)) > most {
@@ -24,14 +24,15 @@ func Read(ctx context.Context, l Listing, key string, most int64) ([]byte, error
 	return b, err
 }
 
-// Heads that are read side by side: few at first, since the first of them often says all.
+// Number of heads read concurrently: few at first, because the first ones often suffice.
 const (
 	firstHeads = 4
 	mostHeads  = 64
 )
 
-// EachHead reads the heads of objects, several side by side, and hands them to visit in the order of the objects, until it wants
-// no more or fails. A head that cannot be read is an error only when it is its turn. visit must not change the head.
+// EachHead reads the heads of objects concurrently and passes them to visit in the order of the
+// objects, until visit returns false or an error. It returns a read error only when its object's
+// turn comes. visit must not modify the head.
 func EachHead(ctx context.Context, l Listing, objects []Object, visit func(o Object, head []byte) (more bool, err error)) error {
 	for ahead := firstHeads; len(objects) > 0; ahead = min(2*ahead, mostHeads) {
 		some := objects[:min(ahead, len(objects))]

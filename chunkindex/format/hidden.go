@@ -2,10 +2,10 @@ package format
 
 import "strings"
 
-// Hidden says whether a name is one that programs leave beside data for their own use: an element of the path begins with a
-// dot (.DS_Store, ._a.jpg, .git/config, .cache/...), a directory is the __MACOSX of macOS's zips, or it is one of the two
-// files that Windows leaves. The name is an object's key relative to the dataset's prefix, a member's, or a file's. Other names
-// that begin with an underscore are as often data.
+// Hidden reports whether a name is one that programs create next to data for their own use. That is
+// a path element with a leading dot (.DS_Store, ._a.jpg, .git/config, .cache/...), the directory
+// __MACOSX in macOS zips, or one of two Windows files. name is a relative object key, a member name
+// or a file name. Other names with a leading underscore may be data.
 func Hidden(name string) bool {
 	for {
 		element, rest, more := strings.Cut(name, "/")

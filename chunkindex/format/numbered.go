@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// Numbered returns the key of the nth sample of a shard, counted from 0, in a format whose samples have no names of
-// their own. stem is the shard's key without its suffix.
+// Numbered returns the key of the nth sample of a shard, from 0, in a format without sample names.
+// stem is the shard's key without its suffix.
 func Numbered(stem string, n uint64) string {
 	const digits = 9
 	b := make([]byte, 0, len(stem)+1+digits)
@@ -20,18 +20,17 @@ func Numbered(stem string, n uint64) string {
 	return string(strconv.AppendUint(b, n, 10))
 }
 
-// Plain returns the key of an object as it would be without compression: codec.Of says what of a name tells of that. The key
-// itself is that of an object that is stored as it is.
+// Plain returns the key of an object without the suffix of its compression, as defined by codec.Of.
 func Plain(key string) string {
 	_, bare := codec.Of(key)
 	return bare
 }
 
-// Ext returns the suffix of a plain key, in small letters: ".jsonl" of "a/B.JSONL.GZ".
+// Ext returns the lower-case suffix of a plain key: ".jsonl" of "a/B.JSONL.GZ".
 func Ext(key string) string { return strings.ToLower(path.Ext(Plain(key))) }
 
-// Stem returns the plain key of a shard without the first of suffixes that it ends in. A name that would have nothing left is left
-// whole.
+// Stem returns the plain key of a shard without the first matching suffix. It keeps a suffix that
+// is the whole name.
 func Stem(key string, suffixes ...string) string {
 	key = Plain(key)
 	for _, s := range suffixes {

@@ -2,38 +2,40 @@ package format
 
 import "context"
 
-// Options are what a user says of a dataset, or a note beside it, and its bytes do not. The zero value says nothing.
+// Options contains information about a dataset that its bytes do not contain, from the user or from
+// a README. The zero value contains none.
 type Options struct {
-	Named          bool   // this format and no other: its survey may go by content where names say nothing
-	Hidden         bool   // hidden members of archives are taken too, as format.Hidden has them
-	RecordSize     int64  // bytes of a record, of records of one size without a header
-	SequenceLength int64  // tokens of a window, of token files; a sample has one token more, the next window's first
-	DType          string // of tokens or records, as NumPy writes it: "<u2"
-	Key            string // KeyGroup or KeyPath: which members of an archive are one sample; empty: KeyGroup
-	Header         string // HeaderPresent or HeaderAbsent: whether the first record of each table is a header; empty: the format finds out
+	Named          bool   // the user named this format: its survey may go by content rather than by name
+	Hidden         bool   // include hidden members of archives, as defined by Hidden
+	RecordSize     int64  // bytes of a record, for fixed-size records without a header
+	SequenceLength int64  // tokens of a window, for token files; a sample has one more, the first of the next window
+	DType          string // type of tokens or records in NumPy's notation: "<u2"
+	Key            string // KeyGroup or KeyPath: which members of an archive form a sample; empty: KeyGroup
+	Header         string // HeaderPresent or HeaderAbsent: whether each table begins with a header; empty: detected
 
-	Fields []string // columns that samples have, by their paths; empty: all
+	Fields []string // paths of the columns to include; empty: all
 
-	// Classes reads the names that a repository's README gives to the values of integer columns, by the columns' paths. nil: there is none.
+	// Classes returns the names that a README assigns to values of integer columns, by column path.
+	// nil: there is no README.
 	Classes func(context.Context) (map[string][]string, error)
 }
 
-// What Options.Key says, and a user of millrace pack.
+// Values of Options.Key, and of the corresponding option of millrace pack.
 const (
-	KeyGroup = "group" // members, or files, whose names are the same up to the first dot after the last slash
+	KeyGroup = "group" // members or files whose names agree up to the first dot after the last slash
 	KeyPath  = "path"  // each is a sample of its own
 )
 
-// What Options.Header says, in the words of RFC 4180.
+// Values of Options.Header, in the terms of RFC 4180.
 const (
 	HeaderPresent = "present"
 	HeaderAbsent  = "absent"
 )
 
-// Option is one of the Options, by its flag. A format that takes it says so in Format.Takes.
+// Option is the flag of one of the Options. Format.Takes lists the options that a format uses.
 type Option string
 
-// The options that only some formats take.
+// Options that only some formats use.
 const (
 	RecordSize     Option = "--record-size"
 	SequenceLength Option = "--sequence-length"
@@ -43,7 +45,7 @@ const (
 	Fields         Option = "--fields"
 )
 
-// Given returns the options that a user has given, of those that only some formats take.
+// Given returns the set options, of those that only some formats use.
 func (o *Options) Given() []Option {
 	var all []Option
 	for _, one := range []struct {

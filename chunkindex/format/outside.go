@@ -2,12 +2,13 @@ package format
 
 import "strings"
 
-// Outside says whether a name leads out of the directory that it is extracted into: it is absolute, or has an element "..".
+// Outside reports whether extracting a name would leave the target directory: it is absolute or has
+// an element "..".
 func Outside(name string) bool {
 	if strings.HasPrefix(name, "/") {
 		return true
 	}
-	if !strings.Contains(name, "..") { // as most do not
+	if !strings.Contains(name, "..") { // common case
 		return false
 	}
 	for element := range strings.SplitSeq(name, "/") {

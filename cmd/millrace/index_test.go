@@ -137,7 +137,7 @@ func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 		t.Errorf("present: got %s", o.stdout)
 	}
 	words := write(t, map[string]string{"a.tsv": "Go.\tVa !\nRun!\tCours !\n"})
-	if o := ok(t, "index", words); !strings.Contains(o.stdout, "1 sample ") || !strings.Contains(o.stdout, `took the first record of each shard, "Go.\tVa !", for a header, which is no sample: if it is one, index again with --header absent`) {
+	if o := ok(t, "index", words); !strings.Contains(o.stdout, "1 sample ") || !strings.Contains(o.stdout, `treated the first record of each shard, "Go.\tVa !", as a header: if it is a sample, index again with --header absent`) {
 		t.Errorf("words: got %s", o.stdout)
 	}
 	if o := millrace(t, nil, "index", write(t, map[string]string{"a.jsonl": "{}\n"}), "--header", "absent"); o.code == exitOK || !strings.Contains(o.stderr, "--header does not apply to jsonl shards") {

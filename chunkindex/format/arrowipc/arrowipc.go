@@ -1,7 +1,9 @@
-// Package arrowipc reads Arrow's IPC files and streams: what pyarrow, Polars and Feather write, and Hugging Face's save_to_disk. A sample
-// is a row, in the form of docs/spec/rows.md, and a part is the value of a column.
+// Package arrowipc reads Arrow's IPC files and streams, as written by pyarrow, Polars, Feather and
+// Hugging Face's save_to_disk. A sample is a row, encoded as in docs/spec/rows.md, and a part is
+// the value of a column.
 //
-// A record batch is a frame: it is read in one piece, and turned into rows when it enters a cache. Batches are Arrow streams.
+// A record batch is a frame: it is read as a whole and decoded into rows when it enters a cache.
+// Batches of samples are sent as Arrow streams.
 package arrowipc
 
 import (
@@ -20,10 +22,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// magic is what a file begins and ends with. A stream has none.
+// magic is the magic number at both ends of a file. Streams have none.
 const magic = "ARROW1"
 
-// Format reads Arrow's files and streams.
+// Format returns the format of Arrow's files and streams.
 func Format() format.Format {
 	return format.Format{Name: framing.Arrow, Shards: "names in .arrow, .arrows, .ipc, .feather", Survey: files().Survey}
 }
@@ -32,7 +34,7 @@ func files() rowscan.Files {
 	return rowscan.Files{
 		Kind:     rowscan.Kind{Codec: codec.Arrow, Frame: "record batch"},
 		Suffixes: []string{".arrow", ".arrows", ".ipc", ".feather"},
-		Packed:   "an Arrow file that is compressed as a whole is not read: decompress it, or write it with compressed buffers",
+		Packed:   "an Arrow file that is compressed as a whole is not supported: decompress it, or write it with compressed buffers",
 		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
 			f, err := open(ctx, in, size)
 			if err != nil {
@@ -50,12 +52,12 @@ type file struct {
 	window
 	schema  *arrowbatch.Schema
 	decoder *arrowbatch.Decoder
-	footer  *arrowbatch.Footer // of a file: what is still to come; nil: it is a stream
-	at      int64              // of the next message of a stream
-	used    map[int64][]byte   // the values of dictionaries that record batches use, by offset, until they are in a chunk
+	footer  *arrowbatch.Footer // remaining messages of a file; nil: a stream
+	at      int64              // offset of a stream's next message
+	used    map[int64][]byte   // dictionary values used by record batches that are not in a chunk yet, by offset
 }
 
-// open reads the schema of a file, from its footer, or of a stream, from its first message.
+// open reads the schema from a file's footer or from a stream's first message.
 func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	f := &file{window: window{ctx: ctx, in: in, size: size}, used: map[int64][]byte{}}
 	head, err := f.bytes(0, min(size, int64(len(magic))+2))
@@ -72,7 +74,7 @@ func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	}
 	m, err := f.message()
 	if err != nil {
-		return nil, fmt.Errorf("it begins neither as an Arrow file nor as a stream: %w", err)
+		return nil, fmt.Errorf("it begins like neither an Arrow file nor a stream: %w", err)
 	}
 	if m.Kind != arrowbatch.KindSchema || m.Body != 0 {
 		return nil, errors.New("its first message is not a schema")
@@ -81,10 +83,10 @@ func open(ctx context.Context, in format.Ranges, size int64) (*file, error) {
 	return f, err
 }
 
-// tail is the length of what follows the footer: its own length, and the magic number.
+// tail is the length of the data after the footer: the footer's length and the magic number.
 const tail = 4 + int64(len(magic))
 
-// readFooter reads a file's footer from its end.
+// readFooter reads the footer at the end of a file.
 func (f *file) readFooter() error {
 	if f.size < 8+tail {
 		return fmt.Errorf("it has %d bytes, too few for an Arrow file", f.size)
@@ -94,11 +96,11 @@ func (f *file) readFooter() error {
 		return err
 	}
 	if string(b[4:]) != magic {
-		return fmt.Errorf("it does not end with %s as an Arrow file does: it may have been cut short", magic)
+		return fmt.Errorf("it does not end with %s like an Arrow file: it may be truncated", magic)
 	}
 	n := int64(binary.LittleEndian.Uint32(b))
 	if n > f.size-8-tail || n > arrowbatch.MaxMetadata {
-		return fmt.Errorf("its footer of %d bytes is longer than the file allows, or than %d", n, arrowbatch.MaxMetadata)
+		return fmt.Errorf("its footer of %d bytes exceeds the file or the limit of %d", n, arrowbatch.MaxMetadata)
 	}
 	b = make([]byte, n)
 	if err := f.in.ReadRange(f.ctx, f.size-tail-n, b); err != nil {
@@ -111,10 +113,10 @@ func (f *file) readFooter() error {
 	return err
 }
 
-// message reads the head of the next message of a stream. It returns io.EOF after the last one.
+// message reads the head of a stream's next message. It returns io.EOF after the last one.
 func (f *file) message() (*arrowbatch.Message, error) {
 	if f.at == f.size {
-		return nil, errors.New("the stream lacks the mark of its end: it may have been cut short, or its writer was not closed")
+		return nil, errors.New("the stream has no end marker: it may be truncated, or its writer was not closed")
 	}
 	b, err := f.bytes(f.at, min(8, f.size-f.at))
 	if err != nil {
@@ -132,7 +134,7 @@ func (f *file) message() (*arrowbatch.Message, error) {
 		return nil, err
 	}
 	if m.Body > f.size-f.at-n {
-		return nil, fmt.Errorf("message at offset %d: %d bytes are missing: the stream may have been cut short", f.at, m.Body-(f.size-f.at-n))
+		return nil, fmt.Errorf("message at offset %d: %d bytes are missing: the stream may be truncated", f.at, m.Body-(f.size-f.at-n))
 	}
 	f.at += n + m.Body
 	return m, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// batch has some rows of a number and a text, which begin at a number.
+// batch returns rows of a number and a text, numbered from from.
 func batch(from, rows int) arrow.RecordBatch {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32}, {Name: "text", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
@@ -36,7 +36,7 @@ func batch(from, rows int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// file writes batches as a file, stream as a stream.
+// file writes batches as a file; stream writes them as a stream.
 func file(t testing.TB, batches ...arrow.RecordBatch) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -70,7 +70,8 @@ func written(t testing.TB, out *bytes.Buffer, w interface {
 	return out.Bytes()
 }
 
-// Rows are samples with a part for each value that is not null, from files and streams as save_to_disk names them.
+// Rows of files and streams are samples with a part for each non-null value, under the names of
+// save_to_disk.
 func TestSamples(t *testing.T) {
 	o := scantest.Objects{
 		"train/data-00000-of-00002.arrow": stream(t, batch(0, 5), batch(5, 0), batch(5, 3)), "train/data-00001-of-00002.arrow": file(t, batch(8, 4), batch(12, 1)),
@@ -103,7 +104,7 @@ func TestSamples(t *testing.T) {
 	scantest.Parts(t, scantest.Dataset{Format: arrowipc.Format(), Objects: o})
 }
 
-// What is not read is refused by name, with what to do.
+// Unsupported files are rejected by name, with advice.
 func TestRefused(t *testing.T) {
 	whole, streamed := file(t, batch(0, 5)), stream(t, batch(0, 5), batch(5, 5))
 	other := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}, nil), batch(0, 5).Columns()[:1], 5)
@@ -111,10 +112,10 @@ func TestRefused(t *testing.T) {
 		objects scantest.Objects
 		want    string
 	}{
-		"a file that was cut":                 {scantest.Objects{"a.arrow": whole[:len(whole)-10]}, "cut short"},
-		"a stream that was cut in a batch":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-20]}, "cut short"},
-		"a stream without the mark of end":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-8]}, "lacks the mark of its end"},
-		"another kind of file":                {scantest.Objects{"a.arrow": bytes.Repeat([]byte("x"), 100)}, "neither as an Arrow file nor as a stream"},
+		"a file that was cut":                 {scantest.Objects{"a.arrow": whole[:len(whole)-10]}, "truncated"},
+		"a stream that was cut in a batch":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-20]}, "truncated"},
+		"a stream without the mark of end":    {scantest.Objects{"a.arrow": streamed[:len(streamed)-8]}, "has no end marker"},
+		"another kind of file":                {scantest.Objects{"a.arrow": bytes.Repeat([]byte("x"), 100)}, "like neither an Arrow file nor a stream"},
 		"a few bytes":                         {scantest.Objects{"a.arrow": []byte("ARR")}, "too few"},
 		"Feather of version 1":                {scantest.Objects{"a.feather": []byte("FEA1 and so on")}, "Feather file of version 1"},
 		"two schemas":                         {scantest.Objects{"a.arrow": whole, "b.arrow": stream(t, other)}, `its schema is not that of a.arrow: column 1 is "n" of type int32 not null there, and "n" of type int32 here`},
@@ -125,7 +126,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The schema tells the types of the parts.
+// The schema determines the types of the parts.
 func TestFields(t *testing.T) {
 	d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stream(t, batch(0, 1))}, format.Options{})
 	if err != nil {
@@ -141,7 +142,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// The names of classes that the library datasets leaves in a schema are kept, of files and of streams.
+// Class names stored in a schema by the datasets library are kept, for files and streams.
 func TestClasses(t *testing.T) {
 	plain := batch(0, 3)
 	about := arrow.NewMetadata([]string{"pandas", "huggingface"}, []string{"{}", `{"info": {"features": {"n": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}`})
@@ -170,7 +171,7 @@ func (o object) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return nil
 }
 
-// opened opens a file for decoding, until the test ends.
+// opened opens a file for decoding until the test ends.
 func opened(t testing.TB, stored []byte) format.Decoded {
 	t.Helper()
 	d, err := arrowipc.Format().Survey(t.Context(), scantest.Objects{"a.arrow": stored}, format.Options{})
@@ -185,8 +186,8 @@ func opened(t testing.TB, stored []byte) format.Decoded {
 	return in
 }
 
-// TestEmptyBatchesAreNoFrames: the parameters of a chunk name the record batches that have its rows.
-func TestEmptyBatchesAreNoFrames(t *testing.T) {
+// A chunk's parameters contain only the record batches with rows.
+func TestScan_SkipsEmptyBatches(t *testing.T) {
 	stored := stream(t, batch(0, 5), batch(5, 0), batch(5, 0), batch(5, 3))
 	in := opened(t, stored)
 	all, err := io.ReadAll(in)

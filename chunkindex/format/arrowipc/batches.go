@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/rowscan"
 )
 
-// next returns where the next record batch lies, and reads the dictionaries before it. It returns io.EOF after the last one.
+// next returns the location of the next record batch, after reading any dictionaries before it. It
+// returns io.EOF after the last one.
 func (f *file) next() (arrowbatch.Block, error) {
 	if f.footer != nil {
 		return f.nextListed()
@@ -28,12 +29,13 @@ func (f *file) next() (arrowbatch.Block, error) {
 				return b, err
 			}
 		default:
-			return arrowbatch.Block{}, fmt.Errorf("message at offset %d is of kind %d, where a record batch should be", b.Offset, m.Kind)
+			return arrowbatch.Block{}, fmt.Errorf("message at offset %d has kind %d instead of a record batch", b.Offset, m.Kind)
 		}
 	}
 }
 
-// nextListed returns the place of the next record batch that a footer names. A file has all its dictionaries before the first.
+// nextListed returns the next record batch in the footer, after reading all dictionaries of the
+// file.
 func (f *file) nextListed() (b arrowbatch.Block, err error) {
 	for ; len(f.footer.Dictionaries) > 0; f.footer.Dictionaries = f.footer.Dictionaries[1:] {
 		if err := f.dictionary(f.footer.Dictionaries[0]); err != nil {
@@ -49,7 +51,7 @@ func (f *file) nextListed() (b arrowbatch.Block, err error) {
 
 func (f *file) within(b arrowbatch.Block, what string) error {
 	if b.Offset > f.size || b.Length > f.size-b.Offset {
-		return fmt.Errorf("%s at offset %d lies outside of the file", what, b.Offset)
+		return fmt.Errorf("%s at offset %d is outside the file", what, b.Offset)
 	}
 	return nil
 }
@@ -89,14 +91,14 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	return frame, batch{f.decoder, f, b.Offset}, f.decoder.Begin(stored)
 }
 
-// batch gives the rows of a record batch.
+// batch decodes the rows of a record batch.
 type batch struct {
 	*arrowbatch.Decoder
 	file   *file
 	offset int64
 }
 
-// Fits implements rowscan.Decoder. It notes the values of dictionaries that the rows have.
+// Fits implements rowscan.Decoder. It also records the dictionary values used by the rows.
 func (b batch) Fits(decoded int64) error {
 	if err := b.Decoder.Fits(decoded); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// labelled makes record batches of one column, "label", of texts with a dictionary each, and the same without.
+// labelled returns record batches of one text column, "label", each with its own dictionary, and
+// the same batches without dictionaries.
 func labelled(t testing.TB, numbers, dictionaries []string) (coded, plain []arrow.RecordBatch) {
 	t.Helper()
 	parse := func(kind arrow.DataType, values string) arrow.Array {
@@ -46,7 +47,8 @@ func labelled(t testing.TB, numbers, dictionaries []string) (coded, plain []arro
 	return coded, plain
 }
 
-// decoded returns the rows of a file, twice: as a scan finds them, and as a chunk of all its record batches gives them.
+// decoded returns the rows of a file twice: from a scan, and from a chunk of all its record
+// batches.
 func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 	t.Helper()
 	in := opened(t, stored)
@@ -67,9 +69,9 @@ func decoded(t testing.TB, stored []byte) (scanned, again []byte) {
 	return scanned, again
 }
 
-// TestDictionariesAreAnEncoding: the rows of a column with a dictionary are those of its values, where the dictionary is one for all
-// record batches, grows between them, or is replaced.
-func TestDictionariesAreAnEncoding(t *testing.T) {
+// Rows of a dictionary column equal those of its values, whether all record batches share the
+// dictionary, extend it, or replace it.
+func TestScan_Dictionaries(t *testing.T) {
 	numbers := []string{`[0, 1, null, 1]`, `[1, 1]`, `[]`, `[2, 0]`}
 	for name, c := range map[string]struct {
 		dictionaries []string
@@ -97,9 +99,9 @@ func continued(t testing.TB, batches ...arrow.RecordBatch) []byte {
 	return written(t, &out, ipc.NewWriter(&out, ipc.WithSchema(batches[0].Schema()), ipc.WithDictionaryDeltas(true)), batches)
 }
 
-// TestValuesThatTheIndexWouldKeep: a record batch that uses very long dictionaries is refused, with what to do, and one that has them and uses little of
-// them is read.
-func TestValuesThatTheIndexWouldKeep(t *testing.T) {
+// A record batch that uses too many dictionary values is rejected with advice. One that uses few
+// values of a large dictionary is read.
+func TestScan_LimitsDictionaryValues(t *testing.T) {
 	const each, values = 1 << 20, 33
 	all := array.NewStringBuilder(memory.DefaultAllocator)
 	for range values {
@@ -124,7 +126,7 @@ func TestValuesThatTheIndexWouldKeep(t *testing.T) {
 		}
 		_, err = io.Copy(io.Discard, in)
 		in.Close()
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "values of more than 33554432 bytes in dictionaries")) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "its rows use more than 33554432 bytes of dictionary values")) {
 			t.Errorf("%d values of %d bytes: got %v", used, each, err)
 		}
 	}

@@ -7,19 +7,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// window reads ranges of an object that follow each other, many of them in one request.
+// window reads mostly consecutive ranges of an object, several per request.
 type window struct {
 	ctx  context.Context
 	in   format.Ranges
 	size int64
-	off  int64 // of what is held
+	off  int64 // offset of the held bytes
 	held []byte
 }
 
-// windowSize is how many bytes are read beyond those that are asked for, so that the head of the next message comes along.
+// windowSize is the number of bytes read ahead, which usually include the head of the next message.
 const windowSize = 256 << 10
 
-// bytes returns a range of the object, which is valid until the next one is asked for. What is held of it is not read again.
+// bytes returns a range of the object, which is valid until the next call. It does not read held
+// bytes again.
 func (w *window) bytes(off, n int64) ([]byte, error) {
 	if n < 0 || off < 0 || off > w.size || n > w.size-off {
 		return nil, io.ErrUnexpectedEOF

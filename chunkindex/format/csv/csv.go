@@ -1,11 +1,14 @@
-// Package csv reads comma-separated and tab-separated values (RFC 4180): files of one record a row, with or without a header. A sample is
-// a record with its line end, and a batch begins with the header if there is one, so that a batch is such a file too.
+// Package csv reads comma-separated and tab-separated values (RFC 4180): files with one record per
+// row, with or without a header. A sample is a record including its line end. A batch begins with
+// the header, if there is one, so it is such a file too.
 //
-// No byte says whether the first record is a header. Where it has what the names of columns rarely have, such as a number, the user has to say
-// so: a sample that is taken for a header is lost.
+// Nothing marks the first record as a header. If it contains values that are unusual in column
+// names, such as a number, the user must decide, because a sample mistaken for a header would be
+// lost.
 //
-// Quoting is checked, and that each record has as many fields as the header: a reader that finds a bad one in the middle of an epoch can
-// only give up. Where readers disagree about where a record ends, the record is refused.
+// The scan validates quoting and requires the same number of fields in every record, because a
+// training run cannot recover from an invalid record in the middle of an epoch. Records whose end
+// readers interpret differently are rejected.
 package csv
 
 import (
@@ -22,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Format reads comma-separated and tab-separated values.
+// Format returns the format of comma-separated and tab-separated values.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.CSV,
@@ -34,7 +37,7 @@ func Format() format.Format {
 
 func suffixes() []string { return []string{".csv", ".tsv", ".tab"} }
 
-// delimiter is what separates the fields of an object, by its name.
+// delimiter returns the field delimiter of an object, by its name.
 func delimiter(key string) byte {
 	if slices.Contains([]string{".tsv", ".tab"}, format.Ext(key)) {
 		return framing.Tab
@@ -42,8 +45,8 @@ func delimiter(key string) byte {
 	return framing.Comma
 }
 
-// survey takes objects that are called as such values are, where nothing else lies but what describes data: a table beside pictures is no
-// dataset. If the format was asked for by name every object that holds data is a shard.
+// survey claims objects by name if all other objects only describe data, because a table next to
+// images is no dataset. If the user names the format, it claims all objects that can hold samples.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	for _, object := range format.Data(l.Objects()) {
@@ -80,21 +83,22 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// record is the first one of a dataset.
+// record is the first record of a dataset.
 type record struct {
 	key    string // of its shard
 	text   string // with its line end; empty: no shard has a record
 	fields int
 }
 
-// csvLine is a record without its line end.
+// csvLine returns a record without its line end.
 func csvLine(record string) string { return strings.TrimRight(record, "\r\n") }
 
-// firstRecord looks for the first shard that has a record, and refuses shards of which the names promise different delimiters.
+// firstRecord returns the first record of the first non-empty shard. It returns an error if the
+// shards' names indicate different delimiters.
 func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (first record, err error) {
 	for _, s := range shards {
 		if delimiter(s.Key) != delimiter(shards[0].Key) {
-			return first, fmt.Errorf("object %s and object %s have other delimiters by their names: choose those of one kind with --match", shards[0].Key, s.Key)
+			return first, fmt.Errorf("objects %s and %s have different delimiters by their names: select one kind with --match", shards[0].Key, s.Key)
 		}
 		if first.text == "" {
 			if first, err = look(ctx, l, s.Key); err != nil {
@@ -105,7 +109,7 @@ func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (
 	return first, nil
 }
 
-// constants decides whether the first record is a header: the user decides, or else whether it looks like column names.
+// constants decides whether the first record is a header, by the user's choice or by its contents.
 func (r record) constants(d *format.Dataset, header string) (framing.CSVConstants, error) {
 	f := framing.CSVConstants{Delimiter: string(delimiter(d.Shards[0].Key))}
 	if header == format.HeaderAbsent {
@@ -117,16 +121,17 @@ func (r record) constants(d *format.Dataset, header string) (framing.CSVConstant
 		return f, nil
 	}
 	if data := dataIn(strings.Split(csvLine(r.text), f.Delimiter)); data != "" {
-		return f, fmt.Errorf("object %s: its first record, %.200q, has %s, so it may be a sample and no header: "+
-			"--header absent takes the first record of each shard for a sample, --header present for a header", r.key, csvLine(r.text), data)
+		return f, fmt.Errorf("object %s: its first record, %.200q, has %s, so it may be a sample rather than a header: "+
+			"use --header absent if the first record of each shard is a sample, --header present if it is a header", r.key, csvLine(r.text), data)
 	}
 	d.Assumed = func() string {
-		return fmt.Sprintf("took the first record of each shard, %.200q, for a header, which is no sample: if it is one, index again with --header absent", csvLine(r.text))
+		return fmt.Sprintf("treated the first record of each shard, %.200q, as a header: if it is a sample, index again with --header absent", csvLine(r.text))
 	}
 	return f, nil
 }
 
-// dataIn returns what the fields of a record have that the names of columns rarely do; empty: nothing.
+// dataIn returns a description of a record's contents that are unusual in column names; empty:
+// none.
 func dataIn(fields []string) string {
 	seen := make(map[string]bool, len(fields))
 	for _, field := range fields {
@@ -148,13 +153,14 @@ func dataIn(fields []string) string {
 	return ""
 }
 
-// number says whether a field is a number, as few columns are called.
+// number reports whether a field is a number, which is unusual as a column name.
 func number(field string) bool {
 	_, err := strconv.ParseFloat(field, 64)
 	return err == nil && strings.ContainsAny(field, "0123456789") // "nan" and "infinity" may be names
 }
 
-// digitsAlone says whether a field is digits with what divides them in dates, times and the like.
+// digitsAlone reports whether a field consists of digits and the separators of dates, times and the
+// like.
 func digitsAlone(field string) bool {
 	return strings.ContainsAny(field, "0123456789") && strings.Trim(field, "0123456789-/:.+TZ ") == ""
 }
@@ -178,7 +184,7 @@ func look(ctx context.Context, l format.Listing, key string) (record, error) {
 		case done && end <= framing.MaxHeader:
 			return record{key, strings.TrimSuffix(rest[:end], "\n") + "\n", p.Fields}, nil
 		case done || n > framing.MaxHeader:
-			return record{}, fmt.Errorf("object %s: its first record is longer than %d bytes: does a quote end it?", key, framing.MaxHeader)
+			return record{}, fmt.Errorf("object %s: its first record is longer than %d bytes: is a closing quote missing?", key, framing.MaxHeader)
 		}
 	}
 }

@@ -61,16 +61,16 @@ func TestShards(t *testing.T) {
 		map[string][]scantest.Sample{"a.tsv": {{Key: "a/000000000", Offset: 4, Length: 9, Parts: []scantest.Part{{Ext: "tsv", Length: 8}}}}})
 }
 
-// A first record is a sample where the user says that there is no header, and where nobody has said anything it is a header only if it
-// looks like one.
-func TestTablesWithoutAHeader(t *testing.T) {
+// The first record is a sample if the user says that there is no header. Without a choice by the
+// user, it is a header only if it looks like one.
+func TestSurvey_Header(t *testing.T) {
 	absent, present := format.Options{Header: format.HeaderAbsent}, format.Options{Header: format.HeaderPresent}
 	numbers := scantest.Objects{"a.csv": []byte("\xef\xbb\xbf1,2\n3,4"), "b.csv": nil, "c.csv": []byte("\n5,6\r\n")}
 	scantest.Finds(t, csv.Format(), absent, numbers, map[string][]scantest.Sample{
 		"a.csv": {sample("a/000000000", 3, 3, 1), sample("a/000000001", 7, 3, 1)}, "b.csv": nil, "c.csv": {sample("c/000000000", 1, 3, 2)},
 	})
 	scantest.Finds(t, csv.Format(), present, scantest.Objects{"a.csv": []byte("1,2\n3,4\n")}, map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, 3, 1)}})
-	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", and that of a.csv "1,2": shards of one dataset have the same header; --header absent`)
+	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", but that of a.csv is "1,2": shards of one dataset must have the same header; --header absent`)
 	for first, data := range map[string]string{
 		"1,2": "a number", "cat,-0.5": "a number", "x,1e9,y": "a number", `"7",b`: "a number", "a, 3": "a number",
 		"2024-05-17,rain": "a date, or other digits", "a,12:30:00": "a date, or other digits", "host,10.0.0.1": "a date, or other digits", `"2024-05-17T01:02:03Z",x`: "a date, or other digits",
@@ -81,19 +81,19 @@ func TestTablesWithoutAHeader(t *testing.T) {
 		if data != "" && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("object d/a.csv: its first record, %q, has %s, so", first, data)) || !strings.Contains(err.Error(), "--header absent")) {
 			t.Errorf("%s: got %v, want the question whether it is a header", first, err)
 		}
-		if data == "" && (err != nil || !strings.Contains(d.Assumed(), fmt.Sprintf("%q, for a header, which is no sample: if it is one, index again with --header absent", first))) {
+		if data == "" && (err != nil || !strings.Contains(d.Assumed(), fmt.Sprintf("%q, as a header: if it is a sample, index again with --header absent", first))) {
 			t.Errorf("%s: got %+v, %v, want it named as the header", first, d, err)
 		}
 	}
 	for text, want := range map[string]string{
-		"1,2\n3\n":               "at offset 4: record 2: 1 fields, and 2 in the first record of a.csv",
+		"1,2\n3\n":               "at offset 4: record 2: 1 fields, but 2 in the first record of a.csv",
 		"1,2\n\xef\xbb\xbf3,4\n": "at offset 4: record 2: a byte order mark",
 		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not ended",
 		"x\n\ny\n":               "at offset 2: record 2: an empty line in a file of one column",
 	} {
 		scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte(text)}, want)
 	}
-	scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte("1,2\n"), "b.csv": []byte("1,2,3\n")}, "shard b.csv: at offset 0: record 1: 3 fields, and 2 in the first record of a.csv")
+	scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte("1,2\n"), "b.csv": []byte("1,2,3\n")}, "shard b.csv: at offset 0: record 1: 3 fields, but 2 in the first record of a.csv")
 	d, err := csv.Format().Survey(t.Context(), numbers, absent)
 	if err != nil || string(d.Framing) != `{"delimiter":",","header":"","fields":2}` || d.Assumed != nil || d.Shards[2].Says != string(d.Framing) {
 		t.Errorf("got %+v, %v", d, err)
@@ -112,10 +112,10 @@ func TestRefusals(t *testing.T) {
 		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes behind the quote",
 		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return in the middle",
 		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return in the middle",
-		"a,b\n1\n":          "at offset 4: record 1: 1 fields, and 2 in the first record of a.csv",
-		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, and 2 in the first record of a.csv",
+		"a,b\n1\n":          "at offset 4: record 1: 1 fields, but 2 in the first record of a.csv",
+		"a,b\n1,2\n1,2,3\n": "at offset 8: record 2: 3 fields, but 2 in the first record of a.csv",
 		"a,b\n \t\n":        "record 1: 1 fields",
-		"a\n \n":            "nothing but spaces",
+		"a\n \n":            "only spaces",
 		"a\n1\n\n2\n":       "at offset 4: record 2: an empty line in a file of one column",
 		"a\r\n1\r\n\r\n":    "at offset 6: record 2: an empty line in a file of one column",
 		"a\n\n":             "at offset 2: record 1: an empty line in a file of one column",
@@ -127,8 +127,8 @@ func TestRefusals(t *testing.T) {
 		scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": []byte(text)}, want)
 	}
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.csv": []byte("x,y\n"), "c.csv": []byte("\nx,z\n1,2\n")},
-		`shard c.csv: at offset 1: header: it is "x,z", and that of b.csv "x,y": shards of one dataset have the same header`)
-	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.tsv": nil}, "object a.csv and object b.tsv have other delimiters")
+		`shard c.csv: at offset 1: header: it is "x,z", but that of b.csv is "x,y": shards of one dataset must have the same header`)
+	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": nil, "b.tsv": nil}, "objects a.csv and b.tsv have different delimiters")
 	scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": bytes.Repeat([]byte("x"), 2<<20)}, "its first record is longer than 1048576 bytes")
 }
 
@@ -157,7 +157,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// endless is a field whose quote is never ended.
+// endless is a reader of a field whose quote is never closed.
 type endless struct{ begun bool }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -180,10 +180,10 @@ func TestEndlessRecord(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err = d.Scan(t.Context(), 0, &endless{}, scantest.Nothing{})
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "at offset 2: record 1: longer than 67108864 bytes: does a quote end it?") {
+	if err == nil || !strings.Contains(err.Error(), "at offset 2: record 1: longer than 67108864 bytes: is a closing quote missing?") {
 		t.Errorf("got %v", err)
 	}
-	if got := after.TotalAlloc - before.TotalAlloc; got > 8*csv.MaxRecord { // the race detector makes more
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8*csv.MaxRecord { // the race detector allocates more
 		t.Errorf("got %d bytes allocated", got)
 	}
 }
@@ -192,13 +192,13 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, csv.Format(), format.Options{}, "a.csv", []byte("\xef\xbb\xbfa,b\n1,\"2\n\"\n3,4"))
 }
 
-// judged reads what a library makes of a file's records.
+// judged returns the records that Go's library reads from a file.
 func judged(file []byte) ([][]string, error) {
 	r := encodingcsv.NewReader(bytes.NewReader(bytes.TrimPrefix(file, []byte("\xef\xbb\xbf"))))
 	return r.ReadAll()
 }
 
-// Whatever a file holds, it is refused, or a batch of its records, last one first, reads as the file does.
+// A file is either rejected, or a batch of its records in reverse order is read like the file.
 func FuzzScanCSV(f *testing.F) {
 	for _, text := range []string{"a,b\n1,2\n", "\xef\xbb\xbfa,b\r\n\"x\ny\",\"\"\"\"\r\n\n,", "a\n\"\"\n\n1", "a,b\n1,\"", "a,b\n\r\r\n", "\n\xef\xbb\xbf"} {
 		f.Add([]byte(text))
@@ -210,7 +210,8 @@ func FuzzScanCSV(f *testing.F) {
 	})
 }
 
-// reads holds the records of a file, of which the first ones are a header, to what a library makes of them.
+// reads compares the records of a file, the first ones of which are a header, with those of Go's
+// library.
 func reads(t *testing.T, b []byte, o format.Options, header int) {
 	objects := scantest.Objects{"a.csv": b}
 	found, err := scantest.Scan(context.Background(), csv.Format(), o, objects)
@@ -237,7 +238,7 @@ func reads(t *testing.T, b []byte, o format.Options, header int) {
 	}
 	want, err := judged(b)
 	if err != nil {
-		t.Fatalf("%q is taken, and the library refuses it: %v", b, err)
+		t.Fatalf("%q is accepted, but the library rejects it: %v", b, err)
 	}
 	got, err := judged(batch)
 	slices.Reverse(want[min(header, len(want)):])

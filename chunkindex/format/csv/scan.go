@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// MaxRecord is the longest record: one is looked at as a whole.
+// MaxRecord limits the length of a record, which is inspected as a whole.
 const MaxRecord = 64 << 20
 
 // mark is the byte order mark that some writers put before UTF-8.
@@ -22,11 +22,11 @@ type scanner struct {
 	stem      string // of the samples' keys
 	delimiter byte
 	part      string
-	header    string // that every shard has, without its line end
-	first     string // the shard from which the header is
-	fields    int    // of the header, or of the first record of a dataset without one
+	header    string // header of every shard, without its line end
+	first     string // shard that defines the header
+	fields    int    // number of fields in the header, or in the first record of a dataset without one
 	n         uint64 // samples found
-	begun     bool   // the header was seen, or shards have none
+	begun     bool   // the header was read, or shards have none
 }
 
 func (s *scanner) run() error {
@@ -43,7 +43,7 @@ func (s *scanner) run() error {
 	return err
 }
 
-// fail says what is wrong some bytes into the current record.
+// fail returns an error at an offset of the current record.
 func (s *scanner) fail(at int, reason error) error {
 	what := "header"
 	if s.begun {
@@ -52,7 +52,7 @@ func (s *scanner) fail(at int, reason error) error {
 	return &format.Error{Offset: s.Offset() + int64(at), Reason: fmt.Sprintf("%s: %v", what, reason)}
 }
 
-// record reads the next record. A file has ended where there is none.
+// record reads the next record. ended is true at the end of the file.
 func (s *scanner) record() (ended bool, err error) {
 	p := framing.CSVParser{Delimiter: s.delimiter}
 	for n := int64(format.HeadSize); ; n *= 2 {
@@ -70,12 +70,12 @@ func (s *scanner) record() (ended bool, err error) {
 		case done:
 			return false, s.take(b[:end], &p)
 		case n > MaxRecord:
-			return false, s.fail(p.Quote, fmt.Errorf("longer than %d bytes: does a quote end it?", MaxRecord))
+			return false, s.fail(p.Quote, fmt.Errorf("longer than %d bytes: is a closing quote missing?", MaxRecord))
 		}
 	}
 }
 
-// take tells what a record is: the header, a sample, or an empty line.
+// take handles a record: the header, a sample, or an empty line.
 func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	text := bytes.TrimSuffix(bytes.TrimSuffix(record, []byte("\n")), []byte("\r"))
 	if len(text) == 0 {
@@ -85,23 +85,23 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 		return s.Gap(int64(len(record)))
 	}
 	if !utf8.Valid(text) {
-		return s.fail(0, errors.New("not UTF-8: write it anew in UTF-8, as iconv does"))
+		return s.fail(0, errors.New("not UTF-8: convert it to UTF-8, for example with iconv"))
 	}
 	if first := !s.begun || s.header == ""; first && bytes.HasPrefix(text, []byte(mark)) {
-		return s.fail(0, errors.New("a byte order mark, which is lost where this begins a batch: remove it"))
+		return s.fail(0, errors.New("a byte order mark, which readers drop at the start of a batch: remove it"))
 	}
 	if !s.begun {
 		if string(text) != s.header {
-			return s.fail(0, fmt.Errorf("it is %.200q, and that of %s %.200q: shards of one dataset have the same header; --header absent says that none has one", text, s.first, s.header))
+			return s.fail(0, fmt.Errorf("it is %.200q, but that of %s is %.200q: shards of one dataset must have the same header; with --header absent they have none", text, s.first, s.header))
 		}
 		s.begun, s.fields = true, p.Fields
 		return s.Gap(int64(len(record)))
 	}
 	if p.Fields != s.fields {
-		return s.fail(0, fmt.Errorf("%d fields, and %d in the first record of %s", p.Fields, s.fields, s.first))
+		return s.fail(0, fmt.Errorf("%d fields, but %d in the first record of %s", p.Fields, s.fields, s.first))
 	}
 	if s.fields == 1 && len(bytes.Trim(text, " \t")) == 0 {
-		return s.fail(0, errors.New("nothing but spaces, which some readers take for an empty line: quote them"))
+		return s.fail(0, errors.New("only spaces, which some readers treat as an empty line: quote them"))
 	}
 	if err := s.Begin(format.Numbered(s.stem, s.n)); err != nil {
 		return err
@@ -114,10 +114,10 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	if err := s.Data(int64(len(record) - len(text))); err != nil {
 		return err
 	}
-	if record[len(record)-1] != '\n' { // so that it can stand before others
+	if record[len(record)-1] != '\n' { // so that others can follow it in a batch
 		s.LineFeed()
 	}
 	return s.End()
 }
 
-var errEmpty = errors.New(`an empty line in a file of one column, which is a null to some readers and nothing to others: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)
+var errEmpty = errors.New(`an empty line in a file of one column, which readers treat as null or ignore: sed -i 's/^\r\?$/""&/' makes samples of such lines, sed -i '/^\r\?$/d' removes them`)

@@ -1,8 +1,9 @@
-// Package files takes loose objects for samples, one object one sample, as a directory of images has them.
+// Package files treats loose objects as samples: one object per sample, as in a directory of
+// images.
 //
-// A sample is the object's bytes and nothing else; its one part, the whole of it, has the object's extension. No two objects have
-// one key, and their names in a tar differ for every reader that groups members by their keys. There is no framing of its own: a
-// batch of loose objects is a tar.
+// A sample is the object's bytes; its only part, the whole of it, has the object's extension. No
+// two objects have the same key, and their names in a tar differ for every reader that groups
+// members by key. The format has no framing of its own: a batch of loose objects is a tar.
 package files
 
 import (
@@ -16,18 +17,19 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Format reads loose objects.
+// Format returns the format of loose objects.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Files,
-		Shards: "images, sound, video or text, one a sample",
+		Shards: "images, sound, video or text, one per sample",
 		Last:   true,
 		Survey: survey,
 	}
 }
 
-// survey takes every object for a sample if the format was named. Else it does so only where names say that each is one: all
-// are images, or sound, or video, or text, and no JSON holds many samples; what merely describes data is left out then.
+// survey claims every object if the user names the format. Otherwise it requires that names
+// identify all objects as images, audio, video or text, and that no JSON object holds many samples;
+// it ignores objects that describe data.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)
 	if !o.Named {
@@ -50,7 +52,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 			last = o.Key
 		}
 		if o.Size > format.MaxSample {
-			return nil, fmt.Errorf("object %s is longer than a sample can be, %d bytes: exclude it with --match", o.Key, format.MaxSample)
+			return nil, fmt.Errorf("object %s exceeds the maximum sample length of %d bytes: exclude it with --match", o.Key, format.MaxSample)
 		}
 		d.Shards = append(d.Shards, format.Shard{Object: o})
 	}
@@ -75,7 +77,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// scan hands on one object as one sample of one part.
+// scan passes on one object as one sample of one part.
 func scan(c *format.Cursor, o format.Object, key, ext string) error {
 	if err := c.Begin(key); err != nil {
 		return err

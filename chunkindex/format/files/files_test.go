@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-func TestEachObjectIsASample(t *testing.T) {
+func TestScan_EachObjectIsASample(t *testing.T) {
 	got, err := scantest.Scan(t.Context(), files.Format(), format.Options{Named: true}, scantest.Objects{
 		"d.x/a.seg.png": []byte("12345"), "b": []byte("6"), "c.json.gz": []byte("no gzip, and no matter"), "e/.hidden": []byte("7"),
 		"f/frame.0001.png": []byte("1"), "f/frame.0002.png": []byte("2"), "f/frame_0003.png": []byte("3"), "g/1.jpg": []byte("j"), "g/1.png": []byte("p"), "g/1.x.png": []byte("x"),
@@ -41,7 +41,7 @@ func TestSurveyRefuses(t *testing.T) {
 		"object b.jpg has no bytes: --match '!b.jpg' leaves it out": {"a.jpg": []byte("a"), "b.jpg": nil},
 		"2 objects have no bytes, such as c.jpg":                    {"a.jpg": []byte("a"), "b.jpg": nil, "c.jpg": nil},
 		"a.jpg (image) and a.txt (text) may not":                    {"a.jpg": []byte("a"), "a.txt": []byte("b")},
-		"object b.dat: its name is not one":                         {"a.jpg": []byte("a"), "b.dat": []byte("b")},
+		"object b.dat: its name is not that":                        {"a.jpg": []byte("a"), "b.dat": []byte("b")},
 		"objects c/a.b.jpg and c/a_b.jpg would have one key, c/a_b_jpg, in which a dot is an underscore: rename one of them, or exclude it with --match '!c/a_b.jpg'": {
 			"c/a.b.jpg": []byte("a"), "c/a0.jpg": []byte("b"), "c/a_b.jpg": []byte("c"),
 		},
@@ -59,7 +59,7 @@ func TestSurveyRefuses(t *testing.T) {
 	}
 }
 
-// TestSurvey_KeysAreUnique: where the dots of a name become underscores the name may meet another one, which stands anywhere in the listing.
+// A name whose dots become underscores may equal another name anywhere in the listing.
 func TestSurvey_KeysAreUnique(t *testing.T) {
 	got, err := scantest.Scan(t.Context(), files.Format(), format.Options{}, scantest.Objects{"a.b.jpg": []byte("1"), "a0.jpg": []byte("2"), "a_b.png": []byte("3")})
 	if err != nil {
@@ -72,8 +72,8 @@ func TestSurvey_KeysAreUnique(t *testing.T) {
 	}
 }
 
-// An object that is not as long as it was listed is refused: it has changed meanwhile.
-func TestObjectOfAnotherLength(t *testing.T) {
+// An object whose length differs from the listing has changed and is rejected.
+func TestScan_RejectsChangedLength(t *testing.T) {
 	d, err := files.Format().Survey(t.Context(), scantest.Objects{"a.jpg": []byte("12345")}, format.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	looks   = 16      // objects that are looked into, the largest ones: one with many samples is larger than one that describes them
-	maxLook = 1 << 20 // bytes of an object that are looked at for the end of its first value
+	looks   = 16      // objects to inspect, largest first, because one with many samples is larger than one that describes them
+	maxLook = 1 << 20 // bytes of an object to search for the end of its first value
 )
 
-// refuseCollections refuses JSON of which one object holds many samples: the elements of an array, or values one after another.
+// refuseCollections returns an error for a JSON object that holds many samples: an array, or
+// several values.
 func refuseCollections(ctx context.Context, l format.Listing, objects []format.Object) error {
 	all := slices.DeleteFunc(slices.Clone(objects), func(o format.Object) bool { return format.Ext(o.Key) != ".json" })
 	slices.SortStableFunc(all, func(a, b format.Object) int { return cmp.Compare(b.Size, a.Size) })
@@ -28,18 +29,19 @@ func refuseCollections(ctx context.Context, l format.Listing, objects []format.O
 			return true, err
 		}
 		return false, &format.ChoiceError{
-			Cause: fmt.Sprintf("object %s is %s, of which each is likely a sample, and JSON is read with a sample a line", o.Key, what),
+			Cause: fmt.Sprintf("object %s is %s, each of which is likely a sample, but JSON requires one sample per line", o.Key, what),
 			Ways: []format.Way{
-				{Command: toLines(all, filter), Effect: "writes JSON Lines, which are indexed in place of JSON"},
+				{Command: toLines(all, filter), Effect: "writes JSON Lines, which are indexed instead of JSON"},
 				{Flag: "format", Value: framing.Files, Effect: "takes each object as one sample"},
 			},
 		}
 	})
 }
 
-// toLines is the command that writes JSON Lines beside objects. filter is that of jq for the only one.
+// toLines returns a command that converts objects to JSON Lines. filter is the jq filter for a
+// single object.
 func toLines(objects []format.Object, filter string) string {
-	const most = 8 // names in a command that people read
+	const most = 8 // names in a readable command
 	var names []string
 	for _, o := range objects[:min(len(objects), most)] {
 		names = append(names, quoted(o.Key))
@@ -54,7 +56,8 @@ func toLines(objects []format.Object, filter string) string {
 	return "find . -name '*.json' -not -path '*/.*' | while IFS= read -r f; do " + each + "; done"
 }
 
-// collection says what an object holds if that is several values, and the filter of jq that gives one after another.
+// collection describes an object that holds several values, and returns the jq filter that yields
+// them.
 func collection(ctx context.Context, l format.Listing, o format.Object, head []byte) (what, filter string, err error) {
 	if len(head) == format.HeadSize {
 		if head, err = l.First(ctx, o.Key, maxLook); err != nil {
@@ -76,5 +79,5 @@ func collection(ctx context.Context, l format.Listing, o format.Object, head []b
 	return "several JSON objects", ".", nil
 }
 
-// quoted is a name as a shell takes it.
+// quoted returns a name in shell quotes.
 func quoted(name string) string { return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'" }

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// records are n objects, as Go's encoder writes them with an indent.
+// records returns n objects to encode with indentation.
 func records(n int) []map[string]any {
 	var all []map[string]any
 	for i := range n {
@@ -30,7 +30,7 @@ func indented(t *testing.T, v any) []byte {
 	return append(b, '\n')
 }
 
-// TestSurvey_RefusesJSONOfManySamples names the commands that TestOddities runs.
+// TestSurvey_RefusesJSONOfManySamples checks the commands in the errors, which TestOddities runs.
 func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	many := records(1000)
 	oneLine, err := json.Marshal(many[:3])
@@ -69,7 +69,8 @@ func TestSurvey_RefusesJSONOfManySamples(t *testing.T) {
 	}
 }
 
-// TestSurvey_TakesJSONOfOneSample each: what does not hold several values is a sample, and so is anything where the format was named.
+// JSON that does not hold several values is a sample. With the format named by the user, any object
+// is one.
 func TestSurvey_TakesJSONOfOneSample(t *testing.T) {
 	one := scantest.Objects{
 		"a.json": indented(t, records(1)[0]), "b.json": []byte("{\"a\": [1]}"), "c.json": []byte("no JSON"), "d.txt": []byte("[1]"),

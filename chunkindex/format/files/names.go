@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
-// ofOneKind refuses objects of which some may be no samples of their own.
+// ofOneKind returns an error unless the names show that each object is a sample of the same kind.
 func ofOneKind(objects []format.Object) error {
 	first := ""
 	for i, o := range objects {
@@ -19,24 +19,25 @@ func ofOneKind(objects []format.Object) error {
 		case kind == "":
 			return &UnknownError{o.Key}
 		case kind != first:
-			return fmt.Errorf("objects %s (%s) and %s (%s) may not be a sample each: take those of one kind with --match, make samples of both with millrace pack, or take each as a sample with --format files",
+			return fmt.Errorf("objects %s (%s) and %s (%s) may not be a sample each: select one kind with --match, combine them into samples with millrace pack, or index each as a sample with --format files",
 				objects[0].Key, first, o.Key, kind)
 		}
 	}
 	return nil
 }
 
-// UnknownError is the fault of an object that may hold any number of samples.
+// UnknownError reports an object that may hold any number of samples.
 type UnknownError struct{ Key string }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("object %s: its name is not one of an image, of sound, video or text, so it may hold any number of samples: exclude it with --match, or take every object as one sample with --format files", e.Key)
+	return fmt.Sprintf("object %s: its name is not that of an image, audio, video or text file, so it may hold any number of samples: exclude it with --match, or index every object as one sample with --format files", e.Key)
 }
 
-// whole marks a shard whose extension is part of its key, since another one differs by it alone.
+// whole marks a shard whose extension is part of its key, because another object differs only by
+// the extension.
 const whole = "whole name"
 
-// name returns the key of an object, and its extension.
+// name returns the key and the extension of an object.
 func name(s format.Shard) (key, ext string) {
 	key, ext = naming.File(s.Key)
 	if s.Says == whole {
@@ -45,8 +46,8 @@ func name(s format.Shard) (key, ext string) {
 	return key, ext
 }
 
-// distinguish marks the objects that differ by their extensions alone, such as a.jpg and a.png, and refuses those of one key all the same, such as
-// a.b.jpg and a_b.jpg.
+// distinguish marks objects that differ only by extension, such as a.jpg and a.png. It rejects
+// objects whose keys are still equal, such as a.b.jpg and a_b.jpg.
 func distinguish(shards []format.Shard) error {
 	first, marked := make(map[string]int, len(shards)), false
 	for i, s := range shards {

@@ -8,11 +8,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxColumns bounds the columns of a card, which may name one of them many times.
+// maxColumns limits the visited columns of a card, in which aliases may repeat a column many times.
 const maxColumns = 1 << 16
 
-// CardClasses returns the names of the classes that a README.md gives to the columns of a configuration, by their paths as Classes has them. The
-// text is the first bytes of README.md. Without a name of a configuration the card's only one is meant, or the one that is called default.
+// CardClasses returns the class names that a README.md assigns to the columns of a configuration,
+// by the paths that Classes uses. text is the start of README.md. An empty config selects the only
+// configuration, or the one named default.
 func CardClasses(text []byte, config string) (map[string][]string, error) {
 	block, ok := metadata(text)
 	if !ok {
@@ -51,7 +52,7 @@ func CardClasses(text []byte, config string) (map[string][]string, error) {
 	return nil, nil
 }
 
-// decode reads a node, unless it is missing.
+// decode decodes a node unless it is missing.
 func decode(n *yaml.Node, into any) error {
 	if n.Kind == 0 {
 		return nil
@@ -59,19 +60,19 @@ func decode(n *yaml.Node, into any) error {
 	return n.Decode(into)
 }
 
-// cardColumns collects the classes of a card's columns.
+// cardColumns collects the class names of a card's columns.
 type cardColumns struct {
 	classes map[string][]string
 	seen    int
 }
 
-// read reads the columns of a list, or what a column holds.
+// read reads a list of columns or the type of a column.
 func (c *cardColumns) read(at string, n *yaml.Node, depth int) error {
 	if depth == 0 {
-		return fmt.Errorf("column %.64q: columns in columns, more than %d deep", at, maxDepth)
+		return fmt.Errorf("column %.64q: nested deeper than %d levels", at, maxDepth)
 	}
 	if c.seen++; c.seen > maxColumns {
-		return fmt.Errorf("column %.64q is one too many, want %d at most", at, maxColumns)
+		return fmt.Errorf("column %.64q exceeds the limit of %d", at, maxColumns)
 	}
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -80,7 +81,7 @@ func (c *cardColumns) read(at string, n *yaml.Node, depth int) error {
 		return c.list(at, n, depth)
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil // a type of one word, which is no class
+		return nil // a type name, not a class label
 	}
 	var column struct {
 		Label *struct {
@@ -113,7 +114,7 @@ func (c *cardColumns) read(at string, n *yaml.Node, depth int) error {
 	return nil
 }
 
-// list reads columns, each with its name.
+// list reads named columns.
 func (c *cardColumns) list(at string, n *yaml.Node, depth int) error {
 	for _, item := range n.Content {
 		var column struct {
@@ -132,7 +133,7 @@ func (c *cardColumns) list(at string, n *yaml.Node, depth int) error {
 	return nil
 }
 
-// namesOf reads the names of classes: a list, or a mapping from each number to its name.
+// namesOf reads class names: a list, or a mapping from numbers to names.
 func namesOf(n *yaml.Node) ([]string, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

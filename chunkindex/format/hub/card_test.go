@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// TestCardClasses reads each form of features that the library datasets writes into a card, and those of older cards.
+// CardClasses reads each notation of features that the datasets library writes into a card, and
+// those of older cards.
 func TestCardClasses(t *testing.T) {
 	const pets = "class_label: {names: {'1': dog, '0': cat}}"
 	animals := []string{"cat", "dog"}
@@ -19,7 +20,7 @@ func TestCardClasses(t *testing.T) {
 		"[{name: n, dtype: int64}]":          {},
 		"[{name: n, dtype: {" + pets + "}}]": {"n": animals},
 		"[{name: n, dtype: {class_label: {names: [cat, dog]}}}]":                                  {"n": animals},
-		"[{name: n, dtype: {class_label: {num_classes: 3}}}]":                                     {}, // of which nobody knows the names
+		"[{name: n, dtype: {class_label: {num_classes: 3}}}]":                                     {}, // class names are unknown
 		"[{name: n, list: {" + pets + "}}]":                                                       {"n": animals},
 		"[{name: n, large_list: {dtype: {" + pets + "}}}]":                                        {"n": animals},
 		"[{name: n, sequence: {" + pets + "}, length: 2}]":                                        {"n": animals},
@@ -35,7 +36,7 @@ func TestCardClasses(t *testing.T) {
 	}
 }
 
-// TestCardClassesOfConfigurations reads the configuration that is asked for.
+// CardClasses selects the given configuration.
 func TestCardClassesOfConfigurations(t *testing.T) {
 	info := func(name, class string) string {
 		return "- config_name: " + name + "\n  features: [{name: n, dtype: {class_label: {names: [" + class + "]}}}]\n"
@@ -55,7 +56,7 @@ func TestCardClassesOfConfigurations(t *testing.T) {
 	}
 }
 
-// TestCardsWithoutClasses wants bad cards refused, and cards that say nothing taken for what they are.
+// Invalid cards are rejected, and cards without class names have none.
 func TestCardsWithoutClasses(t *testing.T) {
 	for _, text := range []string{"", "# Pets", "---\nlicense: mit\n---\n", "---\ndataset_info:\n  splits: []\n---\n"} {
 		if got, err := hub.CardClasses([]byte(text), ""); err != nil || len(got) > 0 {
@@ -72,7 +73,7 @@ func TestCardsWithoutClasses(t *testing.T) {
 		{"[{name: n, dtype: {class_label: 7}}]", `column "n"`},
 		{"[7]", "cannot unmarshal"},
 		{strings.Repeat("[{name: a, struct: ", 40) + "[]" + strings.Repeat("}]", 40), "deep"},
-		{"*x12", "one too many"},
+		{"*x12", "exceeds the limit"},
 	} {
 		if got, err := hub.CardClasses([]byte("---\n"+laughs+"dataset_info:\n  features: "+c.features+"\n---\n"), ""); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.80s: got %v, %v, want %q", c.features, got, err, c.want)
@@ -80,7 +81,7 @@ func TestCardsWithoutClasses(t *testing.T) {
 	}
 }
 
-// FuzzCardClasses wants no card to bring the reader down.
+// FuzzCardClasses checks that no card crashes the parser.
 func FuzzCardClasses(f *testing.F) {
 	f.Add([]byte("---\ndataset_info:\n- config_name: a\n  features: [{name: n, list: {struct: [{name: m, dtype: {class_label: {names: {'0': cat}}}}]}}]\n---\n"), "a")
 	f.Fuzz(func(t *testing.T, text []byte, config string) {

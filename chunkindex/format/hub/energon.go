@@ -11,25 +11,26 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// EnergonFiles are the objects, of which the first one counts, where Megatron Energon says which shards are of which split. JSON is YAML too.
+// EnergonFiles returns the keys of the files in which Megatron Energon assigns shards to splits;
+// the first existing one applies. JSON is valid YAML.
 func EnergonFiles() []string { return []string{".nv-meta/split.yaml", ".nv-meta/split.json"} }
 
-// Bounds of an EnergonFile.
+// Limits of an Energon file.
 const (
 	MaxEnergon = 16 << 20 // its bytes
-	maxShards  = 1 << 20  // that it names
+	maxShards  = 1 << 20  // shards that it names
 )
 
-// Excluded is the name of the split of shards that Energon excludes.
+// Excluded is the name of the split of excluded shards.
 const Excluded = "excluded"
 
-// Shards is a split that lists its shards by their keys.
+// Shards is a split that lists its shards by key.
 type Shards struct {
 	Name string
 	Keys map[string]bool
 }
 
-// ReadEnergon reads the splits from one of EnergonFiles, by their names.
+// ReadEnergon parses one of EnergonFiles and returns its splits by name.
 func ReadEnergon(text []byte) ([]Shards, error) {
 	var file struct {
 		Exclude []string            `yaml:"exclude"`
@@ -59,7 +60,7 @@ func ReadEnergon(text []byte) ([]Shards, error) {
 	}
 	for key := range excluded {
 		if !named[key] {
-			return nil, fmt.Errorf("excludes %.200q, which is no shard: samples are excluded by millrace quarantine, and with --split all, or without this entry, its shard is indexed whole", key)
+			return nil, fmt.Errorf("excludes %.200q, which is not a shard: use millrace quarantine to exclude samples; with --split all, or without this entry, the whole shard is indexed", key)
 		}
 		for _, s := range splits {
 			delete(s.Keys, key)
@@ -68,7 +69,7 @@ func ReadEnergon(text []byte) ([]Shards, error) {
 	return append(splits, Shards{Excluded, excluded}), nil
 }
 
-// expandAll returns the names that some with braces stand for.
+// expandAll returns the set of names that the patterns expand to.
 func expandAll(patterns []string) (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, p := range patterns {
@@ -86,7 +87,7 @@ func expandAll(patterns []string) (map[string]bool, error) {
 	return all, nil
 }
 
-// expand returns the names that one with braces stands for: of {000..012} the numbers, of {a,b} each word.
+// expand expands braces: {000..012} into numbers, {a,b} into words.
 func expand(pattern string) (names []string, err error) {
 	before, rest, open := strings.Cut(pattern, "{")
 	inside, after, closed := strings.Cut(rest, "}")
@@ -98,7 +99,7 @@ func expand(pattern string) (names []string, err error) {
 		words, err = numbers(from, to)
 	}
 	if err != nil || !closed || len(words) < 2 || strings.Contains(inside, "{") {
-		return nil, fmt.Errorf("braces in %.200q: want {000..012} or {a,b}", pattern)
+		return nil, fmt.Errorf("braces in %.200q: use {000..012} or {a,b}", pattern)
 	}
 	ends, err := expand(after)
 	if err != nil {
@@ -115,7 +116,7 @@ func expand(pattern string) (names []string, err error) {
 	return names, nil
 }
 
-// numbers are those from one to another, with zeros before them where one of the two has some.
+// numbers returns the range of numbers, zero-padded if either bound is.
 func numbers(from, to string) (all []string, err error) {
 	first, err := strconv.ParseUint(from, 10, 32)
 	last, fault := strconv.ParseUint(to, 10, 32)

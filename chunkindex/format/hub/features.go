@@ -9,20 +9,20 @@ import (
 
 // Limits of a description of columns.
 const (
-	MaxFeatures = 4 << 20 // bytes: the names of some hundred thousand classes
-	maxDepth    = 32      // of columns in columns
+	MaxFeatures = 4 << 20 // bytes: enough for several hundred thousand class names
+	maxDepth    = 32      // nested columns
 )
 
-// feature is a column as the library datasets describes it.
+// feature is a column in the notation of the datasets library.
 type feature struct {
 	Type    string          `json:"_type"`
 	Names   []string        `json:"names"`
 	Feature json.RawMessage `json:"feature"`
 }
 
-// Classes returns the names of the classes of each column that is a ClassLabel, or a list of them, by the column's path with dots: the
-// number n stands for the nth name, from 0. The text is what files of the library datasets have under the key "huggingface": in the metadata
-// of a Parquet file, or of the schema of an Arrow file.
+// Classes returns the class names of each column that is a ClassLabel or a list of them, by the
+// column's dotted path. Number n has the nth name, from 0. text is the metadata that the datasets
+// library stores under the key "huggingface" in a Parquet file or in the schema of an Arrow file.
 func Classes(text []byte) (map[string][]string, error) {
 	var about struct {
 		Info struct {
@@ -30,7 +30,7 @@ func Classes(text []byte) (map[string][]string, error) {
 		} `json:"info"`
 	}
 	if len(text) > MaxFeatures {
-		return nil, fmt.Errorf("metadata of datasets: %d bytes, want %d at most", len(text), MaxFeatures)
+		return nil, fmt.Errorf("metadata of datasets: %d bytes exceed the limit of %d", len(text), MaxFeatures)
 	}
 	if err := json.Unmarshal(text, &about); err != nil {
 		return nil, fmt.Errorf("metadata of datasets: %w", err)
@@ -44,8 +44,8 @@ func Classes(text []byte) (map[string][]string, error) {
 	return classes, nil
 }
 
-// Label gives the integers of a schema the names that the text has for their values, if Classes can read it. A text that it cannot read is
-// a note of another program's, and no reason to refuse the file.
+// Label assigns class names from text to the integers of a schema. Text that Classes cannot parse
+// belongs to another program and is ignored.
 func Label(fields []*rows.Node, text string) {
 	if text == "" {
 		return
@@ -55,12 +55,12 @@ func Label(fields []*rows.Node, text string) {
 	}
 }
 
-// classesOf adds the classes of a column and of those in it.
+// classesOf adds the class names of a column and its nested columns.
 func classesOf(at string, text json.RawMessage, depth int, classes map[string][]string) error {
 	if depth == 0 {
-		return fmt.Errorf("columns in columns, more than %d deep", maxDepth)
+		return fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
-	var list []json.RawMessage // a list as it was written once: with its element in brackets
+	var list []json.RawMessage // older notation of a list: its element in brackets
 	if json.Unmarshal(text, &list) == nil {
 		if len(list) != 1 {
 			return nil

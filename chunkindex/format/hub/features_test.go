@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// TestClasses reads what several versions of the library datasets have written.
+// Classes reads the notations of several versions of the datasets library.
 func TestClasses(t *testing.T) {
 	const label = `{"names": ["cat", "dog"], "_type": "ClassLabel"}`
 	for text, want := range map[string]map[string][]string{
@@ -21,7 +21,7 @@ func TestClasses(t *testing.T) {
 		`{"info": {"features": {"tags": [` + label + `]}}}`:                                                  {"tags": {"cat", "dog"}},
 		`{"info": {"features": {"a": {"b": ` + label + `, "_type": {"dtype": "int64", "_type": "Value"}}}}}`: {"a.b": {"cat", "dog"}},
 		`{"info": {"features": {"objects": {"feature": {"kind": ` + label + `}, "_type": "Sequence"}}}}`:     {"objects.kind": {"cat", "dog"}},
-		`{"info": {"features": {"label": {"num_classes": 3, "_type": "ClassLabel"}}}}`:                       {}, // of which nobody knows the names
+		`{"info": {"features": {"label": {"num_classes": 3, "_type": "ClassLabel"}}}}`:                       {}, // class names are unknown
 		`{"info": {"features": {"n": {"dtype": "int64", "_type": "Value"}}}}`:                                {},
 	} {
 		got, err := hub.Classes([]byte(text))
@@ -37,7 +37,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// FuzzClasses wants no description to bring the reader down.
+// FuzzClasses checks that no description crashes the parser.
 func FuzzClasses(f *testing.F) {
 	f.Add([]byte(`{"info": {"features": {"a": {"b": {"names": ["cat"], "_type": "ClassLabel"}}, "t": [{"feature": {}, "_type": "List"}]}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Limits of a pattern. Each ** may try every place in a key, so there are few.
+// Limits of a pattern. Each ** may try every position in a key, so only a few are allowed.
 const (
 	maxPattern = 1024 // bytes
-	maxStars   = 3    // elements that are **
+	maxStars   = 3    // ** elements
 )
 
-// Pattern takes objects by their keys. An element between slashes takes an element of the key as path.Match has it; the element ** takes
-// any number of elements, none too.
+// Pattern matches keys. Each element matches one path element as in path.Match; ** matches any
+// number of elements, including none.
 type Pattern struct {
 	text     string
 	elements []string
-	begin    string // of every key that it takes
+	begin    string // literal prefix of all matching keys
 }
 
-// ParsePattern reads a pattern. A leading ./ or / means nothing.
+// ParsePattern parses a pattern. It ignores a leading ./ or /.
 func ParsePattern(text string) (Pattern, error) {
 	p := Pattern{text: text}
 	stars := 0
 	if len(text) > maxPattern {
-		return p, fmt.Errorf("a pattern of %d bytes, want %d at most", len(text), maxPattern)
+		return p, fmt.Errorf("pattern of %d bytes exceeds the limit of %d", len(text), maxPattern)
 	}
 	if strings.Contains(text, "://") {
-		return p, fmt.Errorf("%q lies elsewhere: only what lies below the dataset's address is read", text)
+		return p, fmt.Errorf("%q is elsewhere: only objects below the dataset's address are read", text)
 	}
 	for element := range strings.SplitSeq(strings.TrimLeft(strings.TrimPrefix(text, "./"), "/"), "/") {
 		switch element {
@@ -52,15 +52,15 @@ func ParsePattern(text string) (Pattern, error) {
 		p.begin = p.begin[:i]
 	}
 	if len(p.elements) > 1 && p.elements[len(p.elements)-1] == "**" {
-		p.begin = strings.TrimSuffix(p.begin, "/") // a/** takes a, too
+		p.begin = strings.TrimSuffix(p.begin, "/") // a/** also matches a
 	}
 	return p, nil
 }
 
-// String is the pattern as it was read.
+// String returns the original pattern.
 func (p Pattern) String() string { return p.text }
 
-// Match says whether the pattern takes a key.
+// Match reports whether the pattern matches a key.
 func (p Pattern) Match(key string) bool {
 	return strings.HasPrefix(key, p.begin) && match(p.elements, strings.Split(key, "/"))
 }

@@ -1,5 +1,6 @@
-// Package hub reads what repositories of Hugging Face's hub say of their configurations, splits and classes: the metadata of README.md and of files, and the
-// dataset_dict.json of save_to_disk. What it reads is input that anybody may have written.
+// Package hub reads how Hugging Face repositories describe their configurations, splits and
+// classes: the metadata of README.md and of files, and the dataset_dict.json of save_to_disk. All
+// of it is untrusted input.
 package hub
 
 import (
@@ -14,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of what is read.
+// Limits of the input.
 const (
 	MaxCard = 1 << 20  // bytes of metadata: the largest cards have hundreds of configurations of some hundred bytes
 	MaxDict = 64 << 10 // bytes of a dataset_dict.json
@@ -25,20 +26,20 @@ const (
 	maxName     = 256  // bytes of a name
 )
 
-// Config is one configuration of a repository: some of its files, in splits.
+// Config is one configuration of a repository: some of its files, grouped into splits.
 type Config struct {
 	Name    string
 	Default bool
 	Splits  []Split
 }
 
-// Split is a split and the objects that it has.
+// Split is a split and the patterns of its objects.
 type Split struct {
 	Name     string
 	Patterns []Pattern
 }
 
-// Takes says whether the split has an object.
+// Takes reports whether the split contains an object.
 func (s Split) Takes(key string) bool {
 	for _, p := range s.Patterns {
 		if p.Match(key) {
@@ -48,11 +49,11 @@ func (s Split) Takes(key string) bool {
 	return false
 }
 
-// errMany says that there is more of something than anybody has written by hand.
+// errMany reports more items than any plausible description has.
 var errMany = errors.New("too many configurations, splits or patterns")
 
-// ReadCard reads the configurations from the first bytes of a README.md. It returns nil for a text without metadata, and for one whose
-// metadata names no data files.
+// ReadCard parses the configurations at the start of a README.md. It returns nil for a text without
+// metadata or without data files in its metadata.
 func ReadCard(text []byte) ([]Config, error) {
 	block, ok := metadata(text)
 	if !ok {
@@ -91,7 +92,7 @@ func ReadCard(text []byte) ([]Config, error) {
 	return all, nil
 }
 
-// metadata returns the block of YAML between two lines of three dashes at the beginning of a text.
+// metadata returns the YAML block between two lines of three dashes at the start of a text.
 func metadata(text []byte) ([]byte, bool) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
@@ -103,23 +104,23 @@ func metadata(text []byte) ([]byte, bool) {
 	return block, ok
 }
 
-// checkName refuses a name that cannot be shown or typed.
+// checkName rejects names that cannot be printed or typed.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return fmt.Errorf("name %.64q: want 1 to %d bytes without spaces", name, maxName)
+		return fmt.Errorf("name %.64q: use 1 to %d bytes without spaces", name, maxName)
 	}
 	return nil
 }
 
 // files collects the splits of a configuration.
 type files struct {
-	dir    string // that patterns lie below
+	dir    string // directory to which patterns are relative
 	splits []Split
 }
 
-// readFiles reads data_files in the forms that the hub knows: a pattern, patterns, a mapping of splits to patterns, or a list of
-// {split, path}. A configuration with a directory and nothing else has all that
-// lies there, as its training data.
+// readFiles reads data_files in the notations of the hub: a pattern, a list of patterns, a mapping
+// of splits to patterns, or a list of {split, path}. A configuration with only a directory has all
+// its objects as training data.
 func readFiles(n *yaml.Node, dir string) ([]Split, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -168,10 +169,10 @@ func (f *files) read(n *yaml.Node) error {
 		}
 		return nil
 	}
-	return errors.New("data_files is no pattern, and no list or mapping of patterns")
+	return errors.New("data_files is neither a pattern nor a list or mapping of patterns")
 }
 
-// addPaths adds a pattern, or a list of patterns, to a split.
+// addPaths adds a pattern or a list of patterns to a split.
 func (f *files) addPaths(split string, n *yaml.Node) error {
 	if err := checkName(split); err != nil {
 		return fmt.Errorf("split: %w", err)
@@ -182,7 +183,7 @@ func (f *files) addPaths(split string, n *yaml.Node) error {
 	case yaml.SequenceNode:
 		for _, item := range n.Content {
 			if item.Kind != yaml.ScalarNode {
-				return fmt.Errorf("split %s: a path is no text", split)
+				return fmt.Errorf("split %s: a path is not a string", split)
 			}
 			if err := f.add(split, item.Value); err != nil {
 				return err
@@ -190,7 +191,7 @@ func (f *files) addPaths(split string, n *yaml.Node) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("split %s: want a path, or a list of paths", split)
+	return fmt.Errorf("split %s: not a path or a list of paths", split)
 }
 
 func (f *files) add(split, pattern string) error {
@@ -217,7 +218,7 @@ func (f *files) add(split, pattern string) error {
 	return nil
 }
 
-// ReadDict reads a dataset_dict.json, as save_to_disk of a DatasetDict writes it: each split is a folder.
+// ReadDict parses the dataset_dict.json of a saved DatasetDict: each split is a folder.
 func ReadDict(text []byte) ([]Split, error) {
 	var dict struct {
 		Splits []string `json:"splits"`
@@ -232,7 +233,7 @@ func ReadDict(text []byte) ([]Split, error) {
 	for _, name := range dict.Splits {
 		err := checkName(name)
 		if err == nil && strings.ContainsAny(name, `/\*?[`) {
-			err = fmt.Errorf("name %q is no folder's", name)
+			err = fmt.Errorf("name %q is not a folder name", name)
 		}
 		if err == nil {
 			err = f.add(name, name+"/**")

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/hub"
 )
 
-// text writes configurations as a test compares them.
+// text formats configurations for comparison.
 func text(all []hub.Config) string {
 	var lines []string
 	for _, c := range all {
@@ -29,7 +29,7 @@ func splits(all []hub.Split) string {
 	return strings.Join(words, " ")
 }
 
-// TestCards reads each form of data_files that the hub documents.
+// ReadCard reads each notation of data_files that the hub documents.
 func TestCards(t *testing.T) {
 	for card, want := range map[string]string{
 		"# no metadata":                        "",
@@ -55,15 +55,15 @@ func TestCardsAreRefused(t *testing.T) {
 	for in, want := range map[string]string{
 		"---\nconfigs: {\n---":                  "metadata",
 		card("'../secret/*'"):                   `an element of the path is ".."`,
-		card("https://elsewhere.example/x.csv"): "lies elsewhere",
-		card("'hf://datasets/me/x.csv'"):        "lies elsewhere",
+		card("https://elsewhere.example/x.csv"): "is elsewhere",
+		card("'hf://datasets/me/x.csv'"):        "is elsewhere",
 		card("'[a'"):                            "syntax error",
 		card("'**/**/**/**/x'"):                 "more than three",
-		card(strings.Repeat("x", 2000)):         "a pattern of 2000 bytes",
+		card(strings.Repeat("x", 2000)):         "pattern of 2000 bytes",
 		card("[{split: 'a b', path: x}]"):       "without spaces",
-		card("[{path: x}]"):                     "want 1 to",
-		card("[{split: a}]"):                    "want a path",
-		card("[{split: a, path: {b: c}}]"):      "want a path",
+		card("[{path: x}]"):                     "use 1 to",
+		card("[{split: a}]"):                    "not a path",
+		card("[{split: a, path: {b: c}}]"):      "not a path",
 		card("[" + many + "]"):                  "too many",
 		"---\nconfigs:\n" + strings.Repeat("- {config_name: a}\n", 5000) + "---\n": "too many",
 	} {
@@ -108,7 +108,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// FuzzCard wants no card to bring the reader down, and no pattern that would be refused by itself.
+// FuzzCard checks that no card crashes the parser, and that ParsePattern accepts all returned
+// patterns.
 func FuzzCard(f *testing.F) {
 	f.Add([]byte("---\nconfigs:\n- config_name: a\n  data_files:\n  - split: train\n    path: [a/**, b-*]\n---\n"))
 	f.Add([]byte("---\na: &a [x, x]\nb: &b [*a, *a]\nconfigs:\n- data_files: *b\n---\n"))

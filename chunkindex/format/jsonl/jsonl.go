@@ -1,8 +1,9 @@
-// Package jsonl reads JSON Lines: files of one JSON value a line (https://jsonlines.org). A sample is a line with its
-// line end, so that a batch is JSON Lines.
+// Package jsonl reads JSON Lines: files with one JSON value per line (https://jsonlines.org). A
+// sample is a line including its line end, so a batch is JSON Lines.
 //
-// Every line is checked, by RFC 8259 and as UTF-8, because a reader that finds a bad one in the middle of an epoch can
-// only give up. Where readers disagree about where a line ends, the line is refused.
+// Every line is validated against RFC 8259 and as UTF-8, because a training run cannot recover from
+// an invalid line in the middle of an epoch. Lines whose end readers interpret differently are
+// rejected.
 package jsonl
 
 import (
@@ -18,19 +19,19 @@ import (
 // Part is the extension of a line without its line end.
 const Part = "json"
 
-// Format reads JSON Lines.
+// Format returns the JSON Lines format.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.JSONL,
 		Shards: "names in .jsonl, .ndjson, or in .json with an object a line",
 		Survey: survey,
-		// The content type is the one most used of several that nobody has registered.
+		// The most common of several unregistered content types.
 	}
 }
 
-// survey takes objects that are called as JSON Lines are: those that end in .json only where there are no others, and
-// if all of them begin with objects, a line each. If it was asked for by name every object that holds data is a shard, whatever its
-// name; the scan checks each line.
+// survey claims objects by name. Objects that end in .json count only if there are no others and
+// all of them look like JSON Lines. If the user names the format, survey claims all objects that
+// can hold samples. The scan validates each line.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	shards, maybe := sorted(l, o.Named)
 	if len(shards) == 0 {
@@ -48,8 +49,8 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 
 func suffixes() []string { return []string{".jsonl", ".ndjson", ".json"} }
 
-// sorted returns the objects whose names are those of JSON Lines, or all where the format was named, and those whose names are those
-// of any JSON.
+// sorted returns the objects with names of JSON Lines, or all if the user names the format, and the
+// objects with names of any JSON.
 func sorted(l format.Listing, named bool) (shards, maybe []format.Object) {
 	for _, object := range format.Data(l.Objects()) {
 		suffix := format.Ext(object.Key)
@@ -66,8 +67,8 @@ func sorted(l format.Listing, named bool) (shards, maybe []format.Object) {
 	return shards, maybe
 }
 
-// byContent says whether objects look like JSON Lines: each is empty or begins with an object on a line of its own, and one of the
-// first has a second line.
+// byContent reports whether the objects look like JSON Lines: each is empty or begins with a line
+// that is a JSON object, and one of the first has a second line.
 func byContent(ctx context.Context, l format.Listing, maybe []format.Object) (bool, error) {
 	all, several, looked := true, false, 0
 	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
@@ -79,17 +80,19 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object) (bo
 	return all && several, err
 }
 
-// looks is how many objects of a single line are looked at before it is clear that each is a value of its own.
+// looks is the number of single-line objects after which byContent gives up: each is likely a value
+// of its own.
 const looks = 4
 
-// none is what look finds in an object that is not JSON Lines.
+// none is the result of look for an object that is not JSON Lines.
 const none = -1
 
-// maxLook is how much of an object is looked at for the end of its first line. Whoever has longer lines names the format.
+// maxLook limits the search for the end of an object's first line. Users with longer lines must
+// name the format.
 const maxLook = 16 << 20
 
-// look returns how many lines an object begins with, as far as that matters: 0, 1, or 2 for more; or none. It looks further where the
-// first line is longer than what was seen.
+// look returns the number of lines at the start of an object: 0, 1, 2 for more, or none. It reads
+// more of the object if the first line is longer than head.
 func look(ctx context.Context, l format.Listing, o format.Object, head []byte) (lines int, err error) {
 	for n := int64(format.HeadSize); ; {
 		first, rest, ended := bytes.Cut(bytes.TrimPrefix(head, []byte(mark)), []byte("\n"))

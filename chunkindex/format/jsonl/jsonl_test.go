@@ -135,7 +135,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// endless is a line that does not end.
+// endless is a reader of an endless line.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -145,7 +145,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A line that does not end is refused when it is as long as a line can be, with no more in memory than a few of it.
+// An endless line is rejected at the maximum length, with only a few times that much memory.
 func TestEndlessLine(t *testing.T) {
 	d, err := jsonl.Format().Survey(t.Context(), scantest.Objects{"a.jsonl": nil}, format.Options{})
 	if err != nil {
@@ -167,7 +167,7 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, jsonl.Format(), format.Options{}, "a.jsonl", []byte("{}\n\n[1]\n"))
 }
 
-// Whatever is taken for JSON Lines is lines that are JSON, all of them, and nothing between them but space.
+// An accepted file consists of valid JSON lines with only white space between them.
 func FuzzScanJSONL(f *testing.F) {
 	f.Add([]byte("{}\n[1]\n\n \t\n\"x\"\r\n"))
 	f.Add([]byte("{}\r{}\n"))

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// MaxLine is the longest line: one is checked as a whole.
+// MaxLine limits the length of a line, which is validated as a whole.
 const MaxLine = 64 << 20
 
 // mark is the byte order mark that some writers put before UTF-8.
@@ -20,7 +20,7 @@ const mark = "\xef\xbb\xbf"
 type scanner struct {
 	*format.Cursor
 	stem string // of the samples' keys
-	line uint64 // the number of the current line, counted from 1
+	line uint64 // number of the current line, from 1
 	n    uint64 // samples found
 }
 
@@ -47,12 +47,12 @@ func (s *scanner) run() error {
 	}
 }
 
-// fail says what is wrong some bytes into the current line.
+// fail returns an error at an offset of the current line.
 func (s *scanner) fail(at int64, reason string, args ...any) error {
 	return &format.Error{Offset: s.Offset() + at, Reason: fmt.Sprintf("line %d: ", s.line) + fmt.Sprintf(reason, args...)}
 }
 
-// take tells what a line is: a sample, or nothing but space between samples.
+// take handles a line: a sample, or white space between samples.
 func (s *scanner) take(line []byte) error {
 	end, ended := len(line), line[len(line)-1] == '\n'
 	if ended {
@@ -79,17 +79,17 @@ func (s *scanner) take(line []byte) error {
 	if err := s.Data(int64(len(line) - end)); err != nil {
 		return err
 	}
-	if !ended { // so that it can stand before others
+	if !ended { // so that others can follow it in a batch
 		s.LineFeed()
 	}
 	return s.End()
 }
 
-// check refuses a line that is not one JSON value to every reader. One that is not ended may have been cut; all values show that but a
-// number.
+// check rejects lines that are not one valid JSON value to every reader. An unterminated last line
+// may be truncated, which is undetectable only for numbers, so these are rejected.
 func (s *scanner) check(text []byte, ended bool) error {
 	if value := bytes.TrimLeft(text, " \t"); !ended && bytes.IndexByte([]byte("-0123456789"), value[0]) >= 0 {
-		return s.fail(0, "the last line is a number without a line feed: it may have been cut")
+		return s.fail(0, "the last line is a number without a line feed: it may be truncated")
 	}
 	if at := bytes.IndexByte(text, '\r'); at >= 0 {
 		return s.fail(int64(at), "a carriage return in the middle, where some readers end a line")
@@ -110,7 +110,7 @@ func (s *scanner) check(text []byte, ended bool) error {
 	return s.fail(at, "not JSON: %v", err)
 }
 
-// invalid returns where the first byte is that belongs to no character.
+// invalid returns the offset of the first byte that is not valid UTF-8.
 func invalid(text []byte) int {
 	at := 0
 	for at < len(text) {

@@ -1,9 +1,10 @@
-// Package litdata reads the chunks that LitData's optimize writes, by the index.json beside them.
+// Package litdata reads the chunks written by LitData's optimize, using the index.json stored with
+// them.
 //
-// For its PyTreeLoader, a sample is what the chunk has of it: the lengths of all leaves of its tree, then the leaves,
-// serialized as they are. The parts of a sample are its leaves, "0", "1", ... in the order of the tree. For its TokensLoader,
-// a sample is a block of tokens, as that cuts it (tokens.go). Chunks of Parquet, of Arrow rows, and those that are encrypted
-// or compressed inside, are refused by name.
+// For its PyTreeLoader, a sample is stored as the lengths of all leaves of its tree, followed by
+// the serialized leaves. The leaves are its parts, "0", "1", ... in the order of the tree. For its
+// TokensLoader, a sample is a block of tokens of the same size (tokens.go). Chunks of Parquet or of
+// Arrow rows are rejected by name, and so are chunks that are encrypted or compressed inside.
 package litdata
 
 import (
@@ -21,10 +22,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// suffix is what the names of chunks end in.
+// suffix is the suffix of chunk names.
 const suffix = ".bin"
 
-// Format reads LitData's chunks.
+// Format returns the format of LitData's chunks.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.LitData,
@@ -34,7 +35,7 @@ func Format() format.Format {
 	}
 }
 
-// config is what an index says of all chunks.
+// config is the index's description of all chunks.
 type config struct {
 	Compression *string         `json:"compression"`
 	Level       *string         `json:"compression_level"`
@@ -44,15 +45,15 @@ type config struct {
 	ItemLoader  string          `json:"item_loader"`
 }
 
-// chunk is what an index says of a chunk.
+// chunk is the index entry of a chunk.
 type chunk struct {
-	Bytes    int64  `json:"chunk_bytes"` // before it is compressed
+	Bytes    int64  `json:"chunk_bytes"` // before compression
 	Samples  int64  `json:"chunk_size"`
-	Dim      *int64 `json:"dim"` // tokens, where items are such
+	Dim      *int64 `json:"dim"` // tokens, if the items are tokens
 	Filename string `json:"filename"`
 }
 
-// survey takes the chunks for its own that an index.json with a list of "chunks" names.
+// survey claims the chunks in an index.json with a list of "chunks".
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var index struct {
 		Chunks []chunk `json:"chunks"`
@@ -69,7 +70,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		return nil, nil
 	}
 	if index.Config == nil || len(index.Chunks) == 0 {
-		return nil, fmt.Errorf("%s names no chunk, or has no config of them", offsets.IndexKey)
+		return nil, fmt.Errorf("%s has no chunks or no config", offsets.IndexKey)
 	}
 	c := index.Config
 	if err := c.check(); err != nil {
@@ -114,7 +115,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// check refuses what this package cannot read, and says what to do about it.
+// check returns an error with advice for unsupported chunks.
 func (c *config) check() error {
 	switch c.ItemLoader {
 	case "PyTreeLoader", tokensLoader, "":
@@ -125,13 +126,13 @@ func (c *config) check() error {
 		return fmt.Errorf("data_format of %d leaves, or no data_spec", len(c.DataFormat))
 	}
 	if c.ofTokens() && (len(c.DataFormat) != 1 || !strings.HasPrefix(c.DataFormat[0], "no_header_")) {
-		return fmt.Errorf("data_format %.100q is none of tokens", c.DataFormat)
+		return fmt.Errorf("data_format %.100q is not that of tokens", c.DataFormat)
 	}
 	if e := bytes.TrimSpace(c.Encryption); len(e) > 0 && string(e) != "null" {
 		return errors.New("encrypted chunks are not supported: optimize without encryption, and have the store encrypt")
 	}
 	if c.Level != nil && *c.Level != "chunk" {
-		return fmt.Errorf("compression_level %.100q is not supported, as its frames lie inside the chunks: optimize with compression_level=\"chunk\", or without compression", *c.Level)
+		return fmt.Errorf("compression_level %.100q is not supported, because its frames are inside the chunks: optimize with compression_level=\"chunk\", or without compression", *c.Level)
 	}
 	if name := c.compression(); name != "" && name != "zstd" && !strings.HasPrefix(name, "zstd:") {
 		return fmt.Errorf("compression %.100q is not supported, only zstd", name)
@@ -146,19 +147,19 @@ func (c *config) compression() string {
 	return *c.Compression
 }
 
-// listed checks what an index says of a chunk.
+// listed validates the index entry of a chunk.
 func (k chunk) listed(c *config, cut blocks) (offsets.Listed, error) {
 	if k.Bytes < 0 || k.Samples < 0 {
-		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size cannot be right")
+		return offsets.Listed{}, errors.New("chunk_bytes or chunk_size is invalid")
 	}
 	stored := k.Bytes
 	if name := c.compression(); name != "" {
 		stored = -1
 		if !strings.HasSuffix(k.Filename, "."+name+suffix) {
-			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, as it is compressed", name, suffix)
+			return offsets.Listed{}, fmt.Errorf("its name does not end in .%s%s, although it is compressed", name, suffix)
 		}
 	} else if k.Filename != format.Plain(k.Filename) {
-		return offsets.Listed{}, errors.New("its name says that it is compressed, and compression that it is not")
+		return offsets.Listed{}, errors.New("its name indicates compression, but compression is not set")
 	}
 	fields := make([]offsets.Field, len(c.DataFormat))
 	for i := range fields {

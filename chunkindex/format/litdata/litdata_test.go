@@ -18,16 +18,16 @@ import (
 
 const first = "chunk-0-0.bin"
 
-// golden is a dataset of two chunks that the real LitData wrote.
+// golden returns a dataset of two chunks written by the real LitData.
 func golden(t testing.TB) scantest.Objects {
 	t.Helper()
 	return scantest.Files(t, "testdata", first, "chunk-0-1.bin", "index.json")
 }
 
-// object is a JSON object that a test changes.
+// object is a JSON object that a test modifies.
 type object = map[string]any
 
-// edit returns the objects with a change to what the index of the dataset says of all chunks, and of the first one.
+// edit returns the objects with a modified index, config and index entry of the first chunk.
 func edit(t testing.TB, o scantest.Objects, change func(index, config, chunk object)) scantest.Objects {
 	t.Helper()
 	return o.Edit(t, "index.json", func(index object) { change(index, index["config"].(object), index["chunks"].([]any)[0].(object)) })
@@ -41,7 +41,8 @@ func survey(o scantest.Objects) (*format.Dataset, error) {
 	return litdata.Format().Survey(context.Background(), o, format.Options{})
 }
 
-// What the real writer wrote is found leaf by leaf, and a batch of all samples of a chunk is that chunk.
+// A scan finds the leaves that the real writer wrote, and a batch of all samples of a chunk equals
+// the chunk.
 func TestChunksOfLitData(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
@@ -53,7 +54,7 @@ func TestChunksOfLitData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := len(d.Beside), 1; got != want {
-		t.Errorf("got %d objects beside the chunks, want %d, the index", got, want)
+		t.Errorf("got %d descriptive objects, want %d, the index", got, want)
 	}
 	f, err := framing.Read("litdata", d.Framing)
 	if err != nil {
@@ -99,7 +100,7 @@ func TestChunksOfLitData(t *testing.T) {
 	}
 }
 
-// Compressed chunks are the objects whose names say so; how long they are stored, the index does not say.
+// Compressed chunks have names that indicate it; the index does not contain their stored size.
 func TestCompressedChunks(t *testing.T) {
 	o := edit(t, golden(t), func(index, config, chunk object) {
 		config["compression"], chunk["filename"] = "zstd:5", "chunk-0-0.zstd:5.bin"
@@ -130,29 +131,29 @@ func TestNotLitData(t *testing.T) {
 
 func TestRefusedIndex(t *testing.T) {
 	for want, change := range map[string]func(index, config, chunk object){
-		"names no chunk":        func(index, _, _ object) { index["chunks"] = []any{} },
-		"has no config of them": func(index, _, _ object) { index["config"] = nil },
-		"is none of tokens":     func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
-		"give --sequence-length": func(_, config, _ object) {
+		"has no chunks":         func(index, _, _ object) { index["chunks"] = []any{} },
+		"or no config":          func(index, _, _ object) { index["config"] = nil },
+		"is not that of tokens": func(_, config, _ object) { config["item_loader"] = "TokensLoader" },
+		"use --sequence-length": func(_, config, _ object) {
 			config["item_loader"], config["data_format"] = "TokensLoader", []any{"no_header_numpy:3"}
 		},
-		"only PyTreeLoader":              func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
-		"N for what TokensLoader(block":  func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
-		"0 leaves":                       func(_, config, _ object) { config["data_format"] = nil },
-		"or no data_spec":                func(_, config, _ object) { config["data_spec"] = nil },
-		"encrypted chunks":               func(_, config, _ object) { config["encryption"] = object{"algorithm": "fernet"} },
-		`compression_level "batch" is`:   func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "batch" },
-		`compression_level "sample" is`:  func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "sample" },
-		`compression "lz4" is not`:       func(_, config, _ object) { config["compression"] = "lz4" },
-		"does not end in .zstd:4.bin":    func(_, config, _ object) { config["compression"] = "zstd:4" },
-		"and compression that it is not": func(_, _, chunk object) { chunk["filename"] = "chunk-0-0.zstd.bin" },
-		"cannot be right":                func(_, _, chunk object) { chunk["chunk_bytes"] = -1 },
-		"or chunk_size cannot":           func(_, _, chunk object) { chunk["chunk_size"] = -1 },
-		"more than a shard can have":     func(_, _, chunk object) { chunk["chunk_size"] = 1 << 26 },
-		"has 173 bytes, and 174":         func(_, _, chunk object) { chunk["chunk_bytes"] = 174 },
-		"which is not there":             func(_, _, chunk object) { chunk["filename"] = "chunk-0-9.bin" },
-		`"chunk-0-1.bin" twice`:          func(_, _, chunk object) { chunk["filename"], chunk["chunk_bytes"] = "chunk-0-1.bin", 198 },
-		"cannot unmarshal":               func(_, _, chunk object) { chunk["chunk_size"] = 0.5 },
+		"only PyTreeLoader":                       func(_, config, _ object) { config["item_loader"] = "ParquetLoader" },
+		"N for the samples of TokensLoader(block": func(_, c, _ object) { delete(c, "item_loader"); c["data_format"] = []any{"no_header_tensor:16"} },
+		"0 leaves":                      func(_, config, _ object) { config["data_format"] = nil },
+		"or no data_spec":               func(_, config, _ object) { config["data_spec"] = nil },
+		"encrypted chunks":              func(_, config, _ object) { config["encryption"] = object{"algorithm": "fernet"} },
+		`compression_level "batch" is`:  func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "batch" },
+		`compression_level "sample" is`: func(_, config, _ object) { config["compression"], config["compression_level"] = "zstd", "sample" },
+		`compression "lz4" is not`:      func(_, config, _ object) { config["compression"] = "lz4" },
+		"does not end in .zstd:4.bin":   func(_, config, _ object) { config["compression"] = "zstd:4" },
+		"but compression is not set":    func(_, _, chunk object) { chunk["filename"] = "chunk-0-0.zstd.bin" },
+		"is invalid":                    func(_, _, chunk object) { chunk["chunk_bytes"] = -1 },
+		"or chunk_size is":              func(_, _, chunk object) { chunk["chunk_size"] = -1 },
+		"more than a shard can have":    func(_, _, chunk object) { chunk["chunk_size"] = 1 << 26 },
+		"has 173 bytes, but 174":        func(_, _, chunk object) { chunk["chunk_bytes"] = 174 },
+		"which does not exist":          func(_, _, chunk object) { chunk["filename"] = "chunk-0-9.bin" },
+		`"chunk-0-1.bin" twice`:         func(_, _, chunk object) { chunk["filename"], chunk["chunk_bytes"] = "chunk-0-1.bin", 198 },
+		"cannot unmarshal":              func(_, _, chunk object) { chunk["chunk_size"] = 0.5 },
 	} {
 		d, err := survey(edit(t, golden(t), change))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -166,12 +167,12 @@ func TestRefusedChunk(t *testing.T) {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], n); return b }
 	}
 	for want, change := range map[string]func(b []byte) []byte{
-		"shard has 2 samples, and 3 in index":                        put(0, 2),
+		"shard has 2 samples, but 3 in index":                        put(0, 2),
 		"1 bytes between the table and":                              put(4, 21),
 		"inside the table":                                           put(4, 19),
 		"sample 1 would end at 7":                                    put(12, 7),
 		"1 bytes follow the last sample, as wher":                    put(16, 172),
-		"behind the shard's end":                                     put(16, 174),
+		"after the shard's end":                                      put(16, 174),
 		"empty sample, as where":                                     put(8, 20),
 		"too few for the lengths":                                    put(8, 35),
 		"its fields have 36 bytes with their lengths, but it has 35": put(20, 9),
@@ -217,7 +218,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// FuzzScan reads any chunk by an index that agrees with it on how many samples and bytes it has.
+// FuzzScan scans any chunk with an index that matches its number of samples and bytes.
 func FuzzScan(f *testing.F) {
 	f.Add(golden(f)[first], uint8(4))
 	f.Add(golden(f)["chunk-0-1.bin"], uint8(4))
@@ -237,7 +238,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzSurvey reads any index, of items and of tokens: what it accepts can be framed, and only chunks that are there are scanned.
+// FuzzSurvey surveys any index of items or tokens: accepted constants can be framed, and only
+// existing chunks are scanned.
 func FuzzSurvey(f *testing.F) {
 	f.Add(golden(f)["index.json"], int64(0))
 	f.Add(tokens(f, []int{40}, []int{40, 7})["index.json"], int64(3))

@@ -11,29 +11,30 @@ import (
 
 const tokensLoader = "TokensLoader"
 
-// ofTokens reports whether items are sequences of tokens, which TokensLoader reads one after another, as if they were one,
-// and cuts into blocks. Before the index named the loader, only TokensLoader took a single leaf without a header.
+// ofTokens reports whether items are sequences of tokens, which TokensLoader concatenates and cuts
+// into blocks. Before the index named the loader, only TokensLoader used a single leaf without a
+// header.
 func (c *config) ofTokens() bool {
 	return c.ItemLoader == tokensLoader ||
 		c.ItemLoader == "" && len(c.DataFormat) == 1 && strings.HasPrefix(c.DataFormat[0], "no_header_tensor")
 }
 
-// blocks are the samples of a dataset of tokens. The zero value is that of one of other items.
+// blocks describes the samples of a dataset of tokens. It is zero for other items.
 type blocks struct {
-	tokens int64 // of a sample, TokensLoader's block_size
+	tokens int64 // of a sample: TokensLoader's block_size
 	bytes  int64
 }
 
-// newBlocks finds how long a sample of sequence tokens is, and the one token after them that it is trained to say. How many
-// bytes a token has follows from what the index says of each chunk.
+// newBlocks returns the blocks of sequence tokens plus the next token, which is the last training
+// target. It derives the size of a token from the chunks' index entries.
 func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	if sequence <= 0 {
-		return blocks{}, errors.New("it does not say how many tokens a sample has: give --sequence-length N for what TokensLoader(block_size=N+1) reads")
+		return blocks{}, errors.New("it does not define the number of tokens per sample: use --sequence-length N for the samples of TokensLoader(block_size=N+1)")
 	}
 	width := int64(0)
 	for _, k := range chunks {
 		if k.Samples < 0 || k.Samples > offsets.MaxSamples || k.Bytes < 0 || k.Dim == nil || *k.Dim < 0 {
-			return blocks{}, fmt.Errorf("chunk %.200q: chunk_bytes, chunk_size or dim cannot be right", k.Filename)
+			return blocks{}, fmt.Errorf("chunk %.200q: chunk_bytes, chunk_size or dim is invalid", k.Filename)
 		}
 		data := k.Bytes - 4*(k.Samples+2) // without the table
 		if *k.Dim == 0 && data == 0 {
@@ -53,7 +54,8 @@ func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	return blocks{tokens: sequence + 1, bytes: (sequence + 1) * width}, nil
 }
 
-// leftOut counts the tokens of a chunk that are in none of its blocks. newBlocks has checked what the index says of chunks.
+// leftOut returns the number of a chunk's tokens outside of its blocks. newBlocks has validated the
+// index entries.
 func (b blocks) leftOut(s offsets.Shard, found uint64) int64 {
 	data := s.Bytes - 4*(int64(s.Samples)+2) // without the table
 	return max(0, data/(b.bytes/b.tokens)-int64(found)*b.tokens)

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// tokens is a dataset of chunks of texts, of tokens of two bytes that count up from 0 through all of it.
+// tokens returns a dataset of chunks of texts, whose two-byte tokens count up from 0.
 func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 	t.Helper()
 	o, token := scantest.Objects{}, uint16(0)
@@ -44,8 +44,9 @@ func tokens(t testing.TB, chunks ...[]int) scantest.Objects {
 	return o
 }
 
-// Blocks are cut through texts and within chunks, as TokensLoader cuts them, and what is left of a chunk is no sample's.
-func TestBlocksOfTokens(t *testing.T) {
+// Blocks are cut across texts but within chunks, as by TokensLoader, and a chunk's remaining tokens
+// are dropped.
+func TestScan_BlocksOfTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
 	found, err := scantest.Scan(context.Background(), litdata.Format(), format.Options{SequenceLength: 3}, o)
 	if err != nil {
@@ -70,8 +71,8 @@ func TestBlocksOfTokens(t *testing.T) {
 	}
 }
 
-// What is left of chunks is counted, and of items that are no tokens there is nothing to count.
-func TestTokensThatFillNoBlock(t *testing.T) {
+// LeftOut counts the remaining tokens of chunks. It is nil for other items.
+func TestLeftOut_CountsTokens(t *testing.T) {
 	o := tokens(t, []int{3, 0, 6, 2}, []int{2}, []int{4}, []int{0})
 	d, err := litdata.Format().Survey(t.Context(), o, format.Options{SequenceLength: 3})
 	if err != nil {
@@ -87,8 +88,8 @@ func TestTokensThatFillNoBlock(t *testing.T) {
 	}
 }
 
-// The constants say how long a block is, and what is kept of a shard holds for one length only.
-func TestLengthOfBlocksIsTold(t *testing.T) {
+// The constants contain the block length, and a stored scan is valid for only one length.
+func TestSurvey_BlockLength(t *testing.T) {
 	o := tokens(t, []int{8})
 	survey := func(n int64) *format.Dataset {
 		d, err := litdata.Format().Survey(context.Background(), o, format.Options{SequenceLength: n})
@@ -114,8 +115,8 @@ func TestRefusedTokens(t *testing.T) {
 		"0 tokens cannot have 16 bytes": func(_, k object) { k["dim"] = 0 },
 		"8 tokens cannot have -8 bytes": func(_, k object) { k["chunk_size"] = 3 + 4; k["chunk_bytes"] = 28 },
 		"tokens of 17 bytes":            func(_, k object) { k["chunk_bytes"] = 8*17 + 12 },
-		"or dim cannot be right":        func(_, k object) { k["dim"] = nil },
-		"chunk_size or dim cannot":      func(_, k object) { k["dim"] = -1 },
+		"or dim is invalid":             func(_, k object) { k["dim"] = nil },
+		"chunk_size or dim is":          func(_, k object) { k["dim"] = -1 },
 		"chunk_bytes, chunk_size or":    func(_, k object) { k["chunk_size"] = 1 << 62 },
 	} {
 		o := edit(t, tokens(t, []int{8}), func(_, config, k object) { change(config, k) })

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// FuzzScan reads any shard by an index that agrees with it on how many samples and bytes it has.
+// FuzzScan scans any shard with an index that matches its number of samples and bytes.
 func FuzzScan(f *testing.F) {
 	f.Add(golden(f)[shardKey])
 	f.Add(build(f, "one", "", "three")[shardKey])
@@ -40,7 +40,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzSurvey reads any index: what it accepts can be framed, and only shards that are there are scanned.
+// FuzzSurvey surveys any index: accepted constants can be framed, and only existing shards are
+// scanned.
 func FuzzSurvey(f *testing.F) {
 	f.Add(golden(f)["index.json"])
 	f.Add(build(f, "one")["index.json"])

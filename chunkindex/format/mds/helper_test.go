@@ -14,16 +14,16 @@ import (
 
 const shardKey = "shard.00000.mds"
 
-// golden is a dataset that the real MDSWriter wrote, with size_limit=None.
+// golden returns a dataset written by the real MDSWriter with size_limit=None.
 func golden(t testing.TB) scantest.Objects {
 	t.Helper()
 	return scantest.Files(t, "testdata", shardKey, "index.json")
 }
 
-// object is a JSON object that a test changes.
+// object is a JSON object that a test modifies.
 type object = map[string]any
 
-// edit returns the objects with a change to the index of the dataset, and to what it says of its first shard.
+// edit returns the objects with a modified index and index entry of the first shard.
 func edit(t testing.TB, o scantest.Objects, change func(index, shard object)) scantest.Objects {
 	t.Helper()
 	return o.Edit(t, "index.json", func(index object) { change(index, index["shards"].([]any)[0].(object)) })
@@ -42,7 +42,8 @@ func survey(t testing.TB, o scantest.Objects) *format.Dataset {
 	return d
 }
 
-// build makes a dataset of one shard of two columns, "a" of any length and "b" of four bytes, by this package's own framing.
+// build returns a dataset of one shard with two columns, "a" of variable length and "b" of four
+// bytes, framed by this package.
 func build(t testing.TB, samples ...string) scantest.Objects {
 	t.Helper()
 	constants := json.RawMessage(`{"column_encodings":["bytes","float32"],"column_names":["a","b"],"column_sizes":[null,4]}`)

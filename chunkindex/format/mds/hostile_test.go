@@ -14,25 +14,25 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// An index that no shard can be read by is refused, by what is wrong in it.
+// An invalid index is rejected with the reason.
 func TestRefusedIndex(t *testing.T) {
 	file := func(name string, n int) object { return object{"basename": name, "bytes": n, "hashes": object{}} }
 	zip := func(how, name string) func(index, s object) {
 		return func(_, s object) { s["compression"], s["zip_data"] = how, file(name, 10) }
 	}
 	for want, change := range map[string]func(index, shard object){
-		"is of version 3":                     func(index, _ object) { index["version"] = 3 },
-		"names no shard":                      func(index, _ object) { index["shards"] = []any{} },
-		"names shard \"b.mds\", which is not": func(_, s object) { s["raw_data"].(object)["basename"] = "b.mds" },
-		"names shard \"shard.00000.mds\" twi": func(index, s object) { index["shards"] = []any{s, s} },
-		"has 738 bytes, and 739 in index":     func(_, s object) { s["raw_data"].(object)["bytes"] = 739 },
-		"raw_data or samples":                 func(_, s object) { s["raw_data"].(object)["bytes"] = -1 },
-		"samples cannot be right":             func(_, s object) { s["samples"] = -1 },
-		"more than a shard can have":          func(_, s object) { s["samples"] = 1 << 26 },
-		`format "json" is not supported`:      func(_, s object) { s["format"] = "json" },
-		`format "csv" is not supported`:       func(_, s object) { s["format"] = "csv" },
-		"version 1 is not known":              func(_, s object) { s["version"] = 1 },
-		"cannot be right":                     func(_, s object) { s["raw_data"] = nil },
+		"has version 3":                         func(index, _ object) { index["version"] = 3 },
+		"names no shard":                        func(index, _ object) { index["shards"] = []any{} },
+		"names shard \"b.mds\", which does not": func(_, s object) { s["raw_data"].(object)["basename"] = "b.mds" },
+		"names shard \"shard.00000.mds\" twi":   func(index, s object) { index["shards"] = []any{s, s} },
+		"has 738 bytes, but 739 in index":       func(_, s object) { s["raw_data"].(object)["bytes"] = 739 },
+		"raw_data or samples":                   func(_, s object) { s["raw_data"].(object)["bytes"] = -1 },
+		"samples is invalid":                    func(_, s object) { s["samples"] = -1 },
+		"more than a shard can have":            func(_, s object) { s["samples"] = 1 << 26 },
+		`format "json" is not supported`:        func(_, s object) { s["format"] = "json" },
+		`format "csv" is not supported`:         func(_, s object) { s["format"] = "csv" },
+		"version 1 is not supported":            func(_, s object) { s["version"] = 1 },
+		"is invalid":                            func(_, s object) { s["raw_data"] = nil },
 		"0 columns": func(_, s object) {
 			s["column_names"], s["column_encodings"], s["column_sizes"] = []any{}, []any{}, []any{}
 		},
@@ -51,8 +51,8 @@ func TestRefusedIndex(t *testing.T) {
 		`compression "snappy" is not`:         zip("snappy", "a.mds.snappy"),
 		"does not end in .zstd":               zip("zstd:3", "a.mds.gz"),
 		"does not end in .gz":                 zip("gz", "a.mds"),
-		"which is not there":                  zip("gz", "a.mds.gz"),
-		"compression that it is not":          func(_, s object) { s["raw_data"].(object)["basename"] = "a.mds.gz" },
+		"which does not exist":                zip("gz", "a.mds.gz"),
+		"but compression is not set":          func(_, s object) { s["raw_data"].(object)["basename"] = "a.mds.gz" },
 		"index.json: json: cannot unmarshal":  func(_, s object) { s["samples"] = "five" },
 		"shard 1: its columns differ": func(index, s object) {
 			other := object{}
@@ -72,7 +72,7 @@ func TestRefusedIndex(t *testing.T) {
 
 func TestShardsWithoutAnIndex(t *testing.T) {
 	for key, want := range map[string]string{
-		"shard.00000.mds": "copy the one that its writer left", "shard.00000.mds.zstd": "no index.json beside it", "train/shard.00000.mds": "merge_index",
+		"shard.00000.mds": "copy the one that its writer stored", "shard.00000.mds.zstd": "requires an index.json", "train/shard.00000.mds": "merge_index",
 	} {
 		_, err := mds.Format().Survey(context.Background(), scantest.Objects{key: nil, "index.json": []byte(`{"chunks":[]}`)}, format.Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -81,7 +81,7 @@ func TestShardsWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// A shard that is not what the index says is refused, and where it is wrong is told.
+// A shard that differs from the index is rejected with the position of the difference.
 func TestRefusedShard(t *testing.T) {
 	put := func(at int, n uint32) func(b []byte) []byte {
 		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], n); return b }
@@ -94,7 +94,7 @@ func TestRefusedShard(t *testing.T) {
 		"would begin at 0, inside the table":   put(4, 0),
 		"sample 0 would end at 5, before it":   put(8, 5),
 		"sample 1 would end at 9, before":      put(12, 9),
-		"behind the shard's end":               put(12, 1<<31),
+		"after the shard's end":                put(12, 1<<31),
 		"1 bytes follow the last sample":       put(12, uint32(first+2*sample-1)),
 		"shard is longer than the":             func(b []byte) []byte { return append(b, 0) },
 		"its fields have 12 bytes":             put(first, 4),
@@ -127,7 +127,8 @@ func TestRefusedShard(t *testing.T) {
 	}
 }
 
-// The hashes that an index tells are checked as far as they can be computed here. The sums were made by Python's hashlib and xxhash.
+// The supported hashes in an index are verified. The expected sums come from Python's hashlib and
+// xxhash.
 func TestHashes(t *testing.T) {
 	right := goldenHashes()
 	hashes := func(o scantest.Objects, sums object) error {
@@ -180,7 +181,7 @@ func TestFraming(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := uint32(1<<32-1) - uint32(len(before)) // the last offset is the largest that there is
+	most := uint32(1<<32-1) - uint32(len(before)) // the last offset is the largest possible one
 	if before, _, err = f.Frame([]uint32{most}); err != nil || binary.LittleEndian.Uint32(before[8:]) != 1<<32-1 {
 		t.Errorf("longest batch: got %v, want it framed", err)
 	}

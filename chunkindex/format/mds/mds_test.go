@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// What the real writer wrote is found column by column.
+// A scan finds the columns that the real writer wrote.
 func TestShardOfMDSWriter(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
@@ -60,8 +60,9 @@ func TestShardOfMDSWriter(t *testing.T) {
 	}
 }
 
-// A batch of all samples of a shard is that shard, and an index of that batch the dataset's own: both byte by byte.
-func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
+// A batch of all samples of a shard equals the shard, and the index of that batch equals the
+// dataset's, byte for byte.
+func TestFraming_MatchesMDSWriter(t *testing.T) {
 	o := golden(t)
 	found, err := scan(o)
 	if err != nil {
@@ -69,7 +70,7 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 	}
 	d := survey(t, o)
 	if got, want := len(d.Beside), 1; got != want {
-		t.Errorf("got %d objects beside the shards, want %d, the index", got, want)
+		t.Errorf("got %d descriptive objects, want %d, the index", got, want)
 	}
 	constants := d.Framing
 	f, err := framing.Read("mds", constants)
@@ -99,8 +100,8 @@ func TestBatchAndIndexAreAsMDSWriterWritesThem(t *testing.T) {
 	}
 }
 
-// Any samples that are framed are found again, in an index of several shards and in directories.
-func TestFramedSamplesAreFound(t *testing.T) {
+// A scan finds any framed samples, in an index of several shards and in directories.
+func TestScan_FindsFramedSamples(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		texts := rapid.SliceOfN(rapid.StringN(0, 30, 60), 0, 20).Draw(r, "texts")
 		o := build(t, texts...)
@@ -160,8 +161,8 @@ func TestSeveralShards(t *testing.T) {
 	}
 }
 
-// What an index says of a shard, as far as a scan depends on it, is part of what makes a kept scan this one's.
-func TestSaysChangesWithTheIndex(t *testing.T) {
+// The index entries that affect a scan are part of Says.
+func TestSurvey_SaysChangesWithTheIndex(t *testing.T) {
 	o := golden(t)
 	was := survey(t, o).Shards[0].Says
 	changed := edit(t, o, func(_, shard object) { shard["raw_data"].(object)["hashes"] = object{"sha1": "0"} })
@@ -188,7 +189,7 @@ func TestNotMDS(t *testing.T) {
 	}
 }
 
-// endless gives zeros without an end and counts them.
+// endless is a reader of endless zeros that counts them.
 type endless struct{ n int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -197,8 +198,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A shard that decodes to more than the index says is left as soon as that is seen, and a table that a shard only
-// promises takes no memory.
+// A shard that decodes to more than its index entry is rejected early, and a table with a false
+// size allocates no memory.
 func TestBombs(t *testing.T) {
 	o := build(t, "x")
 	e := &endless{}

@@ -16,7 +16,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// newHash returns the hash of a name that MDSWriter takes, nil for one that is not here.
+// newHash returns the hash with a name used by MDSWriter, or nil if it is not supported.
 func newHash(name string) hash.Hash {
 	switch name {
 	case "md5":
@@ -59,7 +59,8 @@ func (w wide) Sum(b []byte) []byte {
 
 func (wide) Size() int { return 16 }
 
-// sums are the hashes of a shard that an index tells, as far as they can be computed. It takes the shard's bytes.
+// sums computes the hashes of a shard that the index declares and that are supported. The shard's
+// bytes are written to it.
 type sums struct {
 	names []string
 	made  []hash.Hash
@@ -86,7 +87,7 @@ func (s *sums) Write(p []byte) (int, error) {
 func (s *sums) check() error {
 	for i, name := range s.names {
 		if got := hex.EncodeToString(s.made[i].Sum(nil)); got != strings.ToLower(s.want[name]) {
-			return fmt.Errorf("its %s is %s, and %.200s in index.json", name, got, s.want[name])
+			return fmt.Errorf("its %s is %s, but %.200s in index.json", name, got, s.want[name])
 		}
 	}
 	return nil

@@ -1,7 +1,8 @@
-// Package mds reads MDS shards, the format of MosaicML Streaming, by the index.json that its writer leaves beside them.
+// Package mds reads MDS shards, the format of MosaicML Streaming, using the index.json that its
+// writer stores with them.
 //
-// A sample is what the shard has of it: the lengths of the columns that have no fixed size, then all columns in the order
-// of their names, encoded as they are. The parts of a sample are its columns.
+// A sample is stored as the lengths of its variable-size columns, followed by all columns in the
+// order of their names. The encoded columns are its parts.
 package mds
 
 import (
@@ -19,7 +20,7 @@ import (
 
 const suffix = ".mds"
 
-// Format reads MDS shards.
+// Format returns the MDS format.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.MDS,
@@ -28,14 +29,14 @@ func Format() format.Format {
 	}
 }
 
-// file is what an index says of a file.
+// file is the index entry of a file.
 type file struct {
 	Basename string            `json:"basename"`
 	Bytes    int64             `json:"bytes"`
 	Hashes   map[string]string `json:"hashes"`
 }
 
-// shard is what an index says of a shard.
+// shard is the index entry of a shard.
 type shard struct {
 	framing.MDSColumns
 	Compression *string `json:"compression"`
@@ -46,7 +47,7 @@ type shard struct {
 	Zip         *file   `json:"zip_data"`
 }
 
-// says is what a scan depends on, of what an index says of a shard.
+// says is the part of a shard's index entry that affects a scan.
 type says struct {
 	framing.MDSColumns
 	Bytes   int64             `json:"bytes"`
@@ -54,7 +55,7 @@ type says struct {
 	Samples int64             `json:"samples"`
 }
 
-// survey takes the shards for its own that an index.json with a list of "shards" names.
+// survey claims the shards in an index.json with a list of "shards".
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var index struct {
 		Version int     `json:"version"`
@@ -68,7 +69,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 		return nil, stray(l, o)
 	}
 	if index.Version != 2 {
-		return nil, fmt.Errorf("%s is of version %d, and only version 2 is known", offsets.IndexKey, index.Version)
+		return nil, fmt.Errorf("%s has version %d; only version 2 is supported", offsets.IndexKey, index.Version)
 	}
 	if len(index.Shards) == 0 {
 		return nil, fmt.Errorf("%s names no shard", offsets.IndexKey)
@@ -104,16 +105,16 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	}, nil
 }
 
-// stray refuses shards that no index.json tells of, which nobody could read.
+// stray returns an error for MDS shards without an index.json, which cannot be read.
 func stray(l format.Listing, o format.Options) error {
 	for _, object := range l.Objects() {
 		switch {
 		case !strings.HasSuffix(format.Plain(object.Key), suffix):
 		case strings.Contains(object.Key, "/"):
-			return fmt.Errorf("shard %.200q has no %s above it that says what is in it: index the directory that has one, or make one of all by streaming.base.util.merge_index",
+			return fmt.Errorf("shard %.200q has no %s above it: index the directory that has one, or merge the indexes with streaming.base.util.merge_index",
 				object.Key, offsets.IndexKey)
 		default:
-			return fmt.Errorf("shard %.200q has no %s beside it with a list of \"shards\", without which it cannot be read: copy the one that its writer left", object.Key, offsets.IndexKey)
+			return fmt.Errorf("shard %.200q requires an %s with a list of \"shards\" in its directory: copy the one that its writer stored", object.Key, offsets.IndexKey)
 		}
 	}
 	if o.Named {
@@ -122,13 +123,13 @@ func stray(l format.Listing, o format.Options) error {
 	return nil
 }
 
-// listed checks what an index says of a shard, by itself and against the first one.
+// listed validates the index entry of a shard, also against that of the first shard.
 func (s *shard) listed(first *shard) (offsets.Listed, error) {
 	if s.Format != framing.MDS {
-		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: write the dataset anew with streaming.MDSWriter", s.Format, framing.MDS)
+		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: rewrite the dataset with streaming.MDSWriter", s.Format, framing.MDS)
 	}
 	if s.Version != 2 {
-		return offsets.Listed{}, fmt.Errorf("version %d is not known, only 2 is", s.Version)
+		return offsets.Listed{}, fmt.Errorf("version %d is not supported, only 2", s.Version)
 	}
 	if err := s.Check(); err != nil {
 		return offsets.Listed{}, err
@@ -137,7 +138,7 @@ func (s *shard) listed(first *shard) (offsets.Listed, error) {
 		return offsets.Listed{}, errors.New("its columns differ from those of shard 0")
 	}
 	if s.Raw == nil || s.Raw.Bytes < 0 || s.Samples < 0 {
-		return offsets.Listed{}, errors.New("raw_data or samples cannot be right")
+		return offsets.Listed{}, errors.New("raw_data or samples is invalid")
 	}
 	stored := s.Raw
 	if s.Zip != nil {
@@ -155,7 +156,8 @@ func (s *shard) listed(first *shard) (offsets.Listed, error) {
 	}}, nil
 }
 
-// compressed holds the way in which a shard is compressed to its name, by which it will be read.
+// compressed checks that the declared compression of a shard matches its name, which determines how
+// it is read.
 func (s *shard) compressed(basename string) error {
 	if s.Compression == nil != (s.Zip == nil) {
 		return errors.New("compression and zip_data contradict each other")
@@ -167,19 +169,19 @@ func (s *shard) compressed(basename string) error {
 	switch name {
 	case "":
 		if format.Plain(basename) != basename {
-			return fmt.Errorf("basename %.200q says that it is compressed, and compression that it is not", basename)
+			return fmt.Errorf("basename %.200q indicates compression, but compression is not set", basename)
 		}
 	case "gz", "zstd":
 		if !strings.HasSuffix(basename, "."+name) {
-			return fmt.Errorf("basename %.200q does not end in .%s, as it is compressed", basename, name)
+			return fmt.Errorf("basename %.200q does not end in .%s, although it is compressed", basename, name)
 		}
 	default:
-		return fmt.Errorf("compression %.100q is not supported, only gz and zstd: write the shards anew with one of these, or without", name)
+		return fmt.Errorf("compression %.100q is not supported, only gz and zstd: rewrite the shards with one of these, or without compression", name)
 	}
 	return nil
 }
 
-// fields are the columns as a scan reads them.
+// fields converts the columns for a scan.
 func fields(c framing.MDSColumns) []offsets.Field {
 	all := make([]offsets.Field, len(c.Names))
 	for i, name := range c.Names {
@@ -191,7 +193,7 @@ func fields(c framing.MDSColumns) []offsets.Field {
 	return all
 }
 
-// header holds the header of a shard to what the index says of it.
+// header checks that the header of a shard matches the index.
 func (s *shard) header(b []byte) error {
 	var h shard
 	if err := json.Unmarshal(b, &h); err != nil {

@@ -5,10 +5,11 @@ import (
 	"math/bits"
 )
 
-// xxh64 is XXH64 of Yann Collet's xxHash specification (version 0.1.1), with seed 0: the hash that most MDS datasets have.
+// xxh64 implements XXH64 of Yann Collet's xxHash specification (version 0.1.1) with seed 0, the
+// default hash of MDS datasets.
 type xxh64 struct {
 	lanes [4]uint64
-	held  [32]byte // bytes that make no stripe yet: the first count%32
+	held  [32]byte // bytes of an incomplete stripe: the first count%32
 	count uint64
 }
 
@@ -27,7 +28,7 @@ func newXXH64() *xxh64 {
 }
 
 func (x *xxh64) Reset() {
-	p := prime1 // a variable, since sums of constants may not wrap around
+	p := prime1 // a variable, because constant expressions must not overflow
 	*x = xxh64{lanes: [4]uint64{p + prime2, prime2, 0, -p}}
 }
 
@@ -61,7 +62,7 @@ func (x *xxh64) stripe(p []byte) {
 
 func round(lane, in uint64) uint64 { return bits.RotateLeft64(lane+in*prime2, 31) * prime1 }
 
-// Sum appends the hash so far, its highest byte first.
+// Sum appends the hash so far, highest byte first.
 func (x *xxh64) Sum(b []byte) []byte {
 	h := prime5
 	if x.count >= 32 {

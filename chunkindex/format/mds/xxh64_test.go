@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The sums were made by Python's xxhash.
+// The expected sums come from Python's xxhash.
 func TestXXH64(t *testing.T) {
 	for n, want := range map[int]string{
 		0:    "ef46db3751d8e999",

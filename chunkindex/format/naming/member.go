@@ -6,26 +6,28 @@ import (
 	"strings"
 )
 
-// Group holds the members of one sample: consecutive members for which Member returns the same key.
+// Group contains the members of one sample: consecutive members with the same key according to
+// Member.
 type Group struct {
 	Key  string
-	exts map[string]string // of its members, by their lower case
+	exts map[string]string // extensions of its members, by their lower case
 }
 
-// Add adds a member by its name and its extension, if WebDataset's own reader could take it: that one passes over some names, tells no
-// capitals from others, and keeps things of its own beside the members. The extension is kept.
+// Add adds a member by name and extension. It returns an error if WebDataset's own reader would
+// mishandle it: that reader skips some names, ignores case, and reserves some extensions. ext is
+// retained.
 func (g *Group) Add(name, ext string) error {
 	if meta(name) {
-		return errors.New("WebDataset's reader passes over members of such names: leave it out of the shard, or name it otherwise")
+		return errors.New("WebDataset's reader skips members with such names: remove it from the shard, or rename it")
 	}
 	lower := strings.ToLower(ext)
 	switch before, twice := g.exts[lower]; {
 	case twice && before == ext:
-		return errors.New("two members of this name in one sample")
+		return errors.New("two members with this name in one sample")
 	case twice:
-		return fmt.Errorf("two members in one sample whose extensions, %.100q and %.100q, differ in capitals alone, which WebDataset's reader does not tell apart", before, ext)
+		return fmt.Errorf("two members in one sample whose extensions, %.100q and %.100q, differ only in case, which WebDataset's reader ignores", before, ext)
 	case lower == "__key__", lower == "__url__", lower == "__local_path__", lower == "__bad__":
-		return errors.New("extension is one that WebDataset's reader keeps for itself")
+		return errors.New("extension is reserved by WebDataset's reader")
 	}
 	if g.exts == nil {
 		g.exts = map[string]string{}
@@ -34,8 +36,8 @@ func (g *Group) Add(name, ext string) error {
 	return nil
 }
 
-// meta says whether WebDataset's reader passes over a name, as one of data about the data: __name__, or anything in a directory of such a
-// name at the top.
+// meta reports whether WebDataset's reader skips a name as metadata: __name__, or anything in a
+// top-level directory of such a name.
 func meta(name string) bool {
 	first, _, nested := strings.Cut(name, "/")
 	if !strings.HasPrefix(first, "__") {
@@ -44,8 +46,8 @@ func meta(name string) bool {
 	return strings.HasSuffix(first, "__") && (len(first) >= 4 || !nested && len(first) >= 2)
 }
 
-// Member cuts a member's name where its key ends: at the first dot of its base name. A base
-// name without a dot, or with the dot first, is a key with an empty extension.
+// Member splits a member's name into key and extension at the first dot of its base name. A base
+// name without a dot, or with only a leading dot, is a key with an empty extension.
 func Member(name string) (key, ext string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	i := strings.IndexByte(name[base:], '.')

@@ -1,5 +1,5 @@
-// Package naming says what formats have in common that take names of files and members for keys: which of them are one sample, and what
-// kind of data a file is by its name.
+// Package naming implements rules shared by formats that derive keys from names of files and
+// members: which of them form a sample, and which kind of data a name indicates.
 package naming
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// kinds says by suffix of which kind objects are that are one sample each to everybody.
+// kinds maps suffixes to the kind of objects that are generally one sample each.
 var kinds = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for kind, suffixes := range map[string][]string{
@@ -25,22 +25,25 @@ var kinds = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Text is the kind of objects that as often describe data as they are data.
+// Text is the kind of objects that may be data or may describe data.
 const Text = "text"
 
-// Kind says of which kind an object is that is one sample to everybody, by its name: image, sound, video or text. It is empty for others.
+// Kind returns the kind of an object that is generally one sample, by its name: image, sound, video
+// or text. It is empty for others.
 func Kind(key string) string {
 	_, suffix := File(key)
 	return kinds()[strings.ToLower(suffix)]
 }
 
-// Alone says whether an object's name is one of an image, of sound, video or plain text, which is a sample of its own.
+// Alone reports whether an object's name is that of an image, audio, video or plain text file,
+// which is a sample of its own.
 func Alone(key string) bool {
 	kind := Kind(key)
 	return kind != "" && !(kind == Text && format.Ext(key) == ".json")
 }
 
-// WholeFile returns the key of a sample that is one file, where another file's name differs by the extension alone.
+// WholeFile returns the key of a single-file sample if another file's name differs only by the
+// extension.
 func WholeFile(name string) string {
 	key, ext := File(name)
 	if ext == "" {
@@ -49,10 +52,11 @@ func WholeFile(name string) string {
 	return key + "_" + flat(ext)
 }
 
-// File returns the key and the extension of a sample that is one file, by the file's name: "cat/frame_0001" and "png" of
-// "cat/frame.0001.png". It cuts the name at the last dot of its base, so that the extension names the kind of object; one of compression
-// counts with the one before it, as in "a.nii.gz". The key is what stands before, with its earlier dots made underscores as by
-// "millrace pack --sample-key path": a reader that groups members of a tar by their keys does not put two objects together.
+// File returns the key and the extension of a single-file sample, by the file's name:
+// "cat/frame_0001" and "png" for "cat/frame.0001.png". It splits the base name at the last dot, or
+// at the dot before a compression suffix, as in "a.nii.gz". It replaces earlier dots by
+// underscores, like "millrace pack --sample-key path", so that readers that group tar members by key do
+// not combine two objects.
 func File(name string) (key, ext string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := func(end int) int {
@@ -68,13 +72,13 @@ func File(name string) (key, ext string) {
 	if at == len(name) {
 		return name, ""
 	}
-	if base < at && strings.IndexByte(name[base+1:at], '.') < 0 { // as most are: no copy
+	if base < at && strings.IndexByte(name[base+1:at], '.') < 0 { // common case, without a copy
 		return name[:at], name[at+1:]
 	}
 	return name[:base] + flat(name[base:at]), name[at+1:]
 }
 
-// flat makes underscores of the dots of a base name but one that it begins with.
+// flat replaces the dots of a base name by underscores, except a leading one.
 func flat(base string) string {
 	if base == "" {
 		return base

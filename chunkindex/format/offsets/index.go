@@ -11,13 +11,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// IndexKey is where the index of a dataset lies that a library wrote beside its shards.
+// IndexKey is the key of the index that a library stores with its shards.
 const IndexKey = "index.json"
 
 const maxIndex = 256 << 20 // bytes of an index.json
 
-// ReadIndex reads the index.json of a dataset into an object; fields of other types than into expects are an error. It
-// reports whether there is one at all, that is a JSON object with a member of this name, which tells formats apart.
+// ReadIndex decodes a dataset's index.json into an object; fields with other types are an error. It
+// reports whether the index exists and is a JSON object with this member, which distinguishes the
+// formats.
 func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (bool, error) {
 	if _, ok := Find(l.Objects(), IndexKey); !ok {
 		return false, nil
@@ -35,10 +36,10 @@ func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
-		if bytes.Contains(head, []byte(`"`+member+`"`)) { // it was cut, or changed by hand: its shards are no loose objects
-			return true, fmt.Errorf("%s: %w: copy the one that its writer left, or name another format with --format", IndexKey, err)
+		if bytes.Contains(head, []byte(`"`+member+`"`)) { // truncated or edited by hand; its shards must not be treated as loose objects
+			return true, fmt.Errorf("%s: %w: restore the original, or choose another format with --format", IndexKey, err)
 		}
-		return false, nil // an index.json of somebody else's; whoever knows it says what is wrong with it
+		return false, nil // index.json of another program
 	}
 	if _, ok := members[member]; !ok {
 		return false, nil
@@ -49,7 +50,7 @@ func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (
 	return true, nil
 }
 
-// Find returns the object of this key.
+// Find returns the object with this key.
 func Find(objects []format.Object, key string) (format.Object, bool) {
 	i, ok := slices.BinarySearchFunc(objects, key, func(o format.Object, key string) int { return cmp.Compare(o.Key, key) })
 	if !ok {
@@ -58,15 +59,15 @@ func Find(objects []format.Object, key string) (format.Object, bool) {
 	return objects[i], true
 }
 
-// Listed is a shard that an index names.
+// Listed is a shard in an index.
 type Listed struct {
 	Key  string
-	Size int64 // stored bytes; -1: the index does not say
+	Size int64 // stored bytes; -1: not in the index
 	Says string
 	Shard
 }
 
-// Match finds the objects of all shards that an index names, and returns both in byte order of their keys.
+// Match finds the objects of all shards in an index, and returns both in byte order of their keys.
 func Match(objects []format.Object, listed []Listed) ([]format.Shard, []Listed, error) {
 	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(a.Key, b.Key) })
 	shards := make([]format.Shard, 0, len(listed))
@@ -76,10 +77,10 @@ func Match(objects []format.Object, listed []Listed) ([]format.Shard, []Listed, 
 		}
 		o, ok := Find(objects, s.Key)
 		if !ok {
-			return nil, nil, fmt.Errorf("%s names shard %.200q, which is not there", IndexKey, s.Key)
+			return nil, nil, fmt.Errorf("%s names shard %.200q, which does not exist", IndexKey, s.Key)
 		}
 		if s.Size >= 0 && o.Size != s.Size {
-			return nil, nil, fmt.Errorf("shard %s has %d bytes, and %d in %s", s.Key, o.Size, s.Size, IndexKey)
+			return nil, nil, fmt.Errorf("shard %s has %d bytes, but %d in %s", s.Key, o.Size, s.Size, IndexKey)
 		}
 		if s.Samples > MaxSamples {
 			return nil, nil, fmt.Errorf("shard %s has %d samples in %s, more than a shard can have, %d", s.Key, s.Samples, IndexKey, MaxSamples)

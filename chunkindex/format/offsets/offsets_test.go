@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// one returns a format of one shard, "a", which is known to be this.
+// one returns a format of one shard, "a", with this description.
 func one(shard offsets.Shard) format.Format {
 	return format.Format{Survey: func(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
 		return &format.Dataset{
@@ -31,8 +31,8 @@ func one(shard offsets.Shard) format.Format {
 	}}
 }
 
-// Any samples behind any header are found where the table says, field by field, whatever fields have a size of their own.
-func TestTableAndScanAgree(t *testing.T) {
+// For any samples, header and field sizes, the scan finds the samples and fields in the table.
+func TestScan_FollowsTheTable(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		header := []byte(rapid.StringN(0, 20, 40).Draw(r, "header"))
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 3), 1, 4).Draw(r, "sizes")
@@ -86,7 +86,7 @@ func TestTableAndScanAgree(t *testing.T) {
 	})
 }
 
-func TestReadsNoMoreThanItCanHold(t *testing.T) {
+func TestScan_LimitsSamples(t *testing.T) {
 	for want, s := range map[string]offsets.Shard{
 		"more than a shard can have":      {Samples: offsets.MaxSamples + 1},
 		"does not fit into a shard of 11": {Samples: 1, Bytes: 11},
@@ -106,7 +106,7 @@ func TestReadsNoMoreThanItCanHold(t *testing.T) {
 	}
 }
 
-func TestBrokenReaderIsNoTruncatedShard(t *testing.T) {
+func TestScan_ReturnsReaderErrors(t *testing.T) {
 	err := offsets.Shard{Samples: 1, Bytes: 100}.Scan(format.NewCursor(t.Context(), format.Object{}, scantest.Broken{In: strings.NewReader("")}, scantest.Nothing{}))
 	if !errors.Is(err, scantest.ErrBroken) {
 		t.Errorf("got %v, want %v", err, scantest.ErrBroken)
@@ -130,6 +130,6 @@ func TestReadIndex(t *testing.T) {
 		t.Errorf("index with another type: got %v, %v, want an error", got, err)
 	}
 	if got, err := read(scantest.Objects{"index.json": []byte(`{"n": [1, 2`)}); !got || err == nil {
-		t.Errorf("index that was cut: got %v, %v, want an error", got, err)
+		t.Errorf("truncated index: got %v, %v, want an error", got, err)
 	}
 }

@@ -1,8 +1,8 @@
-// Package offsets reads shards that begin with a table of offsets: how many samples there are, where each of them begins
-// and where the last one ends, all in 32 bits. A sample begins with the lengths of its fields, as far as they are not the
-// same in all samples. MosaicML's MDS is such a format, and LitData's chunks took it over from there.
+// Package offsets reads shards that begin with a table of 32-bit offsets: the number of samples,
+// the start of each sample and the end of the last one. A sample begins with the lengths of its
+// variable-size fields. MosaicML's MDS has this format, and LitData's chunks adopted it.
 //
-// Both have an index.json beside their shards, which says what is in them: no shard may say anything else.
+// Both store an index.json with their shards. Every shard must agree with it.
 package offsets
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// MaxSamples is how many samples a shard can have: its table is held in memory.
+	// MaxSamples limits the samples of a shard, whose table is held in memory.
 	MaxSamples = 1 << 25
 	maxHeader  = 1 << 20 // bytes between the table and the first sample
 )
@@ -21,24 +21,25 @@ const (
 // Field is a part of every sample of a dataset.
 type Field struct {
 	Name string
-	Size int64 // in bytes; 0: each sample says for itself
+	Size int64 // in bytes; 0: stored with each sample
 }
 
-// Shard is what is known of a shard before it is read.
+// Shard describes a shard before it is read.
 type Shard struct {
 	Stem    string // of the samples' keys
 	Samples uint64
-	Bytes   int64 // all of them, decoded
+	Bytes   int64 // total decoded bytes
 	Fields  []Field
-	Header  func(b []byte) error // checks what lies between the table and the first sample; nil: nothing does
-	Tail    string               // what bytes after the last sample would be
+	Header  func(b []byte) error // checks the bytes between the table and the first sample; nil: there are none
+	Tail    string               // explanation of bytes after the last sample, for errors
 
-	// Block is the length of a sample where samples are cut anew from what lies behind the table, whatever pieces that tells
-	// of: Samples is then the number of the pieces. The one field is the whole sample, and what is left at the end no sample's.
+	// Block is the length of fixed-size samples cut from the data after the table, ignoring the
+	// items in the table. Samples is then the number of items, the only field is the whole sample,
+	// and a rest at the end is in no sample.
 	Block int64
 }
 
-// Scan hands a shard on, and refuses one that is not what it is known to be.
+// Scan scans a shard. It returns an error if the shard does not match its description.
 func (s Shard) Scan(c *format.Cursor) error {
 	if s.Samples > MaxSamples {
 		return fmt.Errorf("%d samples are more than a shard can have, %d", s.Samples, MaxSamples)
@@ -56,8 +57,8 @@ func (s Shard) Scan(c *format.Cursor) error {
 type scanner struct {
 	Shard
 	*format.Cursor
-	sizes   int64   // bytes of the lengths that stand before the fields of a sample
-	lengths []int64 // of all fields of the current sample
+	sizes   int64   // bytes of the field lengths at the start of a sample
+	lengths []int64 // lengths of all fields of the current sample
 }
 
 func fail(off int64, reason string, args ...any) error {
@@ -92,23 +93,23 @@ func (s *scanner) run() error {
 	return s.Fail("shard is longer than the %d bytes that index.json says", s.Bytes)
 }
 
-// next returns the next n bytes, which the shard is known to have.
+// next returns the next n bytes, or an error if the shard is truncated.
 func (s *scanner) next(n int64) ([]byte, error) {
 	b, err := s.Peek(n)
 	if err == nil && int64(len(b)) < n {
-		err = fail(s.Offset()+int64(len(b)), "shard is truncated: index.json says that it has %d bytes", s.Bytes)
+		err = fail(s.Offset()+int64(len(b)), "shard is truncated: it has %d bytes in index.json", s.Bytes)
 	}
 	return b, err
 }
 
-// table reads the offsets. It grows with what the shard really has, whatever was said of it.
+// table reads the offsets. It allocates memory only as data arrives.
 func (s *scanner) table() ([]byte, error) {
 	b, err := s.next(4)
 	if err != nil {
 		return nil, err
 	}
 	if n := binary.LittleEndian.Uint32(b); uint64(n) != s.Samples {
-		return nil, s.Fail("shard has %d samples, and %d in index.json", n, s.Samples)
+		return nil, s.Fail("shard has %d samples, but %d in index.json", n, s.Samples)
 	}
 	if err := s.Gap(4); err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (s *scanner) table() ([]byte, error) {
 	return table, nil
 }
 
-// check holds all offsets to each other and to the shard's length, before a byte of a sample is handed on.
+// check validates all offsets before any sample is passed on.
 func (s *scanner) check(offset func(uint64) int64) error {
 	if offset(0) < s.Offset() {
 		return fail(4, "the first sample would begin at %d, inside the table", offset(0))
@@ -143,14 +144,14 @@ func (s *scanner) check(offset func(uint64) int64) error {
 	}
 	switch last := offset(s.Samples); {
 	case last > s.Bytes:
-		return s.Fail("the last sample would end at %d, behind the shard's end at %d", last, s.Bytes)
+		return s.Fail("the last sample would end at %d, after the shard's end at %d", last, s.Bytes)
 	case last < s.Bytes:
 		return fail(last, "%d bytes follow the last sample%s", s.Bytes-last, s.Tail)
 	}
 	return nil
 }
 
-// header reads what lies before the first sample.
+// header reads the bytes before the first sample.
 func (s *scanner) header(first int64) error {
 	n := first - s.Offset()
 	switch {
@@ -171,7 +172,7 @@ func (s *scanner) header(first int64) error {
 	return s.Gap(n)
 }
 
-// sample hands on sample i, which has n bytes.
+// sample passes on sample i, which has n bytes.
 func (s *scanner) sample(i uint64, n int64) error {
 	if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (s *scanner) sample(i uint64, n int64) error {
 	return s.End()
 }
 
-// blocks cuts what lies behind the table.
+// blocks cuts the data after the table into samples.
 func (s *scanner) blocks() error {
 	for i := uint64(0); s.Bytes-s.Offset() >= s.Block; i++ {
 		if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
@@ -219,7 +220,7 @@ func (s *scanner) blocks() error {
 	return s.Gap(s.Bytes - s.Offset())
 }
 
-// measure finds the lengths of the fields of a sample, and how many bytes it must have.
+// measure computes the field lengths of a sample and its total length.
 func (s *scanner) measure(sizes []byte) int64 {
 	sum, at := s.sizes, sizes
 	for j, f := range s.Fields {

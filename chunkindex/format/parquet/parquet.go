@@ -1,6 +1,7 @@
-// Package parquet reads Parquet files. A sample is a row, in the form of docs/spec/rows.md, and a part is the value of a column.
+// Package parquet reads Parquet files. A sample is a row, encoded as in docs/spec/rows.md, and a
+// part is the value of a column.
 //
-// A row group is a frame: it is read in one piece, and decoded when it enters a cache.
+// A row group is a frame: it is read as a whole and decoded when it enters a cache.
 package parquet
 
 import (
@@ -19,21 +20,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// The magic numbers with which a file begins and ends, and the end of one whose footer is encrypted.
+// Magic numbers at both ends of a file, and at the end of a file with an encrypted footer.
 const (
 	magic     = "PAR1"
 	encrypted = "PARE"
 )
 
-// tail is the length of what follows the footer: its own length, and the magic number.
+// tail is the length of the data after the footer: the footer's length and the magic number.
 const tail = 8
 
-// Format reads Parquet files.
+// Format returns the Parquet format.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Parquet,
 		Shards: "names in .parquet, .parq",
-		Last:   true, // img2dataset puts a table of them beside the shards that hold the pictures
+		Last:   true, // img2dataset stores a table with the shards that contain the images
 		Takes:  []format.Option{format.Fields},
 		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 			return files(o.Fields).Survey(ctx, l, o)
@@ -41,12 +42,12 @@ func Format() format.Format {
 	}
 }
 
-// files reads files, and of their columns those that rows.Choose takes by these names.
+// files returns the file format that reads the columns chosen by these names, as in rows.Choose.
 func files(names []string) rowscan.Files {
 	return rowscan.Files{
 		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group"},
 		Suffixes: []string{".parquet", ".parq"},
-		Packed:   "a Parquet file that is compressed as a whole is not read: decompress it, since its pages are compressed inside",
+		Packed:   "a Parquet file that is compressed as a whole is not supported: decompress it, since its pages are compressed inside",
 		Open: func(ctx context.Context, in format.Ranges, size int64) ([]*rows.Node, rowscan.File, error) {
 			f, err := readFooter(ctx, in, size, names)
 			if err != nil {
@@ -62,7 +63,7 @@ func files(names []string) rowscan.Files {
 type file struct {
 	ctx     context.Context
 	in      format.Ranges
-	groups  []rowgroup.Group // those that are still to come
+	groups  []rowgroup.Group // remaining row groups
 	stored  []byte
 	decoder *rowgroup.Decoder
 }
@@ -92,7 +93,7 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	return frame, f.decoder, err
 }
 
-// Params implements rowscan.File: those of each row group, with their length before them.
+// Params implements rowscan.File: the parameters of each row group, preceded by their length.
 func (f *file) Params(frames []rowscan.Frame) (all []byte) {
 	for _, one := range frames {
 		all = append(binary.AppendUvarint(all, uint64(len(one.Params))), one.Params...)
@@ -113,10 +114,10 @@ func (f *file) release() {
 	}
 }
 
-// guess is how many bytes at the end of a file are read at first: a footer is usually shorter.
+// guess is the number of bytes first read at the end of a file, which usually contain the footer.
 const guess = 64 << 10
 
-// readFooter reads a file's footer from its end.
+// readFooter reads the footer at the end of a file.
 func readFooter(ctx context.Context, in format.Ranges, size int64, names []string) (*rowgroup.File, error) {
 	if size < int64(len(magic))+tail {
 		return nil, fmt.Errorf("it has %d bytes, too few for a Parquet file", size)
@@ -130,11 +131,11 @@ func readFooter(ctx context.Context, in format.Ranges, size int64, names []strin
 	case encrypted:
 		return nil, errors.New("its footer is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 	default:
-		return nil, fmt.Errorf("it does not end with %s as a Parquet file does: it may have been cut short, or be another kind of file", magic)
+		return nil, fmt.Errorf("it does not end with %s like a Parquet file: it may be truncated, or another type of file", magic)
 	}
 	n := int64(binary.LittleEndian.Uint32(b[len(b)-tail:]))
 	if n > min(size-tail-int64(len(magic)), rowgroup.MaxFooter) {
-		return nil, fmt.Errorf("its footer of %d bytes is longer than the file allows, or than %d", n, rowgroup.MaxFooter)
+		return nil, fmt.Errorf("its footer of %d bytes exceeds the file or the limit of %d", n, rowgroup.MaxFooter)
 	}
 	if n+tail > int64(len(b)) {
 		b = make([]byte, n+tail)

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// file returns a file that pyarrow wrote.
+// file returns a file written by pyarrow.
 func file(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile("../../codec/rowgroup/testdata/" + name + ".parquet")
@@ -26,7 +26,7 @@ func file(t testing.TB, name string) []byte {
 	return b
 }
 
-// Rows are samples with a part for each value that is not null, and those of all files have one schema.
+// Rows are samples with a part for each non-null value, and all files have one schema.
 func TestSamples(t *testing.T) {
 	o := scantest.Objects{"d/train-0.parquet": file(t, "checksums"), "d/train-1.PARQ": file(t, "compressed-zstd-v2"), "empty.parquet": nil, "README.md": []byte("about")}
 	got, err := scantest.Scan(t.Context(), parquet.Format(), format.Options{}, o)
@@ -40,7 +40,7 @@ func TestSamples(t *testing.T) {
 	if first.Key != "d/train-0/000000000" || second.Key != "d/train-1/000000001" {
 		t.Errorf("got keys %s, %s", first.Key, second.Key)
 	}
-	// Row 0 has neither "fixed" nor a letter of "text".
+	// Row 0 has a null "fixed" and an empty "text".
 	want := []scantest.Part{{Ext: "int32", Offset: 9, Length: 4}, {Ext: "int64", Offset: 13, Length: 8}, {Ext: "float", Offset: 21, Length: 4}, {Ext: "double", Offset: 25, Length: 8}, {Ext: "text", Offset: 33}, {Ext: "sorted", Offset: 33, Length: 10}, {Ext: "ok", Offset: 43, Length: 1}}
 	if d := cmp.Diff(want, first.Parts); d != "" || first.Length != 44 {
 		t.Errorf("%d bytes (-want +got):\n%s", first.Length, d)
@@ -48,7 +48,7 @@ func TestSamples(t *testing.T) {
 	scantest.Parts(t, scantest.Dataset{Format: parquet.Format(), Objects: o})
 }
 
-// The constants are the schema, and a framing tells the types of the parts.
+// The constants are the schema, and the framing knows the types of the parts.
 func TestFields(t *testing.T) {
 	d, err := parquet.Format().Survey(t.Context(), scantest.Objects{"a.parquet": file(t, "nested")}, format.Options{})
 	if err != nil {
@@ -97,7 +97,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestLogicalTypes: a field says what the file calls a type that Arrow lays out otherwise than the bytes, and nothing where the type says it.
+// A field has a logical type only if Arrow's layout of it differs from the stored bytes.
 func TestLogicalTypes(t *testing.T) {
 	want := map[string]string{
 		"decimal128": "decimal128(30, 2) as fixed_size_binary[13]", "decimal256": "decimal256(60, 2) as fixed_size_binary[26]", "nothing": "null as int32",
@@ -125,7 +125,7 @@ func TestLogicalTypes(t *testing.T) {
 	}
 }
 
-// TestClasses takes the names of classes from the first file that has a row, and from a README before that.
+// Class names come from a README, or else from the first file with rows.
 func TestClasses(t *testing.T) {
 	own := file(t, "by-datasets") // its label is 0 for a cat and 1 for a dog
 	unsaid := bytes.Replace(own, []byte("huggingface"), []byte("another key"), 1)
@@ -177,7 +177,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// What is not read is refused by name, with what to do.
+// Unsupported files are rejected by name, with advice.
 func TestRefused(t *testing.T) {
 	whole := file(t, "checksums")
 	for name, c := range map[string]struct {
@@ -186,9 +186,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"another kind of file":  {scantest.Objects{"a.parquet": bytes.Repeat([]byte("x"), 100)}, "object a.parquet: it does not end with PAR1"},
 		"a few bytes":           {scantest.Objects{"a.parquet": []byte("PAR1")}, "object a.parquet: it has 4 bytes"},
-		"a file that was cut":   {scantest.Objects{"a.parquet": whole[:len(whole)-100]}, "cut short"},
+		"a file that was cut":   {scantest.Objects{"a.parquet": whole[:len(whole)-100]}, "truncated"},
 		"an encrypted footer":   {scantest.Objects{"a.parquet": append(bytes.Clone(whole[:len(whole)-4]), "PARE"...)}, "encrypted"},
-		"a footer that is long": {scantest.Objects{"a.parquet": append(binary.LittleEndian.AppendUint32(bytes.Clone(whole), 1<<31), "PAR1"...)}, "longer than the file allows"},
+		"a footer that is long": {scantest.Objects{"a.parquet": append(binary.LittleEndian.AppendUint32(bytes.Clone(whole), 1<<31), "PAR1"...)}, "exceeds the file"},
 		"compressed as a whole": {scantest.Objects{"a.parquet.gz": whole}, "object a.parquet.gz: a Parquet file that is compressed as a whole"},
 		"two schemas":           {scantest.Objects{"a.parquet": whole, "b.parquet": file(t, "types")}, `shard b.parquet: its schema is not that of a.parquet: column 1 is "int32" of type int32 there, and "bool" of type bool here`},
 		"a later footer":        {scantest.Objects{"a.parquet": whole, "b.parquet": whole[:len(whole)-5]}, "shard b.parquet: it does not end with PAR1"},
@@ -198,7 +198,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Of columns that were chosen alone the schema is kept, and files may differ in the others.
+// With chosen columns, the schema contains only these, and files may differ in the others.
 func TestChosenFields(t *testing.T) {
 	o := scantest.Objects{"a.parquet": file(t, "nested"), "b.parquet": file(t, "nested-pages-v1"), "c.parquet": nil}
 	choose := func(names ...string) format.Options { return format.Options{Fields: names} }
@@ -240,7 +240,7 @@ func TestChosenFields(t *testing.T) {
 	}
 }
 
-// Names that are none of Parquet's are taken only where the format was named.
+// Objects without a Parquet name are claimed only if the user names the format.
 func TestNames(t *testing.T) {
 	o := scantest.Objects{"train": file(t, "checksums")}
 	d, err := parquet.Format().Survey(t.Context(), o, format.Options{})

@@ -10,15 +10,15 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// cifar is one of the two data sets: labels of a byte each before the pixels of an image.
+// cifar describes one of the two datasets: one-byte labels before the pixels of each image.
 type cifar struct {
 	name   string
 	labels []label
-	train  string // how the base names begin of the files of the training set, which are numbered if it ends in "_"
-	test   string // and that of the test set
+	train  string // prefix of the base names of training files, which are numbered if it ends in "_"
+	test   string // the same for test files
 }
 
-// label is a byte that is less than its number of classes.
+// label is a byte below its number of classes.
 type label struct {
 	part    string
 	classes byte
@@ -41,8 +41,8 @@ func cifars() []cifar {
 	}
 }
 
-// cifar takes files that have a name, a size and labels of CIFAR's: the training set's, or the test set's if it is alone.
-// Where no file is as CIFAR's are, the names mean nothing.
+// cifar claims files with the names, sizes and labels of CIFAR: those of the training set, or if
+// there are none, of the test set. If no file has the right contents, it claims none.
 func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 	for _, c := range cifars() {
 		files := s.matching(c.train)
@@ -59,7 +59,7 @@ func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 			case fault == "":
 				right++
 			case wrong == nil:
-				wrong = fmt.Errorf("object %s is not as files of %s are: %s", o.Key, c.name, fault)
+				wrong = fmt.Errorf("object %s differs from files of %s: %s", o.Key, c.name, fault)
 			}
 		}
 		if wrong != nil && (right > 0 || s.o.Named) {
@@ -84,12 +84,13 @@ func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, erro
 	d := s.dataset(files, layout, func(sc *scanner) error { return sc.cifar(c) })
 	d.Framing, d.Told = layout.Constants(c.fields()...), true
 	for i := range d.Shards {
-		d.Shards[i].Says = c.name // the same records have other parts when their size was told
+		d.Shards[i].Says = c.name // a dataset with a given record size has other parts
 	}
 	return d, nil
 }
 
-// matching returns the flat files whose base names begin so and end in .bin, with a number between if the name wants one.
+// matching returns the flat files whose base names consist of the prefix, a number if the prefix
+// ends in "_", and .bin.
 func (s *survey) matching(name string) []format.Object {
 	var files []format.Object
 	for _, o := range s.flats {
@@ -102,10 +103,10 @@ func (s *survey) matching(name string) []format.Object {
 	return files
 }
 
-// fault says what is wrong with a file by its size and its first records.
+// fault returns how a file's size or first records differ from CIFAR's; empty: they match.
 func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, error) {
 	if o.Key == format.Plain(o.Key) && (o.Size == 0 || o.Size%c.size() != 0) {
-		return fmt.Sprintf("its %d bytes are no multiple of %d", o.Size, c.size()), nil
+		return fmt.Sprintf("its %d bytes are not a multiple of %d", o.Size, c.size()), nil
 	}
 	head, err := format.Head(ctx, s.l, o.Key)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, e
 	return "", nil
 }
 
-// wrong says which label of a record is none.
+// wrong returns an error text for an invalid label of a record; empty: all are valid.
 func (c cifar) wrong(record []byte, n uint64) string {
 	for i, l := range c.labels {
 		if record[i] >= l.classes {
@@ -132,7 +133,7 @@ func (c cifar) wrong(record []byte, n uint64) string {
 	return ""
 }
 
-// cifar reads labels and pixels to the shard's end.
+// cifar reads labels and pixels to the end of the shard.
 func (s *scanner) cifar(c cifar) error {
 	for {
 		labels, err := s.Peek(int64(len(c.labels)))
@@ -161,7 +162,7 @@ func (s *scanner) cifar(c cifar) error {
 	}
 }
 
-// fields says what the parts of a record of CIFAR hold.
+// fields describes the parts of a CIFAR record.
 func (c cifar) fields() []format.Field {
 	var all []format.Field
 	for _, l := range c.labels {

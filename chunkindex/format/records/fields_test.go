@@ -39,7 +39,7 @@ func TestFieldsOfArrays(t *testing.T) {
 	}
 }
 
-// TestFieldsOfCIFAR holds the fields to the parts that a scan finds.
+// TestFieldsOfCIFAR compares the fields with the parts that a scan finds.
 func TestFieldsOfCIFAR(t *testing.T) {
 	o := scantest.Objects{"train.bin": cifar(2, 3)}
 	d, err := records.Format().Survey(context.Background(), o, format.Options{})

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// Whatever is taken for an array is one header and its records, one after another to the end, and the header that
-// Header writes for it says the same.
+// An accepted array is one header followed by contiguous records up to its end, and NPYHeader
+// writes an equivalent header.
 func FuzzScanNPY(f *testing.F) {
 	f.Add(npy(3))
 	f.Add(literal(2, "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1)}\n"))

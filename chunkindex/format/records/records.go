@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Format reads records of one size.
+// Format returns the format of fixed-size records.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Records,
@@ -23,11 +23,12 @@ func Format() format.Format {
 	}
 }
 
-// find takes flat files if it was told the size of a record, .npy files if there is nothing else, and CIFAR's files.
+// find claims flat files if the options state a record size, otherwise .npy files if there is
+// nothing else, otherwise CIFAR's files.
 func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	if o.SequenceLength != 0 {
 		if o.Named || o.RecordSize != 0 {
-			return nil, errors.New("a sequence length says that these are tokens, and nothing that they are records: say one of --record-size and --sequence-length")
+			return nil, errors.New("a sequence length is for tokens, not for records: use either --record-size or --sequence-length")
 		}
 		return nil, nil
 	}
@@ -44,18 +45,18 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 		d, err = s.cifar(ctx)
 	}
 	if d == nil && err == nil && o.Named {
-		err = errors.New("no .npy file and none of CIFAR is here: of other files of records say --record-size")
+		err = errors.New("no .npy or CIFAR file found: other files of records require --record-size")
 	}
 	return d, err
 }
 
-// survey is one look at a dataset.
+// survey is the state of one survey.
 type survey struct {
 	l format.Listing
 	o format.Options
 
 	flats, npys []format.Object
-	others      int // objects that are neither, and do not merely describe
+	others      int // other objects that do not merely describe data
 }
 
 func (s *survey) sort() {
@@ -72,7 +73,7 @@ func (s *survey) sort() {
 			s.npys = append(s.npys, o)
 		case isFlat(suffix):
 			s.flats = append(s.flats, o)
-		case !describes(o.Key), arrays[format.Stem(o.Key, suffix)]: // a.json tells of a.npy alone, as members of a sample do
+		case !describes(o.Key), arrays[format.Stem(o.Key, suffix)]: // a.json describes a.npy
 			s.others++
 		}
 	}
@@ -80,16 +81,16 @@ func (s *survey) sort() {
 
 func isFlat(suffix string) bool { return slices.Contains([]string{".bin", ".raw", ".dat"}, suffix) }
 
-// describes reports whether an object is one that people put beside their data.
+// describes reports whether an object is likely to describe data.
 func describes(key string) bool {
 	return format.Note(key) || slices.Contains([]string{".txt", ".json"}, strings.ToLower(path.Ext(key)))
 }
 
-// flat takes files of records without a header.
+// flat claims files of records without a header.
 func (s *survey) flat() (*format.Dataset, error) {
 	switch {
 	case len(s.npys) > 0:
-		return nil, fmt.Errorf("object %s says its own record size: leave --record-size out", s.npys[0].Key)
+		return nil, fmt.Errorf("object %s defines its own record size: omit --record-size", s.npys[0].Key)
 	case len(s.flats) == 0:
 		return nil, errors.New("a record size was given, and no object's name ends in .bin, .raw or .dat")
 	}
@@ -99,13 +100,13 @@ func (s *survey) flat() (*format.Dataset, error) {
 	}
 	for _, o := range s.flats {
 		if o.Key == format.Plain(o.Key) && o.Size%layout.Size() != 0 {
-			return nil, fmt.Errorf("object %s has %d bytes, which is no multiple of a record's %d", o.Key, o.Size, layout.Size())
+			return nil, fmt.Errorf("object %s has %d bytes, which is not a multiple of a record's %d", o.Key, o.Size, layout.Size())
 		}
 	}
 	return s.dataset(s.flats, layout, func(sc *scanner) error { return sc.all(layout.Size()) }), nil
 }
 
-// told returns the layout of records whose size the user says.
+// told returns the layout of records from the options.
 func told(o format.Options) (framing.Layout, error) {
 	name := "|u1"
 	if o.DType != "" {
@@ -117,12 +118,12 @@ func told(o format.Options) (framing.Layout, error) {
 	}
 	size := int64(dtype.Size())
 	if o.RecordSize < 1 || o.RecordSize > format.MaxSample || o.RecordSize%size != 0 {
-		return framing.Layout{}, fmt.Errorf("a record of %d bytes: want 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
+		return framing.Layout{}, fmt.Errorf("record size %d: use 1 to %d, a multiple of the %d of %s", o.RecordSize, format.MaxSample, size, dtype)
 	}
 	return framing.NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
 }
 
-// npy takes arrays of which all but the first axis are the same.
+// npy claims arrays that agree in all axes except the first.
 func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	head, err := format.Head(ctx, s.l, s.npys[0].Key)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	return s.dataset(s.npys, layout, func(sc *scanner) error { return sc.array(first, layout) }), nil
 }
 
-// dataset is the one of these shards. What a scan of one of them finds depends on the layout, which others say.
+// dataset returns the dataset of these shards. A scan depends on the layout, which is part of Says.
 func (s *survey) dataset(shards []format.Object, layout framing.Layout, scan func(*scanner) error) *format.Dataset {
 	d := &format.Dataset{Framing: layout.Constants()}
 	for _, o := range shards {

@@ -27,7 +27,7 @@ func npy(n int) []byte {
 	return b
 }
 
-// literal returns an .npy file with a header of these words.
+// literal returns an .npy file with this header text.
 func literal(major byte, text string) []byte {
 	b := append([]byte("\x93NUMPY"), major, 0)
 	if major == 1 {
@@ -110,7 +110,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// What nobody has said to be records, and does not say so itself, is left to other formats.
+// Files that neither the user nor their contents identify as records are left to other formats.
 func TestNotRecords(t *testing.T) {
 	for name, objects := range map[string]scantest.Objects{
 		"nothing":                      {},
@@ -142,16 +142,16 @@ func TestRefusals(t *testing.T) {
 		objects scantest.Objects
 		want    string
 	}{
-		{size, scantest.Objects{"a.bin": []byte("abcdefg")}, "object a.bin has 7 bytes, which is no multiple of a record's 4"},
-		{size, scantest.Objects{"a.npy": npy(1)}, "object a.npy says its own record size"},
+		{size, scantest.Objects{"a.bin": []byte("abcdefg")}, "object a.bin has 7 bytes, which is not a multiple of a record's 4"},
+		{size, scantest.Objects{"a.npy": npy(1)}, "object a.npy defines its own record size"},
 		{size, scantest.Objects{"a.txt": npy(1)}, "no object's name ends in .bin"},
-		{format.Options{RecordSize: -1}, scantest.Objects{"a.bin": nil}, "want 1 to"},
-		{format.Options{RecordSize: 1 << 31}, scantest.Objects{"a.bin": nil}, "want 1 to"},
+		{format.Options{RecordSize: -1}, scantest.Objects{"a.bin": nil}, "use 1 to"},
+		{format.Options{RecordSize: 1 << 31}, scantest.Objects{"a.bin": nil}, "use 1 to"},
 		{format.Options{RecordSize: 6, DType: "<f4"}, scantest.Objects{"a.bin": nil}, "a multiple of the 4 of <f4"},
 		{format.Options{RecordSize: 4, DType: "f4"}, scantest.Objects{"a.bin": nil}, `want one as NumPy writes it, such as "uint16" or "<u2"`},
-		{format.Options{RecordSize: 4, SequenceLength: 4}, scantest.Objects{"a.bin": nil}, "say one of --record-size and --sequence-length"},
-		{format.Options{Named: true, SequenceLength: 4}, scantest.Objects{"a.npy": npy(1)}, "say one of"},
-		{format.Options{Named: true}, scantest.Objects{"a.bin": nil}, "say --record-size"},
+		{format.Options{RecordSize: 4, SequenceLength: 4}, scantest.Objects{"a.bin": nil}, "use either --record-size or --sequence-length"},
+		{format.Options{Named: true, SequenceLength: 4}, scantest.Objects{"a.npy": npy(1)}, "use either"},
+		{format.Options{Named: true}, scantest.Objects{"a.bin": nil}, "require --record-size"},
 		{format.Options{}, scantest.Objects{"a.npy": dict("'<u2'", "False", "(4,)")}, "a.npy is an array of one dimension, of which each sample would be one number: --sequence-length '1024' takes"},
 		{format.Options{DType: "<f4"}, scantest.Objects{"a.npy": npy(1)}, "object a.npy has elements of <u2, not <f4"},
 		{format.Options{}, scantest.Objects{"a.npy": npy(1), "b.npy": dict("'<u2'", "False", "(1, 4)")}, "shard b.npy: at offset 0: samples are of <u2 [4], those of a.npy of <u2 [2 3]"},
@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{}, scantest.Objects{"a.npy": npy(2)[:151]}, "shard is truncated: 1 bytes are missing"},
 		{format.Options{}, scantest.Objects{"a.npy": append(npy(2), 0)}, "more bytes follow the 2 samples"},
 		{format.Options{}, scantest.Objects{"a.npy": []byte("\x93NUMPX")}, "object a.npy: does not begin as an .npy file does"},
-		{format.Options{}, scantest.Objects{"a.npy": npy(1)[:9]}, "header is cut"},
+		{format.Options{}, scantest.Objects{"a.npy": npy(1)[:9]}, "header is truncated"},
 		{format.Options{}, scantest.Objects{"a.npy": npy(1)[:100]}, "header of 118 bytes is cut"},
 		{format.Options{}, scantest.Objects{"a.npy": literal(4, "{}\n")}, "version 4.0"},
 		{format.Options{}, scantest.Objects{"a.npy": dict("'|O'", "False", "(1,)")}, "Python objects"},
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 		{format.Options{}, scantest.Objects{"a.npy": dict("'<f4'", "False", "(2, 0)")}, "no bytes"},
 		{format.Options{}, scantest.Objects{"a.npy": dict("'<f8'", "False", "(1, 2147483648, 2147483648, 4294967296)")}, "longer than 1073741824"},
 		{format.Options{}, scantest.Objects{"a.npy": dict("'<f8'", "False", "(9223372036854775807,)")}, "shard is truncated"},
-		{format.Options{}, scantest.Objects{"data_batch_1.bin": cifar(1, 1), "data_batch_2.bin": cifar(1, 1)[1:]}, "object data_batch_2.bin is not as files of CIFAR-10 are: its 3072 bytes"},
+		{format.Options{}, scantest.Objects{"data_batch_1.bin": cifar(1, 1), "data_batch_2.bin": cifar(1, 1)[1:]}, "object data_batch_2.bin differs from files of CIFAR-10: its 3072 bytes"},
 		{format.Options{}, scantest.Objects{"data_batch_1.bin": spoiled}, "shard data_batch_1.bin: at offset 6146: label 10 of record 2 is not one of 10 classes"},
 		{named, scantest.Objects{"train.bin": bytes.Repeat([]byte{20}, 3074)}, "label 20 of record 0 is not one of 20 classes"},
 	} {
@@ -182,7 +182,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A header is the one literal that NumPy writes, however it is spaced, and nothing else that Python would evaluate.
+// A header is the single literal that NumPy writes, with any spacing, and no other Python
+// expression.
 func TestHeaders(t *testing.T) {
 	for text, want := range map[string]string{
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   \n":                        "<f4 [3 4]",
@@ -240,8 +241,8 @@ func matches(text, any string) bool {
 	return false
 }
 
-// A header of many bytes that are not there costs none of them.
-func TestHeaderThatPromisesMore(t *testing.T) {
+// A header with a false length allocates no memory for it.
+func TestReadNPY_FalseLengthAllocatesNothing(t *testing.T) {
 	b := literal(2, "{}\n")
 	binary.LittleEndian.PutUint32(b[8:], 1<<31)
 	if n := testing.AllocsPerRun(10, func() {

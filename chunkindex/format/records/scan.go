@@ -12,10 +12,10 @@ type scanner struct {
 	n    uint64 // records read
 }
 
-// stem of the keys of a shard's samples.
+// stem returns the prefix of the keys of a shard's samples.
 func stem(key string) string { return format.Stem(key, ".bin", ".raw", ".dat", ".npy") }
 
-// all reads records to the shard's end.
+// all reads records to the end of the shard.
 func (s *scanner) all(size int64) error {
 	for {
 		end, err := s.Ended()
@@ -28,7 +28,7 @@ func (s *scanner) all(size int64) error {
 	}
 }
 
-// array reads an .npy file of the layout that the first of them has.
+// array reads an .npy file, which must have the layout of the first one.
 func (s *scanner) array(first string, want framing.Layout) error {
 	head, err := s.Peek(format.HeadSize)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *scanner) array(first string, want framing.Layout) error {
 	return s.Fail("more bytes follow the %d samples that the header says there are", a.Shape[0])
 }
 
-// record reads a record that is all array.
+// record reads a record that consists only of an array.
 func (s *scanner) record(size int64) error {
 	if err := s.begin(size); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *scanner) record(size int64) error {
 	return s.End()
 }
 
-// begin begins the next record.
+// begin starts the next record.
 func (s *scanner) begin(size int64) error {
 	key := format.Numbered(s.stem, s.n)
 	s.n++

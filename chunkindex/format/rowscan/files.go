@@ -1,5 +1,5 @@
-// Package rowscan is what formats have in common whose samples are rows: the survey of files that all have one schema, the scanner,
-// which finds the rows and their parts, and the framing, which knows the types of the parts.
+// Package rowscan contains the common parts of formats whose samples are rows: the survey of files
+// with a common schema, and the scanner that finds rows and their parts.
 package rowscan
 
 import (
@@ -16,23 +16,24 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Files is a format of files that have a schema and rows.
+// Files is a format of files with a schema and rows.
 type Files struct {
 	Kind
-	Suffixes []string // of the names of its files
-	Packed   string   // why a file that is compressed as a whole is not read, and what to do
+	Suffixes []string // suffixes of file names
+	Packed   string   // error text for a file that is compressed as a whole
 	// Open reads the schema of a file.
 	Open func(ctx context.Context, in format.Ranges, size int64) (schema []*rows.Node, file File, err error)
 }
 
-// Kind is what the frames of a format are.
+// Kind describes the frames of a format.
 type Kind struct {
 	Codec codec.Codec
-	Frame string // what users call one
+	Frame string // user-visible name of a frame
 }
 
-// Survey takes objects whose names are those of the format. If it was asked for by name, every object that holds data is a shard,
-// whatever its name. The first file's schema is that of all, and the names of its classes, unless a README gives others.
+// Survey claims objects by their suffix; if the user names the format, all objects that can hold
+// samples. The first file defines the schema of all, and the class names unless a README defines
+// them.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &dataset{Files: f}
 	for _, object := range format.Called(l, o, f.Suffixes...) {
@@ -51,22 +52,22 @@ func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (
 	}
 	says := string(constants)
 	for i := range d.shards {
-		d.shards[i].Says = says // a scan is that of a file with this schema
+		d.shards[i].Says = says // a scan depends on the schema
 	}
 	return &format.Dataset{Shards: d.shards, Framing: constants, Decode: d.decode, Scan: d.scan}, nil
 }
 
-// dataset is what a survey found.
+// dataset is the result of a survey.
 type dataset struct {
 	Files
 	shards  []format.Shard
-	first   string              // the shard whose schema all have
+	first   string              // the shard that defines the schema
 	schema  json.RawMessage     // without classes
-	classes map[string][]string // that the first shard names, and all others that name any; nil: a README has a say
+	classes map[string][]string // class names from the first shard, which all others must share; nil: a README defines them
 	layout  *rows.Layout
 }
 
-// readSchema reads the schema of the first file that is not empty.
+// readSchema reads the schema of the first non-empty file.
 func (d *dataset) readSchema(ctx context.Context, l format.Listing) ([]*rows.Node, error) {
 	for _, s := range d.shards {
 		if s.Size == 0 {
@@ -85,8 +86,8 @@ func (d *dataset) readSchema(ctx context.Context, l format.Listing) ([]*rows.Nod
 	return nil, nil
 }
 
-// label returns the constants of the dataset: the first file's schema with the classes that it names. A README has the last word on these, as
-// it has for the library datasets.
+// label returns the constants of the dataset: the first file's schema with its class names. Names
+// in a README take precedence, as in the datasets library.
 func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Options) (constants json.RawMessage, err error) {
 	d.classes = rows.Classes(schema)
 	rows.SetClasses(schema, nil)
@@ -109,7 +110,7 @@ func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Optio
 	return rows.Marshal(schema)
 }
 
-// listed reads ranges of an object of a listing.
+// listed reads ranges of an object in a listing.
 type listed struct {
 	format.Listing
 	key string
@@ -125,7 +126,7 @@ func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// decode begins decoding a file, which must have the schema of the first one.
+// decode starts decoding a file, which must have the schema of the first one.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
 	schema, file, err := d.Open(ctx, in, d.shards[shard].Size)
 	if err != nil {
@@ -142,14 +143,14 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 	}
 	for column, names := range d.classes {
 		if its, ok := classes[column]; ok && !slices.Equal(its, names) {
-			return format.Decoded{}, fmt.Errorf("the classes of its column %q are not those of %s, so that a number would stand for two classes: index the files of each by themselves (--match), or name the classes in README.md", column, d.first)
+			return format.Decoded{}, fmt.Errorf("the classes of its column %q differ from those of %s, so a number would have two meanings: index them separately (--match), or name the classes in README.md", column, d.first)
 		}
 	}
 	r := &reader{File: file, kind: d.Kind}
 	return format.Decoded{ReadCloser: r, Codec: d.Codec, Frames: r}, nil
 }
 
-// scan finds the rows of a file.
+// scan scans the rows of a file.
 func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 	o := d.shards[shard].Object
 	return Scan(format.NewCursor(ctx, o, in, out), d.layout, format.Stem(o.Key, d.Suffixes...))

@@ -9,28 +9,29 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// File is a file whose frames are decoded one after another. A frame is decoded in one piece: a row group, a record batch.
+// File is a file whose frames, such as row groups or record batches, are decoded one at a time as a
+// whole.
 type File interface {
-	// Begin reads the next frame and begins decoding it. It returns io.EOF after the last one. An error in a frame comes with the frame's
-	// place.
+	// Begin reads the next frame and starts decoding it. It returns io.EOF after the last one. If
+	// decoding fails, the returned Frame locates the error.
 	Begin() (Frame, Decoder, error)
-	// Params returns the parameters of a chunk of frames that follow each other.
+	// Params returns the parameters of a chunk of consecutive frames.
 	Params(frames []Frame) []byte
-	// Close gives back the decoder.
+	// Close releases the decoder.
 	Close() error
 }
 
-// Frame is where a frame is stored, and what its file says of it.
+// Frame is the location and description of a frame.
 type Frame struct {
 	Offset, Length int64
-	Pieces         []rows.Range // what is read of it, of Length bytes, where columns are left out; nil: one range
-	Rows           int64        // bytes that its rows have, at about; 0: not known
-	Params         []byte       // of this frame, where the format has such
+	Pieces         []rows.Range // ranges to read, of Length bytes in total, if columns are omitted; nil: one range
+	Rows           int64        // approximate bytes of its rows; 0: unknown
+	Params         []byte       // parameters of this frame, if the format has any
 
-	decoded int64 // where its rows begin
+	decoded int64 // decoded offset of its rows
 }
 
-// end returns where the last byte ends that is read of the frame.
+// end returns the end of the last byte that is read of the frame.
 func (f *Frame) end() int64 {
 	if n := len(f.Pieces); n > 0 {
 		return f.Pieces[n-1].End()
@@ -38,33 +39,36 @@ func (f *Frame) end() int64 {
 	return f.Offset + f.Length
 }
 
-// Decoder gives the rows of a frame.
+// Decoder decodes the rows of a frame.
 type Decoder interface {
-	// Next appends the next row to dst, which must not become longer than limit. It returns io.EOF after the last row.
+	// Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the
+	// last row.
 	Next(dst []byte, limit int64) ([]byte, error)
-	// Fits refuses a frame, whose rows have all been read and are so many bytes, that takes more memory to decode than is reserved for it.
+	// Fits returns an error if the frame, whose rows have been read and have this many bytes, needs
+	// more memory than is reserved.
 	Fits(decoded int64) error
 }
 
-// readAhead bounds the rows of a frame that are decoded before the first of them is given out. If the whole frame is shorter, its length
-// is known by then, and it may join the frames before it in a chunk. A longer frame begins a chunk.
+// readAhead limits the rows that are decoded before the first is returned. The length of a shorter
+// frame is then known, so that it may join the preceding frames in a chunk. A longer frame begins a
+// chunk.
 const readAhead = 64 << 20
 
-// gather is how many bytes of rows are decoded at once of a longer frame.
+// gather is the number of bytes of rows to decode at once from a longer frame.
 const gather = 1 << 20
 
-// reader gives the rows of a file, a frame after another.
+// reader reads the rows of a file, frame by frame.
 type reader struct {
 	File
 	kind    Kind
-	frame   Frame   // at hand
-	decoder Decoder // of rows that are still to come; nil: the frame has ended
-	off     int64   // of the rows that were decoded
+	frame   Frame   // current frame
+	decoder Decoder // decodes its remaining rows; nil: the frame has ended
+	off     int64   // offset after the decoded rows
 	rows    []byte
-	next    int // those before it were given out
+	next    int // start of the rows not returned yet
 
 	codec.FrameList
-	frames []Frame // that no chunk has yet
+	frames []Frame // frames not in a chunk yet
 }
 
 // Params implements format.Frames.
@@ -107,7 +111,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// begin begins the next frame.
+// begin starts the next frame.
 func (r *reader) begin() (err error) {
 	if r.frame, r.decoder, err = r.Begin(); err != nil {
 		if r.frame.Length > 0 {
@@ -121,7 +125,7 @@ func (r *reader) begin() (err error) {
 	return nil
 }
 
-// decode decodes rows until there are at least so many bytes, or the frame ends.
+// decode decodes rows until it has at least most bytes or the frame ends.
 func (r *reader) decode(most int) error {
 	for len(r.rows) < most {
 		b, err := r.decoder.Next(r.rows, codec.MaxFrame)
@@ -141,7 +145,7 @@ func (r *reader) decode(most int) error {
 	return nil
 }
 
-// finish ends the frame. One without a row is left out.
+// finish ends the frame, and drops it if it has no rows.
 func (r *reader) finish() error {
 	decoder, n := r.decoder, r.off-r.frame.decoded
 	r.decoder = nil

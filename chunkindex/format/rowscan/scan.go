@@ -5,7 +5,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Scan finds the rows of a shard, and hands them to the cursor's sink. The samples' keys begin with stem.
+// Scan passes the rows of a shard to the cursor's sink as samples. Their keys begin with stem.
 func Scan(c *format.Cursor, l *rows.Layout, stem string) error {
 	s := scanner{Cursor: c, layout: l, stem: stem}
 	for {

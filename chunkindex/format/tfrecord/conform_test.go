@@ -12,13 +12,13 @@ func dataset() scantest.Dataset {
 	return scantest.Dataset{
 		Format:  tfrecord.Format(),
 		Objects: scantest.Objects{"a.tfrecord": file("one", "", "three"), "b.tfrecord": file(), "c.tfrecord": file("four")},
-		Mend:    mend,
+		Mend:    fixChecksums,
 		AsShard: func(batch []byte, _ int) scantest.Objects { return scantest.Objects{"batch.tfrecord": batch} },
 	}
 }
 
-// mend makes the checksums of all lengths right.
-func mend(b []byte) {
+// fixChecksums recomputes the checksums of all lengths.
+func fixChecksums(b []byte) {
 	for len(b) >= 12 {
 		binary.LittleEndian.PutUint32(b[8:], masked(b[:8]))
 		n := binary.LittleEndian.Uint64(b)

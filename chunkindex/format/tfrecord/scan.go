@@ -11,7 +11,7 @@ const (
 	footSize = 4  // checksum of the data
 )
 
-// scan finds the records of one TFRecord file.
+// scan scans the records of one TFRecord file.
 func scan(shard format.Object, c *format.Cursor) error {
 	stem := stem(shard.Key)
 	for n := uint64(0); ; n++ {
@@ -28,7 +28,7 @@ func scan(shard format.Object, c *format.Cursor) error {
 	}
 }
 
-// record hands on record n, which begins with head.
+// record passes on record n, which begins with head.
 func record(c *format.Cursor, stem string, n uint64, head []byte) error {
 	size, err := length(head)
 	if err != nil {
@@ -52,7 +52,7 @@ func record(c *format.Cursor, stem string, n uint64, head []byte) error {
 		return err
 	}
 	if len(foot) == footSize && binary.LittleEndian.Uint32(foot) != masked(c.LastPart().CRC32C) {
-		return c.Fail("record %d: checksum of the data is wrong", n)
+		return c.Fail("record %d: checksum of the data does not match", n)
 	}
 	if err := c.Data(footSize); err != nil {
 		return err

@@ -1,8 +1,9 @@
-// Package tfrecord reads TFRecord files: records of any bytes, each between a length and checksums, one after another
-// without a header. A sample is a record as it is stored, so that a batch is a TFRecord file.
+// Package tfrecord reads TFRecord files: records of arbitrary bytes, each with a length and
+// checksums, without a file header. A sample is a record as stored, so a batch is a TFRecord file.
 //
-// The layout is that of TensorFlow's own documentation (https://www.tensorflow.org/tutorials/load_data/tfrecord): a
-// length of 8 bytes, the masked CRC-32C of the length, the data, the masked CRC-32C of the data, all little-endian.
+// TensorFlow documents the layout (https://www.tensorflow.org/tutorials/load_data/tfrecord): a
+// length of 8 bytes, the masked CRC-32C of the length, the data, the masked CRC-32C of the data,
+// all little-endian.
 package tfrecord
 
 import (
@@ -21,21 +22,23 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Part is the extension of a record's data, without its length and checksums.
+// Part is the extension of a record's data, without length and checksums.
 const Part = "tfrecord"
 
-// Format reads TFRecord files.
+// Format returns the format of TFRecord files.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.TFRecord,
 		Shards: "names in .tfrecord, .tfrecords, or without a suffix and with masked checksums",
 		Survey: survey,
-		// Nobody has registered a content type. What a record's bytes are, most often a tf.train.Example, no file says.
+		// No content type is registered. Files do not describe their records, which are mostly
+		// tf.train.Example.
 	}
 }
 
-// survey takes objects that are called as TFRecord files are, and, where there are none, those without a suffix that begin with
-// a record. If it was asked for by name every object that holds data is a shard, and must begin with a record.
+// survey claims objects by name, or if there are none, objects without a suffix that begin with a
+// record. If the user names the format, it claims all objects that can hold samples, and requires
+// them to begin with a record.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var shards, bare []format.Object
 	data := format.Data(l.Objects())
@@ -61,7 +64,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return format.NewDataset(shards, scan), nil
 }
 
-// numbered matches how writers of many shards call them: "train.tfrecord-00000-of-00010".
+// numbered matches the names of multi-shard writers: "train.tfrecord-00000-of-00010".
 func numbered() *regexp.Regexp { return regexp.MustCompile(`^(.*)\.tfrecords?(-[0-9]+-of-[0-9]+)$`) }
 
 func called(key string) bool {
@@ -70,10 +73,10 @@ func called(key string) bool {
 	case ".tfrecord", ".tfrecords", ".tfr":
 		return base[0] != '.'
 	}
-	return base[0] != '.' && strings.Contains(base, ".tfrecord") && numbered().MatchString(base) // which is compiled for the few that it may match
+	return base[0] != '.' && strings.Contains(base, ".tfrecord") && numbered().MatchString(base) // compiles the pattern only for likely names
 }
 
-// stem leaves out of a shard's name what says that it is one.
+// stem removes the suffixes of the format from a shard's key.
 func stem(key string) string {
 	s := format.Stem(key, ".tfrecord", ".tfrecords", ".tfr")
 	if parts := numbered().FindStringSubmatch(s); parts != nil {
@@ -82,8 +85,8 @@ func stem(key string) string {
 	return s
 }
 
-// begins refuses a dataset of which the first object that is not empty does not begin with a record: the scan would do
-// the same, after it has read much that is none.
+// begins checks that the first non-empty object begins with a record. The scan would fail too, but
+// after reading much data.
 func begins(ctx context.Context, l format.Listing, shards []format.Object) error {
 	for i, s := range shards {
 		if s.Size > 0 {
@@ -93,20 +96,21 @@ func begins(ctx context.Context, l format.Listing, shards []format.Object) error
 	return nil
 }
 
-// begin refuses objects that are not empty and do not begin with a record.
+// begin returns an error for non-empty objects that do not begin with a record.
 func begin(ctx context.Context, l format.Listing, shards []format.Object) error {
 	return format.EachHead(ctx, l, filled(shards), func(o format.Object, head []byte) (bool, error) {
 		if !begun(head) {
-			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: make it again if it is damaged, or exclude it with --match", o.Key, compressed(head))
+			return false, fmt.Errorf("object %s does not begin with a TFRecord%s: rewrite it if it is damaged, or exclude it with --match", o.Key, compressed(head))
 		}
 		return true, nil
 	})
 }
 
-// looks is how many objects without a suffix are looked at before it is clear that none of them is a shard.
+// looks is the number of objects without a suffix that byContent inspects before it gives up.
 const looks = 4
 
-// byContent takes objects whose names say nothing, if one of the first begins with a record: all of them have to, then.
+// byContent claims objects without a suffix if one of the first begins with a record; then all
+// must.
 func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]format.Object, error) {
 	some := filled(maybe)
 	is := false
@@ -120,12 +124,12 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]
 	return maybe, begin(ctx, l, maybe)
 }
 
-// filled are the objects that have a byte: a file without a record has none.
+// filled returns the non-empty objects: a file without records is empty.
 func filled(objects []format.Object) []format.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o format.Object) bool { return o.Size == 0 })
 }
 
-// begun says whether a file begins with a record.
+// begun reports whether a file begins with a record.
 func begun(head []byte) bool {
 	if len(head) < headSize {
 		return false
@@ -134,7 +138,7 @@ func begun(head []byte) bool {
 	return err == nil
 }
 
-// compressed says what TensorFlow does without saying so in a file's name.
+// compressed returns a hint for a gzip file without suffix, since TensorFlow does not add one.
 func compressed(head []byte) string {
 	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
 		return ": it is compressed by gzip, and its name does not end in .gz"
@@ -142,15 +146,16 @@ func compressed(head []byte) string {
 	return ""
 }
 
-// length reads what stands before a record's data.
+// length parses the bytes before a record's data.
 func length(head []byte) (uint64, error) {
 	if masked(crc32.Checksum(head[:8], castagnoli())) != binary.LittleEndian.Uint32(head[8:]) {
-		return 0, errors.New("checksum of a length is wrong")
+		return 0, errors.New("checksum of a length does not match")
 	}
 	return binary.LittleEndian.Uint64(head), nil
 }
 
-// masked is how TensorFlow stores a checksum, so that the checksum of data that holds checksums is not a weak one.
+// masked returns the stored form of a checksum. TensorFlow masks checksums because a CRC of data
+// that contains CRCs is weak.
 func masked(crc uint32) uint32 { return (crc>>15 | crc<<17) + 0xa282ead8 }
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

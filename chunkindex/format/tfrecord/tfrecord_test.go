@@ -36,7 +36,7 @@ func file(records ...string) []byte {
 	return b
 }
 
-// head returns what stands before a record of n bytes.
+// head returns the bytes before a record of n bytes.
 func head(n uint64) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, n)
 	return binary.LittleEndian.AppendUint32(b, masked(b))
@@ -50,7 +50,7 @@ func sample(key string, offset, length int64) scantest.Sample {
 	return scantest.Sample{Key: key, Offset: offset, Length: length, Parts: []scantest.Part{{Ext: "tfrecord", Offset: 12, Length: length - 16}}}
 }
 
-// A record as the tfrecord package of PyPI writes it.
+// A record as written by PyPI's tfrecord package.
 func TestKnownRecord(t *testing.T) {
 	want := "\x05\x00\x00\x00\x00\x00\x00\x00\xea\xb2\x04\x3ehello\xbb\x1f\x1c\x19"
 	got := file("hello")
@@ -106,8 +106,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A file with any byte changed is refused, and says in which record.
-func TestEveryByteIsChecked(t *testing.T) {
+// A change of any byte is rejected with the number of its record.
+func TestScan_VerifiesEveryByte(t *testing.T) {
 	b := file("one", "two!", "")
 	for i := range b {
 		b[i] ^= 0x40
@@ -123,7 +123,7 @@ func TestEveryByteIsChecked(t *testing.T) {
 	}
 }
 
-// A file cut anywhere but between records is refused.
+// A truncated file is rejected, unless it ends between records.
 func TestTruncated(t *testing.T) {
 	b := file("one", "two!", "")
 	clean := map[int]int{0: 0, 19: 1, 39: 2}
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 		{false, scantest.Objects{"a.tfrecord": []byte("not a record at all")}, "object a.tfrecord does not begin with a TFRecord"},
 		{false, scantest.Objects{"a.tfrecord": nil, "b.tfrecord": []byte("\x1f\x8b123456789012")}, "object b.tfrecord does not begin with a TFRecord: it is compressed by gzip"},
 		{false, scantest.Objects{"a.tfrecord": file("x")[:5]}, "object a.tfrecord does not begin"},
-		{true, scantest.Objects{"a": []byte("not a record at all")}, "object a does not begin with a TFRecord: make it again"},
+		{true, scantest.Objects{"a": []byte("not a record at all")}, "object a does not begin with a TFRecord: rewrite it"},
 		{true, scantest.Objects{"a": file("one"), "b": damaged(file("two"))}, "object b does not begin with a TFRecord"},
 		{false, scantest.Objects{"a-00000": file("one"), "a-00001": damaged(file("two"))}, "object a-00001 does not begin with a TFRecord"},
 		{false, scantest.Objects{"a-00000": damaged(file("one")), "a-00001": file("two")}, "object a-00000 does not begin with a TFRecord"},
@@ -181,7 +181,7 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, tfrecord.Format(), format.Options{}, "a.tfrecord", file("one", "two!"))
 }
 
-// Of a record that says it is long, no more is kept than a buffer.
+// A long record takes no more memory than a buffer.
 func TestMemory(t *testing.T) {
 	d, err := tfrecord.Format().Survey(t.Context(), scantest.Objects{"a.tfrecord": file("x")}, format.Options{})
 	if err != nil {
@@ -206,19 +206,19 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whatever is taken for a TFRecord file is the file of its records.
+// An accepted file equals the TFRecord file of its records.
 func FuzzScanTFRecord(f *testing.F) {
 	f.Add(file("one", "", "three"), true)
 	f.Add(file("one")[:8], false)
 	f.Add([]byte("one\ntwo\n"), true)
-	f.Fuzz(func(t *testing.T, b []byte, mend bool) {
-		if mend { // else nearly nothing gets past a checksum
+	f.Fuzz(func(t *testing.T, b []byte, fixChecksums bool) {
+		if fixChecksums { // otherwise almost nothing passes the checksums
 			b = file(strings.Split(string(b), "\n")...)
 		}
 		found, err := scan(format.Options{}, scantest.Objects{"a.tfrecord": b})
 		scantest.Refused(t, err)
 		if err != nil {
-			if mend {
+			if fixChecksums {
 				t.Fatal(err)
 			}
 			return

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// indexHeader is what stands before the tables of an .idx: magic, version, type, and two counts.
+// indexHeader is the length of an .idx file before its tables: magic number, version, type and two
+// counts.
 const (
 	indexMagic  = "MMIDIDX\x00\x00"
 	indexHeader = len(indexMagic) + 8 + 1 + 8 + 8
@@ -22,11 +23,12 @@ const (
 
 func isIndex(head []byte) bool { return bytes.HasPrefix(head, []byte(indexMagic)) }
 
-// codeOf is how Megatron numbers the types of tokens. Two more of its numbers are of fractions.
+// codeOf returns the type of tokens with a number in Megatron's encoding, which also numbers two
+// floating-point types.
 func codeOf(code byte) (framing.DType, error) {
 	names := []string{1: "|u1", 2: "|i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 	if int(code) >= len(names) || names[code] == "" {
-		return framing.DType{}, fmt.Errorf("type %d is not one of whole numbers", code)
+		return framing.DType{}, fmt.Errorf("type %d is not an integer type", code)
 	}
 	return framing.ParseDType(names[code])
 }
@@ -37,13 +39,13 @@ type head struct {
 	sequences, documents uint64
 }
 
-// parseHead reads the first bytes of an .idx, which must be as long as its tables are.
+// parseHead parses the start of an .idx, whose size must match its tables.
 func parseHead(b []byte, size int64) (h head, err error) {
 	if !isIndex(b) {
-		return h, errors.New("does not begin as an index of Megatron does")
+		return h, errors.New("does not begin like an index of Megatron")
 	}
 	if len(b) < indexHeader {
-		return h, errors.New("header is cut")
+		return h, errors.New("header is truncated")
 	}
 	le := binary.LittleEndian
 	at := len(indexMagic)
@@ -56,18 +58,19 @@ func parseHead(b []byte, size int64) (h head, err error) {
 	h.sequences, h.documents = le.Uint64(b[at+9:]), le.Uint64(b[at+17:])
 	n := uint64(size) - uint64(indexHeader)
 	if h.sequences > n/12 || h.documents > n/8 || n != h.sequences*12+h.documents*8 {
-		return h, fmt.Errorf("%d bytes of tables are not those of %d sequences and %d entries of documents", n, h.sequences, h.documents)
+		return h, fmt.Errorf("%d bytes of tables do not match %d sequences and %d document entries", n, h.sequences, h.documents)
 	}
 	return h, nil
 }
 
-// readIndex reads an .idx and returns how many tokens it says there are. Every number is checked: that sequences lie one
-// after another from the first byte on, and documents are whole sequences, from the first to the last. The table of lengths and
-// that of places are read side by side, so that no more of a table than a buffer is in memory.
+// readIndex reads an .idx and returns the number of tokens. It validates that sequences are
+// contiguous from the first byte on, and that documents consist of whole sequences from the first
+// to the last. It reads the tables of lengths and offsets in parallel, so that only a buffer of
+// each is in memory.
 func readIndex(ctx context.Context, l format.Listing, idx string) (dtype framing.DType, tokens int64, err error) {
 	o, ok := offsets.Find(l.Objects(), idx)
 	if !ok {
-		return dtype, 0, fmt.Errorf("object %s: is not there", idx)
+		return dtype, 0, fmt.Errorf("object %s does not exist", idx)
 	}
 	b, err := l.First(ctx, idx, int64(indexHeader))
 	if err != nil {
@@ -95,10 +98,10 @@ func readIndex(ctx context.Context, l format.Listing, idx string) (dtype framing
 	return h.dtype, tokens, err
 }
 
-// tableBuffer is how much of a table is read at a time.
+// tableBuffer is the number of bytes read of a table at a time.
 const tableBuffer = 256 << 10
 
-// sumSequences adds up the lengths of sequences that lie one after another.
+// sumSequences returns the total length of the sequences, which must be contiguous.
 func sumSequences(lengths, places io.Reader, h head) (tokens int64, err error) {
 	le := binary.LittleEndian
 	size := int64(h.dtype.Size())
@@ -115,16 +118,17 @@ func sumSequences(lengths, places io.Reader, h head) (tokens int64, err error) {
 			return 0, fmt.Errorf("sequence %d has %d tokens", i, length)
 		}
 		if place != tokens*size {
-			return 0, fmt.Errorf("sequence %d begins at byte %d, not at %d, where the one before ends", i, place, tokens*size)
+			return 0, fmt.Errorf("sequence %d begins at byte %d, not at %d, where the preceding one ends", i, place, tokens*size)
 		}
 		if tokens += int64(length); tokens > maxTokens {
-			return 0, errors.New("more tokens than can be")
+			return 0, errors.New("too many tokens")
 		}
 	}
 	return tokens, nil
 }
 
-// checkDocuments wants the first sequence of each document in order, and the number of sequences last.
+// checkDocuments checks that the table lists the first sequence of each document in order, and ends
+// with the number of sequences.
 func checkDocuments(table io.Reader, h head) error {
 	last := uint64(0)
 	var b [8]byte
@@ -134,7 +138,7 @@ func checkDocuments(table io.Reader, h head) error {
 		}
 		at := binary.LittleEndian.Uint64(b[:])
 		if i == 0 && at != 0 || at < last || at > h.sequences {
-			return fmt.Errorf("document %d begins at sequence %d, of %d, and the one before at %d", i, at, h.sequences, last)
+			return fmt.Errorf("document %d begins at sequence %d of %d, but the preceding one at %d", i, at, h.sequences, last)
 		}
 		last = at
 	}

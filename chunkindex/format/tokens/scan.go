@@ -7,13 +7,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// scan cuts the tokens of a shard into windows of so many bytes. Each begins with the last token of the window before it.
+// scan cuts the tokens of a shard into windows of this many bytes. Each begins with the last token
+// of the preceding window.
 func (f *file) scan(c *format.Cursor, window int64) error {
 	if err := c.Gap(f.start); err != nil {
 		return err
 	}
 	token := int64(f.dtype.Size())
-	end := int64(math.MaxInt64) // of the tokens, if the shard says how many it has
+	end := int64(math.MaxInt64) // end of the tokens, if the shard records their number
 	if f.count >= 0 {
 		end = f.start + f.count*token
 	}
@@ -46,14 +47,14 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 	}
 }
 
-// rest leaves out the last n bytes, tokens that fill no window, after which the shard must end.
+// rest skips the last n bytes, whose tokens fill no window, and checks that the shard ends there.
 func (f *file) rest(c *format.Cursor, n, end int64) error {
 	if err := c.Gap(n); err != nil {
 		return err
 	}
 	token := int64(f.dtype.Size())
 	if n%token != 0 {
-		return c.Fail("%d bytes at the end are no token of %s", n%token, f.dtype)
+		return c.Fail("%d bytes at the end are not a token of %s", n%token, f.dtype)
 	}
 	if missing := end - c.Offset(); f.count >= 0 && missing > 0 {
 		return c.Fail("%d of the %d tokens are missing", missing/token, f.count)

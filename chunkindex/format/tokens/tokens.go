@@ -1,10 +1,12 @@
-// Package tokens reads token files: the .bin and .idx of Megatron, the .bin of llm.c, and flat files of nothing but
-// tokens, as nanoGPT has them. A sample is a window of a given number of tokens and the one that comes after them, so
-// that inputs and targets are both in it; the next window begins with that last token. Windows are cut from a shard's
-// tokens one after another, whatever documents they belong to, and what fills no window at a shard's end is left out.
+// Package tokens reads token files: the .bin and .idx of Megatron, the .bin of llm.c, and flat
+// files that contain only tokens, as used by nanoGPT. A sample is a window of a given number of
+// tokens and the next token, so that it contains both inputs and targets. The next window begins
+// with that last token. Windows are cut from a shard's tokens sequentially, across documents.
+// Tokens at the end of a shard that fill no window are dropped.
 //
-// Megatron's layout is that of megatron/core/datasets/indexed_dataset.py in https://github.com/NVIDIA/Megatron-LM, the
-// one of llm.c that of dev/data/data_common.py in https://github.com/karpathy/llm.c.
+// Megatron's layout is defined in megatron/core/datasets/indexed_dataset.py of
+// https://github.com/NVIDIA/Megatron-LM, that of llm.c in dev/data/data_common.py of
+// https://github.com/karpathy/llm.c.
 package tokens
 
 import (
@@ -20,20 +22,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// maxWindow is the most bytes of a sample: one is held until it is known that all of it is there.
+// maxWindow limits the bytes of a sample, which is buffered until it is complete.
 const maxWindow = 64 << 20
 
-// Format reads token files.
+// Format returns the format of token files.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Tokens,
-		Shards: ".bin with .idx beside it, or --sequence-length",
+		Shards: ".bin with .idx, or --sequence-length",
 		Takes:  []format.Option{format.SequenceLength, format.DType},
 		Survey: find,
 	}
 }
 
-// find takes token files if it was told how long a window is. Without that it refuses those that can be nothing else.
+// find claims token files if the options state a sequence length. Without one, it returns an error
+// for files that can only be tokens.
 func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	s := survey{l: l, o: o}
 	s.sort()
@@ -44,7 +47,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 		return nil, s.unsaid(ctx)
 	}
 	if o.RecordSize != 0 {
-		return nil, errors.New("a record size says that these are records, and nothing that they are tokens: say one of --sequence-length and --record-size")
+		return nil, errors.New("a record size is for records, not for tokens: use either --sequence-length or --record-size")
 	}
 	kind, err := s.choose()
 	if err != nil {
@@ -56,7 +59,7 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 			return fmt.Errorf("object %s: %w", object.Key, err)
 		}
 		if len(files) > 0 && f.dtype != files[0].dtype {
-			return fmt.Errorf("object %s has tokens of %s, object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
+			return fmt.Errorf("object %s has tokens of %s, but object %s of %s", files[0].Key, files[0].dtype, f.Key, f.dtype)
 		}
 		files = append(files, f)
 		return nil
@@ -71,11 +74,12 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 type file struct {
 	format.Object
 	dtype framing.DType
-	start int64 // of its first token
-	count int64 // of its tokens; -1: as many as there are
+	start int64 // offset of its first token
+	count int64 // number of its tokens; -1: up to the end
 }
 
-// leftOut counts the tokens that fill no window: 0 of a compressed file that does not say how many it has.
+// leftOut returns the number of tokens that fill no window. It returns 0 for a compressed file that
+// does not record its number of tokens.
 func (f *file) leftOut(windows uint64, sequence int64) int64 {
 	n := f.count
 	if n < 0 {
@@ -90,16 +94,16 @@ func (f *file) leftOut(windows uint64, sequence int64) int64 {
 	return max(0, n)
 }
 
-// Named reports whether an object's name is one of a token file, which other arrays have too.
+// Named reports whether an object has the name of a token file. Other arrays have such names too.
 func Named(key string) bool {
 	return slices.Contains([]string{".bin", ".tokens", ".npy"}, format.Ext(key))
 }
 
-// dataset cuts files into windows.
+// dataset returns the dataset of windows of the files.
 func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	dtype := files[0].dtype
 	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
-		return nil, fmt.Errorf("a sequence length of %d: want 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
+		return nil, fmt.Errorf("sequence length %d: use 1 to %d, for windows of up to %d bytes", s.o.SequenceLength, maxWindow/int64(dtype.Size())-1, maxWindow)
 	}
 	layout, err := framing.NewLayout(dtype, []uint64{uint64(s.o.SequenceLength) + 1})
 	if err != nil {
@@ -116,13 +120,13 @@ func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	return d, nil
 }
 
-// survey is one look at a dataset.
+// survey is the state of one survey.
 type survey struct {
 	l format.Listing
 	o format.Options
 
 	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without one, .npy, .tokens
-	idxs                      map[string]bool // the .idx of pairs
+	idxs                      map[string]bool // the .idx files of pairs
 }
 
 func (s *survey) sort() {
@@ -152,12 +156,12 @@ func (s *survey) sort() {
 	}
 }
 
-// unsaid is the fault of a dataset that is one of tokens, when nobody said how long a window is.
+// unsaid returns an error for a dataset of tokens without a sequence length.
 func (s *survey) unsaid(ctx context.Context) error {
 	ask := func(cause string) error {
 		return &format.ChoiceError{
-			Cause: cause + " does not say how many tokens make a sample",
-			Ways:  []format.Way{{Flag: "sequence-length", Value: 1024, Effect: "takes 1,024 tokens and the next one for a sample"}},
+			Cause: cause + " does not define the number of tokens per sample",
+			Ways:  []format.Way{{Flag: "sequence-length", Value: 1024, Effect: "makes samples of 1,024 tokens and the next one"}},
 		}
 	}
 	if s.o.Named {
@@ -185,16 +189,16 @@ func (s *survey) unsaid(ctx context.Context) error {
 	return nil
 }
 
-// kind is one way in which tokens are kept.
+// kind is one way of storing tokens.
 type kind struct {
 	objects []format.Object
 	each    func(context.Context, []format.Object, found) error
 }
 
-// found takes what was found out of an object, or what is wrong with it.
+// found receives the result for an object, or its error.
 type found func(format.Object, file, error) error
 
-// choose returns the one kind that is here.
+// choose returns the only kind that is present.
 func (s *survey) choose() (kind, error) {
 	var here []kind
 	for _, k := range []kind{{s.pairs, s.eachPair}, {s.bins, s.byHead(s.flat)}, {s.others, s.byHead(s.flat)}, {s.npys, s.byHead(s.npy)}} {
@@ -204,10 +208,10 @@ func (s *survey) choose() (kind, error) {
 	}
 	switch len(here) {
 	case 0:
-		return kind{}, errors.New("a sequence length was given, and no object's name ends in .bin, .tokens or .npy")
+		return kind{}, errors.New("--sequence-length was given, but no object's name ends in .bin, .tokens or .npy")
 	case 1:
 		return here[0], nil
 	}
-	return kind{}, fmt.Errorf("objects %s and %s are not kept in one way: of .bin with an .idx, .bin without one, .tokens and .npy, a dataset has one kind",
+	return kind{}, fmt.Errorf("objects %s and %s have different layouts: use only one of .bin with an .idx, .bin without one, .tokens and .npy",
 		here[0].objects[0].Key, here[1].objects[0].Key)
 }

@@ -20,7 +20,8 @@ func scan(o format.Options, objects scantest.Objects) (map[string][]scantest.Sam
 	return scantest.Scan(context.Background(), tokens.Format(), o, objects)
 }
 
-// index returns an .idx of two-byte tokens in sequences of these lengths, which are documents of one sequence each.
+// index returns an .idx of two-byte tokens in sequences of these lengths, with one sequence per
+// document.
 func index(lengths ...int) []byte {
 	le := binary.LittleEndian
 	b := append([]byte("MMIDIDX\x00\x00"), 1, 0, 0, 0, 0, 0, 0, 0, 8)
@@ -111,8 +112,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Tokens that fill no window are counted, where a shard says how many it has.
-func TestTokensLeftOut(t *testing.T) {
+// LeftOut counts the tokens that fill no window, if a shard records its number of tokens.
+func TestLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		o       format.Options
 		objects scantest.Objects
@@ -145,56 +146,56 @@ func changed(b []byte, at int, v byte) []byte {
 func TestRefusals(t *testing.T) {
 	four, flat := format.Options{SequenceLength: 4}, format.Options{SequenceLength: 4, DType: "<u2"}
 	pair := func(idx []byte) scantest.Objects { return scantest.Objects{"a.bin": text(10, 2), "a.idx": idx} }
-	good := index(3, 7) // lengths at 34, pointers at 42, documents at 58
+	good := index(3, 7) // lengths at 34, offsets at 42, documents at 58
 	for _, c := range []struct {
 		o       format.Options
 		objects scantest.Objects
 		want    string
 	}{
-		{format.Options{}, pair(good), "object a.idx, an index of Megatron, does not say how many tokens make a sample: --sequence-length '1024'"},
-		{format.Options{}, scantest.Objects{"a.bin": llmc(20240520, 1, 0, nil)}, "object a.bin, a token file of llm.c, does not say how many tokens make a sample: --sequence-length '1024'"},
-		{format.Options{Named: true, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "format tokens does not say how many tokens make a sample"},
-		{format.Options{SequenceLength: 4, RecordSize: 4}, scantest.Objects{"a.bin": nil}, "say one of --sequence-length and --record-size"},
-		{format.Options{SequenceLength: -1, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "a sequence length of -1: want 1 to 33554431"},
-		{format.Options{SequenceLength: 1 << 25, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "want 1 to 33554431"},
-		{format.Options{SequenceLength: math.MaxInt64, DType: "<u8"}, scantest.Objects{"a.bin": nil}, "want 1 to 8388607"},
+		{format.Options{}, pair(good), "object a.idx, an index of Megatron, does not define the number of tokens per sample: --sequence-length '1024'"},
+		{format.Options{}, scantest.Objects{"a.bin": llmc(20240520, 1, 0, nil)}, "object a.bin, a token file of llm.c, does not define the number of tokens per sample: --sequence-length '1024'"},
+		{format.Options{Named: true, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "format tokens does not define the number of tokens per sample"},
+		{format.Options{SequenceLength: 4, RecordSize: 4}, scantest.Objects{"a.bin": nil}, "use either --sequence-length or --record-size"},
+		{format.Options{SequenceLength: -1, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "sequence length -1: use 1 to 33554431"},
+		{format.Options{SequenceLength: 1 << 25, DType: "<u2"}, scantest.Objects{"a.bin": nil}, "use 1 to 33554431"},
+		{format.Options{SequenceLength: math.MaxInt64, DType: "<u8"}, scantest.Objects{"a.bin": nil}, "use 1 to 8388607"},
 		{four, scantest.Objects{"a.jpg": nil}, "no object's name ends in .bin"},
-		{four, scantest.Objects{"a.bin": text(4, 2)}, "object a.bin does not say of which type its tokens are: --dtype 'uint16'"},
-		{format.Options{SequenceLength: 4, DType: "<f4"}, scantest.Objects{"a.bin": text(4, 2)}, "dtype <f4: tokens are whole numbers"},
+		{four, scantest.Objects{"a.bin": text(4, 2)}, "object a.bin does not define the type of its tokens: --dtype 'uint16'"},
+		{format.Options{SequenceLength: 4, DType: "<f4"}, scantest.Objects{"a.bin": text(4, 2)}, "dtype <f4: tokens must be integers"},
 		{format.Options{SequenceLength: 4, DType: "word"}, scantest.Objects{"a.bin": text(4, 2)}, "want one as NumPy writes it"},
-		{flat, scantest.Objects{"a.bin": text(4, 2)[1:]}, "object a.bin: 7 bytes are no multiple of the 2 of <u2"},
-		{flat, scantest.Objects{"a.bin": text(4, 2), "a.idx": index(4), "b.bin": nil}, "objects a.bin and b.bin are not kept in one way"},
-		{flat, scantest.Objects{"a.bin": nil, "b.npy": nil}, "objects a.bin and b.npy are not kept in one way"},
-		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2)), "b.npy": npy("<u4", 1, text(1, 4))}, "object a.npy has tokens of <u2, object b.npy of <u4"},
-		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2)[1:])}, "shard a.npy: at offset 145: 1 bytes at the end are no token of <u2"},
+		{flat, scantest.Objects{"a.bin": text(4, 2)[1:]}, "object a.bin: 7 bytes are not a multiple of the 2 of <u2"},
+		{flat, scantest.Objects{"a.bin": text(4, 2), "a.idx": index(4), "b.bin": nil}, "objects a.bin and b.bin have different layouts"},
+		{flat, scantest.Objects{"a.bin": nil, "b.npy": nil}, "objects a.bin and b.npy have different layouts"},
+		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2)), "b.npy": npy("<u4", 1, text(1, 4))}, "object a.npy has tokens of <u2, but object b.npy of <u4"},
+		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2)[1:])}, "shard a.npy: at offset 145: 1 bytes at the end are not a token of <u2"},
 		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(8, 2))}, "at offset 144: 1 of the 9 tokens are missing"},
 		{four, scantest.Objects{"a.npy": npy("<u2", 9, text(10, 2))}, "more bytes follow the 9 tokens"},
-		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 1<<62, nil), 0, 0)}, "array says that it has 4611686018427387904 tokens"},
+		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 1<<62, nil), 0, 0)}, "array claims to have 4611686018427387904 tokens"},
 		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 2, []uint64{2}), text(4, 2)...)}, "array has 2 dimensions"},
-		{four, scantest.Objects{"a.npy": npy("<f4", 2, text(2, 4))}, "elements are of <f4"},
+		{four, scantest.Objects{"a.npy": npy("<f4", 2, text(2, 4))}, "elements have type <f4"},
 		{four, scantest.Objects{"a.npy": []byte("x")}, "object a.npy: does not begin as an .npy file does"},
-		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2))}, "tokens are of <u2, not <u4"},
-		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.bin": llmc(20240520, 1, 1, text(1, 2))}, "tokens are of <u2, not <u4"},
-		{four, scantest.Objects{"a.bin": llmc(20240520, 1, 4, text(3, 2))}, "6 bytes follow the header, not the 8 of the 4 tokens"},
+		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2))}, "tokens have type <u2, not <u4"},
+		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.bin": llmc(20240520, 1, 1, text(1, 2))}, "tokens have type <u2, not <u4"},
+		{four, scantest.Objects{"a.bin": llmc(20240520, 1, 4, text(3, 2))}, "6 bytes follow the header, not the 8 of its 4 tokens"},
 		{four, scantest.Objects{"a.bin.gz": llmc(20240520, 1, 4, text(3, 2))}, "1 of the 4 tokens are missing"},
 		{four, scantest.Objects{"a.bin.gz": text(10, 2), "a.idx": good}, "object a.bin.gz: it is compressed"},
-		{four, scantest.Objects{"a.bin": text(11, 2), "a.idx": good}, "object a.bin: 22 bytes are not the 20 of the 10 tokens that a.idx says"},
+		{four, scantest.Objects{"a.bin": text(11, 2), "a.idx": good}, "object a.bin: 22 bytes are not the 20 of the 10 tokens in a.idx"},
 		{four, scantest.Objects{"a.bin": text(9, 2), "a.idx": good}, "18 bytes are not the 20"},
 		{four, pair([]byte("MMIDIDY")), "a.idx: does not begin"},
-		{four, pair(good[:20]), "a.idx: header is cut"},
+		{four, pair(good[:20]), "a.idx: header is truncated"},
 		{four, pair(changed(good, 9, 2)), "version 2 is unknown"},
-		{four, pair(changed(good, 17, 7)), "type 7 is not one of whole numbers"},
+		{four, pair(changed(good, 17, 7)), "type 7 is not an integer type"},
 		{four, pair(changed(good, 17, 0)), "type 0 is not"},
 		{four, pair(changed(good, 17, 200)), "type 200 is not"},
-		{four, pair(good[:len(good)-1]), "47 bytes of tables are not those of 2 sequences and 3 entries"},
-		{four, pair(changed(good, 25, 0xff)), "bytes of tables are not those of 18374686479671623682 sequences"},
-		{four, pair(changed(good, 33, 0xff)), "bytes of tables are not those of 2 sequences"},
+		{four, pair(good[:len(good)-1]), "47 bytes of tables do not match 2 sequences and 3 document entries"},
+		{four, pair(changed(good, 25, 0xff)), "bytes of tables do not match 18374686479671623682 sequences"},
+		{four, pair(changed(good, 33, 0xff)), "bytes of tables do not match 2 sequences"},
 		{four, pair(changed(good, 37, 0xff)), "sequence 0 has -16777213 tokens"},
 		{four, pair(changed(good, 42, 2)), "sequence 0 begins at byte 2, not at 0"},
 		{four, pair(changed(good, 50, 8)), "sequence 1 begins at byte 8, not at 6"},
 		{four, pair(changed(good, 57, 0xff)), "sequence 1 begins at byte -"},
 		{four, pair(changed(good, 58, 1)), "document 0 begins at sequence 1"},
-		{four, pair(changed(good, 66, 3)), "document 1 begins at sequence 3, of 2"},
+		{four, pair(changed(good, 66, 3)), "document 1 begins at sequence 3 of 2"},
 		{four, pair(changed(good, 74, 0)), "document 2 begins at sequence 0"},
 		{four, pair(changed(good, 74, 1)), "documents end at sequence 1 of 2"},
 	} {
@@ -208,7 +209,7 @@ func TestFraming(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := string(d.Framing), `{"dtype":"<u2","shape":[5]}`; got != want || d.Overlap != 2 || len(d.Beside) != 1 {
-		t.Errorf("got %s, %d bytes shared, %d objects beside, want %s, 2, 1", got, d.Overlap, len(d.Beside), want)
+		t.Errorf("got %s, %d bytes shared, %d descriptive objects, want %s, 2, 1", got, d.Overlap, len(d.Beside), want)
 	}
 	f, err := framing.Read("tokens", d.Framing)
 	if err != nil {
@@ -230,8 +231,8 @@ func TestFaultOfTheStore(t *testing.T) {
 	scantest.Faults(t, tokens.Format(), format.Options{SequenceLength: 2}, "a.npy", npy("<u2", 9, text(9, 2)))
 }
 
-// A window of many tokens that are not there costs no memory.
-func TestLongWindowOfAShortFile(t *testing.T) {
+// A long window allocates no memory for missing tokens.
+func TestScan_LongWindowAllocatesNothing(t *testing.T) {
 	d, err := tokens.Format().Survey(t.Context(), scantest.Objects{"a.bin": text(9, 2)}, format.Options{SequenceLength: 1 << 24, DType: "<u2"})
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +248,8 @@ func TestLongWindowOfAShortFile(t *testing.T) {
 	}
 }
 
-// Windows lie one after another, each beginning with the token that the one before ends with, and less than one is left.
+// Windows are contiguous, each begins with the last token of the preceding one, and fewer tokens
+// than a window remain.
 func FuzzScanTokens(f *testing.F) {
 	f.Add(text(10, 2), []byte{}, int64(4), uint8(0))
 	f.Add(text(10, 2), index(3, 7), int64(4), uint8(1))

@@ -1,9 +1,8 @@
-// Package webdataset reads tar shards that follow the WebDataset convention: adjacent
-// members whose names differ only after the first dot of the base name are one sample.
+// Package webdataset reads tar shards that follow the WebDataset convention: adjacent members whose
+// names differ only after the first dot of the base name form one sample.
 //
-// It parses tar headers itself, because it needs the offsets of headers and padding,
-// which archive/tar keeps to itself, and because what is ambiguous between readers is
-// refused here instead of being resolved one way or the other.
+// It parses tar headers itself because it needs the offsets of headers and padding, which
+// archive/tar does not expose. It also rejects input that readers interpret differently.
 package webdataset
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Format reads tar shards.
+// Format returns the format of tar shards.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Tar,
@@ -25,15 +24,15 @@ func Format() format.Format {
 	}
 }
 
-// survey takes objects whose keys end in ".tar" for shards, compressed or not. Where the user named this format every object that
-// holds data is one, and those whose names do not say so must begin as a tar does.
+// survey claims objects whose keys end in ".tar", compressed or not. If the user names the format,
+// it claims all objects that can hold samples, and requires others than ".tar" to begin like a tar.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	hidden := new(atomic.Int64)
 	d.HiddenMembers = hidden.Load
 	says := ""
 	if o.Hidden {
-		hidden, says = nil, "hidden members are taken" // a scan that left them out is another one
+		hidden, says = nil, "hidden members are taken" // a scan depends on this option
 	}
 	d.Scan = func(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 		return scan(format.NewCursor(ctx, d.Shards[shard].Object, in, out), hidden)
@@ -51,7 +50,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	}
 	err := format.EachHead(ctx, l, others, func(object format.Object, head []byte) (bool, error) {
 		if !begins(head) {
-			return false, fmt.Errorf("object %s does not begin as a tar does: exclude it with --match, if it is none", object.Key)
+			return false, fmt.Errorf("object %s does not begin like a tar: exclude it with --match unless it is one", object.Key)
 		}
 		return true, nil
 	})
@@ -64,7 +63,8 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// begins says whether a tar can begin with these bytes: by the header of a member, or by the end of the archive.
+// begins reports whether a tar can begin with these bytes: a member's header or the end of an
+// archive.
 func begins(head []byte) bool {
 	if len(head) < blockSize {
 		return false

@@ -9,7 +9,7 @@ import (
 
 const blockSize = 512
 
-// header is the part of a tar header that says where things lie.
+// header is the part of a tar header that determines a member's name, size and type.
 type header struct {
 	name string
 	size int64
@@ -21,7 +21,7 @@ var (
 	errNumber   = errors.New("header holds a number that cannot be read")
 )
 
-// parseHeader reads one header block that is known not to be all zeros.
+// parseHeader parses a header block that is not all zeros.
 func parseHeader(b []byte) (header, error) {
 	if !checksumOK(b) {
 		return header{}, errChecksum
@@ -32,13 +32,13 @@ func parseHeader(b []byte) (header, error) {
 	}
 	h := header{name: text(b[:100]), size: size, kind: b[156]}
 	switch string(b[257:263]) {
-	case "ustar ": // of GNU, which keeps times where others have the prefix
+	case "ustar ": // GNU tar stores times in place of the prefix
 		if !timeField(b[345:357]) || !timeField(b[357:369]) {
 			return header{}, errNumber
 		}
 	case "ustar\x00":
 		prefix := b[345:500]
-		if string(b[508:512]) == "tar\x00" { // star keeps times behind a shorter prefix
+		if string(b[508:512]) == "tar\x00" { // star stores times after a shorter prefix
 			prefix = b[345:476]
 		}
 		if p := text(prefix); p != "" {
@@ -48,7 +48,7 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// checksumOK accepts sums of unsigned bytes and, as old archivers wrote them, of signed ones.
+// checksumOK accepts sums of unsigned bytes and, as written by old archivers, of signed bytes.
 func checksumOK(b []byte) bool {
 	want, ok := octal(b[148:156])
 	if !ok {
@@ -65,7 +65,7 @@ func checksumOK(b []byte) bool {
 	return want == unsigned || want == signed
 }
 
-// number reads octal digits or, where the first bit is set, a base-256 number.
+// number parses octal digits or, if the first bit is set, a base-256 number.
 func number(b []byte) (int64, bool) {
 	if len(b) == 0 || b[0]&0x80 == 0 {
 		return octal(b)
@@ -83,8 +83,8 @@ func number(b []byte) (int64, bool) {
 	return n, true
 }
 
-// octal reads digits between spaces, up to a NUL. Digits behind a NUL that comes first are refused: some readers pass
-// over it, to others the number is 0, and they would find other members.
+// octal parses digits between spaces, up to a NUL. It rejects digits after a leading NUL: readers
+// disagree on whether to skip the NUL or to read 0, and so on which members follow.
 func octal(b []byte) (int64, bool) {
 	s := strings.TrimLeft(string(b), " ")
 	if i := strings.IndexByte(s, 0); i == 0 && strings.Trim(s, " \x00") != "" {
@@ -100,8 +100,8 @@ func octal(b []byte) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// timeField reports whether a field is a time or empty. Anything else some readers take for the beginning of the name and
-// others do not, so that they would find other members.
+// timeField reports whether a field is a time or empty. Readers disagree on whether any other
+// content is the start of the name.
 func timeField(b []byte) bool {
 	switch {
 	case b[0] == 0:
@@ -113,7 +113,7 @@ func timeField(b []byte) bool {
 	return strings.Trim(text(bytes.Trim(b, " \x00")), "01234567") == ""
 }
 
-// text reads a field that ends at its first NUL.
+// text returns a field up to its first NUL.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
@@ -121,7 +121,7 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// paxRecords reads the records of an extended header: "length key=value\n".
+// paxRecords parses the records of an extended header: "length key=value\n".
 func paxRecords(b []byte, visit func(key, value string) error) error {
 	for len(b) > 0 {
 		sp := bytes.IndexByte(b, ' ')

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// Hidden members are parts of no sample and end none. They lie between samples, or inside the sample whose members are around
-// them.
+// Hidden members are not parts of samples and do not end them. Their bytes are between samples, or
+// inside the sample that surrounds them.
 func TestHiddenMembers(t *testing.T) {
 	b := archive(t,
 		member{name: "./._0.jpg", body: "finder"}, member{name: "./0.jpg", body: "0"}, member{name: "./._0.cls", body: "finder"}, member{name: "./0.cls", body: "5"},
@@ -43,16 +43,17 @@ func TestHiddenMembers(t *testing.T) {
 	}
 }
 
-// A hidden member that is too long to be held ends the sample before it, which is then refused if it goes on.
-func TestLongHiddenMembersEndASample(t *testing.T) {
+// Hidden members that are too long to hold end the preceding sample, which is then rejected if it
+// continues.
+func TestScan_LongHiddenMembersEndASample(t *testing.T) {
 	got, err := scan(archive(t, member{name: "a.jpg"}, member{name: "._a", body: strings.Repeat("long", 1<<19)}, member{name: "a.cls"}))
 	if d := cmp.Diff([]string{"a|jpg", "a|cls"}, keys(got)); err != nil || d != "" {
 		t.Error(err, d)
 	}
 }
 
-// The survey's counter counts what scans leave out.
-func TestHiddenMembersAreCounted(t *testing.T) {
+// The survey's counter counts the members that scans skip.
+func TestSurvey_CountsHiddenMembers(t *testing.T) {
 	d, err := webdataset.Format().Survey(t.Context(), scantest.Objects{"a.tar": nil}, format.Options{})
 	if err != nil {
 		t.Fatal(err)

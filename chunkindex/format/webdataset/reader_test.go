@@ -10,14 +10,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// What WebDataset's own reader passes over, keeps for itself or refuses is refused by name: a batch that it reads otherwise
-// than it is would lose samples in silence. The table is what its tariterators do.
-func TestNamesThatWebDatasetsReaderTakesOtherwise(t *testing.T) {
+// Names that WebDataset's own reader skips, reserves or rejects are rejected by name: a batch with
+// such names would silently lose samples. The table follows its tariterators.
+func TestScan_RejectsReservedNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"__": "passes over", "___": "passes over", "__a__": "passes over", "__a.b__": "passes over", "__a__/b.jpg": "passes over",
-		"____/b": "passes over", "__a__b__": "passes over", "__index__/deep/b.jpg": "passes over",
+		"__": "skips members", "___": "skips members", "__a__": "skips members", "__a.b__": "skips members", "__a__/b.jpg": "skips members",
+		"____/b": "skips members", "__a__b__": "skips members", "__index__/deep/b.jpg": "skips members",
 		"__a": "", "__a__.jpg": "", "__a__b/c.jpg": "", "__/b": "", "___/b": "", "x/__a__": "", "a__": "", "__a/b__": "", "__index__.json": "",
-		"a.__key__": "keeps for itself", "d/a.__URL__": "keeps for itself", "a.__bad__": "keeps for itself", "a.__local_path__": "keeps for itself",
+		"a.__key__": "is reserved", "d/a.__URL__": "is reserved", "a.__bad__": "is reserved", "a.__local_path__": "is reserved",
 		"a.__key__.txt": "", "a.key": "", "a.__meta__": "",
 	} {
 		_, err := scan(archive(t, member{name: name, body: "x"}))
@@ -31,10 +31,10 @@ func TestNamesThatWebDatasetsReaderTakesOtherwise(t *testing.T) {
 	}
 }
 
-func TestExtensionsThatDifferInCapitals(t *testing.T) {
+func TestScan_ExtensionsThatDifferInCase(t *testing.T) {
 	for want, names := range map[string][]string{
-		"differ in capitals alone": {"a.jpg", "a.JPG"},
-		"two members of this name": {"a.JPG", "a.JPG"},
+		"differ only in case":        {"a.jpg", "a.JPG"},
+		"two members with this name": {"a.JPG", "a.JPG"},
 	} {
 		_, err := scan(archive(t, member{name: names[0]}, member{name: names[1]}))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -43,6 +43,6 @@ func TestExtensionsThatDifferInCapitals(t *testing.T) {
 	}
 	got, err := scan(archive(t, member{name: "a.JPG"}, member{name: "a.Cls"}, member{name: "b.jpg"}))
 	if d := cmp.Diff([]string{"a|JPG|Cls", "b|jpg"}, keys(got)); err != nil || d != "" {
-		t.Errorf("capitals stay as they are: got %v, %s", err, d)
+		t.Errorf("case is preserved: got %v, %s", err, d)
 	}
 }

@@ -13,39 +13,40 @@ import (
 
 const (
 	maxExtended = 1 << 20 // bytes of one extended header
-	maxHeld     = 1 << 20 // bytes of hidden members that are held until the next member tells whose they are
+	maxHeld     = 1 << 20 // bytes of hidden members held until the next member determines their sample
 )
 
-// scan finds the samples of a shard. It counts the hidden members that it leaves out; without a counter they are members like any others.
+// scan scans the samples of a shard. It skips hidden members and counts them in hidden, or treats
+// them like other members if hidden is nil.
 func scan(c *format.Cursor, hidden *atomic.Int64) error {
 	s := &scanner{Cursor: c, hidden: hidden}
 	return s.run()
 }
 
-// scanner reads one shard. The bytes of a member's headers, and of hidden members before it, stay in front of the cursor until it is known
-// whose they are.
+// scanner reads one shard. The bytes of a member's headers and of preceding hidden members stay
+// unread in the cursor until it is known which sample they belong to.
 type scanner struct {
 	*format.Cursor
 
 	open  bool // a sample has begun
 	group naming.Group
 
-	hidden *atomic.Int64 // counts hidden members; nil: they are members like any others
-	held   int64         // bytes of hidden members after the open sample, which belong to it if its next member follows
+	hidden *atomic.Int64 // counts hidden members; nil: treat them like other members
+	held   int64         // bytes of hidden members after the open sample, which join it if its next member follows
 
-	head int64  // bytes of the headers of the member being read, extension headers included; they follow those held
-	long string // name from a GNU header, empty: none
+	head int64  // bytes of the current member's headers, including extension headers; they follow the held bytes
+	long string // name from a GNU header; empty: none
 	path string // name from a PAX header
-	size int64  // from a PAX header, -1: none
-	pax  bool   // a PAX header was read for this member
-	link bool   // a GNU long link name was
+	size int64  // size from a PAX header; -1: none
+	pax  bool   // this member has a PAX header
+	link bool   // this member has a GNU long link name
 }
 
 func (s *scanner) fail(name, reason string) error {
 	return &format.Error{Offset: s.Offset() + s.held, Name: name, Reason: reason}
 }
 
-// at says what is wrong so many bytes into the headers of the member being read.
+// at returns an error at an offset of the current member's headers.
 func (s *scanner) at(head int64, reason string) error {
 	return &format.Error{Offset: s.Offset() + s.held + head, Reason: reason}
 }
@@ -58,7 +59,7 @@ func (s *scanner) run() error {
 		case err != nil:
 			return err
 		case len(block) == 0 && s.head == 0:
-			return s.finish() // no end-of-archive blocks, but a clean boundary
+			return s.finish() // clean boundary without end-of-archive blocks
 		case s.head > 0 && (len(block) == 0 || zero(block)):
 			return s.fail("", "archive ends after an extension header")
 		case len(block) < blockSize:
@@ -80,12 +81,12 @@ func (s *scanner) run() error {
 	}
 }
 
-// reset forgets the headers of the last member.
+// reset discards the headers of the last member.
 func (s *scanner) reset() {
 	s.head, s.long, s.path, s.size, s.pax, s.link = 0, "", "", -1, false, false
 }
 
-// next returns the n bytes after the headers read so far, fewer where the archive ends.
+// next returns the n bytes after the headers read so far, or fewer at the end of the archive.
 func (s *scanner) next(n int64) ([]byte, error) {
 	before := s.held + s.head
 	b, err := s.Peek(before + n)
@@ -101,8 +102,8 @@ func zero(b []byte) bool {
 	return true
 }
 
-// trailer reads from the first zero block to the end of the shard, which must all be zeros: what
-// other readers would pass over silently is refused.
+// trailer reads from the first zero block to the end of the shard, which must all be zeros. Other
+// readers would silently ignore other data there.
 func (s *scanner) trailer() error {
 	for {
 		b, err := s.Peek(blockSize)
@@ -118,7 +119,7 @@ func (s *scanner) trailer() error {
 	}
 }
 
-// finish ends the open sample. Hidden members after it lie between samples.
+// finish ends the open sample. Hidden members after it become a gap.
 func (s *scanner) finish() error {
 	if !s.open {
 		return nil
@@ -141,7 +142,7 @@ func (s *scanner) member(h header) error {
 		return err
 	}
 	if h.kind == 0 && strings.HasSuffix(h.name, "/") {
-		h.kind = '5' // as archivers before 1988 wrote directories
+		h.kind = '5' // directory of an archiver from before 1988
 	}
 	switch h.kind {
 	case '5':
@@ -175,7 +176,7 @@ func refusal(kind byte) string {
 	return what + " is not supported: only regular files and directories are"
 }
 
-// gap ends the open sample and passes over the headers read.
+// gap ends the open sample and skips the headers read.
 func (s *scanner) gap() error {
 	if err := s.finish(); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (s *scanner) gap() error {
 	return nil
 }
 
-// extension reads the payload of an extension header, which is small, and keeps what it says.
+// extension reads the small payload of an extension header and stores its contents.
 func (s *scanner) extension(h header) error {
 	if h.size > maxExtended {
 		return s.fail(h.name, fmt.Sprintf("extension header of %d bytes is longer than %d", h.size, maxExtended))
@@ -253,7 +254,7 @@ func (s *scanner) paxHeader(payload []byte) error {
 	return nil
 }
 
-// global passes over a global header that does not say where the members' names and bytes are: owners, times and comments do not.
+// global skips a global header, unless it affects the members' names or data.
 func (s *scanner) global(payload []byte) error {
 	err := paxRecords(payload, func(key, _ string) error {
 		if key == "path" || key == "size" || strings.HasPrefix(key, "GNU.sparse.") {
@@ -270,7 +271,7 @@ func (s *scanner) global(payload []byte) error {
 	return s.gap()
 }
 
-// resolve applies what extension headers said of the member.
+// resolve applies the extension headers to the member.
 func (s *scanner) resolve(h *header) error {
 	switch {
 	case s.long != "" && s.path != "" && s.long != s.path:
@@ -299,7 +300,7 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext := naming.Member(h.name) // a name without a dot belongs to the group that pack puts it in
+	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, as in pack
 	if !s.open || key != s.group.Key {
 		if err := s.finish(); err != nil {
 			return err
@@ -309,12 +310,12 @@ func (s *scanner) regular(h header) error {
 		}
 		s.open, s.group = true, naming.Group{Key: key}
 	}
-	ext = strings.Clone(ext) // not the whole name with it, of which there can be a million
+	ext = strings.Clone(ext) // avoids retaining the whole name, of which there can be a million
 	if err := s.group.Add(h.name, ext); err != nil {
 		return s.fail(h.name, err.Error())
 	}
 	s.Ahead(s.held + s.head + padded(h.size))
-	if err := s.Data(s.held + s.head); err != nil { // with hidden members between two members of this sample
+	if err := s.Data(s.held + s.head); err != nil { // includes hidden members between two members of this sample
 		return err
 	}
 	s.held = 0
@@ -328,8 +329,8 @@ func (s *scanner) regular(h header) error {
 	return nil
 }
 
-// leaveOut passes over a hidden member. It does not end the open sample, unless it is too long to be held until the next member
-// tells whether the sample goes on.
+// leaveOut skips a hidden member. It does not end the open sample, unless the hidden members are
+// too long to hold until the next member shows whether the sample continues.
 func (s *scanner) leaveOut(h header) error {
 	s.hidden.Add(1)
 	n := s.head + padded(h.size)

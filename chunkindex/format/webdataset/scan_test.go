@@ -98,16 +98,16 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// A name without a dot joins the sample of its key if it is adjacent. WebDataset's own reader groups the rest the same
-// way and passes over the name, so that it finds one sample here too.
-func TestNameWithoutADotJoinsItsKey(t *testing.T) {
+// A name without a dot joins the adjacent sample of its key. WebDataset's own reader groups the
+// other members the same way and skips this one, so it finds one sample too.
+func TestScan_NameWithoutADotJoinsItsKey(t *testing.T) {
 	for _, c := range []struct{ names, want, reader []string }{
 		{[]string{"README", "README.original"}, []string{"README||original"}, []string{"README|original"}},
 		{[]string{"README.original", "README"}, []string{"README|original|"}, []string{"README|original"}},
 		{[]string{"d.x/a.jpg", "d.x/a", "d.x/a.cls"}, []string{"d.x/a|jpg||cls"}, []string{"d.x/a|jpg|cls"}},
 		{[]string{"README", "d/README.original"}, []string{"README|", "d/README|original"}, []string{"d/README|original"}},
 		{[]string{"a", "b", "b.jpg"}, []string{"a|", "b||jpg"}, []string{"b|jpg"}},
-		{[]string{"d/.hidden", "e"}, []string{"e|"}, []string{"d/|hidden"}}, // where the reader differs
+		{[]string{"d/.hidden", "e"}, []string{"e|"}, []string{"d/|hidden"}}, // the reader differs here
 	} {
 		var members []member
 		for _, n := range c.names {
@@ -126,7 +126,8 @@ func TestNameWithoutADotJoinsItsKey(t *testing.T) {
 	}
 }
 
-// webdatasetGroups groups names by the published pattern of WebDataset's reader, which passes over what does not match.
+// webdatasetGroups groups names by the published pattern of WebDataset's reader, which skips other
+// names.
 func webdatasetGroups(names []string) []string {
 	pattern := regexp.MustCompile(`^((?:.*/|)[^.]+)[.]([^/]*)$`)
 	var out []string
@@ -148,18 +149,18 @@ func TestRefusals(t *testing.T) {
 	spoiled := archive(t, member{name: "a.jpg"})
 	spoiled[3] ^= 1
 	for want, b := range map[string][]byte{
-		"symbolic link":             archive(t, member{name: "l", kind: tar.TypeSymlink}),
-		"hard link":                 archive(t, member{name: "l", kind: tar.TypeLink}),
-		"character device":          archive(t, member{name: "l", kind: tar.TypeChar}),
-		"block device":              archive(t, member{name: "l", kind: tar.TypeBlock}),
-		"FIFO":                      archive(t, member{name: "l", kind: tar.TypeFifo}),
-		"longer than 4096":          archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
-		"sets \"path\"":             archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
-		"sets \"size\"":             archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"size": "1"}}),
-		"two members of this name":  archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
-		"header checksum is wrong":  spoiled,
-		"sparse file":               sparse(t),
-		"data follows a zero block": append(archive(t, member{name: "a.jpg"}), "garbage"...),
+		"symbolic link":              archive(t, member{name: "l", kind: tar.TypeSymlink}),
+		"hard link":                  archive(t, member{name: "l", kind: tar.TypeLink}),
+		"character device":           archive(t, member{name: "l", kind: tar.TypeChar}),
+		"block device":               archive(t, member{name: "l", kind: tar.TypeBlock}),
+		"FIFO":                       archive(t, member{name: "l", kind: tar.TypeFifo}),
+		"longer than 4096":           archive(t, member{name: strings.Repeat("d/", 2046) + "n.jpg"}),
+		"sets \"path\"":              archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"path": "x"}}),
+		"sets \"size\"":              archive(t, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"size": "1"}}),
+		"two members with this name": archive(t, member{name: "a.jpg"}, member{name: "a.jpg"}),
+		"header checksum is wrong":   spoiled,
+		"sparse file":                sparse(t),
+		"data follows a zero block":  append(archive(t, member{name: "a.jpg"}), "garbage"...),
 	} {
 		_, err := scan(b)
 		var where *format.Error
@@ -169,8 +170,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A header with any byte changed is refused, be it a member's own or an extension header.
-func TestEveryHeaderHasAChecksum(t *testing.T) {
+// A change of any byte in a member header or an extension header is rejected.
+func TestScan_VerifiesHeaderChecksums(t *testing.T) {
 	b := archive(t, member{name: "a.jpg", body: "x"}, member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"},
 		member{name: strings.Repeat("g", 200) + ".jpg", format: tar.FormatGNU, body: "3"}, member{kind: tar.TypeXGlobalHeader, records: map[string]string{"comment": "c"}})
 	headers := 0
@@ -184,7 +185,7 @@ func TestEveryHeaderHasAChecksum(t *testing.T) {
 			got, err := scan(b)
 			var where *format.Error
 			switch {
-			case err == nil && i >= 148 && i < 156: // the sum itself, of which the last two bytes are padding
+			case err == nil && i >= 148 && i < 156: // the checksum itself, whose last two bytes are padding
 			case !errors.As(err, &where):
 				t.Fatalf("byte %d of the header at %d: got %v, %v", i, at, keys(got), err)
 			}
@@ -196,8 +197,8 @@ func TestEveryHeaderHasAChecksum(t *testing.T) {
 	}
 }
 
-// A member that says it is longer than any sample can be is refused before a byte of it is read.
-func TestMemberLongerThanASample(t *testing.T) {
+// A member whose declared length exceeds a sample's maximum is rejected before it is read.
+func TestScan_RejectsLongMembers(t *testing.T) {
 	for _, size := range []int64{format.MaxSample + 1, 1 << 35, 1 << 61} {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
@@ -212,7 +213,7 @@ func TestMemberLongerThanASample(t *testing.T) {
 	}
 }
 
-// heapSink remembers what is in memory when a sample begins and when it ends.
+// heapSink records the heap size when a sample begins and when it ends.
 type heapSink struct {
 	scantest.Nothing
 	before, after uint64
@@ -234,8 +235,8 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
-// Of the members of one sample no more is kept than what tells them apart.
-func TestManyMembersOfALongName(t *testing.T) {
+// A scan retains only the extensions of a sample's members, not their whole names.
+func TestScan_RetainsOnlyExtensions(t *testing.T) {
 	var members []member
 	for i := range 4000 {
 		members = append(members, member{name: strings.Repeat("k", 4000) + fmt.Sprintf(".%d", i)})
@@ -256,7 +257,7 @@ func TestManyMembersOfALongName(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// sparse returns an archive with a GNU sparse member, by changing the type and mending the checksum.
+// sparse returns an archive with a GNU sparse member, made by changing the type and the checksum.
 func sparse(t *testing.T) []byte {
 	t.Helper()
 	b := archive(t, member{name: "s.jpg", format: tar.FormatGNU})
@@ -265,7 +266,7 @@ func sparse(t *testing.T) []byte {
 	return b
 }
 
-// An archive cut anywhere is refused, but at the boundaries of its members.
+// A truncated archive is rejected, unless it ends between members.
 func TestTruncated(t *testing.T) {
 	b := archive(t, member{name: "a.jpg", body: strings.Repeat("x", 700)}, member{name: "a.cls", body: "1"},
 		member{name: strings.Repeat("p/", 150) + "b.jpg", body: "2"}, member{name: "c", body: ""})
@@ -280,7 +281,7 @@ func TestTruncated(t *testing.T) {
 	for n := range b {
 		got, err := scan(b[:n])
 		end := int(whole[len(whole)-1].Offset + whole[len(whole)-1].Length)
-		if n > end { // inside the end-of-archive blocks, of which the first may be missing
+		if n > end { // inside the end-of-archive blocks, the first of which may be missing
 			if (n-end)%512 == 0 && err != nil {
 				t.Errorf("cut at %d: got %v", n, err)
 			}
@@ -296,8 +297,9 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// Archives of GNU tar and of Python, in all their formats, hold what archive/tar finds there.
-func TestOtherArchivers(t *testing.T) {
+// A scan finds the same contents as archive/tar in archives of GNU tar and Python, in all their
+// formats.
+func TestScan_OtherArchivers(t *testing.T) {
 	dir := t.TempDir()
 	for i, n := range []string{"a.jpg", "a.cls", "b.tar.gz", "grün.txt", strings.Repeat("n", 90) + ".jpg", "x y.z", "empty.bin"} {
 		if err := os.WriteFile(filepath.Join(dir, n), bytes.Repeat([]byte{'0' + byte(i)}, 300*i%1300), 0o644); err != nil {
@@ -345,7 +347,7 @@ func TestOtherArchivers(t *testing.T) {
 	}
 }
 
-// compare returns what archive/tar sees otherwise.
+// compare returns the differences from what archive/tar reads.
 func compare(b []byte, got []scantest.Sample) string {
 	type file struct{ Name, Body string }
 	var want, have []file
@@ -377,7 +379,7 @@ func compare(b []byte, got []scantest.Sample) string {
 			have = append(have, file{name, string(sample[p.Offset : p.Offset+p.Length])})
 		}
 	}
-	for i := range want { // "a." has an extension too, an empty one
+	for i := range want { // "a." has an empty extension
 		if i < len(have) && have[i].Name+"." == want[i].Name {
 			have[i].Name += "."
 		}

@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// Where an extended header gives a size, the member's own field does not count: other
-// archivers leave it at zero.
-func TestSizeOfAnExtendedHeader(t *testing.T) {
+// The size in an extended header overrides the member's own field, which other archivers leave at
+// zero.
+func TestScan_SizeInAnExtendedHeader(t *testing.T) {
 	const body = "the bytes of a sample, which no field of its own header counts"
 	b := archive(t,
-		// A record that archive/tar lets through, of the length that the one of the size has.
+		// A record that archive/tar accepts, as long as the record for the size.
 		member{name: "a.jpg", body: body, records: map[string]string{"SIZE": fmt.Sprint(len(body))}, format: tar.FormatPAX},
 		member{name: "b.jpg", body: "b"},
 	)
 	b = bytes.Replace(b, []byte("SIZE="), []byte("size="), 1)
 	sum(b[:512])
-	own := b[1024:1536] // behind the extended header and its one block of records
+	own := b[1024:1536] // after the extended header and its one block of records
 	copy(own[124:136], "00000000000\x00")
 	sum(own)
 
@@ -40,8 +40,9 @@ func TestSizeOfAnExtendedHeader(t *testing.T) {
 	}
 }
 
-// A number that readers understand differently is refused: with a size of 0 they would take the content for headers.
-func TestNumbersAsOtherReadersHaveThem(t *testing.T) {
+// Numbers that readers interpret differently are rejected: with a size of 0 they would treat the
+// content as headers.
+func TestParseHeader_AmbiguousNumbers(t *testing.T) {
 	for field, want := range map[string]int{
 		"00000000012\x00": 10, "12 ": 10, "  12": 10, "12\x0077": 10, " 12 \x00": 10,
 		"": 0, "\x00\x00": 0, "  ": 0, " \x00 \x00": 0, "0\x0012": 0,
@@ -63,7 +64,7 @@ func TestNumbersAsOtherReadersHaveThem(t *testing.T) {
 	}
 }
 
-// sum writes the checksum of a header that was edited.
+// sum updates the checksum of a modified header.
 func sum(header []byte) {
 	n := 8 * int(' ')
 	for i, c := range header {

@@ -18,10 +18,11 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// block is how much of an archive is read at once: a request of a store costs about as much as a few megabytes.
+// block is the number of bytes to read at once: a store request costs about as much as reading a
+// few megabytes.
 const block = 4 << 20
 
-// sequence reads an object from its beginning to its end, by ranges.
+// sequence reads an object sequentially by ranges.
 type sequence struct {
 	ctx       context.Context
 	in        format.Ranges
@@ -51,18 +52,19 @@ func (s *sequence) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// headerLength is the length of a member's header, whose first bytes are given, with the name and what follows the name.
+// headerLength returns the length of a member's header including name and extra field, from its
+// first bytes.
 func headerLength(b []byte) int64 {
 	return zipmember.HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 }
 
-// checker holds the bytes of an archive, written to it in order, to what the directory says of each member: its header must agree, and its
-// checksum where it is stored as it is.
+// checker validates the bytes of an archive, written to it in order, against the directory: each
+// member's header must agree, and also its checksum if it is stored uncompressed.
 type checker struct {
-	members []member // those that have not ended
+	members []member // members that have not ended
 	off     int64
-	header  []byte // of the first of them, as far as it has come
-	content int64  // where its content begins, once that is known
+	header  []byte // bytes so far of the first member's header
+	content int64  // offset of its content, once known
 	sum     hash.Hash32
 }
 
@@ -108,11 +110,11 @@ func (c *checker) take(m *member, p []byte) (n int, err error) {
 		return n, c.ended(m, c.content)
 	}
 	n = int(min(c.content+m.stored-c.off, int64(len(p))))
-	_, _ = c.sum.Write(p[:n]) // a hash takes all
+	_, _ = c.sum.Write(p[:n]) // a hash accepts all bytes
 	return n, c.ended(m, c.off+int64(n))
 }
 
-// ended goes on to the next member, if this one ends where the next byte is.
+// ended advances to the next member if this one ends at the offset next.
 func (c *checker) ended(m *member, next int64) error {
 	if next < c.content+m.stored {
 		return nil
@@ -124,11 +126,11 @@ func (c *checker) ended(m *member, next int64) error {
 	return nil
 }
 
-// fits refuses a header, of which the first bytes are given, that is none, or that does not end before the next member: its end would be
-// awaited behind the members that follow, and none of them would be checked.
+// fits rejects a header that is invalid or that does not end before the next member. Otherwise the
+// checker would miss the following members while waiting for its end.
 func (m *member) fits(header []byte) error {
 	if string(header[:4]) != zipmember.Magic {
-		return m.fail("no header is where the directory says")
+		return m.fail("there is no header at the offset in the directory")
 	}
 	if m.head+headerLength(header)+m.stored > m.next {
 		return m.fail("it reaches into the next member or the directory")
@@ -140,7 +142,7 @@ func (m *member) fits(header []byte) error {
 func (m *member) agrees(header []byte) error {
 	const (
 		encrypted = 1
-		described = 1 << 3 // sums and lengths follow the content, and the header may lack them
+		described = 1 << 3 // checksum and lengths follow the content, and the header may lack them
 	)
 	name := header[zipmember.HeaderSize : zipmember.HeaderSize+int(binary.LittleEndian.Uint16(header[26:]))]
 	sum, stored, decoded := binary.LittleEndian.Uint32(header[14:]), binary.LittleEndian.Uint32(header[18:]), binary.LittleEndian.Uint32(header[22:])
@@ -150,23 +152,23 @@ func (m *member) agrees(header []byte) error {
 	case m.kind != dataMember:
 		return nil
 	case string(name) != m.name || binary.LittleEndian.Uint16(header[8:]) != m.method || (flags^m.flags)&(described|encrypted) != 0:
-		return m.fail("its header and the directory say different things of it")
+		return m.fail("its header and the directory entry differ")
 	case flags&described == 0 && (sum != m.crc || !says(stored, m.stored) || !says(decoded, m.decoded)):
-		return m.fail("its header and the directory say different things of its length or checksum")
+		return m.fail("its header and the directory entry differ in length or checksum")
 	}
 	return nil
 }
 
-// contents reads the contents of the members that hold data, one after another.
+// contents reads the concatenated contents of the data members.
 type contents struct {
 	raw     *bufio.Reader
 	off     int64 // of raw
 	members []member
 	inflate io.ReadCloser // nil: not needed yet
 
-	member  *member   // at hand; nil: between two
-	stored  io.Reader // its bytes
-	content io.Reader // decoded
+	member  *member   // current member; nil: between members
+	stored  io.Reader // its stored bytes
+	content io.Reader // its decoded bytes
 	sum     hash.Hash32
 	decoded int64
 }
@@ -183,11 +185,11 @@ func (c *contents) Read(p []byte) (int, error) {
 			}
 		}
 		n, err := c.content.Read(p)
-		_, _ = c.sum.Write(p[:n]) // a hash takes all
+		_, _ = c.sum.Write(p[:n]) // a hash accepts all bytes
 		c.decoded += int64(n)
 		switch {
 		case c.decoded > c.member.decoded:
-			return 0, c.member.fail("it has more bytes than the directory says")
+			return 0, c.member.fail("it has more bytes than in the directory")
 		case errors.Is(err, io.EOF):
 			err = c.finish()
 		case errors.As(err, new(flate.CorruptInputError)), errors.Is(err, io.ErrUnexpectedEOF):
@@ -199,13 +201,13 @@ func (c *contents) Read(p []byte) (int, error) {
 	}
 }
 
-// begin goes to the content of the next member.
+// begin moves to the content of the next member.
 func (c *contents) begin() error {
 	for len(c.members) > 0 && c.members[0].kind != dataMember {
 		c.members = c.members[1:]
 	}
 	if len(c.members) == 0 {
-		_, err := io.Copy(io.Discard, c.raw) // so that all is checked
+		_, err := io.Copy(io.Discard, c.raw) // so that the checker sees all bytes
 		if err == nil {
 			err = io.EOF
 		}
@@ -233,7 +235,7 @@ func (c *contents) begin() error {
 	return err
 }
 
-// inflated decodes deflated bytes by a decoder that is made once.
+// inflated returns a decoder of deflated bytes, which is created once and reused.
 func (c *contents) inflated(in io.Reader) (io.Reader, error) {
 	if c.inflate == nil {
 		c.inflate = flate.NewReader(nil)
@@ -254,7 +256,7 @@ func (c *contents) pass(n int64) error {
 	return err
 }
 
-// finish ends the member at hand, whose content has been read.
+// finish ends the current member, whose content has been read.
 func (c *contents) finish() error {
 	m := c.member
 	c.member = nil
@@ -262,13 +264,13 @@ func (c *contents) finish() error {
 		return err
 	}
 	if c.decoded != m.decoded || c.sum.Sum32() != m.crc {
-		return m.fail("it has %d bytes, or another checksum, where the directory says %d", c.decoded, m.decoded)
+		return m.fail("it has %d bytes, but %d in the directory, or its checksum does not match", c.decoded, m.decoded)
 	}
 	return nil
 }
 
-// frames says where members are stored. A member that is a sample is a frame, from its header to what may be its
-// last byte: only the header says how long it is itself.
+// frames locates the stored members. Each data member is a frame, from its header to the maximum
+// end of its data, because only the header determines the exact length.
 type frames struct {
 	list    []codec.Frame
 	members []zipmember.Member // of the list
@@ -290,12 +292,12 @@ func newFrames(a *archive) *frames {
 	return f
 }
 
-// find returns the place in the list of the frame that holds a decoded byte.
+// find returns the index of the frame that contains a decoded byte.
 func (f *frames) find(off int64) int {
 	return sort.Search(len(f.list), func(i int) bool { return f.list[i].DecodedEnd > off })
 }
 
-// At implements format.Frames. All frames are known from the beginning.
+// At implements format.Frames. All frames are known from the start.
 func (f *frames) At(off int64) (codec.Frame, bool) {
 	if i := f.find(off); i < len(f.list) {
 		return f.list[i], true
@@ -303,7 +305,7 @@ func (f *frames) At(off int64) (codec.Frame, bool) {
 	return codec.Frame{}, false
 }
 
-// Keep implements format.Frames. The directory is in memory anyhow.
+// Keep implements format.Frames. The directory stays in memory anyway.
 func (f *frames) Keep(int64, [4]int64) {}
 
 // Params implements format.Frames.

@@ -17,21 +17,22 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
-// The structures at an archive's end, as PKWARE's APPNOTE 6.3 has them: what they begin with, and how long they are at least.
+// Structures at the end of an archive, as in PKWARE's APPNOTE 6.3: their magic numbers and minimum
+// lengths.
 const (
 	entryMagic   = "PK\x01\x02"
 	entryLength  = 46
 	endMagic     = "PK\x05\x06"
 	endLength    = 22
-	wideMagic    = "PK\x06\x06" // the end of an archive of Zip64
+	wideMagic    = "PK\x06\x06" // end record of a Zip64 archive
 	wideLength   = 56
-	placeMagic   = "PK\x06\x07" // says where that one is
+	placeMagic   = "PK\x06\x07" // locator of that record
 	placeLength  = 20
 	maxComment   = math.MaxUint16
-	maxDirectory = 256 << 20 // bytes of memory that a directory may take
+	maxDirectory = 256 << 20 // bytes of memory for a directory
 )
 
-// kind is what a member is to a data set.
+// kind is the role of a member in a dataset.
 type kind int
 
 const (
@@ -40,7 +41,7 @@ const (
 	directoryMember
 )
 
-// member is what the directory says of a member.
+// member is the directory entry of a member.
 type member struct {
 	name            string
 	key, ext        string
@@ -48,29 +49,29 @@ type member struct {
 	flags, method   uint16
 	crc             uint32
 	stored, decoded int64
-	head            int64 // where its header is
-	next            int64 // where the next member's header is, or the directory
+	head            int64 // offset of its header
+	next            int64 // offset of the next member's header, or of the directory
 }
 
 func (m *member) fail(reason string, args ...any) error {
 	return &format.Error{Offset: m.head, Name: m.name, Reason: fmt.Sprintf(reason, args...)}
 }
 
-// archive is what the directory says.
+// archive is the content of a directory.
 type archive struct {
-	members []member // in the order in which they are stored
-	hidden  int64    // how many of them are left out
+	members []member // in stored order
+	hidden  int64    // number of hidden members, which are skipped
 }
 
-// plain says whether all members are stored as they are.
+// plain reports whether all data members are stored without compression.
 func (a *archive) plain() bool {
 	return !slices.ContainsFunc(a.members, func(m member) bool { return m.kind == dataMember && m.method != zipmember.Stored })
 }
 
-// ending is what an archive's last bytes say of its directory.
+// ending describes the directory, from the end of an archive.
 type ending struct {
 	entries, size, offset uint64
-	at                    int64 // where the directory must end
+	at                    int64 // end of the directory
 }
 
 // readArchive reads an archive's directory.
@@ -84,10 +85,10 @@ func readArchive(ctx context.Context, in format.Ranges, size int64, hides bool) 
 		return nil, err
 	}
 	if e.size > maxDirectory || e.entries > e.size/entryLength {
-		return nil, fmt.Errorf("its directory of %d members and %d bytes is longer than %d, or too short for them", e.entries, e.size, maxDirectory)
+		return nil, fmt.Errorf("its directory of %d members and %d bytes is longer than %d, or too short for the members", e.entries, e.size, maxDirectory)
 	}
 	if e.offset > uint64(e.at) || int64(e.offset+e.size) != e.at {
-		return nil, errors.New("its directory does not lie where its end says: bytes before the archive, or an archive that was cut; zip -FF mends either")
+		return nil, errors.New("its directory is not at its recorded offset: the archive is truncated or preceded by other bytes; repair it with zip -FF")
 	}
 	directory := make([]byte, e.size)
 	if begin := size - int64(len(tail)); int64(e.offset) >= begin {
@@ -108,12 +109,13 @@ func readArchive(ctx context.Context, in format.Ranges, size int64, hides bool) 
 		a.members = append(a.members, m)
 	}
 	if len(directory) > 0 {
-		return nil, errors.New("its directory has more members than its end says")
+		return nil, errors.New("its directory has more members than its end record")
 	}
 	return a, a.order(int64(e.offset))
 }
 
-// name gives the data members their keys and extensions: by WebDataset's rule, or each a key of its own.
+// name sets the keys and extensions of the data members: by WebDataset's rule, or a separate key
+// for each.
 func (a *archive) name(each bool) error {
 	first := map[string]int{}
 	for i := range a.members {
@@ -126,7 +128,7 @@ func (a *archive) name(each bool) error {
 			continue
 		}
 		m.key, m.ext = naming.File(m.name)
-		if j, twice := first[m.key]; twice { // they differ by their extensions alone
+		if j, twice := first[m.key]; twice { // they differ only by extension
 			m.key, a.members[j].key = naming.WholeFile(m.name), naming.WholeFile(a.members[j].name)
 		} else {
 			first[m.key] = i
@@ -135,7 +137,7 @@ func (a *archive) name(each bool) error {
 	return a.fits()
 }
 
-// fits refuses members of one key that are too long together for a sample.
+// fits returns an error if the members of one key are together too long for a sample.
 func (a *archive) fits() error {
 	var first *member
 	together := int64(0)
@@ -148,13 +150,13 @@ func (a *archive) fits() error {
 			first, together = m, 0
 		}
 		if together += m.decoded; together > format.MaxSample {
-			return m.fail("with %q and others of its key it is longer than a sample can be, %d bytes: --sample-key path makes a sample of each", first.name, format.MaxSample)
+			return m.fail("with %q and others of its key it exceeds the maximum sample length of %d bytes: use --sample-key path to make each a sample", first.name, format.MaxSample)
 		}
 	}
 	return nil
 }
 
-// order sorts the members by their places, and refuses those that overlap.
+// order sorts the members by offset and rejects those that overlap.
 func (a *archive) order(directory int64) error {
 	slices.SortFunc(a.members, func(a, b member) int { return cmp.Compare(a.head, b.head) })
 	for i := range a.members {
@@ -170,7 +172,7 @@ func (a *archive) order(directory int64) error {
 	return nil
 }
 
-// readEnding reads the end of an archive of so many bytes from its last ones.
+// readEnding parses the end of an archive of this size from its last bytes.
 func readEnding(tail []byte, size int64) (e ending, err error) {
 	begin := size - int64(len(tail))
 	at := len(tail) - endLength
@@ -180,7 +182,7 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 		}
 	}
 	if at < 0 {
-		return e, errors.New("it does not end as a zip archive does: it was cut, or is another kind of file")
+		return e, errors.New("it does not end like a zip archive: it is truncated, or another type of file")
 	}
 	b := tail[at:]
 	disk, of := uint64(binary.LittleEndian.Uint16(b[4:])), uint64(binary.LittleEndian.Uint16(b[6:]))
@@ -190,7 +192,7 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 		place := tail[at-placeLength : at]
 		from := int64(binary.LittleEndian.Uint64(place[8:]))
 		if from != begin+int64(at)-placeLength-wideLength || from < begin {
-			return e, errors.New("its Zip64 end does not lie where it says: bytes before the archive, or an extension that is not read")
+			return e, errors.New("its Zip64 end record is not at its recorded offset: other bytes precede the archive, or it has an unsupported extension")
 		}
 		w := tail[from-begin:]
 		if string(w[:4]) != wideMagic || binary.LittleEndian.Uint64(w[4:]) != wideLength-12 {
@@ -210,7 +212,7 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 		}
 		for _, n := range wide {
 			if *n.narrow != n.most && *n.narrow != n.wide {
-				return e, errors.New("its two ends, with and without Zip64, say different things")
+				return e, errors.New("its end records, with and without Zip64, differ")
 			}
 			*n.narrow = n.wide
 		}
@@ -222,7 +224,7 @@ func readEnding(tail []byte, size int64) (e ending, err error) {
 	return e, nil
 }
 
-// readEntry reads one entry of a directory.
+// readEntry parses one entry of a directory.
 func readEntry(b []byte, hides bool) (m member, length int, err error) {
 	if len(b) < entryLength || string(b[:4]) != entryMagic {
 		return m, 0, errors.New("its directory is malformed")
@@ -248,16 +250,16 @@ func readEntry(b []byte, hides bool) (m member, length int, err error) {
 		m.kind = directoryMember
 	}
 	if binary.LittleEndian.Uint16(b[34:]) != 0 {
-		return m, 0, m.fail("it lies in another part of an archive of several")
+		return m, 0, m.fail("it is in another part of a multi-part archive")
 	}
 	const unix, kinds, link = 3, 0xf000, 0xa000
 	if b[5] == unix && binary.LittleEndian.Uint16(b[40:])&kinds == link {
-		return m, 0, m.fail("it is a link: make the archive anew without --symlinks")
+		return m, 0, m.fail("it is a link: recreate the archive without --symlinks")
 	}
 	return m, length, m.check()
 }
 
-// widen takes numbers that have no room in 32 bits from where Zip64 has them.
+// widen replaces 32-bit placeholders by the values of a Zip64 field.
 func (m *member) widen(extra []byte) error {
 	for len(extra) >= 4 {
 		id, n := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
@@ -284,29 +286,29 @@ func (m *member) widen(extra []byte) error {
 	return nil
 }
 
-// check refuses a member that is not read.
+// check returns an error for an unsupported member.
 func (m *member) check() error {
 	const encrypted, strongly, masked = 1, 1 << 6, 1 << 13
 	switch {
 	case m.name == "" || !utf8.ValidString(m.name) || strings.ContainsRune(m.name, 0):
-		return m.fail("its name is empty or not UTF-8: make the archive anew with names in UTF-8")
+		return m.fail("its name is empty or not UTF-8: recreate the archive with names in UTF-8")
 	case m.flags&(encrypted|strongly|masked) != 0:
-		return m.fail("it is encrypted: make the archive anew without a password, and have the store encrypt")
+		return m.fail("it is encrypted: recreate the archive without a password, and have the store encrypt")
 	case m.kind == directoryMember && m.decoded != 0:
 		return m.fail("it is a directory with content")
 	case m.method != zipmember.Stored && m.method != zipmember.Deflated:
-		return m.fail("it is compressed by method %d%s, which is not supported: make the archive anew with zip -Z deflate, or -Z store", m.method, methodName(m.method))
+		return m.fail("it is compressed by method %d%s, which is not supported: recreate the archive with zip -Z deflate, or -Z store", m.method, methodName(m.method))
 	case m.method == zipmember.Stored && m.stored != m.decoded:
 		return m.fail("it is stored in %d bytes and has %d", m.stored, m.decoded)
 	case m.decoded > format.MaxSample:
 		return m.fail("%d bytes are more than a sample can have, %d", m.decoded, format.MaxSample)
 	case bytes.ContainsRune([]byte(m.name), '\\'):
-		return m.fail("its name has a backslash, which some readers take for a slash")
+		return m.fail("its name has a backslash, which some readers treat as a slash")
 	}
 	return nil
 }
 
-// methodName says what people call a method.
+// methodName returns the common name of a compression method.
 func methodName(method uint16) string {
 	if name, ok := map[uint16]string{9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "zstd", 95: "xz", 99: "AES"}[method]; ok {
 		return " (" + name + ")"

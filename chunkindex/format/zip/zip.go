@@ -1,8 +1,9 @@
-// Package zip reads zip archives. Members are put together to samples as those of a tar are, by WebDataset's convention: adjacent ones
-// whose names differ only after the first dot of the base name are one sample.
+// Package zip reads zip archives. Members form samples as in a tar, by WebDataset's convention:
+// adjacent members whose names differ only after the first dot of the base name form one sample.
 //
-// The directory at an archive's end says which members there are, and where. It parses directories itself, because it needs the offsets
-// of headers, which archive/zip keeps to itself, and because what readers disagree about is refused here.
+// The directory at an archive's end lists the members and their offsets. The package parses
+// directories itself because it needs the offsets of headers, which archive/zip does not expose,
+// and because it rejects input that readers interpret differently.
 package zip
 
 import (
@@ -22,7 +23,7 @@ import (
 
 const suffix = ".zip"
 
-// Format reads zip archives.
+// Format returns the format of zip archives.
 func Format() format.Format {
 	return format.Format{
 		Name:   framing.Zip,
@@ -32,13 +33,13 @@ func Format() format.Format {
 	}
 }
 
-// survey takes objects that are called as zip archives are, where nothing else lies but what describes data: an archive beside shards often
-// holds something else. If the format was asked for by
-// name every object that holds data is a shard.
+// survey claims objects by name if all other objects only describe data, because an archive next to
+// shards often holds something else. If the user names the format, it claims all objects that can
+// hold samples.
 func survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	hidden := new(atomic.Int64)
 	d := &dataset{each: o.Key == format.KeyPath, hidden: hidden}
-	var says []string // a scan under other options is another one
+	var says []string // a scan depends on these options
 	if o.Hidden {
 		d.hidden, says = nil, append(says, "hidden members are taken")
 	}
@@ -50,7 +51,7 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 			return nil, nil
 		}
 		if object.Key != format.Plain(object.Key) {
-			return nil, fmt.Errorf("object %s: a zip archive that is compressed as a whole is not read: decompress it, since its members are compressed", object.Key)
+			return nil, fmt.Errorf("object %s: a zip archive that is compressed as a whole is not supported: decompress it, since its members are compressed", object.Key)
 		}
 		d.shards = append(d.shards, format.Shard{Object: object, Says: strings.Join(says, ", ")})
 	}
@@ -61,29 +62,30 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 	return &format.Dataset{Shards: d.shards, Decode: d.decode, Scan: d.scan, HiddenMembers: hidden.Load, Assumed: d.assumed}, nil
 }
 
-// dataset is what a survey found.
+// dataset is the result of a survey.
 type dataset struct {
 	shards   []format.Shard
-	archives []*archive    // of the shards that are being scanned
-	each     bool          // each member is a sample, though some may belong together
-	hidden   *atomic.Int64 // members that were left out; nil: they are taken
+	archives []*archive    // of the shards being scanned
+	each     bool          // each member is a sample, even if some belong together
+	hidden   *atomic.Int64 // number of skipped hidden members; nil: they are included
 
 	mu     sync.Mutex
-	shard  int    // the first one of which a sample has several members
-	joined string // the members of that sample; empty: each sample has one
+	shard  int    // first shard with a sample of several members
+	joined string // members of that sample; empty: each sample has one member
 }
 
-// assumed names a sample of several members, which may be those of one picture, or pictures whose names have dots.
+// assumed returns an example of a sample of several members. They may be parts of one sample, or
+// images whose names contain dots.
 func (d *dataset) assumed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.joined == "" {
 		return ""
 	}
-	return fmt.Sprintf("put members whose names are the same up to the first dot together, such as %s: --sample-key path makes a sample of each", d.joined)
+	return fmt.Sprintf("combined members whose names agree up to the first dot, such as %s: use --sample-key path to make each a sample", d.joined)
 }
 
-// join notes members of a shard that are one sample.
+// join records members of a shard that form one sample.
 func (d *dataset) join(shard int, members string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +94,7 @@ func (d *dataset) join(shard int, members string) {
 	}
 }
 
-// decode reads an archive's directory. An archive of stored members needs no decoding.
+// decode reads an archive's directory. An archive of only stored members needs no decoding.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
 	size := d.shards[shard].Size
 	a, err := readArchive(ctx, in, size, d.hidden != nil)
@@ -110,11 +112,11 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 	return format.Decoded{ReadCloser: io.NopCloser(newContents(raw, a)), Codec: codec.Zip, Frames: newFrames(a)}, nil
 }
 
-// scan finds the samples of an archive, whose directory decode has read.
+// scan scans the samples of an archive, whose directory decode has read.
 func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 	a := d.archives[shard]
 	if a == nil {
-		return nil // a shard without a byte
+		return nil // an empty shard
 	}
 	d.archives[shard] = nil
 	s := scanner{Cursor: format.NewCursor(ctx, d.shards[shard].Object, in, out), plain: a.plain()}
@@ -131,7 +133,7 @@ func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.
 			return err
 		}
 	}
-	ended, err := s.Ended() // the rest of the archive has been held to its directory then
+	ended, err := s.Ended() // the checker has validated the rest of the archive by then
 	if err == nil && !ended {
 		err = s.Fail("more bytes follow the last member")
 	}
@@ -147,10 +149,12 @@ func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.
 	return nil
 }
 
-// maxBetween bounds the hidden members between two members of a sample, which become bytes of the sample. A tar has the same bound.
+// maxBetween limits the hidden members between two members of a sample, because they become bytes
+// of the sample. A tar has the same limit.
 const maxBetween = 1 << 20
 
-// scanner finds samples, in the bytes of an archive as they are, or in the contents of its members alone.
+// scanner finds samples in the bytes of an uncompressed archive, or in the concatenated contents of
+// its members.
 type scanner struct {
 	*format.Cursor
 	plain bool
@@ -158,10 +162,11 @@ type scanner struct {
 	first  *member // of the open sample; nil: none is open
 	group  naming.Group
 	bytes  int64  // of the open sample's members
-	joined string // two members that are one sample; empty: there are none
+	joined string // two members that form one sample; empty: none
 }
 
-// member takes the next member of the archive. A directory ends a sample, and a hidden member does not.
+// member handles the next member of the archive. A directory ends a sample; a hidden member does
+// not.
 func (s *scanner) member(m *member) error {
 	switch m.kind {
 	case hiddenMember:
@@ -184,7 +189,8 @@ func (s *scanner) member(m *member) error {
 	return s.Part(m.ext, m.decoded)
 }
 
-// begin begins a sample, if none is open, and goes to the content of a member. What lies between two members of a sample is part of it.
+// begin starts a sample unless one is open, and moves to the content of a member. Bytes between two
+// members of a sample are part of it.
 func (s *scanner) begin(m *member) error {
 	pass := s.Data
 	if s.first == nil {
@@ -220,7 +226,7 @@ func (s *scanner) finish() error {
 		return nil
 	}
 	if s.bytes == 0 {
-		return s.first.fail("neither it nor another member of its sample has a byte: remove it from the archive, as zip -d does")
+		return s.first.fail("all members of its sample are empty: remove them from the archive, for example with zip -d")
 	}
 	s.first = nil
 	return s.End()

@@ -18,13 +18,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// entry is a member of an archive that a test makes.
+// entry is a member of a test archive.
 type entry struct {
 	name, content string
 	method        uint16
 }
 
-// write makes an archive. raw has headers that say lengths and checksums; else they follow the contents.
+// write returns an archive. With raw, headers contain lengths and checksums; otherwise these follow
+// the contents.
 func write(t testing.TB, raw bool, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -76,7 +77,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// parts is a sample of several parts, which lie where the archive has their contents.
+// parts returns a sample of several parts at the offsets of their contents in the archive.
 func parts(b []byte, key string, of ...string) scantest.Sample {
 	var s scantest.Sample
 	for i := 0; i < len(of); i += 2 {
@@ -90,7 +91,7 @@ func parts(b []byte, key string, of ...string) scantest.Sample {
 	return s
 }
 
-// Members are put together to samples as those of a tar are, whether they are stored or deflated.
+// Members form samples like those of a tar, stored or deflated.
 func TestGrouping(t *testing.T) {
 	members := func(method uint16) []entry {
 		return []entry{
@@ -109,7 +110,7 @@ func TestGrouping(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		archive []byte
-		lies    string // where the samples are
+		lies    string // location of the samples
 	}{
 		"stored, sums behind": {write(t, false, members(archive.Store)...), ""},
 		"stored, sums before": {write(t, true, members(archive.Store)...), ""},
@@ -123,10 +124,10 @@ func TestGrouping(t *testing.T) {
 			}
 			three := parts(b, "3", "jpg", "<three>")
 			empty := scantest.Part{Ext: "cls"}
-			if c.lies == "" { // the header of the second member lies between
+			if c.lies == "" { // the header of the second member is in between
 				head := int64(30 + len("3.jpg"))
 				if strings.Contains(name, "behind") {
-					head += 16 // sum and lengths of the member without a byte
+					head += 16 // checksum and lengths of the empty member
 				}
 				three.Offset, three.Length, three.Parts[0].Offset = three.Offset-head, three.Length+head, head
 			}
@@ -142,21 +143,21 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// What WebDataset's reader would take otherwise is refused, as in a tar.
-func TestMembersThatWebDatasetTakesOtherwise(t *testing.T) {
+// Names that WebDataset's reader would mishandle are rejected, as in a tar.
+func TestScan_RejectsReservedNames(t *testing.T) {
 	for want, members := range map[string][]entry{
-		`"1.jpg" at offset 36: two members of this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
-		"differ in capitals alone":                       {{"1.jpg", "a", 0}, {"1.JPG", "b", 0}},
-		"passes over":                                    {{"__meta__", "a", 0}},
-		"keeps for itself":                               {{"1.__key__", "a", 0}},
-		`"1.cls" at offset 0: neither it nor`:            {{"1.cls", "", 0}, {"1.txt", "", 0}, {"2.txt", "x", 0}},
-		`"2.cls" at offset 36: neither it nor`:           {{"1.cls", "x", 0}, {"2.cls", "", 0}},
+		`"1.jpg" at offset 36: two members with this name`: {{"1.jpg", "a", 0}, {"1.jpg", "b", 0}},
+		"differ only in case":                              {{"1.jpg", "a", 0}, {"1.JPG", "b", 0}},
+		"skips members":                                    {{"__meta__", "a", 0}},
+		"is reserved":                                      {{"1.__key__", "a", 0}},
+		`"1.cls" at offset 0: all members of its sample`:   {{"1.cls", "", 0}, {"1.txt", "", 0}, {"2.txt", "x", 0}},
+		`"2.cls" at offset 36: all members of its sample`:  {{"1.cls", "x", 0}, {"2.cls", "", 0}},
 	} {
 		scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": write(t, true, members...)}, want)
 	}
 }
 
-// Each member is a sample where that is asked for, with a key of its own.
+// With KeyPath, each member is a sample with a unique key.
 func TestEachMember(t *testing.T) {
 	pair := scantest.Objects{"a.zip": write(t, false, entry{"1.jpg", "one", 8}, entry{"2.jpg", "two", 8}, entry{"1.tar.png", "1", 8}, entry{"1.png", "1", 8})}
 	scantest.Finds(t, zip.Format(), format.Options{Key: format.KeyPath}, pair, map[string][]scantest.Sample{
@@ -164,8 +165,9 @@ func TestEachMember(t *testing.T) {
 	})
 }
 
-// Hidden members between two members of a sample become bytes of it, up to a length: longer ones end the sample.
-func TestLongHiddenMembersEndASample(t *testing.T) {
+// Hidden members between two members of a sample become part of it, up to a maximum length; longer
+// ones end the sample.
+func TestScan_LongHiddenMembersEndASample(t *testing.T) {
 	for _, n := range []int{1 << 19, 1 << 20} {
 		b := write(t, true, entry{"1.jpg", "one", 0}, entry{"._1", strings.Repeat("x", n), 0}, entry{"1.txt", "two", 0})
 		found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, scantest.Objects{"a.zip": b})
@@ -175,7 +177,7 @@ func TestLongHiddenMembersEndASample(t *testing.T) {
 	}
 }
 
-func TestDirectoriesEndASample(t *testing.T) {
+func TestScan_DirectoriesEndASample(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, false, entry{"1.jpg", "one", method}, entry{"d/", "", 0}, entry{"1.txt", "two", method})
 		if found, err := scantest.Scan(t.Context(), zip.Format(), format.Options{}, scantest.Objects{"a.zip": b}); err != nil || len(found["a.zip"]) != 2 {
@@ -184,14 +186,14 @@ func TestDirectoriesEndASample(t *testing.T) {
 	}
 }
 
-// A sample of several members is named, and the flag that tells them apart.
-func TestSeveralMembersAreTold(t *testing.T) {
+// Assumed names a sample of several members and the flag that separates them.
+func TestAssumed_NamesJoinedMembers(t *testing.T) {
 	objects := scantest.Objects{
 		"a.zip": write(t, true, entry{"0.jpg", "zero", 0}),
 		"b.zip": write(t, true, entry{"f.0001.png", "one", 0}, entry{"f.0002.png", "two", 0}, entry{"f.0003.png", "three", 0}),
 		"c.zip": write(t, true, entry{"1.jpg", "one", 0}, entry{"1.txt", "two", 0}),
 	}
-	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": --sample-key path makes a sample of each`, format.KeyPath: ""} {
+	for key, want := range map[string]string{"": `such as "f.0001.png" and "f.0002.png": use --sample-key path to make each a sample`, format.KeyPath: ""} {
 		d, err := zip.Format().Survey(t.Context(), objects, format.Options{Key: key})
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +256,7 @@ func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// What frames and parameters say of each run of members decodes to their contents.
+// The frames and parameters of each run of members decode to their contents.
 func TestFramesDecode(t *testing.T) {
 	long := strings.Repeat("0123456789", 5000)
 	b := write(t, false, entry{"1.a", long, archive.Deflate}, entry{"d/", "", 0}, entry{"2.a", "stored", 0}, entry{".hidden", long, 0}, entry{"3.a", long[:777], archive.Deflate})
@@ -310,29 +312,29 @@ func TestRefusals(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"nothing at its end":             {good[:end], "it does not end as a zip archive does"},
-		"another kind of file":           {[]byte("hello"), "it does not end as a zip archive does"},
-		"bytes before it":                {append([]byte("#!/bin/sh\n"), good...), "bytes before the archive"},
+		"nothing at its end":             {good[:end], "it does not end like a zip archive"},
+		"another kind of file":           {[]byte("hello"), "it does not end like a zip archive"},
+		"bytes before it":                {append([]byte("#!/bin/sh\n"), good...), "preceded by other bytes"},
 		"encrypted":                      {with(good, directory+8, 1), `"1.jpg" at offset 0: it is encrypted`},
-		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not supported: make the archive anew with zip -Z deflate"},
+		"method 12":                      {with(good, directory+10, 12), "compressed by method 12 (bzip2), which is not supported: recreate the archive with zip -Z deflate"},
 		"method 7":                       {with(good, directory+10, 7), "compressed by method 7, which"},
 		"one of several parts":           {with(good, end+4, 1), "zip -s 0 joins them"},
-		"a member in another part":       {with(good, directory+34, 1), "another part of an archive"},
+		"a member in another part":       {with(good, directory+34, 1), "another part of a multi-part archive"},
 		"a link":                         {with(with(good, directory+5, 3), directory+38, 0, 0, 0xff, 0xa1), "it is a link"},
-		"more members":                   {with(good, end+8, 1, 0, 1, 0), "has more members than its end says"},
-		"fewer members":                  {with(good, end+8, 3, 0, 3, 0), "too short for them"},
-		"a directory of no bytes":        {with(good, end+12, 0, 0, 0, 0), "too short for them"},
-		"other names":                    {with(good, second+30, 'x'), `"2.jpg" at offset 38: its header and the directory say different things`},
-		"other lengths":                  {with(good, second+18, 2), "different things of its length or checksum"},
-		"another method":                 {with(good, second+8, 8), "different things of it"},
-		"no header":                      {with(good, second, 'x'), "no header is where the directory says"},
+		"more members":                   {with(good, end+8, 1, 0, 1, 0), "has more members than its end record"},
+		"fewer members":                  {with(good, end+8, 3, 0, 3, 0), "too short for the members"},
+		"a directory of no bytes":        {with(good, end+12, 0, 0, 0, 0), "too short for the members"},
+		"other names":                    {with(good, second+30, 'x'), `"2.jpg" at offset 38: its header and the directory entry differ`},
+		"other lengths":                  {with(good, second+18, 2), "differ in length or checksum"},
+		"another method":                 {with(good, second+8, 8), "directory entry differ"},
+		"no header":                      {with(good, second, 'x'), "there is no header at the offset in the directory"},
 		"another content":                {with(good, second+35, 'x'), "its checksum is wrong"},
 		"overlap":                        {with(good, directory+20, 9, 0, 0, 0, 9), "reaches into the next member"},
 		"two at one place":               {with(good, len(good)-22-9, 0), "reaches into the next member"},
 		"a hidden header without end":    {with(hidden, second+28, 0xff, 0xff), `".x" at offset 38: it reaches into the next member`},
 		"another deflated content":       {with(deflated, 36, 0xff), "its content does not decode"},
-		"a bomb that lies":               {lying(deflated, 299), "more bytes than the directory says"},
-		"fewer bytes than it says":       {lying(deflated, 301), "it has 300 bytes"},
+		"a bomb that lies":               {withLength(deflated, 299), "more bytes than in the directory"},
+		"fewer bytes than it says":       {withLength(deflated, 301), "it has 300 bytes"},
 		"a name with a backslash":        {write(t, true, entry{`d\1.jpg`, "one", 0}), "backslash"},
 		"a name that is not UTF-8":       {write(t, true, entry{"\xff.jpg", "one", 0}), "not UTF-8"},
 		"stored in other than its bytes": {with(good, directory+24, 9), "it is stored in 3 bytes and has 9"},
@@ -343,13 +345,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A wrong checksum is noticed where the content still decodes.
+// A wrong checksum is detected even if the content still decodes.
 func TestZip_VerifiesChecksums(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, method == archive.Store, entry{"1.jpg", "one", method})
 		for _, magic := range []string{"PK\x03\x04", "PK\x01\x02"} {
 			at := strings.Index(string(b), magic) + map[string]int{"PK\x03\x04": 14, "PK\x01\x02": 16}[magic]
-			if method == archive.Store || magic == "PK\x01\x02" { // the header of a deflated one says none
+			if method == archive.Store || magic == "PK\x01\x02" { // the header of a deflated member has no checksum
 				b[at] ^= 1
 			}
 		}
@@ -357,15 +359,15 @@ func TestZip_VerifiesChecksums(t *testing.T) {
 	}
 }
 
-// lying returns the archive of one deflated member whose directory says another length.
-func lying(b []byte, length uint32) []byte {
+// withLength returns the archive of one deflated member with another length in the directory.
+func withLength(b []byte, length uint32) []byte {
 	b = bytes.Clone(b)
 	at := bytes.Index(b, []byte("PK\x01\x02"))
 	binary.LittleEndian.PutUint32(b[at+24:], length)
 	return b
 }
 
-// Numbers of Zip64 are taken where the others have no room.
+// Zip64 values are used where the other fields overflow.
 func TestZip64(t *testing.T) {
 	var entries []entry
 	for range 70_000 {
@@ -379,7 +381,7 @@ func TestZip64(t *testing.T) {
 	end := len(b) - 22
 	other := bytes.Clone(b)
 	binary.LittleEndian.PutUint32(other[end+12:], 46)
-	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its two ends, with and without Zip64, say different things")
+	scantest.Refuses(t, zip.Format(), format.Options{}, scantest.Objects{"a.zip": other}, "its end records, with and without Zip64, differ")
 }
 
 // failing is a store that fails at an offset.
@@ -395,7 +397,7 @@ func (f failing) ReadRange(ctx context.Context, offset int64, p []byte) error {
 	return f.ranges.ReadRange(ctx, offset, p)
 }
 
-// Whatever an archive holds, it is refused, or the library finds the same contents under the same names.
+// An archive is either rejected, or Go's library finds the same contents under the same names.
 func FuzzScanZip(f *testing.F) {
 	f.Add(write(f, true, entry{"1.jpg", "one", 0}, entry{"1.cls", "7", 0}, entry{"2.jpg", "two", 0}))
 	f.Add(write(f, false, entry{"1.jpg", strings.Repeat("one", 50), archive.Deflate}, entry{"._1", "x", 0}, entry{"d/", "", 0}, entry{"2.jpg", "two", 0}))
@@ -423,9 +425,9 @@ func FuzzScanZip(f *testing.F) {
 		}
 		r, err := archive.NewReader(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
-			t.Fatalf("%q is taken, and the library refuses it: %v", b, err)
+			t.Fatalf("%q is accepted, but the library rejects it: %v", b, err)
 		}
-		want, unread := map[string]string{}, map[string]bool{} // the library refuses a descriptor that lies: it is for those who read in sequence
+		want, unread := map[string]string{}, map[string]bool{} // the library rejects a wrong descriptor, which only sequential readers use
 		for _, file := range r.File {
 			in, err := file.Open()
 			var content []byte
@@ -450,7 +452,7 @@ func FuzzScanZip(f *testing.F) {
 	})
 }
 
-// A fault of the store is no end of an archive, wherever it comes.
+// A store error at any offset is not treated as the end of an archive.
 func TestFaultOfTheStore(t *testing.T) {
 	for _, method := range []uint16{archive.Store, archive.Deflate} {
 		b := write(t, method == archive.Store, entry{"1.jpg", "one", method}, entry{"2.jpg", "two", method})
@@ -470,14 +472,14 @@ func TestFaultOfTheStore(t *testing.T) {
 	}
 }
 
-// Members that are too long together are refused before they are read.
-func TestMembersThatAreTooLongTogether(t *testing.T) {
+// Members that are too long together are rejected before they are read.
+func TestScan_RejectsLongSamples(t *testing.T) {
 	b := write(t, false, entry{"f.1.png", "one", archive.Deflate}, entry{"f.2.png", "two", archive.Deflate})
 	for at, magic := 0, []byte("PK\x01\x02"); bytes.Contains(b[at:], magic); at += 24 {
 		at += bytes.Index(b[at:], magic)
 		binary.LittleEndian.PutUint32(b[at+24:], 600<<20)
 	}
 	objects := scantest.Objects{"a.zip": b}
-	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it is longer than a sample can be, 1073741824 bytes: --sample-key path`)
+	scantest.Refuses(t, zip.Format(), format.Options{}, objects, `with "f.1.png" and others of its key it exceeds the maximum sample length of 1073741824 bytes: use --sample-key path`)
 	scantest.Refuses(t, zip.Format(), format.Options{Key: format.KeyPath}, objects, "it has 3 bytes")
 }

@@ -8,12 +8,12 @@ PLANTS = [
     ),
     (
         "tar scanner ignores the size in an extended header",
-        "./chunkindex/format/webdataset TestSizeOfAnExtendedHeader",
+        "./chunkindex/format/webdataset TestScan_SizeInAnExtendedHeader",
         [("chunkindex/format/webdataset/scan.go", "if s.size >= 0 {", "if s.size > 1<<60 {")],
     ),
     (
         "tfrecord scanner ignores the checksum of the data",
-        "./chunkindex/format/tfrecord TestEveryByteIsChecked",
+        "./chunkindex/format/tfrecord TestScan_VerifiesEveryByte",
         [("chunkindex/format/tfrecord/scan.go", "if len(foot) == footSize && binary.", "if len(foot) < footSize && binary.")],
     ),
     (

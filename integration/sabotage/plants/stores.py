@@ -44,7 +44,7 @@ PLANTS = [
     ),
     (
         "index takes a failed read for the end of a shard",
-        "./chunkindex/format TestCursorPromises",
+        "./chunkindex/format TestCursor_FalseLengths",
         [("chunkindex/format/cursor.go", "if err := c.fill(n); err == io.EOF {", "if err := c.fill(n); err != nil {")],
     ),
     (
