@@ -36,7 +36,7 @@ func oddities() []oddity {
 		{"hard links, written as files", "echo x >a.jpg; ln a.jpg b.jpg; tar --hard-dereference -cf a.tar a.jpg b.jpg; rm *.jpg", "", "samples=2"},
 		{"a tar of no bytes", "echo x >a.jpg; tar -cf a.tar a.jpg; rm a.jpg; touch failed.tar", "", "samples=1 empty_shards=1"},
 		{"tars without suffix", "echo x >a.jpg; tar -cf one a.jpg; bsdtar -czf two.gz a.jpg; rm a.jpg; echo about >README", "--format tar", "shards=2 ignored=1"},
-		{"a damaged tar", "echo x >a.jpg; tar -cf one a.jpg; rm a.jpg; head -c 9999 /dev/urandom >two", "--format tar", "object two does not begin as a tar does"},
+		{"a damaged tar", "echo x >a.jpg; tar -cf one a.jpg; rm a.jpg; head -c 9999 /dev/urandom >two", "--format tar", "object two does not begin like a tar"},
 		{"zip", "echo x >a.jpg; mkdir __MACOSX; cp a.jpg __MACOSX/; zip -qr a.zip a.jpg __MACOSX/a.jpg; rm -r a.jpg __MACOSX", "", "samples=1 format=zip hidden_members=1"},
 		{"zip without suffix", "echo x >a.jpg; zip -q a.zip a.jpg; rm a.jpg; mv a.zip data", "", "object data: it is a zip archive, which is read only if no other format is present"},
 		{"zip without suffix, which is asked for", "echo x >a.jpg; zip -q a.zip a.jpg; rm a.jpg; mv a.zip data", "--format zip", "samples=1"},
@@ -80,7 +80,7 @@ func oddities() []oddity {
 		{"tables with other headers", "printf 'a,b\\n1,2\\n' >1.csv; printf 'a,c\\n1,2\\n' >2.csv", "", "shards of one dataset have the same header"},
 		{"tables without a header", "seq -f '%g,1' 9 >all; split -l 3 --additional-suffix=.csv all part-; rm all", "--header absent", "samples=9 shards=3"},
 		{"tables without a header, of which nobody says so", "seq -f '%g,1' 9 >a.csv", "", "object a.csv: its first record, \"1,1\", has a number, so it may be a sample and no header: --header absent"},
-		{"sentences without a header", "printf 'Go.\\tVa !\\nRun!\\tCours !\\n' >1.tsv; printf 'Hi.\\tSalut !\\n' >2.tsv", "", "it is \"Hi.\\tSalut !\", and that of 1.tsv \"Go.\\tVa !\": shards of one dataset have the same header; --header absent"},
+		{"sentences without a header", "printf 'Go.\\tVa !\\nRun!\\tCours !\\n' >1.tsv; printf 'Hi.\\tSalut !\\n' >2.tsv", "", "it is \"Hi.\\tSalut !\", and that of 1.tsv \"Go.\\tVa !\": shards of one dataset have the same header; with --header absent"},
 		{"a table cut inside a quoted field", "printf 'a,b\\n1,\"2' >1.csv", "", "the file ends in a field whose quote is not ended"},
 		{"capitals", "echo '{}' >A.JSONL; gzip -S .GZ A.JSONL", "", "samples=1 format=jsonl"},
 		{"zeros behind gzip", "echo '{}' | gzip >a.jsonl.gz; head -c 512 /dev/zero >>a.jsonl.gz", "", "samples=1"},
@@ -99,7 +99,7 @@ func oddities() []oddity {
 		{"dots in names", pictures + "cp cat/frame.0001.png cat/1.jpg; cp cat/1.jpg cat/1.png", "", "samples=4 format=files"},
 		{"markers and notes beside pictures", pictures + "touch _SUCCESS; echo about >README.md", "", "samples=2 ignored=2"},
 		{"pictures and labels", pictures + "echo cat >cat/frame.0001.txt", "", "makes shards in which files that differ in the extension alone are one sample"},
-		{"what nobody knows", pictures + "echo x >classes.xyz", "", "object classes.xyz: its name is not one of an image"},
+		{"what nobody knows", pictures + "echo x >classes.xyz", "", "object classes.xyz: its name is not that of an image"},
 	}
 }
 

@@ -78,7 +78,7 @@ func TestRun_RejectsSeveralKinds(t *testing.T) {
 		"a.zip *.csv:2":                                   "csv 2 *.csv, zip 1 *.zip",
 		"a.jsonl *.h5:3":                                  "jsonl 1 *.jsonl; object 0.h5: it is HDF5",
 		"*.jpg:3 model.pt":                                "image 3 *.jpg; object model.pt: it is pickled by Python",
-		"*.jpg:3 notes.xyz":                               "image 3 *.jpg; object notes.xyz: its name is not one of an image",
+		"*.jpg:3 notes.xyz":                               "image 3 *.jpg; object notes.xyz: its name is not that of an image",
 		"a.jpg noextension":                               "image 1 *.jpg; object noextension: its name",
 		"cat/*.jpg:20 dog/*.png:20 cat/notes.txt LICENSE": "files 40",
 		"cat/*.jpg:20 dog/*.png:20 cat/*.txt:3":           "image 40 *.{jpg,png}, text 3 *.txt", // captions of these images
@@ -144,7 +144,7 @@ func TestKindsError_Text(t *testing.T) {
 	if !ok || asked.Kinds[0].Match != "*.jpg" || asked.Kinds[0].Example != "a.jpg" {
 		t.Errorf("got %v", err)
 	}
-	if d := cmp.Diff("several kinds of objects found: 2 image (*.jpg): choose one kind with --match; object c.x0y: its name is not one of an image", strings.SplitAfter(err.Error(), "of an image")[0][len(`index "": `):]); d != "" {
+	if d := cmp.Diff("several kinds of objects found: 2 image (*.jpg): choose one kind with --match; object c.x0y: its name is not that of an image", strings.SplitAfter(err.Error(), "of an image")[0][len(`index "": `):]); d != "" {
 		t.Error(d)
 	}
 }

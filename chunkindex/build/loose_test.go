@@ -236,7 +236,7 @@ func TestRun_RejectsLooseObjects(t *testing.T) {
 		"empty one left out": {map[string]string{"d/a.jpg": "a", "d/b.jpg": ""}, "!b.jpg", ""},
 		"left out":           {map[string]string{"a.jpg": "a", "b.txt": ""}, "*.jpg", ""},
 		"of two kinds":       {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "", "1 image (*.jpg), 1 text (*.json): choose one kind with --match"},
-		"of no known kind":   {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not one of an image"},
+		"of no known kind":   {map[string]string{"d/a.jpg": "a", "d/classes": "b"}, "", "object d/classes: its name is not that of an image"},
 		"one of them":        {map[string]string{"d/a.jpg": "a", "d/a.json": "b"}, "*.json", ""},
 		"a marker":           {map[string]string{"a.jpg": "a", "_SUCCESS": "", "d/_done": ""}, "", ""},
 		"a note":             {map[string]string{"a.jpg": "a", "README.md": "about"}, "", ""},

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// datedStore lists objects with the times that it is given, in seconds.
+// datedStore lists objects with the given times, in seconds.
 type datedStore struct {
 	*memstore.Store
 	at map[string]int64
@@ -33,8 +33,8 @@ func (d datedStore) List(ctx context.Context, prefix string, visit func(objstore
 	})
 }
 
-// storedEpochs adds reports of three plans and several epochs, of which two batches have two reports each, and returns the number of
-// batches of each epoch.
+// storedEpochs adds reports of three plans and several epochs, where two batches have two reports
+// each. It returns the number of batches per epoch.
 func storedEpochs(t *testing.T, l *Log) map[string]uint64 {
 	t.Helper()
 	losses, batches := epochLosses(43, 1), map[string]uint64{}
@@ -50,7 +50,7 @@ func storedEpochs(t *testing.T, l *Log) map[string]uint64 {
 	return batches
 }
 
-// TestStored_DescribesEveryEpochOfEveryPlan compares with the objects of the bucket, among which lie some that are nobody's.
+// Stored matches the objects of the bucket and ignores foreign ones.
 func TestStored_DescribesEveryEpochOfEveryPlan(t *testing.T) {
 	store := memstore.New()
 	dated := datedStore{store, map[string]int64{}}
@@ -116,7 +116,7 @@ func TestStored_DescribesEveryEpochOfEveryPlan(t *testing.T) {
 	}
 }
 
-// TestErrors_NameCulpritAndCure compares whole messages, and the class that callers look for.
+// TestErrors_NameCulpritAndCure compares whole messages and their error classes.
 func TestErrors_NameCulpritAndCure(t *testing.T) {
 	store := memstore.New()
 	l, reader := newLog(t, store), newLog(t, store, func(c *Config) { c.Writer = nil })
@@ -156,7 +156,7 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 		{opened(testGeneration(), []uint64{0}), ErrInvalid, "importance 111111111111: invalid: no samples"},
 		{made(Config{}), isIn, "importance log: no store"},
 		{made(Config{Reader: store, Prefix: "data"}), isIn, `importance log: prefix "data" does not end in a slash`},
-		{ErrTooMany, ErrTooMany, "64 epochs of this plan have reports that were never frozen: freeze those that are wanted, and remove the others with millrace gc --reports-older"},
+		{ErrTooMany, ErrTooMany, "64 epochs of this plan have reports that were never frozen: freeze the needed ones, and remove the others with millrace gc --reports-older"},
 	} {
 		if c.err == nil || c.kind != isIn && !errors.Is(c.err, c.kind) || c.err.Error() != c.want {
 			t.Errorf("got %v, want %s", c.err, c.want)
@@ -171,7 +171,7 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 	}
 }
 
-// TestOpen_NamesTheObjectToRemove has a snapshot in the bucket that is no snapshot, or another one.
+// The bucket contains an invalid snapshot, or one of another digest.
 func TestOpen_NamesTheObjectToRemove(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -204,7 +204,8 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestLog_LeavesNoTemporaryFiles freezes and opens with and without a directory for copies, and has requests fail on the way.
+// Freeze and Open leave no temporary files, with and without a directory for copies, if any request
+// fails.
 func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -218,7 +219,7 @@ func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 		})
 		add(t, l, epochReports(epochLosses(43, 1))...)
 		digest := freeze(t, l, request()).Digest
-		for n := range 4 { // a look at the object, its header, all of it, and nothing
+		for n := range 4 { // Stat, header, content, and no failure
 			calls := 0
 			store.SetFault(func(memstore.Call) (f memstore.Fault) {
 				if calls++; calls == n+1 && n < 3 {
@@ -247,7 +248,7 @@ func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 	}
 }
 
-// TestFreeze_FailsWithItsBase closes the base snapshot before its weights are read.
+// The base snapshot is closed before its weights are read.
 func TestFreeze_FailsWithItsBase(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -266,7 +267,7 @@ func TestFreeze_FailsWithItsBase(t *testing.T) {
 	}
 }
 
-// TestSnapshot_SaysWhatItWasMadeOf compares all that a snapshot tells with the request.
+// All properties of a snapshot match the request.
 func TestSnapshot_SaysWhatItWasMadeOf(t *testing.T) {
 	l := newLog(t, memstore.New())
 	for _, r := range epochReports(epochLosses(43, 1))[:2] {
@@ -316,7 +317,7 @@ func TestCheckFirst_Limits(t *testing.T) {
 		{[]uint64{0, maxChunkSamples, maxChunkSamples}, ""},
 		{[]uint64{0, 1, maxChunkSamples + 2}, "chunk 1 has an impossible number of samples"},
 		{[]uint64{0, 2, 1, 2}, "chunk 1 has an impossible number of samples"},
-		{[]uint64{0, maxSamples + 1}, "17179869185 samples in 1 chunks are beyond the limits"},
+		{[]uint64{0, maxSamples + 1}, "17179869185 samples in 1 chunks exceed the limits"},
 		{[]uint64{0, maxSamples}, "chunk 0 has an impossible number of samples"},
 	} {
 		if got := checkFirst(c.first); (got == nil) != (c.want == "") || got != nil && got.Error() != c.want {
@@ -325,7 +326,8 @@ func TestCheckFirst_Limits(t *testing.T) {
 	}
 }
 
-// TestBlockCache_KeepsTheFirstBlock gives a chunk's block to the cache twice, as two readers at once do, and blocks of the largest size and more.
+// A chunk's block is added twice, as by concurrent readers, and blocks of the maximum size and
+// larger are added.
 func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
 	c := &blockCache{chunks: map[int]*list.Element{}}
 	first := &block{weights: make([]uint32, 9)}
@@ -342,7 +344,7 @@ func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
 	}
 }
 
-// TestFlush_FailsWithThePartThatFails has a local log that is sent in two parts, the first of which fails once: the second stays kept.
+// A local log is sent in two parts, the first of which fails once; the second stays.
 func TestFlush_FailsWithThePartThatFails(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })

@@ -1,17 +1,17 @@
-// Package importance turns the losses that trainers report into weights that a plan can draw by.
+// Package importance converts the losses that trainers report into sampling weights for plans.
 //
-// A trainer reports the losses of positions of a global batch (report.go). Reports lie in the bucket as small
-// immutable objects (log.go), so that neither the order in which they arrive nor the gateway that takes
-// them matters; where the bucket refuses writes, they wait in a local file (kept.go) until
-// they can be sent (flush.go). At an epoch's end they are
-// ranked within their global batches (fold.go, weight.go), and the weights of all samples are
-// frozen (freeze.go) in a snapshot: an immutable object named by the SHA-256 of its bytes (layout.go). Whoever
-// opens it (open.go) holds a few bytes for each chunk; the weights of a chunk's samples are read from
-// a local file when they are asked for (snapshot.go).
+// A trainer reports the losses of positions of a global batch (report.go). Reports are stored in
+// the bucket as small immutable objects (log.go), so neither their order nor the receiving gateway
+// matters. If the bucket denies writes, a local file (kept.go) holds them until they can be sent
+// (flush.go). At the end of an epoch they are ranked within their global batches (fold.go,
+// weight.go). The weights of all samples are then frozen (freeze.go) in a snapshot, an immutable
+// object named by the SHA-256 of its bytes (layout.go). An open snapshot (open.go) takes a few
+// bytes per chunk, and reads the weights of a chunk's samples from a local file on demand
+// (snapshot.go).
 //
-// The idea is SHADE's (Khan et al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning
-// Training, FAST 2023): rank-based importance, weight ln(rank+10), and the repetition of a hot set.
-// docs/spec/importance.md states every format and formula.
+// The method is that of SHADE (Khan et al., SHADE: Enable Fundamental Cacheability for Distributed
+// Deep Learning Training, FAST 2023): rank-based importance, weight ln(rank+10), and repetition of
+// a hot set. docs/spec/importance.md defines every format and formula.
 //
-// Whatever is read, from a trainer, the bucket or a local file, is input: it is checked before it is used.
+// Input from trainers, the bucket or a local file is untrusted and checked before use.
 package importance

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// What went wrong, for errors.Is. Errors of the store keep objstore's vocabulary.
+// Errors of this package. Errors of the store keep objstore's vocabulary.
 var (
-	ErrInvalid    = errors.New("invalid")                                     // a report or a request that no bucket could make valid
+	ErrInvalid    = errors.New("invalid")                                     // the report or request is invalid for any bucket
 	ErrConflict   = errors.New("another loss was reported for this position") // see ConflictError
 	ErrReadOnly   = errors.New("the bucket is read-only")                     // see ReadOnlyError
-	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze those that are wanted, and remove the others with millrace gc --reports-older", maxOpen)
-	ErrNoReports  = errors.New("no losses were reported") // of that plan and epoch
+	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze the needed ones, and remove the others with millrace gc --reports-older", maxOpen)
+	ErrNoReports  = errors.New("no losses were reported") // for the plan and epoch
 	ErrNoSnapshot = errors.New("no such snapshot")
 	ErrGeneration = errors.New("the snapshot belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("written by a newer program") // whole, but by rules that this program does not know
+	ErrVersion    = errors.New("written by a newer program") // valid, but in an unknown format
 )
 
-// ConflictError says which position has a loss already, and which. It is an ErrConflict.
+// ConflictError reports a position that already has another loss. It matches ErrConflict.
 type ConflictError struct {
 	Position         uint64
 	Stored, Reported float64
@@ -31,10 +31,11 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// ReadOnlyError says that the bucket refuses writes, and what became of the report. It is an ErrReadOnly.
+// ReadOnlyError reports that the bucket denies writes, and whether the report is kept. It matches
+// ErrReadOnly.
 type ReadOnlyError struct {
 	Kept bool  // in the local log: Flush sends it later
-	Err  error // what the store said, or why nothing could be kept; may be nil
+	Err  error // the store's error, or why the local log failed; may be nil
 }
 
 func (e *ReadOnlyError) Error() string {
@@ -51,13 +52,13 @@ func (e *ReadOnlyError) Error() string {
 // Is reports whether target is ErrReadOnly.
 func (e *ReadOnlyError) Is(target error) bool { return target == ErrReadOnly }
 
-// Unwrap returns what the store said.
+// Unwrap returns the store's error.
 func (e *ReadOnlyError) Unwrap() error { return e.Err }
 
-// errNoWriter is what a Log without a Writer says.
+// errNoWriter is the error of a Log without a Writer.
 var errNoWriter = errors.New("the store was opened for reading only")
 
-// corrupt says what is wrong with bytes that were read back.
+// corrupt returns an ErrCorrupt with a reason.
 func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, fmt.Errorf(format, args...))
 }

@@ -23,8 +23,9 @@ import (
 
 var errStore = errors.New("the store fails")
 
-// Whichever request to the store fails, loses its answer or ends with its context, the operation fails with that error and leaves no
-// file. The same operation then works, and the bucket is as if nothing had failed.
+// Each request to the store fails, loses its response or ends with its context. The operation then
+// fails with that error and leaves no file. When repeated, it succeeds, with the same objects in
+// the bucket as without the failure.
 func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 	reports := epochReports(epochLosses(43, 1))
 	added := func(r Report) func(context.Context, *Log, string) error {
@@ -64,7 +65,7 @@ func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 	}
 	for fault, want := range map[string]error{"an error": errStore, "a lost answer": errStore, "the end of the context": context.Canceled} {
 		for name, operation := range operations {
-			var whole map[string]string // the bucket after an operation without a fault
+			var whole map[string]string // objects after an operation without a failure
 			for fails, struck := -1, true; struck; fails++ {
 				store := memstore.New()
 				l := newLog(t, store, func(c *Config) { c.Dir, c.CacheDir = t.TempDir(), t.TempDir() })
@@ -88,7 +89,7 @@ func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 					return memstore.Fault{Applied: fault == "a lost answer", Err: errStore}
 				})
 				err := operation(ctx, l, digest)
-				there := fault == "a lost answer" && err == nil // that a condition is not met comes before it
+				there := fault == "a lost answer" && err == nil // a failed condition takes precedence
 				if errors.Is(err, want) != struck && !there || !struck && err != nil {
 					t.Errorf("%s, request %d meets %s (%t): got %v", name, fails, fault, struck, err)
 				}
@@ -123,7 +124,7 @@ func contentsOf(store *memstore.Store) map[string]string {
 	return all
 }
 
-// A write that finds its object there, written by another gateway or by itself, compares the two: errors of that come through.
+// If a write finds an existing object, comparing the two may fail; that error is returned.
 func TestAdd_ReturnsErrorsOfComparing(t *testing.T) {
 	r := report(epochLosses(43, 1), 8, 16)
 	for _, op := range []memstore.Op{memstore.Stat, memstore.Read, memstore.Delete} {
@@ -147,8 +148,9 @@ func TestAdd_ReturnsErrorsOfComparing(t *testing.T) {
 	}
 }
 
-// What the bucket has under a snapshot's name must be of its size. Rights that are missing make the log read-only.
-func TestFreeze_RefusesWhatTheBucketHas(t *testing.T) {
+// An existing object with a snapshot's name must have its size. Denied writes make the log
+// read-only.
+func TestFreeze_RejectsExistingObjects(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
 	add(t, l, epochReports(epochLosses(43, 1))...)
@@ -178,8 +180,8 @@ func TestFreeze_RefusesWhatTheBucketHas(t *testing.T) {
 	}
 }
 
-// A report that does not fit on the disk is not kept, and leaves no part of itself behind: the file has whole records only, and
-// takes the report when there is room.
+// If the disk is full, a report is not kept and leaves no partial record. It is accepted once there
+// is space.
 func TestAdd_FullDisk(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	inDir := func(c *Config) { c.Dir = dir }
@@ -218,7 +220,7 @@ func TestAdd_FullDisk(t *testing.T) {
 	}
 }
 
-// A snapshot that does not fit on the disk is an error, and leaves no file.
+// If the disk is full, a snapshot returns an error and leaves no file.
 func TestSnapshot_FullDisk(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -260,7 +262,7 @@ func TestNew_RefusesDirectories(t *testing.T) {
 	}
 }
 
-// A report of a newer version is no damage: it must not be passed over, and lost with the next flush.
+// A report of a newer version is not damage: it must not be skipped and lost with the next flush.
 func TestLocalLog_RefusesNewerReports(t *testing.T) {
 	b, _ := keptFile(t)
 	newer := report(epochLosses(43, 1), 24, 32)
@@ -282,7 +284,7 @@ func TestLocalLog_RefusesNewerReports(t *testing.T) {
 	}
 }
 
-// The file may become as large as the configuration says, and no larger.
+// The local log may grow up to the configured limit.
 func TestLocalLog_HasALimit(t *testing.T) {
 	r := report(epochLosses(43, 1), 8, 16)
 	size := int64(keptHeader + recordHeader + len(r.canonical().encode()))
@@ -297,7 +299,8 @@ func TestLocalLog_HasALimit(t *testing.T) {
 	}
 }
 
-// A report whose request ends while the local log is in use elsewhere is not kept, and nothing is sent for a caller that has gone.
+// A report whose request ends while it waits for the local log is not kept, and nothing is sent for
+// a canceled caller.
 func TestLocalLog_WaitsNoLongerThanItsCaller(t *testing.T) {
 	store := memstore.New()
 	denied(store, true)
@@ -391,7 +394,7 @@ func TestParseKey_Refuses(t *testing.T) {
 	}
 }
 
-func TestStored_TellsWhatIsWrong(t *testing.T) {
+func TestStored_ReportsFaults(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
 	add(t, l, epochReports(epochLosses(43, 1))...)
@@ -457,7 +460,7 @@ func TestStored_TellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A list whose context ends while headers are read is no list of damaged objects.
+// Listing that ends with its context does not report damaged objects.
 func TestStored_EndsWithItsContext(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -497,12 +500,12 @@ func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
 			t.Errorf("chunks %v: got %v, want %v", first, err, ErrInvalid)
 		}
 	}
-	if _, err := l.Open(t.Context(), digest, testGeneration(), []uint64{0, maxSamples + 1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "are beyond the limits") {
+	if _, err := l.Open(t.Context(), digest, testGeneration(), []uint64{0, maxSamples + 1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "exceed the limits") {
 		t.Errorf("too many samples: got %v, want %v", err, ErrInvalid)
 	}
 }
 
-// broken fails to read from one place on.
+// broken fails to read from an offset on.
 type broken struct {
 	*bytes.Reader
 	from int64

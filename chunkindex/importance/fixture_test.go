@@ -20,10 +20,10 @@ const (
 
 func testGeneration() string { return strings.Repeat("11", 32) }
 
-// testFirst is a dataset of 43 samples in chunks of several sizes, one of them empty.
+// testFirst describes a dataset of 43 samples in chunks of several sizes, one of them empty.
 func testFirst() []uint64 { return []uint64{0, 5, 5, 12, 29, 30, 43} }
 
-// epochLosses returns a loss for each of the first n positions: some equal, so that ties show.
+// epochLosses returns a loss for each of the first n positions. Some are equal, to test ties.
 func epochLosses(n int, seed uint64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	losses := make([]float64, n)
@@ -33,7 +33,7 @@ func epochLosses(n int, seed uint64) []float64 {
 	return losses
 }
 
-// report makes a report of a batch: of the positions lo to hi-1 of the epoch that has these losses.
+// report returns the report of a batch for positions lo to hi-1 of an epoch with these losses.
 func report(losses []float64, lo, hi int) Report {
 	batch := lo / testBatchSize
 	first := batch * testBatchSize
@@ -47,7 +47,7 @@ func report(losses []float64, lo, hi int) Report {
 	return r
 }
 
-// epochReports divides an epoch into one report a batch.
+// epochReports divides an epoch into one report per batch.
 func epochReports(losses []float64) []Report {
 	var all []Report
 	for lo := 0; lo < len(losses); lo += testBatchSize {
@@ -80,7 +80,7 @@ func add(t *testing.T, l *Log, reports ...Report) {
 	}
 }
 
-// request freezes the test's epoch, in an order that is a fixed permutation of its samples.
+// request freezes the test's epoch, whose order is a fixed permutation of its samples.
 func request() FreezeRequest {
 	first := testFirst()
 	n := first[len(first)-1]
@@ -96,7 +96,7 @@ func request() FreezeRequest {
 	}
 }
 
-// sampleAt is the order of the test's epochs: 5 has no factor in common with 43.
+// sampleAt is the order of the test's epochs: 5 and 43 are coprime.
 func sampleAt(position, n uint64) uint64 { return position * 5 % n }
 
 func freeze(t *testing.T, l *Log, q FreezeRequest) Frozen {
@@ -138,7 +138,7 @@ func weightsOf(t *testing.T, s *Snapshot) (weights []uint32, hot []bool) {
 	return weights, hot
 }
 
-// stores runs a test on every store that a unit test can have.
+// stores runs a test on every store available to unit tests.
 func stores(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, memstore.New()) })
 	t.Run("directory", func(t *testing.T) {
@@ -151,7 +151,7 @@ func stores(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	})
 }
 
-// denied makes a store in memory refuse all writes.
+// denied makes a memory store deny all writes, or allow them again.
 func denied(store *memstore.Store, yes bool) {
 	store.SetFault(func(c memstore.Call) memstore.Fault {
 		if yes && c.Op == memstore.Put {

@@ -12,22 +12,23 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// FlushReport says what happened to the reports of a local log.
+// FlushReport is the result of sending a local log.
 type FlushReport struct {
-	Sent      int   // or on record already
-	Conflicts int   // dropped: the bucket has other losses
-	Lost      int64 // bytes of records that were damaged on the disk
+	Sent      int   // sent, or stored already
+	Conflicts int   // dropped because the bucket has other losses
+	Lost      int64 // bytes of damaged records on the disk
 }
 
-// How the local log is sent: so many bytes of it are in memory, and so many batches under way, at a time.
+// Limits for sending the local log: bytes in memory and concurrent batches.
 const (
 	flushBytes = 1 << 20
 	writers    = 16
 )
 
-// Flush sends what the local log keeps, and empties it once the bucket has answered for every report. After an error all of it
-// stays; the next attempt goes on behind what the bucket has answered for. A restart forgets how far that was and sends all of it
-// again, which is harmless, since a report that is on record is accepted.
+// Flush sends the reports in the local log, and clears it once the bucket has answered for every
+// report. After an error the log keeps all reports, and the next attempt resumes after the answered
+// ones. A restart loses that position and sends all of them again, which is harmless because stored
+// reports are accepted.
 func (l *Log) Flush(ctx context.Context) (FlushReport, error) {
 	var done FlushReport
 	if l.kept == nil {
@@ -47,7 +48,7 @@ func (l *Log) Flush(ctx context.Context) (FlushReport, error) {
 }
 
 func (l *Log) flush(ctx context.Context, j *journal, done *FlushReport) error {
-	var some []*Report // up to end
+	var some []*Report // reports between j.sent and end
 	send := func(end int64) error {
 		err := l.sendAll(ctx, some, done)
 		if err == nil {
@@ -71,7 +72,8 @@ func (l *Log) flush(ctx context.Context, j *journal, done *FlushReport) error {
 	return j.clear()
 }
 
-// sendAll sends reports: those of one batch one after another, so that of two losses of a position the first one kept counts.
+// sendAll sends reports concurrently by batch. Reports of one batch are sent sequentially, so that
+// of two losses of a position the first one stored counts.
 func (l *Log) sendAll(ctx context.Context, reports []*Report, done *FlushReport) error {
 	byBatch := map[string][]*Report{}
 	for _, r := range reports {

@@ -9,30 +9,31 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// What FreezeRequest's zero values mean: SHADE's repetition, of a tenth of the samples.
+// Defaults of FreezeRequest: SHADE's repetition, for a tenth of the samples.
 const (
 	DefaultHotShare = .1
 	DefaultRepeat   = 3
 )
 
-// FreezeRequest says what to make a snapshot of.
+// FreezeRequest configures Freeze.
 type FreezeRequest struct {
-	Plan       string // identity of the plan that losses were reported of
-	Reporter   string // whose reports are folded; empty: those of anonymous principals
+	Plan       string // identity of the plan of the reported losses
+	Reporter   string // principal whose reports to use; empty: anonymous
 	Epoch      uint64
-	Generation string   // 64 hexadecimal digits in lower case
+	Generation string   // 64 lower-case hexadecimal digits
 	BatchSize  uint64   // of the global batches
-	First      []uint64 // prefix sums of the chunks' sample counts; shared, not changed
+	First      []uint64 // prefix sums of the chunks' sample counts; shared, not modified
 
-	// Base is the snapshot that the plan itself drew by: what was not reported keeps its weight. nil: the plan had
-	// none, and such a sample weighs as much as the median of a batch, Weight((BatchSize-1)/2).
+	// Base is the snapshot by which the plan drew samples; samples without reports keep their
+	// weight in it. nil: the plan had none, and such samples get the median weight of a batch,
+	// Weight((BatchSize-1)/2).
 	Base *Snapshot
 
-	HotShare float64 // share of the samples that are hot, in steps of a millionth; 0: DefaultHotShare
-	Repeat   uint32  // how often the weight of a hot sample counts; 0: DefaultRepeat; 1: no sample is preferred
+	HotShare float64 // share of hot samples, in steps of a millionth; 0: DefaultHotShare
+	Repeat   uint32  // factor for the weight of hot samples; 0: DefaultRepeat; 1: no preference
 
-	// Resolve returns the numbers, in stored order, of the samples at ascending positions of the epoch. It is called for many
-	// positions at a time, one call after another.
+	// Resolve returns the sample numbers, in stored order, at ascending positions of the epoch. It
+	// is called sequentially with many positions at a time.
 	Resolve func(ctx context.Context, positions []uint64) ([]uint64, error)
 }
 
@@ -45,7 +46,7 @@ func (q *FreezeRequest) withDefaults() {
 	}
 }
 
-// check names every fault of a request.
+// check validates a request. Its error lists all faults.
 func (q *FreezeRequest) check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -80,24 +81,25 @@ func (q *FreezeRequest) check() error {
 	return nil
 }
 
-// Frozen describes a snapshot that was made.
+// Frozen is the result of Freeze.
 type Frozen struct {
-	Digest     string // its name: SHA-256 of its bytes, in hexadecimal digits
-	New        bool   // false: the bucket had it already
+	Digest     string // its name: SHA-256 of its bytes in hexadecimal
+	New        bool   // false: the bucket already had it
 	Samples    uint64
 	HotSamples uint64
 	Reports    uint64 // objects read
-	Positions  uint64 // that losses were reported of
-	Conflicts  uint64 // of them, those with more than one loss, of which the lowest counted
+	Positions  uint64 // positions with reported losses
+	Conflicts  uint64 // positions with several losses, the lowest of which counted
 	Flushed    FlushReport
 }
 
-// Freeze folds all reports of an epoch into a snapshot of weights, and stores it. The same reports make the same bytes, so the same
-// digest, wherever they are folded and in whichever order they came. Reports that come later make another snapshot; this
-// one stays. What the local log keeps is sent first. Without any report of that plan and epoch it is ErrNoReports.
+// Freeze folds all reports of an epoch into a snapshot of weights and stores it. The same reports
+// give the same bytes and digest, in any order and on any machine. Later reports give another
+// snapshot; this one stays. Freeze first sends the local log. It returns ErrNoReports if the plan
+// and epoch have none.
 //
-// It holds four bytes a sample, sixteen a chunk, and reports in flight: some 64 MiB of them at most, unless those of one
-// batch take more.
+// It takes four bytes of memory per sample, sixteen per chunk, and up to about 64 MiB for reports,
+// or more if a single batch needs more.
 func (l *Log) Freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	f, err := l.freeze(ctx, q)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// slowFreeze works out the weights and the hot samples of a request in the plainest way. seen are the losses that
-// were reported, by position.
+// slowFreeze computes the weights and hot samples of a request in the simplest way. seen are the
+// reported losses by position.
 func slowFreeze(q FreezeRequest, seen map[uint64]float64, base []uint32) (weights []uint32, hot []bool) {
 	q.withDefaults()
 	n := q.First[len(q.First)-1]
@@ -94,7 +94,7 @@ func TestSnapshotHoldsTheWeightsOfItsReports(t *testing.T) {
 	stores(t, func(t *testing.T, store objstore.Store) {
 		l := newLog(t, store)
 		reports := epochReports(epochLosses(43, 1))
-		reports = slices.Delete(reports, 2, 3) // one batch was never reported
+		reports = slices.Delete(reports, 2, 3) // one batch without reports
 		add(t, l, reports...)
 		q := request()
 		f := freeze(t, l, q)
@@ -112,9 +112,9 @@ func TestSnapshotHoldsTheWeightsOfItsReports(t *testing.T) {
 	})
 }
 
-// TestOrderOfReportsDoesNotShow is what the room is for: the same losses, in any order, through any gateway, divided in any
-// way and repeated, make the same snapshot; and it is the one that the formulas ask for.
-func TestOrderOfReportsDoesNotShow(t *testing.T) {
+// The same losses give the same snapshot in any order, through any gateway, and with any division
+// and repetition, and it matches the formulas.
+func TestFreeze_IgnoresTheOrderOfReports(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		losses := epochLosses(43, rapid.Uint64().Draw(r, "losses"))
 		q := request()
@@ -164,7 +164,7 @@ func indices(reports []Report) func(func(int) bool) {
 	}
 }
 
-// TestHighestPositionCounts has an order in which samples come several times, as one by importance has.
+// Samples occur several times in the order, as in a draw by importance.
 func TestHighestPositionCounts(t *testing.T) {
 	l := newLog(t, memstore.New())
 	reports := epochReports(epochLosses(43, 1))
@@ -251,7 +251,7 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
-// TestFreeze_RefusesBatchesThatBeginElsewhere reports batch 1 from position 9 on, where batches of 8 place it at position 8.
+// The report's batch 1 begins at position 9, but with batches of 8 it begins at position 8.
 func TestFreeze_RefusesBatchesThatBeginElsewhere(t *testing.T) {
 	l := newLog(t, memstore.New())
 	r := report(epochLosses(43, 1), testBatchSize+1, 2*testBatchSize)
@@ -266,7 +266,7 @@ func resolved(samples []uint64, err error) func(context.Context, []uint64) ([]ui
 	return func(context.Context, []uint64) ([]uint64, error) { return samples, err }
 }
 
-// TestManyReports has more of them than one group, and looks at what is asked of the store at one time.
+// More reports than one group are read, with a limited number of concurrent requests.
 func TestManyReports(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -311,14 +311,15 @@ func TestManyReports(t *testing.T) {
 	}
 }
 
-// TestLargeReportsAreFoldedInParts holds what Freeze says of its memory: a position takes 12 bytes of a report, and 36 while it is worked on.
+// The memory limit documented for Freeze holds: a position takes 12 bytes of a report, and 36
+// during processing.
 func TestLargeReportsAreFoldedInParts(t *testing.T) {
 	if got, limit := (groupBytes+maxReport)/12*36, 64<<20; got > limit {
 		t.Errorf("got %d bytes for a group and the batch that completes it, want at most %d", got, limit)
 	}
 	store := memstore.New()
 	l := newLog(t, store)
-	const batches, size = 12, 1 << 16 // 8 MiB and more are in 11 of them
+	const batches, size = 12, 1 << 16 // 11 of them exceed 8 MiB
 	r := Report{Plan: testPlan, Epoch: 3, Count: size, Positions: make([]uint64, size), Losses: make([]float64, size)}
 	for ; r.Batch < batches; r.Batch++ {
 		r.First = r.Batch * size
@@ -340,7 +341,7 @@ func TestLargeReportsAreFoldedInParts(t *testing.T) {
 	}
 }
 
-// TestDigestNeverChanges pins the format: the same reports have this name in every release.
+// The digest of the same reports is the same in every release.
 func TestDigestNeverChanges(t *testing.T) {
 	l := newLog(t, memstore.New())
 	add(t, l, epochReports(epochLosses(43, 1))...)
@@ -376,7 +377,7 @@ func TestDescriptionOfASnapshot(t *testing.T) {
 	}
 }
 
-func TestLogIsCheckedWhenItIsMade(t *testing.T) {
+func TestNew_ChecksItsConfig(t *testing.T) {
 	store := memstore.New()
 	for _, cfg := range []Config{{}, {Reader: store, Prefix: "data"}} {
 		if l, err := New(cfg); err == nil {

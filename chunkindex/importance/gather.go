@@ -10,16 +10,16 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// How reports are brought together: in groups of whole batches, read a few at a time.
+// Limits for reading reports: groups of whole batches, with concurrent reads.
 const (
 	readers      = 16
 	groupReports = 1024
-	groupBytes   = 8 << 20   // four to five times as much in memory, with what is worked out from it
-	batchBytes   = 256 << 20 // reports of one batch, beyond which it is refused
+	groupBytes   = 8 << 20   // four to five times as much in memory, including derived data
+	batchBytes   = 256 << 20 // maximum size of the reports of one batch
 )
 
-// gatherer folds the reports of an epoch into weights, batch by batch in ascending order: so a sample
-// that was seen at several positions has the weight of the highest one.
+// gatherer folds the reports of an epoch into weights, batch by batch in ascending order. A sample
+// at several positions gets the weight of the highest one.
 type gatherer struct {
 	log     *Log
 	request *FreezeRequest
@@ -27,13 +27,13 @@ type gatherer struct {
 	weights []uint32 // of all samples
 	frozen  Frozen
 
-	group []objstore.Object // whole batches, but perhaps the last
+	group []objstore.Object // whole batches, except perhaps the last
 	bytes int64
 	batch uint64 // of the last object
 	own   int64  // bytes of that batch
 }
 
-// begin gives every sample the weight that it has without a report.
+// begin sets every sample to its weight without a report.
 func (g *gatherer) begin(ctx context.Context) error {
 	q := g.request
 	g.weights = make([]uint32, q.First[len(q.First)-1])
@@ -45,7 +45,7 @@ func (g *gatherer) begin(ctx context.Context) error {
 		return nil
 	}
 	for i := range len(q.First) - 1 {
-		b, err := q.Base.read(ctx, i) // before the repetition
+		b, err := q.Base.read(ctx, i) // weights without repetition
 		if err != nil {
 			return fmt.Errorf("base snapshot %.12s: %w", q.Base.digest, err)
 		}
@@ -59,7 +59,7 @@ func (g *gatherer) run(ctx context.Context) error {
 	prefix := g.log.epochPrefix(q.Plan, q.Epoch)
 	err := g.log.cfg.Reader.List(ctx, prefix, func(obj objstore.Object) error {
 		if strings.HasSuffix(obj.Key, "/") {
-			return nil // some tools that copy buckets leave empty objects in place of directories
+			return nil // empty directory object of a copy tool
 		}
 		n, err := parseName(strings.TrimPrefix(obj.Key, prefix))
 		if err != nil {
@@ -87,7 +87,7 @@ func (g *gatherer) run(ctx context.Context) error {
 	return g.fold(ctx)
 }
 
-// fold reads the group, and gives the samples at its positions their weights.
+// fold reads the group and sets the weights of the samples at its positions.
 func (g *gatherer) fold(ctx context.Context) error {
 	reports, err := g.read(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (g *gatherer) fold(ctx context.Context) error {
 		ranked := fold(reports[:n], g.table)
 		positions, weights = append(positions, ranked.positions...), append(weights, ranked.weights...)
 		g.frozen.Conflicts += uint64(ranked.conflicts)
-		clear(reports[:n]) // let go of
+		clear(reports[:n]) // releases memory
 		reports = reports[n:]
 	}
 	if len(positions) == 0 {
@@ -131,7 +131,7 @@ func (g *gatherer) fold(ctx context.Context) error {
 	return nil
 }
 
-// check holds the reports of one batch against the plan's batch size, and each other.
+// check compares the reports of one batch with the plan's batch size and with each other.
 func (g *gatherer) check(reports []*Report) error {
 	size := g.request.BatchSize
 	for _, r := range reports {
@@ -143,7 +143,7 @@ func (g *gatherer) check(reports []*Report) error {
 	return nil
 }
 
-// read fetches the group's reports, in the order of their keys.
+// read fetches the group's reports in the order of their keys.
 func (g *gatherer) read(ctx context.Context) ([]*Report, error) {
 	reports := make([]*Report, len(g.group))
 	group, ctx := errgroup.WithContext(ctx)

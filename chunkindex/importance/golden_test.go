@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGoldenReport reads losses that an older program stored, and writes them again byte for byte. The file never changes.
+// TestGoldenReport decodes a report stored by an older program and encodes it to the same bytes.
+// The file never changes.
 func TestGoldenReport(t *testing.T) {
 	const file = "testdata/report.golden"
 	report := Report{
@@ -21,7 +22,7 @@ func TestGoldenReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := made.encode(); !bytes.Equal(got, stored) {
-		t.Errorf("got %d other bytes than the %d that are stored for ever", len(got), len(stored))
+		t.Errorf("got %d other bytes than the %d of the golden file", len(got), len(stored))
 	}
 	got, err := decodeReport(stored)
 	if err != nil {

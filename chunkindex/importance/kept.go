@@ -14,31 +14,32 @@ import (
 	"syscall"
 )
 
-// The local log: a header, and one record for each report. The last two digits of the magic are the version.
+// Format of the local log: a header and one record per report. The last two digits of the magic are
+// the version.
 const (
 	keptName     = "kept.reports"
 	keptMagic    = "MRKEPT01"
 	keptHeader   = 8 + sha256.Size + 4
-	recordHeader = 8 // length, CRC-32C of the length and the report
+	recordHeader = 8 // length, and CRC-32C of length and report
 )
 
-// errFull says that the local log is as large as it may become.
+// errFull reports that the local log has reached its size limit.
 var errFull = errors.New("the local log is full")
 
-// journal is a file of reports that wait for the bucket. A record is on the disk before append returns. What
-// a kill or a power loss left after the last whole record was never acknowledged, and is cut off.
+// journal is a file of reports that are not in the bucket yet. append returns after its record is
+// on the disk. A partial record after a kill or power loss was never acknowledged and is truncated.
 type journal struct {
 	users atomic.Int64 // Logs that share it
 
-	turn chan struct{} // holds one token while somebody uses what is below
+	turn chan struct{} // lock for the fields below, with support for contexts
 	file *os.File
 	size int64 // of the header and whole records
-	sent int64 // what lies before it the bucket has answered for, since the file was opened
+	sent int64 // end of the records that the bucket has answered for since the file was opened
 	max  int64
-	seen map[[sha256.Size]byte]bool // digests of the reports that are kept
+	seen map[[sha256.Size]byte]bool // digests of the stored reports
 }
 
-// openJournal opens the local log in dir, or begins one, and locks it against other processes.
+// openJournal opens or creates the local log in dir, and locks it against other processes.
 func openJournal(dir, location string, limit int64) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func keptHead(location string) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
-// load checks the header, or writes it, and finds the end of the last whole record.
+// load checks or writes the header, and finds the end of the last whole record.
 func (j *journal) load(dir, location string) error {
 	info, err := j.file.Stat()
 	if err != nil {
@@ -79,7 +80,7 @@ func (j *journal) load(dir, location string) error {
 	}
 	j.size, j.sent = keptHeader, keptHeader
 	switch {
-	case info.Size() <= keptHeader && (string(head) == string(want[:len(head)]) || allZero(head)): // new, or a kill or a power loss came before any record
+	case info.Size() <= keptHeader && (string(head) == string(want[:len(head)]) || allZero(head)): // new, or killed before the first record
 		if _, err := j.file.WriteAt(want, 0); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (j *journal) load(dir, location string) error {
 	case string(head[6:8]) != keptMagic[6:]:
 		return fmt.Errorf("version %q: %w", head[6:8], ErrVersion)
 	case string(head) != string(want):
-		return fmt.Errorf("it belongs to another dataset than %s, or is damaged", location)
+		return fmt.Errorf("it is of another dataset than %s, or damaged", location)
 	}
 	_, err = j.each(keptHeader, info.Size(), func(_ *Report, digest [sha256.Size]byte, end int64) error {
 		j.seen[digest], j.size = true, end
@@ -103,8 +104,8 @@ func (j *journal) load(dir, location string) error {
 
 func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// each calls visit for every whole record from one record's begin on, up to size, passing over what is damaged, and returns how many
-// bytes belong to no whole record.
+// each calls visit for every whole record in [from, size), and skips damaged data. It returns the
+// number of bytes in no whole record.
 func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
 	end := from // of the last whole record
 	for at := end; at < size; {
@@ -132,7 +133,7 @@ func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Si
 	return lost + size - end, nil
 }
 
-// record reads the report of the record at an offset; nothing if there is no whole one.
+// record reads the report of the record at an offset, or nil if there is no whole record.
 func (j *journal) record(at, size int64) ([]byte, error) {
 	if size-at < recordHeader {
 		return nil, nil
@@ -155,7 +156,7 @@ func (j *journal) record(at, size int64) ([]byte, error) {
 	return b, nil
 }
 
-// search returns the first offset from at on where a record may begin, or size.
+// search returns the first offset in [at, size) at which a record may begin, or size.
 func (j *journal) search(at, size int64) (int64, error) {
 	const step = 64 << 10
 	buf := make([]byte, step+recordHeader+len(reportMagic))
@@ -171,7 +172,7 @@ func (j *journal) search(at, size int64) (int64, error) {
 	return size, nil
 }
 
-// lock waits until nobody else uses the file.
+// lock locks the file, or returns the context's error.
 func (j *journal) lock(ctx context.Context) error {
 	select {
 	case j.turn <- struct{}{}:
@@ -183,7 +184,7 @@ func (j *journal) lock(ctx context.Context) error {
 
 func (j *journal) unlock() { <-j.turn }
 
-// append keeps a report, once. The caller holds the lock.
+// append stores a report unless it is stored already. The caller holds the lock.
 func (j *journal) append(report []byte) error {
 	digest := sha256.Sum256(report)
 	if j.seen[digest] {
@@ -207,7 +208,7 @@ func (j *journal) append(report []byte) error {
 	return nil
 }
 
-// clear forgets all records. The caller holds the lock.
+// clear removes all records. The caller holds the lock.
 func (j *journal) clear() error {
 	if err := j.file.Truncate(keptHeader); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (j *journal) clear() error {
 	return j.file.Sync()
 }
 
-// close ends one use of the journal.
+// close ends one Log's use of the journal.
 func (j *journal) close() error {
 	if j.users.Add(-1) > 0 {
 		return nil
@@ -225,7 +226,7 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// keep writes a report that the bucket refused into the local log. It never returns nil.
+// keep stores a report that the bucket denied in the local log. It never returns nil.
 func (l *Log) keep(ctx context.Context, r *Report, refused error) error {
 	if l.kept == nil {
 		return &ReadOnlyError{Err: refused}

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keepAll reports to a bucket that refuses writes.
+// keepAll reports to a bucket that denies writes.
 func keepAll(t *testing.T, l *Log, reports ...Report) {
 	t.Helper()
 	for _, r := range reports {
@@ -31,7 +31,7 @@ func wantKept(t *testing.T, l *Log, want int) {
 	}
 }
 
-// TestLogsOfOneDatasetShareItsFile: two places of one dataset are open at a time, and the file goes with the last one.
+// Two Logs of one dataset are open, and closing the last one releases the file.
 func TestLogsOfOneDatasetShareItsFile(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	inDir := func(c *Config) { c.Dir = dir }
@@ -63,7 +63,7 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	l := newLog(t, store, inDir)
 	keepAll(t, l, reports[:2]...)
 	size := l.kept.size
-	keepAll(t, l, reports[0]) // again: kept once
+	keepAll(t, l, reports[0]) // again; stored once
 	wantKept(t, l, 2)
 	if got := l.kept.size; got != size {
 		t.Errorf("local log: got %d bytes, want %d", got, size)
@@ -92,9 +92,8 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	}
 }
 
-// TestFlush_DropsWhatTheBucketNeverTakes has a report that each later attempt would meet the same way: it stops neither the flush nor
-// the reports after it.
-func TestFlush_DropsWhatTheBucketNeverTakes(t *testing.T) {
+// A report that would fail in every attempt stops neither the flush nor later reports.
+func TestFlush_DropsRejectedReports(t *testing.T) {
 	all := epochLosses(43, 1)
 	other, shorter, late := report(all, 8, 16), report(all, 8, 12), report(all, 8, 16)
 	other.Losses[4]++
@@ -148,7 +147,7 @@ func TestFlushKeepsAllWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// TestFlushGoesOnWhereItFailed has a local log so long that whoever waits for it gives up: each attempt must get further.
+// With a local log that takes several attempts to send, each attempt makes progress.
 func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
@@ -185,7 +184,7 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	wantKept(t, l, 0)
 }
 
-// TestFlushKeepsTheOrderOfABatch sends many batches at a time: of two losses of a position the first one kept counts.
+// With many batches, the first stored of two losses of a position counts.
 func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
@@ -195,7 +194,7 @@ func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 		second := r
 		second.Losses = slices.Clone(r.Losses)
 		for i := range second.Losses {
-			second.Losses[i] = -1 - r.Losses[i] // which turns their ranks round
+			second.Losses[i] = -1 - r.Losses[i] // reverses their ranks
 		}
 		keepAll(t, l, r, second)
 	}
@@ -211,7 +210,7 @@ func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptWithoutADirectory(t *testing.T) {
+func TestAdd_WithoutADirectory(t *testing.T) {
 	store := memstore.New()
 	for name, l := range map[string]*Log{
 		"no directory": newLog(t, store),
@@ -253,7 +252,7 @@ func TestLocalLogBelongsToOneDatasetAndOneProcess(t *testing.T) {
 	}
 }
 
-// keptFile returns the bytes of a local log with three reports, and where each record ends.
+// keptFile returns the bytes of a local log with three reports, and the end of each record.
 func keptFile(t *testing.T) (b []byte, ends []int64) {
 	t.Helper()
 	store, dir := memstore.New(), t.TempDir()
@@ -270,7 +269,8 @@ func keptFile(t *testing.T) (b []byte, ends []int64) {
 	return b, ends
 }
 
-// reopened writes a file as a local log and tells how many reports it keeps, after one more is added.
+// reopened opens a file as a local log, adds one report, and returns the number of stored reports
+// and lost bytes.
 func reopened(t *testing.T, b []byte) (kept int, lost int64) {
 	t.Helper()
 	store, dir := memstore.New(), t.TempDir()
@@ -291,7 +291,7 @@ func reopened(t *testing.T, b []byte) (kept int, lost int64) {
 	return kept, done.Lost
 }
 
-// loaded writes a file as a local log and tells how many reports it keeps.
+// loaded opens a file as a local log and returns the number of stored reports.
 func loaded(t *testing.T, dir string, b []byte) int {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, keptName), b, 0o644); err != nil {

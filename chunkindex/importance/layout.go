@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A snapshot, as docs/spec/importance.md draws it: header, plan, chunk table, and for each chunk the
-// weights and the hot bits of its samples.
+// A snapshot (see docs/spec/importance.md) consists of header, plan, chunk table, and for each chunk the
+// weights and hot bits of its samples.
 const (
 	snapshotMagic   = "MRWEIGHT"
 	snapshotVersion = 1
@@ -21,24 +21,24 @@ const (
 
 	maxChunks       = math.MaxUint32 >> 4
 	maxChunkSamples = 1 << 26
-	maxSamples      = 1 << 34   // so that all weights times their repetitions sum to less than 2^64
-	maxRepeat       = 1000      // so that a weight times its repetition fits 32 bits
-	millionth       = 1_000_000 // shares of hot samples are kept in millionths
+	maxSamples      = 1 << 34   // keeps the sum of all repeated weights below 2^64
+	maxRepeat       = 1000      // keeps a repeated weight within 32 bits
+	millionth       = 1_000_000 // unit of the share of hot samples
 )
 
 // head is a snapshot's header.
 type head struct {
-	order      uint32 // version of the order that led from positions to samples
+	order      uint32 // version of the order that mapped positions to samples
 	generation string
-	base       string // digest of the snapshot that unreported samples have their weights of; empty: none
+	base       string // digest of the snapshot with the weights of unreported samples; empty: none
 	epoch      uint64
 	batchSize  uint64
 	samples    uint64
 	chunks     uint64
 	hot        uint64 // hot samples
-	total      uint64 // of all weights, repetition applied
-	positions  uint64 // that losses were reported of
-	conflicts  uint64 // of them, those with more than one loss
+	total      uint64 // of all weights, including repetition
+	positions  uint64 // positions with reported losses
+	conflicts  uint64 // positions with several losses
 	hotShare   uint32 // in millionths
 	repeat     uint32
 	plan       uint32 // bytes
@@ -70,7 +70,7 @@ func (h *head) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// decodeHead checks all that a header can say by itself.
+// decodeHead decodes a header and checks everything that it determines.
 func decodeHead(b []byte) (*head, error) {
 	if len(b) != snapshotHeader || string(b[:8]) != snapshotMagic {
 		return nil, corrupt("not a snapshot of weights")
@@ -105,22 +105,22 @@ func decodeHead(b []byte) (*head, error) {
 	return h, nil
 }
 
-// hotSamples returns floor(samples * share), the share being in millionths.
+// hotSamples returns floor(samples * share), with share in millionths.
 func hotSamples(samples uint64, share uint32) uint64 {
 	hi, lo := bits.Mul64(samples, uint64(share))
 	n, _ := bits.Div64(hi, lo, millionth)
 	return n
 }
 
-// tableOffset and blocks say where the chunk table and the first chunk's block lie.
+// tableOffset returns the offset of the chunk table, and blocks that of the first chunk's block.
 func (h *head) tableOffset() int64 { return snapshotHeader + int64(h.plan) }
 func (h *head) blocks() int64      { return h.tableOffset() + chunkRecord*int64(h.chunks) }
 
-// blockSize returns the bytes of a chunk of n samples: a weight for each, and a bit.
+// blockSize returns the length of the block of n samples: a weight and a bit for each.
 func blockSize(n uint64) int64 { return int64(4*n + (n+7)/8) }
 
-// fits checks that a header and an object of that size are those of a dataset, before anything is
-// allocated for it or fetched: first are the prefix sums of its chunks' sample counts.
+// fits checks that a header and object size match a dataset, before any allocation or download.
+// first are the prefix sums of its chunks' sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
 		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
@@ -135,13 +135,13 @@ func (h *head) fits(first []uint64, size int64) error {
 	return nil
 }
 
-// checkFirst checks the prefix sums of a dataset's chunks.
+// checkFirst validates the prefix sums of a dataset's chunks.
 func checkFirst(first []uint64) error {
 	switch {
 	case len(first) < 2 || first[0] != 0 || first[len(first)-1] == 0:
 		return errors.New("no samples")
 	case uint64(len(first)-1) > maxChunks || first[len(first)-1] > maxSamples:
-		return fmt.Errorf("%d samples in %d chunks are beyond the limits", first[len(first)-1], len(first)-1)
+		return fmt.Errorf("%d samples in %d chunks exceed the limits", first[len(first)-1], len(first)-1)
 	}
 	for i := 1; i < len(first); i++ {
 		if first[i] < first[i-1] || first[i]-first[i-1] > maxChunkSamples {
@@ -153,7 +153,7 @@ func checkFirst(first []uint64) error {
 
 // chunkEntry is a row of the chunk table.
 type chunkEntry struct {
-	total   uint64 // weights of the chunk's samples, repetition applied
+	total   uint64 // weights of the chunk's samples, including repetition
 	samples uint32
 	crc     uint32 // of the chunk's block
 }
@@ -164,13 +164,14 @@ func (e chunkEntry) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, e.crc)
 }
 
-// Hot says which samples of a chunk are hot: a bit for each, the lowest bit of a byte first. It must not be changed.
+// Hot is the set of a chunk's hot samples: one bit each, lowest bit of a byte first. Do not modify
+// it.
 type Hot []byte
 
-// Has reports whether the sample at a place of the chunk, from 0, is hot.
+// Has reports whether the sample at a position of the chunk, from 0, is hot.
 func (h Hot) Has(place uint64) bool { return h[place/8]>>(place%8)&1 == 1 }
 
-// Count returns how many samples are hot.
+// Count returns the number of hot samples.
 func (h Hot) Count() uint64 {
 	n := 0
 	for _, b := range h {
@@ -187,13 +188,13 @@ func appendBlock(b []byte, weights []uint32, hot Hot) []byte {
 	return append(b, hot...)
 }
 
-// block is what a chunk's block says.
+// block is a decoded block of a chunk.
 type block struct {
 	weights []uint32 // before repetition
 	hot     Hot
 }
 
-// decodeBlock checks a block against its row of the chunk table. The result shares its bytes.
+// decodeBlock validates a block against its row of the chunk table. The result shares b's memory.
 func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	n := uint64(e.samples)
 	if int64(len(b)) != blockSize(n) || crc32.Checksum(b, castagnoli()) != e.crc {
@@ -221,7 +222,7 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	return c, nil
 }
 
-// repeated returns what the weight of a sample counts.
+// repeated returns the effective weight of a sample.
 func (h *head) repeated(weight uint32, hot bool) uint32 {
 	if hot {
 		return weight * h.repeat

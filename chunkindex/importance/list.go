@@ -11,37 +11,38 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// StoredSnapshot is a snapshot that lies in the bucket, as its header describes it.
+// StoredSnapshot describes a snapshot in the bucket, from its header.
 type StoredSnapshot struct {
 	objstore.Object
 	Digest     string
 	Generation string
-	Plan       string // identity of the plan that losses were reported of
+	Plan       string // identity of the plan of the reported losses
 	Epoch      uint64
 	Samples    uint64
-	Positions  uint64 // that losses were reported of
-	Fault      error  // why nothing of the above but Digest is known
+	Positions  uint64 // number of positions with reported losses
+	Fault      error  // error that prevented reading the fields except Digest
 }
 
-// StoredReports are the reports of one epoch of one plan.
+// StoredReports describes the reports of one epoch of one plan.
 type StoredReports struct {
-	Dir        string // key prefix of all of them
-	Generation string // "" if the plan does not say
+	Dir        string // their key prefix
+	Generation string // "" if the plan does not contain it
 	Plan       string
 	Epoch      uint64
-	Batches    uint64 // with a report
+	Batches    uint64 // number of batches with reports
 	Bytes      int64
 	Newest     time.Time
 	Objects    []objstore.Object
-	Notes      []objstore.Object // that the epoch was begun, or frozen: they go with the reports
-	Fault      error             // why Plan and Generation are not known
+	Notes      []objstore.Object // markers that the epoch was begun or frozen; remove them with the reports
+	Fault      error             // error that prevented reading Plan and Generation
 }
 
-// Stored lists the snapshots and the reports of the dataset. It reads the headers of snapshots and one report of each plan.
+// Stored lists the snapshots and reports of the dataset. It reads the headers of the snapshots and
+// one report per plan.
 func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports []StoredReports, err error) {
 	room := l.cfg.Prefix + roomDir
-	var last uint64                         // batch of the report before
-	notes := map[string][]objstore.Object{} // of epochs, by the prefix of their reports; they come before the reports
+	var last uint64                         // batch of the preceding report
+	notes := map[string][]objstore.Object{} // markers of epochs by the prefix of their reports; they are listed before the reports
 	err = l.cfg.Reader.List(ctx, room, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, room)
 		if isDigest(key) {
@@ -54,7 +55,7 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 		}
 		dir, epoch, n, ok := parseKey(key)
 		if !ok {
-			return nil // not ours, such as the empty objects that tools leave in place of directories
+			return nil // not ours, such as an empty directory object of a tool
 		}
 		dir = room + dir
 		if len(reports) == 0 || reports[len(reports)-1].Dir != dir {
@@ -81,7 +82,7 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 	for i := range reports {
 		reports[i].Notes = notes[reports[i].Dir]
 	}
-	plans := map[string]int{} // of reports, by the hash that stands in their keys
+	plans := map[string]int{} // indexes in reports, by the plan hash in their keys
 	for i := range reports {
 		r := &reports[i]
 		hash := planOfDir(strings.TrimPrefix(r.Dir, room))
@@ -97,7 +98,7 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 	return snapshots, reports, ctx.Err()
 }
 
-// parseKey reads the key of a report, below roomDir.
+// parseKey parses the key of a report, relative to roomDir.
 func parseKey(key string) (dir string, epoch uint64, n name, ok bool) {
 	parts := strings.SplitN(key, "/", 4) // log, PLAN, EPOCH, and the report's name
 	if len(parts) < 4 || parts[0]+"/" != strings.TrimPrefix(logDir, roomDir) || !isDigest(parts[1]) {
@@ -111,7 +112,8 @@ func parseKey(key string) (dir string, epoch uint64, n name, ok bool) {
 	return strings.TrimSuffix(key, parts[3]), epoch, n, err == nil
 }
 
-// parsePair reads the key of what is noted of an epoch, below roomDir, and returns where its reports lie.
+// parsePair parses the key of an epoch's marker, relative to roomDir, and returns the directory of
+// its reports.
 func parsePair(key string) (dir string, ok bool) {
 	parts := strings.Split(key, "/") // epochs, REPORTER, and the epoch's name
 	if len(parts) != 3 || parts[0]+"/" != strings.TrimPrefix(pairDir, roomDir) || !isDigest(parts[1]) {
@@ -127,7 +129,7 @@ func parsePair(key string) (dir string, ok bool) {
 
 func planOfDir(dir string) string { return strings.Split(dir, "/")[1] }
 
-// describe fills in what a snapshot's header and plan say.
+// describe reads a snapshot's header and plan.
 func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 	b := make([]byte, snapshotHeader)
 	if s.Size < snapshotHeader {
@@ -152,7 +154,7 @@ func (l *Log) describe(ctx context.Context, s *StoredSnapshot) {
 	s.Generation, s.Plan, s.Epoch, s.Samples, s.Positions = h.generation, string(plan), h.epoch, h.samples, h.positions
 }
 
-// planOf reads from a report which plan has the hash that its key names.
+// planOf reads the plan from a report, and checks it against the hash in the report's key.
 func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (string, error) {
 	if o.Size < reportHeader {
 		return "", corrupt("%d bytes are no report", o.Size)
@@ -168,7 +170,7 @@ func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (strin
 	return string(b[reportHeader : reportHeader+n]), nil
 }
 
-// generationOf takes the generation out of a plan's identity, which has the form of a query.
+// generationOf returns the generation in a plan's identity, which has the form of a query.
 func generationOf(plan string) string {
 	for part := range strings.SplitSeq(plan, "&") {
 		if g, ok := strings.CutPrefix(part, "generation="); ok && isDigest(g) {

@@ -13,46 +13,47 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Reader is what reports and snapshots are read from.
+// Reader reads reports and snapshots.
 type Reader interface {
 	objstore.RangeReader
 	Stat(ctx context.Context, key string) (objstore.Object, error)
 	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
 }
 
-// Writer stores objects. All are written once, on the condition that nothing is stored there.
+// Writer stores objects. Each is written only if its key does not exist.
 type Writer interface {
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
 }
 
-// Config says where one dataset's reports and snapshots lie. Reader and Prefix are required.
+// Config locates the reports and snapshots of one dataset. Reader and Prefix are required.
 type Config struct {
 	Reader Reader
-	Writer Writer // nil: the bucket is never written
-	Prefix string // where the dataset lies in the store: empty, or ending in a slash
+	Writer Writer // nil: never write to the bucket
+	Prefix string // the dataset's location in the store: empty, or ending in a slash
 
-	// Dir holds, in a file that belongs to one process at a time, the reports that the bucket did not take; empty: none is kept.
+	// Dir contains the local log, a file owned by one process, for reports that the bucket did not
+	// accept; empty: no local log.
 	Dir      string
-	Location string // the dataset's address, without secrets: a file of another one is refused
-	MaxKept  int64  // bytes of that file; 0: DefaultMaxKept
-	Beside   *Log   // an open Log of the same dataset, whose file is shared; nil: the Log has Dir for itself
+	Location string // the dataset's address without secrets; a local log of another dataset is rejected
+	MaxKept  int64  // size limit of that file; 0: DefaultMaxKept
+	Beside   *Log   // an open Log of the same dataset whose local log is shared; nil: not shared
 
-	CacheDir string // local copies of snapshots; empty: temporary files without a name
+	CacheDir string // local copies of snapshots; empty: unnamed temporary files
 }
 
-// DefaultMaxKept is how large the local log may become, in bytes, unless the configuration says otherwise.
+// DefaultMaxKept is the default size limit of the local log, in bytes.
 const DefaultMaxKept = 1 << 30
 
-// Log is the reports and snapshots of one dataset: what is in the bucket, whoever wrote it. It is safe for
-// concurrent use; any number of Logs, in any number of processes, may share a bucket.
+// Log provides the reports and snapshots of one dataset in the bucket, from all writers. It is safe
+// for concurrent use, and any number of Logs and processes may share a bucket.
 type Log struct {
 	cfg  Config
 	kept *journal // nil: no Dir
 
-	pairs sync.Map // keys of the epochs that are known to have reports
+	pairs sync.Map // keys of the epochs known to have reports
 }
 
-// New opens the log of a dataset. It asks the store for nothing.
+// New opens the log of a dataset. It sends no request to the store.
 func New(cfg Config) (*Log, error) {
 	if cfg.Reader == nil {
 		return nil, errors.New("importance log: no store")
@@ -80,7 +81,7 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close releases the local log, unless another Log shares it. What is kept there stays.
+// Close releases the local log, unless another Log shares it. Its reports stay on the disk.
 func (l *Log) Close() error {
 	if l.kept == nil {
 		return nil
@@ -88,7 +89,7 @@ func (l *Log) Close() error {
 	return l.kept.close()
 }
 
-// Names of the objects beside a dataset.
+// Key prefixes of the objects stored with a dataset.
 const (
 	roomDir = ".millrace/importance/"
 	logDir  = roomDir + "log/"
@@ -96,7 +97,7 @@ const (
 
 func (l *Log) snapshotKey(digest string) string { return l.cfg.Prefix + roomDir + digest }
 
-// epochPrefix begins the keys of all reports of an epoch.
+// epochPrefix returns the key prefix of all reports of an epoch.
 func (l *Log) epochPrefix(plan string, epoch uint64) string {
 	return fmt.Sprintf("%s%s%s/%020d/", l.cfg.Prefix, logDir, planHash(plan), epoch)
 }
@@ -107,15 +108,15 @@ func (l *Log) batchPrefix(r *Report) string {
 	return fmt.Sprintf("%s%018d/%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch/perDir, r.Batch)
 }
 
-// perDir is how many batches share a directory: few enough to be listed for every report where the
-// store is a directory, and many enough for the directories to be few.
+// perDir is the number of batches per directory: few enough to list for every report in a file
+// store, and enough to keep the number of directories small.
 const perDir = 100
 
-// name is what a report's key says behind the epoch.
+// name is the part of a report's key after the epoch.
 type name struct {
 	batch       uint64
-	first, last uint64 // lowest and highest position reported, from the batch's first on
-	hash        string // SHA-256 of all of them
+	first, last uint64 // lowest and highest reported position, relative to the batch's first
+	hash        string // SHA-256 of all positions
 }
 
 func (r *Report) name() name {
@@ -123,7 +124,7 @@ func (r *Report) name() name {
 	return name{batch: r.Batch, first: r.Positions[0] - r.First, last: r.Positions[n-1] - r.First, hash: r.positionsHash()}
 }
 
-// String writes numbers in as many digits as they may have, so that keys in byte order are batches in ascending order.
+// String zero-pads the numbers, so that the byte order of keys is the order of batches.
 func (n name) String() string {
 	return fmt.Sprintf("%018d/%020d-%07d-%07d-%s", n.batch/perDir, n.batch, n.first, n.last, n.hash)
 }
@@ -149,13 +150,14 @@ func parseName(s string) (name, error) {
 	return n, nil
 }
 
-// Add takes a report, and reports whether it says anything new. Losses that are on record already, from whichever
-// reader or gateway, are accepted if they are the same; another loss for a position is a ConflictError, and
-// nothing of the report is taken. A report that is invalid is ErrInvalid. Where the bucket refuses writes the error is a ReadOnlyError,
-// which says whether the report was kept.
+// Add stores a report, and reports whether it contains new losses. Losses that are already stored,
+// from any reader or gateway, are accepted if they are equal. A different loss for a position
+// returns a *ConflictError, and nothing of the report is stored. An invalid report returns
+// ErrInvalid. If the bucket denies writes, Add returns a *ReadOnlyError that tells whether the
+// local log keeps the report.
 //
-// Two reports that differ and arrive at two gateways at the same moment may both be taken, if they are not of the very same
-// positions; Freeze resolves that in one way, and counts it.
+// If two gateways receive different reports at the same time, both may be stored unless their
+// positions are exactly the same. Freeze resolves such conflicts deterministically and counts them.
 func (l *Log) Add(ctx context.Context, r Report) (added bool, err error) {
 	if err := r.Check(); err != nil {
 		return false, err
@@ -171,7 +173,7 @@ func (l *Log) Add(ctx context.Context, r Report) (added bool, err error) {
 	return added, nil
 }
 
-// store puts a canonical report into the bucket.
+// store writes a canonical report to the bucket.
 func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	known, err := l.compare(ctx, r)
 	if err != nil || known {
@@ -188,7 +190,7 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	if !errors.Is(err, objstore.ErrChanged) {
 		return err == nil, err
 	}
-	// Somebody was faster, or the first answer to our own write was lost.
+	// Another writer was first, or the response to our own write was lost.
 	obj, err := l.cfg.Reader.Stat(ctx, key)
 	if err != nil {
 		return false, err
@@ -201,8 +203,9 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	return false, err
 }
 
-// compare holds a report against all others of its batch, and tells whether they say all of it. Those that lie
-// before or behind it by their names are not read: so the shares of a batch cost no read at all.
+// compare compares a report with the stored reports of its batch, and reports whether they contain
+// all of it. It skips reports whose names show that their positions do not overlap, so the shares
+// of a batch cost no read.
 func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 	left := len(r.Positions)
 	seen := map[uint64]bool{}
@@ -231,8 +234,8 @@ func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 	return left == 0, err
 }
 
-// against returns the positions that another report of the same batch has too, with the same losses. The first
-// one whose loss differs is a ConflictError.
+// against returns the positions for which another report of the same batch has the same loss. It
+// returns a *ConflictError for the first one with a different loss.
 func (r *Report) against(stored *Report) (same []uint64, err error) {
 	if stored.First != r.First || stored.Count != r.Count {
 		return nil, fmt.Errorf("%w: global batch %d of %d positions from %d on; reports on record say %d from %d on",
@@ -254,7 +257,7 @@ func (r *Report) against(stored *Report) (same []uint64, err error) {
 	return same, nil
 }
 
-// read fetches one report, and checks that it is what its key says.
+// read fetches a report and checks that it matches its key.
 func (l *Log) read(ctx context.Context, obj objstore.Object, plan string, epoch uint64) (*Report, error) {
 	r, err := l.readObject(ctx, obj, plan, epoch)
 	if err != nil {

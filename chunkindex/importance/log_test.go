@@ -59,7 +59,7 @@ func TestOtherLossIsAConflict(t *testing.T) {
 	})
 }
 
-// TestOtherWorldSizeMayReportAgain has the same losses come in other parts.
+// The same losses arrive in other divisions.
 func TestOtherWorldSizeMayReportAgain(t *testing.T) {
 	store := memstore.New()
 	losses := epochLosses(43, 1)
@@ -78,7 +78,8 @@ func TestOtherWorldSizeMayReportAgain(t *testing.T) {
 	}
 }
 
-// Reports of one batch whose first and last positions are the same have names of their own: the hash is of all positions.
+// Reports of one batch with the same first and last position have different names, because the hash
+// covers all positions.
 func TestAdd_NamesReportsByAllPositions(t *testing.T) {
 	losses := epochLosses(43, 1)
 	whole := report(losses, 8, 12)
@@ -111,7 +112,7 @@ func TestPlansDoNotMix(t *testing.T) {
 	if got, want := len(logged(store)), 3; got != want {
 		t.Errorf("objects: got %d, want %d", got, want)
 	}
-	// Moved under the other plan's name, a report gives itself away.
+	// A report moved to another plan's key is detected.
 	keys := logged(store)
 	var ofA, ofB string
 	for _, k := range keys {
@@ -140,7 +141,7 @@ func TestBatchIsTheSameForAll(t *testing.T) {
 	}
 }
 
-// TestSharesAreNotReadAgain has many readers report their own shares of one batch.
+// Many readers report their own shares of one batch.
 func TestSharesAreNotReadAgain(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -162,7 +163,7 @@ func TestLostAnswerIsNoConflict(t *testing.T) {
 	l := newLog(t, store)
 	store.SetFault(func(c memstore.Call) memstore.Fault {
 		if c.Op == memstore.Put {
-			return memstore.Fault{Applied: true, Err: objstore.ErrChanged} // as a store that retried its own write
+			return memstore.Fault{Applied: true, Err: objstore.ErrChanged} // like a store that retried its own write
 		}
 		return memstore.Fault{}
 	})
@@ -171,7 +172,7 @@ func TestLostAnswerIsNoConflict(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadBackIsChecked(t *testing.T) {
+func TestLog_ValidatesStoredReports(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
 	r := report(epochLosses(43, 1), 8, 16)
@@ -200,7 +201,7 @@ func TestWhatIsReadBackIsChecked(t *testing.T) {
 	}
 }
 
-// TestDirectoriesInTheBucketAreNoReports has the empty objects that some tools leave in place of directories when they copy a bucket.
+// Empty directory objects of some copy tools are ignored.
 func TestDirectoriesInTheBucketAreNoReports(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -215,7 +216,7 @@ func TestDirectoriesInTheBucketAreNoReports(t *testing.T) {
 	}
 }
 
-// TestHugeReportsAreNotRead has a bucket full of nothing under the names of reports.
+// Huge objects under the names of reports are not read.
 func TestHugeReportsAreNotRead(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -233,7 +234,7 @@ func TestHugeReportsAreNotRead(t *testing.T) {
 	}
 }
 
-// manyLarge lists the largest reports that there may be, all of one batch.
+// manyLarge lists reports of the maximum size, all of one batch.
 type manyLarge struct{ *memstore.Store }
 
 func (manyLarge) List(_ context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -262,8 +263,8 @@ func TestStoreErrorsKeepTheirKind(t *testing.T) {
 	}
 }
 
-// TestGatewaysRace has two gateways take conflicting reports of overlapping positions at once. Whatever slips
-// through, both freeze the same snapshot.
+// Two gateways receive conflicting reports of overlapping positions at the same time. In every
+// outcome both freeze the same snapshot.
 func TestGatewaysRace(t *testing.T) {
 	stores(t, func(t *testing.T, store objstore.Store) {
 		logs := []*Log{newLog(t, store), newLog(t, store)}
@@ -290,7 +291,7 @@ func TestGatewaysRace(t *testing.T) {
 	})
 }
 
-// TestRaceIsResolvedInOneWay lets two conflicting reports pass the first look, as two gateways at the same moment do.
+// Two conflicting reports pass the first check, as on two gateways at the same time.
 func TestRaceIsResolvedInOneWay(t *testing.T) {
 	losses := epochLosses(43, 1)
 	low, high := report(losses, 8, 13), report(losses, 11, 16)
@@ -315,7 +316,7 @@ func TestRaceIsResolvedInOneWay(t *testing.T) {
 	}
 	s := memstore.New()
 	l := newLog(t, s)
-	add(t, l, report(losses, 8, 16)) // the lower ones all along
+	add(t, l, report(losses, 8, 16)) // the lower losses from the start
 	want, _ := weightsOf(t, open(t, l, freeze(t, l, request()).Digest))
 	s = memstore.New()
 	l = newLog(t, s)

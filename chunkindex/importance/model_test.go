@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// losses is the plainest log: a loss for each position of an epoch of a reporter.
+// losses is the reference model of a log: a loss per position of an epoch and reporter.
 type losses map[string]map[uint64]float64
 
 func lossesOf(r *Report) string { return fmt.Sprint(r.Reporter, r.Epoch) }
 
-// add takes a report, unless another loss is on record for one of its positions.
+// add adds a report, unless one of its positions has another loss.
 func (l losses) add(r *Report) (added, conflict bool) {
 	of := lossesOf(r)
 	for i, p := range r.Positions {
@@ -49,8 +49,8 @@ func drawReport(t *rapid.T) Report {
 	return r
 }
 
-// TestLog_IsThatOfTheModel reports through two gateways to a bucket that refuses writes at times, and compares each answer, each flush
-// and the snapshots of all epochs with a map of losses.
+// Reports through two gateways to a bucket that sometimes denies writes: each answer, each flush
+// and the snapshots of all epochs match the model.
 func TestLog_IsThatOfTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		store, dir := memstore.New(), t.TempDir()

@@ -20,12 +20,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// copySuffix ends the names of local copies.
+// copySuffix is the suffix of local copies.
 const copySuffix = ".weights"
 
-// Open fetches a snapshot to a local file, checks it from end to end, and opens it. generation is that of the dataset, first
-// the prefix sums of its chunks' sample counts, shared and not changed. One that the bucket has not is ErrNoSnapshot, one of
-// other data ErrGeneration, one that is not what its name or the dataset says ErrCorrupt.
+// Open downloads a snapshot to a local file, verifies all of it, and opens it. generation is the
+// dataset's, and first the prefix sums of its chunks' sample counts, which are shared and not
+// modified. It returns ErrNoSnapshot if the bucket does not have it, ErrGeneration if it is of
+// other data, and ErrCorrupt if it does not match its name or the dataset.
 func (l *Log) Open(ctx context.Context, digest, generation string, first []uint64) (*Snapshot, error) {
 	s, err := l.open(ctx, digest, generation, first)
 	if err != nil {
@@ -67,13 +68,13 @@ func (l *Log) open(ctx context.Context, digest, generation string, first []uint6
 	return s, err
 }
 
-// snapshotIdentity is what the caller knows of a snapshot.
+// snapshotIdentity is the expected identity of a snapshot.
 type snapshotIdentity struct {
 	digest, generation string
 	first              []uint64
 }
 
-// check holds a header against it.
+// check compares a header with the identity.
 func (w snapshotIdentity) check(h *head, size int64) error {
 	if h.generation != w.generation {
 		return fmt.Errorf("%w: it is of generation %.12s", ErrGeneration, h.generation)
@@ -81,7 +82,7 @@ func (w snapshotIdentity) check(h *head, size int64) error {
 	return h.fits(w.first, size)
 }
 
-// checkObject looks at the header of an object, so that none is fetched that cannot be right.
+// checkObject checks the header of an object before the download.
 func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
 	if obj.Size < snapshotHeader {
 		return corrupt("%d bytes are no snapshot", obj.Size)
@@ -110,8 +111,8 @@ func openLocal(ctx context.Context, path string, want snapshotIdentity) (*Snapsh
 	return s, nil
 }
 
-// download copies an object to a new file, and gives it its name if it has one; else the file loses its name at
-// once, so that a kill leaves nothing behind.
+// download copies an object to a new file and renames it to path. If path is empty, it unlinks the
+// file first, so that a killed process leaves nothing behind.
 func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want snapshotIdentity) (s *Snapshot, err error) {
 	if path != "" {
 		prune(filepath.Dir(path))
@@ -140,15 +141,15 @@ func (l *Log) download(ctx context.Context, obj objstore.Object, path string, wa
 	return s, nil
 }
 
-// Local copies of snapshots. A job that draws by importance makes one each epoch.
+// Limits of the local copies of snapshots. A job that draws by importance creates one per epoch.
 const (
-	copies     = 8 // so many stay
+	copies     = 8 // number of copies to keep
 	tempPrefix = "millrace-weights-"
-	abandoned  = 24 * time.Hour // so long nothing was written to a file that a kill has left
+	abandoned  = 24 * time.Hour // age of a partial file from which it counts as abandoned
 )
 
-// prune makes room for a copy: it removes the oldest ones, and what kills have left of others. Whoever reads one goes on reading it. What
-// cannot be removed takes room on the disk, and does no other harm, so it is no error.
+// prune removes the oldest copies and abandoned partial files. Open files stay readable. Errors are
+// ignored, because a remaining file only takes space.
 func prune(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -192,7 +193,7 @@ func (l *Log) copyTo(ctx context.Context, obj objstore.Object, f *os.File) error
 	return nil
 }
 
-// parse checks a file from end to end. The snapshot owns the file only if there is no error.
+// parse verifies all of a file. On success, the snapshot owns the file.
 func parse(ctx context.Context, f *os.File, want snapshotIdentity) (*Snapshot, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -213,13 +214,13 @@ func parse(ctx context.Context, f *os.File, want snapshotIdentity) (*Snapshot, e
 	return parseContent(ctx, f, info.Size(), want)
 }
 
-// file is what a snapshot is read from.
+// file is the source of a snapshot.
 type file interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// parseContent checks everything but the digest.
+// parseContent validates everything except the digest.
 func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity) (*Snapshot, error) {
 	if size < snapshotHeader {
 		return nil, corrupt("%d bytes are no snapshot", size)
@@ -243,7 +244,7 @@ func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity
 	return s, s.readBlocks(ctx)
 }
 
-// readTables reads what stays in memory.
+// readTables reads the resident data.
 func (s *Snapshot) readTables() error {
 	h := s.head
 	b := make([]byte, h.blocks()-snapshotHeader)
@@ -273,12 +274,12 @@ func (s *Snapshot) readTables() error {
 	return nil
 }
 
-// readBlocks checks every chunk's samples against its totals, and these against the header.
+// readBlocks validates every chunk's samples against its totals, and these against the header.
 func (s *Snapshot) readBlocks(ctx context.Context) error {
 	h := s.head
 	stats := shuffle.NewWeightStats(h.samples, h.total)
 	var total, hot uint64
-	coldest, hottest := ^uint32(0), uint32(0) // least weight of a hot sample, greatest of another
+	coldest, hottest := ^uint32(0), uint32(0) // lowest weight of a hot sample, highest of another
 	for i := range s.totals {
 		b, err := s.read(ctx, i)
 		if err != nil {

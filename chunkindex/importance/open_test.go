@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// frozenStore is a store with a snapshot, its digest and its bytes.
+// frozenStore returns a store with a snapshot, its digest and its bytes.
 func frozenStore(t *testing.T) (store *memstore.Store, digest string, b []byte) {
 	t.Helper()
 	store = memstore.New()
@@ -104,7 +104,7 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// TestSnapshotUnderAnotherNameIsRefused has a whole snapshot of the same dataset stand for another.
+// A valid snapshot of the same dataset under another digest is rejected.
 func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -120,7 +120,7 @@ func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
 	}
 }
 
-// resealSnapshot makes all checksums of a snapshot right, as far as its header lets them be found.
+// resealSnapshot recomputes all checksums of a snapshot, as far as its header locates them.
 func resealSnapshot(b []byte) []byte {
 	b = bytes.Clone(b)
 	if len(b) < snapshotHeader {
@@ -146,7 +146,7 @@ func resealSnapshot(b []byte) []byte {
 	return b
 }
 
-// lie changes a snapshot, makes every checksum and its digest right again, and opens it.
+// lie modifies a snapshot, recomputes all checksums and its digest, and opens it.
 func lie(t *testing.T, b []byte, change func(b []byte)) error {
 	t.Helper()
 	b = bytes.Clone(b)
@@ -159,7 +159,7 @@ func lie(t *testing.T, b []byte, change func(b []byte)) error {
 	return tryOpen(t, l, digest)
 }
 
-func TestSnapshotThatLiesIsRefused(t *testing.T) {
+func TestOpen_RejectsInconsistentSnapshots(t *testing.T) {
 	_, _, b := frozenStore(t)
 	if err := lie(t, b, func([]byte) {}); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestHotBitsBeyondTheLastSampleAreRefused(t *testing.T) {
 	}
 }
 
-// coldHot exchanges a hot sample of the first chunk with one that is not, in the bits and in the total.
+// coldHot swaps a hot sample of the first chunk with another one, in the bits and the total.
 func coldHot(blocks int) func(b []byte) {
 	return func(b []byte) {
 		weight := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(b[blocks+4*i:])) }
@@ -244,7 +244,7 @@ func coldHot(blocks int) func(b []byte) {
 	}
 }
 
-// TestHugeSnapshotIsNotFetched has a store full of nothing under a name.
+// A huge object under a snapshot's name is not downloaded.
 func TestHugeSnapshotIsNotFetched(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -258,7 +258,7 @@ func TestHugeSnapshotIsNotFetched(t *testing.T) {
 	}
 }
 
-func TestLocalCopyIsUsedAndMended(t *testing.T) {
+func TestOpen_UsesAndReplacesItsCopy(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	dir := filepath.Join(t.TempDir(), "snapshots")
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -275,10 +275,10 @@ func TestLocalCopyIsUsedAndMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := tryOpen(t, l, digest); err != nil {
-			t.Errorf("%s: got %v, want it fetched anew", name, err)
+			t.Errorf("%s: got %v, want it downloaded again", name, err)
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, b) {
-			t.Errorf("%s: the copy was not mended: %v", name, err)
+			t.Errorf("%s: the copy was not replaced: %v", name, err)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -287,8 +287,8 @@ func TestLocalCopyIsUsedAndMended(t *testing.T) {
 	}
 }
 
-// TestOldLocalCopiesGo opens more snapshots than copies are kept, and goes on reading the first.
-func TestOldLocalCopiesGo(t *testing.T) {
+// More snapshots are opened than copies are kept, while the first stays in use.
+func TestOpen_RemovesOldCopies(t *testing.T) {
 	store, _, _ := frozenStore(t)
 	dir := t.TempDir()
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -312,9 +312,9 @@ func TestOldLocalCopiesGo(t *testing.T) {
 	}
 }
 
-// TestWhatKillsLeftGoes has a directory in which gateways were killed while they fetched snapshots: before the next is
-// fetched, since the disk may be full of it.
-func TestWhatKillsLeftGoes(t *testing.T) {
+// Partial files of killed gateways are removed before the next download, since they may fill the
+// disk.
+func TestOpen_RemovesAbandonedFiles(t *testing.T) {
 	store, digest, _ := frozenStore(t)
 	dir := t.TempDir()
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -350,8 +350,8 @@ func TestWhatKillsLeftGoes(t *testing.T) {
 	}
 }
 
-// TestNoDirectoryForSnapshotsSaysWhy has a file where the directory should be.
-func TestNoDirectoryForSnapshotsSaysWhy(t *testing.T) {
+// There is a file at the path of the directory.
+func TestOpen_WithoutADirectory(t *testing.T) {
 	store, digest, _ := frozenStore(t)
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -368,7 +368,7 @@ func TestOpeningEndsWithItsContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), digest)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b[0] ^= 1 // a digest that was computed would be a wrong one
+	b[0] ^= 1 // a computed digest would not match
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -378,8 +378,8 @@ func TestOpeningEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestDamageAfterOpeningIsSeen flips a bit of the local copy while it is in use.
-func TestDamageAfterOpeningIsSeen(t *testing.T) {
+// A bit of the local copy is flipped while it is in use.
+func TestSnapshot_DetectsDamageAfterOpen(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	dir := t.TempDir()
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -458,7 +458,7 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.cache.bytes, cacheBytes)
 	}
 	oldest := s.cache.used.Back().Value.(cachedSnapshot).chunk
-	for _, chunk := range []int{oldest, 0} { // used again, and read anew in place of the next oldest
+	for _, chunk := range []int{oldest, 0} { // recently used, and reloaded in place of the next oldest
 		if _, err := s.Weights(t.Context(), chunk); err != nil {
 			t.Fatal(err)
 		}
@@ -475,8 +475,8 @@ type contents struct{ *bytes.Reader }
 
 func (contents) Close() error { return nil }
 
-// FuzzSnapshot holds the parser to its promises: it never fails on the way, and what it takes is consistent.
-// Checksums are made right, or nothing would get past them.
+// The parser never panics, and accepted snapshots are consistent. Checksums are recomputed, because
+// otherwise nothing would be accepted.
 func FuzzSnapshot(f *testing.F) {
 	q := request()
 	n := int(q.First[len(q.First)-1])

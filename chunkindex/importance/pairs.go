@@ -12,31 +12,33 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxOpen is how many epochs one reporter may have of one plan with reports that were never frozen. A job has one or two.
+// maxOpen limits the epochs of one plan and reporter with reports that were never frozen. A job has
+// one or two.
 const maxOpen = 64
 
-// Endings of the empty objects that say what became of the epoch of a plan. They lie together by reporter and plan, so that one
-// list of a few keys tells how many of a job's epochs are not frozen.
+// Suffixes of the empty objects that mark the state of a plan's epoch. They are grouped by reporter
+// and plan, so that one short listing shows how many of a job's epochs are not frozen.
 const (
 	pairDir = roomDir + "epochs/"
 	begun   = ".begun"
 	frozen  = ".frozen"
 )
 
-// pairPrefix begins the keys of all epochs of a plan that its reporter has reports of.
+// pairPrefix returns the key prefix of all epochs of a plan and reporter.
 func (l *Log) pairPrefix(kept string) string {
 	_, reporter := splitPlan(kept)
 	sum := sha256.Sum256([]byte(reporter))
 	return l.cfg.Prefix + pairDir + hex.EncodeToString(sum[:]) + "/" + planHash(kept) + "-"
 }
 
-// pairKey names the epoch of a plan.
+// pairKey returns the key, without suffix, of an epoch of a plan.
 func (l *Log) pairKey(kept string, epoch uint64) string {
 	return fmt.Sprintf("%s%020d", l.pairPrefix(kept), epoch)
 }
 
-// begin notes that an epoch has reports. It refuses a new one if too many of this plan are not frozen: a job that never freezes learns
-// of it, and no other job is blocked, as its plan is another one.
+// begin marks that an epoch has reports. It returns ErrTooMany for a new epoch if too many of the
+// plan are not frozen. So a job that never freezes learns about it, and other jobs, which have
+// other plans, are not blocked.
 func (l *Log) begin(ctx context.Context, r *Report) error {
 	key := l.pairKey(r.Plan, r.Epoch)
 	if _, known := l.pairs.Load(key); known {
@@ -48,7 +50,7 @@ func (l *Log) begin(ctx context.Context, r *Report) error {
 		if pair, ok := strings.CutSuffix(o.Key, begun); ok {
 			open[pair], own = true, own || pair == key
 		} else {
-			delete(open, strings.TrimSuffix(o.Key, frozen)) // it comes after the other one
+			delete(open, strings.TrimSuffix(o.Key, frozen)) // listed after the other marker
 		}
 		return nil
 	})
@@ -66,7 +68,7 @@ func (l *Log) begin(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// mark stores an empty object, if it is not there.
+// mark stores an empty object unless it exists.
 func (l *Log) mark(ctx context.Context, key string) error {
 	_, err := l.cfg.Writer.Put(ctx, key, bytes.NewReader(nil), 0, objstore.Condition{IfAbsent: true})
 	if errors.Is(err, objstore.ErrChanged) {

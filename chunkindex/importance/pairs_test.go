@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestReportersAreApart has three principals report other losses for the same positions: none blocks another, each freezes
-// what it has reported itself, and nobody learns another's name.
-func TestReportersAreApart(t *testing.T) {
+// Three principals report different losses for the same positions. None blocks another, each
+// freezes only its own reports, and none learns another's name.
+func TestLog_SeparatesReporters(t *testing.T) {
 	l := newLog(t, memstore.New())
 	digests := map[string]string{}
 	for i, who := range []string{"", "token:trainer", "jwt:corp#a&b=c/d"} {
@@ -55,12 +55,12 @@ func TestReportersAreApart(t *testing.T) {
 	q := request()
 	q.Reporter = "token:other"
 	if _, err := l.Freeze(t.Context(), q); !errors.Is(err, ErrNoReports) {
-		t.Errorf("freeze of who has reported nothing: got %v, want %v", err, ErrNoReports)
+		t.Errorf("freeze without reports: got %v, want %v", err, ErrNoReports)
 	}
 }
 
-// TestOpenEpochsAreBounded: what the bucket holds decides how many epochs of a plan one reporter may begin, whichever gateway is asked.
-// A snapshot makes room for another, and so does the removal of what Stored lists of an epoch.
+// The bucket's contents determine how many epochs of a plan a reporter may begin, through any
+// gateway. Freezing an epoch, or removing its listed objects, allows another one.
 func TestOpenEpochsAreBounded(t *testing.T) {
 	store := memstore.New()
 	l, other := newLog(t, store), newLog(t, store)

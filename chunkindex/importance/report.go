@@ -14,27 +14,28 @@ import (
 	"unicode/utf8"
 )
 
-// Report is the losses of some positions of one global batch, from one reader.
+// Report contains the losses of some positions of one global batch, from one reader.
 type Report struct {
-	Plan string // identity of the plan: its canonical query without rank, world size and epoch; the generation included
-	// Reporter names the principal that reports; empty: an anonymous one. The reports of each are kept by themselves: nobody's
-	// losses block or change another's.
+	Plan string // identity of the plan: its canonical query with the generation, without rank, world size and epoch
+	// Reporter is the reporting principal; empty: anonymous. Reports of different principals are
+	// stored separately, so that none can block or change another's losses.
 	Reporter string
 	Epoch    uint64
 	Batch    uint64 // number of the global batch
-	// The global batch is the positions First to First+Count-1 of the epoch: what the plan says, not the reader.
+	// The global batch consists of positions First to First+Count-1 of the epoch, according to the
+	// plan.
 	First, Count uint64
-	Positions    []uint64 // those that losses are reported of, in any order
+	Positions    []uint64 // positions of the losses, in any order
 	Losses       []float64
 }
 
 // Limits of a report.
 const (
 	maxPlan   = 4096 // bytes of a plan's identity
-	maxFaults = 8    // positions that are named one by one when they are wrong
+	maxFaults = 8    // invalid positions that an error lists individually
 )
 
-// Check names every fault of a report that it shows by itself. The error is an ErrInvalid.
+// Check validates a report on its own. Its error lists all faults and wraps ErrInvalid.
 func (r *Report) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -92,11 +93,11 @@ func (r *Report) checkPositions() []error {
 	return faults
 }
 
-// reporterField stands between a plan and its reporter, in the identity under which reports are kept. No parameter of a
-// plan has this name.
+// reporterField separates a plan and its reporter in the identity under which reports are stored.
+// No plan parameter has this name.
 const reporterField = "&reporter="
 
-// keptPlan returns the identity under which the reports of one reporter are kept.
+// keptPlan returns the identity under which the reports of one reporter are stored.
 func keptPlan(plan, reporter string) string {
 	if reporter == "" {
 		return plan
@@ -122,10 +123,10 @@ func checkPlan(plan string) error {
 	return nil
 }
 
-// canonical returns a valid report in the one form that its losses have: positions ascending, no negative zero.
+// canonical returns a valid report in its unique form: ascending positions, no negative zero.
 func (r *Report) canonical() *Report {
 	c := *r
-	c.Plan, c.Reporter = keptPlan(r.Plan, r.Reporter), "" // as it is stored
+	c.Plan, c.Reporter = keptPlan(r.Plan, r.Reporter), "" // the stored form
 	order := make([]int, len(r.Positions))
 	for i := range order {
 		order[i] = i
@@ -134,14 +135,15 @@ func (r *Report) canonical() *Report {
 	c.Positions, c.Losses = make([]uint64, len(order)), make([]float64, len(order))
 	for to, from := range order {
 		c.Positions[to] = r.Positions[from]
-		if loss := r.Losses[from]; loss != 0 { // else zero, whatever its sign
+		if loss := r.Losses[from]; loss != 0 { // otherwise zero, without a sign
 			c.Losses[to] = loss
 		}
 	}
 	return &c
 }
 
-// The form of a report in the bucket, as docs/spec/importance.md draws it. The last two digits of the magic are the version.
+// Format of a stored report (see docs/spec/importance.md). The last two digits of the magic are the
+// version.
 const (
 	reportMagic  = "MRLOSS01"
 	reportHeader = 48
@@ -168,7 +170,7 @@ func (r *Report) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
-// decodeReport reads what encode wrote, and nothing else: there is one form of each report.
+// decodeReport decodes only output of encode, because each report has a unique form.
 func decodeReport(b []byte) (*Report, error) {
 	if len(b) < reportHeader+4 || string(b[:6]) != reportMagic[:6] {
 		return nil, corrupt("not a report of losses")
@@ -206,13 +208,13 @@ func decodeReport(b []byte) (*Report, error) {
 	return r, nil
 }
 
-// planHash names a plan in paths.
+// planHash returns the name of a plan in keys.
 func planHash(plan string) string {
 	sum := sha256.Sum256([]byte(plan))
 	return hex.EncodeToString(sum[:])
 }
 
-// positionsHash names the positions of a canonical report in its key.
+// positionsHash returns the hash of a canonical report's positions for its key.
 func (r *Report) positionsHash() string {
 	h := sha256.New()
 	var word [8]byte

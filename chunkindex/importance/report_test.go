@@ -54,7 +54,7 @@ func TestReportIsRefusedWithAllItsFaults(t *testing.T) {
 	}
 }
 
-// A report at all limits at once is accepted, and read back.
+// A report at all limits is accepted and decoded again.
 func TestReport_TakesWhatTheLimitsAllow(t *testing.T) {
 	r := Report{Plan: strings.Repeat("x", maxPlan), Batch: 1, First: math.MaxInt64 - MaxBatch, Count: MaxBatch}
 	for p := r.First; p < r.First+r.Count; p++ {
@@ -115,8 +115,8 @@ func TestDamagedReportIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzReport holds the decoder to its promise: whatever it takes is valid, and has one form. The checksum
-// is made right, or nothing would get past it.
+// Accepted bytes are valid and have a unique form. The checksum is recomputed, because otherwise
+// nothing would be accepted.
 func FuzzReport(f *testing.F) {
 	r := report(epochLosses(43, 1), 8, 12)
 	f.Add(r.canonical().encode())

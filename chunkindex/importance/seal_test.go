@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// reseal makes the checksum of a report right, whatever the rest says.
+// reseal recomputes the checksum of a report.
 func reseal(b []byte) []byte {
 	b = bytes.Clone(b)
 	n := len(b) - 4

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Snapshot is the weights of all samples of a dataset, frozen. It is safe for concurrent use.
+// Snapshot contains the frozen weights of all samples of a dataset. It is safe for concurrent use.
 type Snapshot struct {
 	file    file
 	size    int64
@@ -17,56 +17,58 @@ type Snapshot struct {
 	first   []uint64
 	totals  []uint64
 	crcs    []uint32
-	offsets []int64 // of the chunks' blocks, and the end
+	offsets []int64 // start of each chunk's block, and the end
 	cache   blockCache
 
 	coverage, effective float64
 }
 
-// Digest returns the snapshot's name.
+// Digest returns the snapshot's digest, which is its name.
 func (s *Snapshot) Digest() string { return s.digest }
 
-// Generation returns the generation of the dataset that the snapshot weighs.
+// Generation returns the dataset generation of the snapshot.
 func (s *Snapshot) Generation() string { return s.head.generation }
 
-// Plan and Epoch say which losses made the weights.
+// Plan returns the identity of the plan whose losses determined the weights.
 func (s *Snapshot) Plan() string {
 	plan, _ := splitPlan(s.plan)
 	return plan
 }
 
-// Epoch returns the epoch that the losses were reported of.
+// Epoch returns the epoch of the reported losses.
 func (s *Snapshot) Epoch() uint64 { return s.head.epoch }
 
-// Base returns the digest of the snapshot that samples without a report have their weights of, or "".
+// Base returns the digest of the snapshot that provided the weights of samples without reports, or
+// "".
 func (s *Snapshot) Base() string { return s.head.base }
 
 // Samples returns the number of samples of the dataset.
 func (s *Snapshot) Samples() uint64 { return s.head.samples }
 
-// Positions returns of how many positions losses were reported.
+// Positions returns the number of positions with reported losses.
 func (s *Snapshot) Positions() uint64 { return s.head.positions }
 
 // HotSamples returns the number of hot samples.
 func (s *Snapshot) HotSamples() uint64 { return s.head.hot }
 
-// HotShare returns the share of the samples that were to be hot, from 0 to 1.
+// HotShare returns the requested share of hot samples, from 0 to 1.
 func (s *Snapshot) HotShare() float64 { return float64(s.head.hotShare) / millionth }
 
-// Repeat returns how often the weight of a hot sample counts.
+// Repeat returns the factor for the weight of hot samples.
 func (s *Snapshot) Repeat() uint32 { return s.head.repeat }
 
-// Coverage returns the expected share of the samples, from 0 to 1, that an epoch drawn by these weights delivers.
+// Coverage returns the expected share of samples, from 0 to 1, that an epoch drawn with these
+// weights delivers.
 func (s *Snapshot) Coverage() float64 { return s.coverage }
 
 // EffectiveSampleSize returns Kish's effective sample size of the weights, in samples.
 func (s *Snapshot) EffectiveSampleSize() float64 { return s.effective }
 
-// Totals returns the sum of the weights of each chunk's samples, repetition applied. It must not be changed.
+// Totals returns the total weight of each chunk's samples, including repetition. Do not modify it.
 func (s *Snapshot) Totals() []uint64 { return s.totals }
 
-// Weights returns the weights of a chunk's samples in stored order, repetition applied: from memory, if they were asked for
-// lately. They must not be changed.
+// Weights returns the weights of a chunk's samples in stored order, including repetition. Recently
+// used chunks are cached. Do not modify them.
 func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
 	b, err := s.block(ctx, chunk)
 	if err != nil {
@@ -75,7 +77,7 @@ func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
 	return b.weights, nil
 }
 
-// Hot returns which samples of a chunk are hot.
+// Hot returns the set of hot samples of a chunk.
 func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
 	b, err := s.block(ctx, chunk)
 	if err != nil {
@@ -84,10 +86,10 @@ func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
 	return b.hot, nil
 }
 
-// Close ends the use of the local file. What was returned stays valid.
+// Close closes the local file. Returned slices stay valid.
 func (s *Snapshot) Close() error { return s.file.Close() }
 
-// block returns a chunk's block, with the repetition applied to its weights.
+// block returns a chunk's block with repeated weights.
 func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 	if b := s.cache.get(chunk); b != nil {
 		return b, nil
@@ -111,7 +113,7 @@ func (s *Snapshot) repeat(b *block) {
 	}
 }
 
-// read reads and checks a chunk's block.
+// read reads and validates a chunk's block.
 func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -128,13 +130,13 @@ func (s *Snapshot) read(ctx context.Context, chunk int) (*block, error) {
 	return b, nil
 }
 
-// cacheBytes is how much of the blocks a snapshot keeps.
+// cacheBytes limits the size of a snapshot's block cache.
 const cacheBytes = 4 << 20
 
-// blockCache keeps the blocks that were used last. Neighbouring batches use those of the same chunks.
+// blockCache is an LRU cache of blocks. Neighbouring batches use the same chunks.
 type blockCache struct {
 	mu     sync.Mutex
-	used   list.List // of cached, the last one used in front
+	used   list.List // of cachedSnapshot, most recently used first
 	chunks map[int]*list.Element
 	bytes  int64
 }

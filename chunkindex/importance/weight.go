@@ -2,21 +2,22 @@ package importance
 
 import "math/bits"
 
-// MaxBatch is the largest global batch, in positions, that losses are taken of. So no rank reaches it.
+// MaxBatch limits the positions of a global batch with losses. Ranks are below it.
 const MaxBatch = 1 << 20
 
 // ln2 is the natural logarithm of 2 in units of 2^-64.
 const ln2 = 0xB17217F7D1CF79AB
 
-// logBits is how many bits of a logarithm to base 2 are worked out after the point.
+// logBits is the number of fractional bits of a base-2 logarithm.
 const logBits = 57
 
-// Weight returns round(2^16 * ln(rank+10)): what a sample weighs whose loss has that rank in its global batch,
-// the lowest loss having rank 0 (SHADE's ln(rank+10), as an integer). Ranks from MaxBatch on weigh as much as MaxBatch-1.
+// Weight returns round(2^16 * ln(rank+10)), the weight of a sample whose loss has this rank in its
+// global batch. The lowest loss has rank 0. This is SHADE's ln(rank+10) as an integer. Ranks from
+// MaxBatch on have the weight of MaxBatch-1.
 //
-// It is worked out in integers, so that every machine gets the same one: the logarithm to base 2 bit by bit, by squaring a
-// 64-bit mantissa, and its product with ln 2. The error is below 2^-30 of a unit; no rank has a product that close to
-// a half, which the tests show for every one of them.
+// The computation uses integers so that every machine gets the same result: the base-2 logarithm
+// bit by bit, by squaring a 64-bit mantissa, times ln 2. The error is below 2^-30 of a unit; the
+// tests show that for no rank the product is that close to a half.
 func Weight(rank uint64) uint32 {
 	x := min(rank, MaxBatch-1) + 10
 	whole := bits.Len64(x) - 1

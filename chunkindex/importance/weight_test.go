@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestWeightsAreThoseOfTheTable compares with weights that were worked out to 50 decimal digits elsewhere. They never change.
+// The expected weights were computed independently to 50 decimal digits. They never change.
 func TestWeightsAreThoseOfTheTable(t *testing.T) {
 	f, err := os.Open("testdata/weights.golden")
 	if err != nil {
@@ -33,8 +33,7 @@ func TestWeightsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// TestEveryWeightIsRoundedRight tries every rank. Where the machine's own logarithm is too close to a half to
-// tell, one of 128 bits decides.
+// All ranks are checked. If a float64 logarithm is too close to a half, one with 128 bits decides.
 func TestEveryWeightIsRoundedRight(t *testing.T) {
 	close := 0
 	for rank := range uint64(MaxBatch) {
@@ -56,7 +55,8 @@ func TestEveryWeightIsRoundedRight(t *testing.T) {
 	}
 }
 
-// bigWeight works a weight out with 128 bits: ln x = k ln 2 + ln y, and ln y = 2 artanh((y-1)/(y+1)).
+// bigWeight computes a weight with 128 bits: ln x = k ln 2 + ln y, and ln y = 2
+// artanh((y-1)/(y+1)).
 func bigWeight(rank uint64) float64 {
 	k, y := 0, new(big.Rat).SetUint64(rank+10)
 	for y.Cmp(big.NewRat(3, 2)) > 0 {

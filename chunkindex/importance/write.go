@@ -15,18 +15,19 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// snapshotWriter lays out a snapshot: twice over the chunks, since the table comes before the blocks.
+// snapshotWriter writes a snapshot in two passes over the chunks, because the table precedes the
+// blocks.
 type snapshotWriter struct {
 	head    *head
 	plan    string
 	first   []uint64
 	weights []uint32 // of all samples, before repetition
 
-	limit uint32 // samples that weigh more are hot
-	ties  uint64 // and so are as many of those that weigh as much, lowest numbers first
+	limit uint32 // samples with a higher weight are hot
+	ties  uint64 // and this many with an equal weight, lowest numbers first
 }
 
-// findHot sets the limit above which samples are hot, by counting the samples of each weight.
+// findHot sets the limit for hot samples by counting the samples of each weight.
 func (w *snapshotWriter) findHot() {
 	counts := make([]uint64, slices.Max(w.weights)+1)
 	for _, x := range w.weights {
@@ -41,7 +42,7 @@ func (w *snapshotWriter) findHot() {
 	w.ties = left
 }
 
-// each calls visit with the block of every chunk in turn. The block is overwritten by the next.
+// each calls visit with the block of every chunk in order. The next call overwrites the block.
 func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkEntry) error) error {
 	ties := w.ties
 	var b []byte
@@ -100,7 +101,8 @@ func (w *snapshotWriter) writeTo(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// put stores a snapshot under its digest, by way of a local file without a name. created is false if the bucket had it.
+// put stores a snapshot under its digest, using an unnamed local file. created is false if it
+// existed.
 func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, created bool, err error) {
 	f, err := l.tempFile()
 	if err != nil {

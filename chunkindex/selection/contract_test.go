@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestNewCut_ReadsNoNamesOfEmptyChunks begins with a base that has nothing of the first chunk: its names are neither read nor counted.
+// The base contains nothing of the first chunk, so its names are neither read nor counted.
 func TestNewCut_ReadsNoNamesOfEmptyChunks(t *testing.T) {
 	d := testDataset(16, 9)
 	base := some{bitmaps: [][]byte{make([]byte, 2), {0xff, 1}}}
@@ -32,7 +32,7 @@ func TestNewCut_ReadsNoNamesOfEmptyChunks(t *testing.T) {
 	}
 }
 
-// TestBitmaps_HaveNoRoomToGrow appends to a bitmap: neither the neighbour's nor its own later reading may change.
+// Appending to a bitmap changes neither its neighbour nor later results.
 func TestBitmaps_HaveNoRoomToGrow(t *testing.T) {
 	d := testDataset(9, 9)
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{1, 10}}}})
@@ -67,7 +67,7 @@ func TestBitmaps_HaveNoRoomToGrow(t *testing.T) {
 	}
 }
 
-// TestErrors_NameCulpritAndCure compares whole messages, and the class that callers look for.
+// TestErrors_NameCulpritAndCure compares whole messages and their error classes.
 func TestErrors_NameCulpritAndCure(t *testing.T) {
 	d, other := testDataset(10, 10), strings.Repeat("22", 32)
 	s, st := newStore(t)
@@ -100,7 +100,7 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 	}{
 		{cut(d.First(), rule, "test"), ErrNoSubset, "cut: no subset of the name test: it has train=9,val=1"},
 		{cut(d.First(), mustRule(t, "a=a-*", ""), "a"), ErrInvalid, "cut: invalid: a rule by shards is for a split that is stored"},
-		{cut([]uint64{0, MostHashed + 1}, rule, "val"), ErrInvalid, "cut: chunk 0: invalid: it goes by the names of more than 67108864 samples: have the split stored, with millrace subset"},
+		{cut([]uint64{0, MostHashed + 1}, rule, "val"), ErrInvalid, "cut: chunk 0: invalid: it requires hashing the names of more than 67108864 samples: store the split with millrace subset"},
 		{open("test", d.Generation()), ErrNoSubset, "subset " + short + ":test: no subset of the name test: it has train=9,val=1"},
 		{open("val", other), ErrGeneration, "subset " + short + ":val: it belongs to another generation of the dataset: it is of generation 111111111111"},
 		{last(reader.Split(t.Context(), d, rule)), ErrReadOnly, "split train=9,val=1: the bucket is read-only: the store was opened for reading only"},
@@ -123,7 +123,7 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 	}
 }
 
-// TestStore_ReturnsNothingWithAnError looks at the other results of calls that fail.
+// Failed calls return no other results.
 func TestStore_ReturnsNothingWithAnError(t *testing.T) {
 	s, st := newStore(t)
 	st.SetFault(func(c memstore.Call) memstore.Fault { return memstore.Fault{Err: errStore} })
@@ -148,7 +148,7 @@ func TestStore_ReturnsNothingWithAnError(t *testing.T) {
 	}
 }
 
-// TestStore_RefusesObjectsThatChangeMeanwhile stores an object again before each of the reads of it.
+// An object is stored again before each of the reads of it.
 func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 	d := testDataset(10, 10)
 	rule := mustRule(t, "train=9,val=1", "")
@@ -182,7 +182,7 @@ func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestStored_DescribesObjectsAsTheBucketDoes compares keys, sizes and versions with the bucket's, and passes over names of other things.
+// Keys, sizes and versions match the bucket's, and names of other objects are ignored.
 func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	s, st := newStore(t)
 	d := testDataset(10)
@@ -232,7 +232,7 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	}
 }
 
-// TestStored_MarksNoDefaultThatCannotBeRead damages the object that names it.
+// The object that names the default is damaged.
 func TestStored_MarksNoDefaultThatCannotBeRead(t *testing.T) {
 	s, st := newStore(t)
 	m, err := s.Split(t.Context(), testDataset(10), mustRule(t, "a=1", ""))
@@ -246,7 +246,7 @@ func TestStored_MarksNoDefaultThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestQuarantine_WithoutTexts reads back samples without keys and reasons, with which the last bytes are lengths.
+// Samples without keys and reasons, so that the last bytes are lengths, are decoded again.
 func TestQuarantine_WithoutTexts(t *testing.T) {
 	s, _ := newStore(t)
 	want := Quarantine{testGeneration(), maxSamples, []Bad{{Number: 0}, {Number: maxSamples - 1}}}
@@ -299,7 +299,7 @@ func TestShortReason_CutsWhatAQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenSubset_IsCancelledBetweenReads cancels after the header was read.
+// The context is canceled after the header was read.
 func TestOpenSubset_IsCancelledBetweenReads(t *testing.T) {
 	d := testDataset(10)
 	s, st := newStore(t)

@@ -8,42 +8,45 @@ import (
 	"slices"
 )
 
-// Step keeps some of the samples that the step before has left: one subset of a rule, or those at some places. It is one
-// of both.
+// Step keeps some of the samples that remain after the preceding step: either one subset of a rule,
+// or those at some places.
 type Step struct {
 	Rule Rule
-	Name string // of the subset that is kept
+	Name string // of the subset to keep
 
 	Places []Places // ascending; without a rule
 }
 
-// Places is a run of places, both ends included, counted in stored order over what the step before has left.
+// Places is a range of places, both ends included. A place is a number in stored order among the
+// samples that remain after the preceding step.
 type Places struct{ First, Last uint64 }
 
-// Keys is what a cut is made from. *chunkindex.Index is one.
+// Keys provides the sample names for a cut. *chunkindex.Index implements it.
 type Keys interface {
 	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
 }
 
-// Base is a subset that a cut begins with. *Subset is one.
+// Base is the subset from which a cut starts. *Subset implements it.
 type Base interface {
 	Bitmap(ctx context.Context, chunk int) ([]byte, error)
 }
 
-// Cut is a subset that is worked out when it is asked for, and stored nowhere. It has the samples that Split would put into the subset
-// of the same rule. It is immutable, and safe for concurrent use.
+// Cut is a subset that is computed on demand and not stored. It contains the samples that Split
+// would put into the subset of the same rule. It is immutable and safe for concurrent use.
 type Cut struct {
 	first   []uint64
 	members []uint64 // prefix sums
-	mixed   []byte   // bitmaps of the chunks of which a part belongs to it
-	at      []int64  // where that of each chunk begins; of a chunk that belongs to it as a whole or not at all, where it would
+	mixed   []byte   // bitmaps of the chunks that belong to it partly
+	at      []int64  // start of each chunk's bitmap in mixed, even if it has none
 }
 
-// MostHashed bounds the samples whose names one cut hashes: about 15 seconds of a processor's time.
+// MostHashed limits the samples whose names one cut hashes: about 15 seconds of CPU time.
 const MostHashed = 1 << 26
 
-// CutBytes is the memory that a cut takes at most of a dataset with these prefix sums of its chunks' sample counts. Where it goes by runs of
-// places of the whole dataset alone, only the chunks in which a run begins or ends belong to it in part; -1 runs: it goes by more.
+// CutBytes returns the maximum memory of a cut of a dataset with these prefix sums of its chunks'
+// sample counts. If the cut is defined only by ranges of places of the whole dataset, at most the
+// chunks at the ends of these ranges belong to it partly. runs is their number, or -1 for other
+// cuts.
 func CutBytes(first []uint64, runs int) int64 {
 	var all, largest int64
 	for i := range len(first) - 1 {
@@ -53,11 +56,11 @@ func CutBytes(first []uint64, runs int) int64 {
 	if runs >= 0 {
 		all = min(all, 2*int64(runs)*largest)
 	}
-	return 8<<10 + 16*int64(len(first)) + 2*all // a slice that grows has twice what it holds
+	return 8<<10 + 16*int64(len(first)) + 2*all // a growing slice has up to twice its length
 }
 
-// NewCut works out which samples of a dataset are left after some steps. first are the prefix sums of the chunks' sample counts,
-// shared and not changed; base is nil for all samples.
+// NewCut computes the samples of a dataset that remain after some steps. first are the prefix sums
+// of the chunks' sample counts, which are shared and not modified. base is nil for all samples.
 func NewCut(ctx context.Context, keys Keys, first []uint64, base Base, steps []Step) (*Cut, error) {
 	w, err := newCutter(keys, first, base, steps)
 	if err != nil {
@@ -78,10 +81,10 @@ func NewCut(ctx context.Context, keys Keys, first []uint64, base Base, steps []S
 	return c, nil
 }
 
-// Members returns the prefix sums of its samples by chunk. They must not be changed.
+// Members returns the prefix sums of its samples by chunk. Do not modify them.
 func (c *Cut) Members() []uint64 { return c.members }
 
-// Bitmap returns which samples of a chunk belong to it: a bit for each, the lowest bit of a byte first.
+// Bitmap returns the members of a chunk: one bit per sample, lowest bit of a byte first.
 func (c *Cut) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,13 +102,13 @@ func (c *Cut) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	return ones(n), nil
 }
 
-// Bytes is the memory that it holds.
+// Bytes returns the memory size of the cut.
 func (c *Cut) Bytes() int64 { return 8<<10 + 16*int64(len(c.first)) + int64(cap(c.mixed)) }
 
-// Close has nothing to close.
+// Close does nothing.
 func (c *Cut) Close() error { return nil }
 
-// ones is the bitmap of a chunk of n samples, with all of them.
+// ones returns the bitmap of a chunk with all its n samples.
 func ones(n uint64) []byte {
 	b := make([]byte, bitmapSize(n))
 	for i := range b {
@@ -117,7 +120,7 @@ func ones(n uint64) []byte {
 	return b
 }
 
-// cutter goes through the chunks of a dataset in order.
+// cutter processes the chunks of a dataset in order.
 type cutter struct {
 	keys   Keys
 	first  []uint64
@@ -125,7 +128,7 @@ type cutter struct {
 	steps  []Step
 	hashes []*sorter // of the steps with a rule
 	parts  []int
-	passed []uint64 // how many samples have come to each step
+	passed []uint64 // number of samples that reached each step
 	hashed uint64   // samples whose names were read
 }
 
@@ -152,7 +155,7 @@ func newCutter(keys Keys, first []uint64, base Base, steps []Step) (*cutter, err
 	return w, nil
 }
 
-// chunk returns the bitmap of what is left of a chunk, and how many samples that is.
+// chunk returns the bitmap and number of the remaining samples of a chunk.
 func (w *cutter) chunk(ctx context.Context, chunk int) (bitmap []byte, n uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -186,7 +189,8 @@ func (w *cutter) chunk(ctx context.Context, chunk int) (bitmap []byte, n uint64,
 	return bitmap, n, nil
 }
 
-// over reports whether nothing of later chunks can be left: a step has its last place behind it.
+// over reports whether no later chunk can have remaining samples, because a step has passed its
+// last place.
 func (w *cutter) over() bool {
 	for i, s := range w.steps {
 		if n := len(s.Places); n > 0 && w.passed[i] > s.Places[n-1].Last {
@@ -196,11 +200,11 @@ func (w *cutter) over() bool {
 	return false
 }
 
-// hash takes the samples out of a bitmap that the rule of a step puts into other subsets.
+// hash removes the samples from a bitmap that the rule of a step assigns to other subsets.
 func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error {
 	n := chunkSize(w.first, chunk)
 	if w.hashed += n; w.hashed > MostHashed {
-		return invalid("it goes by the names of more than %d samples: have the split stored, with millrace subset", MostHashed)
+		return invalid("it requires hashing the names of more than %d samples: store the split with millrace subset", MostHashed)
 	}
 	at, h, part := uint64(0), w.hashes[step], w.parts[step]
 	err := w.keys.Keys(ctx, chunk, func(_ uint64, key []byte) {
@@ -210,17 +214,18 @@ func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error
 		at++
 	})
 	if err == nil && at != n {
-		err = errors.New("it has not as many keys as samples")
+		err = errors.New("it has different numbers of keys and samples")
 	}
 	return err
 }
 
-// within reports whether one run has all of n places from one on.
+// within reports whether one range contains all of n places from from on.
 func within(places []Places, from, n uint64) bool {
 	return slices.ContainsFunc(places, func(p Places) bool { return p.First <= from && from+n-1 <= p.Last })
 }
 
-// keepPlaces takes those samples out of a bitmap whose places are in no run. The first of the bitmap is at place from.
+// keepPlaces removes the samples outside of all ranges from a bitmap. Its first sample is at place
+// from.
 func keepPlaces(bitmap []byte, places []Places, from uint64) {
 	for i, b := range bitmap {
 		for rest := b; rest != 0; rest &= rest - 1 {

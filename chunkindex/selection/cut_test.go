@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// numbers lists the samples of a subset from its bitmaps, which are held against its counts.
+// numbers returns the samples of a subset from its bitmaps, after checking their counts.
 func numbers(t *testing.T, d dataset, members []uint64, bitmap func(context.Context, int) ([]byte, error)) []uint64 {
 	t.Helper()
 	out := []uint64{}
@@ -85,7 +85,7 @@ func TestCutByPlaces(t *testing.T) {
 		{[]Step{{Places: []Places{{7, 70}, {72, 1000}}}}, append(slices.Clone(all[7:71]), all[72:]...)},
 		{[]Step{{Places: []Places{{5, 80}}}, {Places: []Places{{1, 2}, {70, 90}}}}, []uint64{6, 7, 75, 76, 77, 78, 79, 80}},
 		{[]Step{{Places: []Places{{1000, 1001}}}}, all[:0]},
-		{[]Step{{Places: []Places{{5, 7}}}}, all[5:8]}, // the last one begins a later chunk
+		{[]Step{{Places: []Places{{5, 7}}}}, all[5:8]}, // the last place begins a later chunk
 		{[]Step{{Places: []Places{{5, 6}, {71, 71}}}}, []uint64{5, 6, 71}},
 	} {
 		if got := cutOf(t, d, nil, c.steps...); !slices.Equal(got, c.want) {
@@ -94,8 +94,8 @@ func TestCutByPlaces(t *testing.T) {
 	}
 }
 
-// TestCutOfManyRunsTakesWhatItSays leaves out some samples of each of many chunks.
-func TestCutOfManyRunsTakesWhatItSays(t *testing.T) {
+// Some samples of each of many chunks are omitted.
+func TestCutBytes_ManyRuns(t *testing.T) {
 	first := make([]uint64, 1001)
 	for i := range first {
 		first[i] = 8000 * uint64(i)
@@ -118,7 +118,7 @@ func TestCutOfManyRunsTakesWhatItSays(t *testing.T) {
 	}
 }
 
-// unread fails the test where keys are asked for from a chunk on.
+// unread returns an error if keys are read from a chunk on.
 type unread struct {
 	dataset
 	from int
@@ -131,7 +131,7 @@ func (u unread) Keys(ctx context.Context, chunk int, visit func(uint64, []byte))
 	return u.dataset.Keys(ctx, chunk, visit)
 }
 
-// TestCutReadsNoMoreNamesThanItNeeds takes the first samples of a split of a large dataset.
+// The first samples of a split of a large dataset are taken.
 func TestCutReadsNoMoreNamesThanItNeeds(t *testing.T) {
 	d := testDataset(50, 50, 50, 50, 50, 50)
 	steps := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}, {Places: []Places{{0, 9}}}}
@@ -146,7 +146,7 @@ func TestCutReadsNoMoreNamesThanItNeeds(t *testing.T) {
 	}
 }
 
-// short tells one key too few.
+// short returns one key too few.
 type short struct{ dataset }
 
 func (s short) Keys(_ context.Context, chunk int, visit func(uint64, []byte)) error {
@@ -185,7 +185,7 @@ func TestCutRefuses(t *testing.T) {
 	}
 }
 
-// failsAt is a dataset and a base of which one chunk ends with an error, after some of its keys.
+// failsAt is a dataset and a base in which one chunk fails after some of its keys.
 type failsAt struct {
 	dataset
 	chunk, after int
@@ -209,7 +209,7 @@ func (f failsAt) Bitmap(_ context.Context, chunk int) ([]byte, error) {
 	return nil, f.fails()
 }
 
-// TestNewCut_ReturnsErrorsOfWhatItReads has the keys and the base fail in each chunk, after any number of its keys.
+// The keys and the base fail in each chunk, after any number of its keys.
 func TestNewCut_ReturnsErrorsOfWhatItReads(t *testing.T) {
 	d := testDataset(3, 0, 2)
 	byName := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}}
@@ -232,7 +232,7 @@ func TestNewCut_ReturnsErrorsOfWhatItReads(t *testing.T) {
 	}
 }
 
-// TestCutter_BoundsTheNamesOfAllStepsAndChunks lets a cut hash as many names as it may, and one chunk more.
+// A cut hashes as many names as allowed, and then one chunk more.
 func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
 	d := testDataset(5, 5)
 	byName := Step{Rule: mustRule(t, "a=1", ""), Name: "a"}
@@ -253,7 +253,7 @@ func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
 	}
 }
 
-// A chunk of which all or none is left needs no bitmap, and there is none of a chunk that the dataset has not.
+// A chunk that belongs fully or not at all needs no bitmap, and there is none for an unknown chunk.
 func TestCut_Bitmap(t *testing.T) {
 	d := testDataset(7, 9, 16)
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{0, 6}, {16, 17}}}})
@@ -289,7 +289,7 @@ func TestCut_Bitmap(t *testing.T) {
 	}
 }
 
-// unreadable is a subset whose bitmaps cannot be read.
+// unreadable is a subset with unreadable bitmaps.
 type unreadable struct{}
 
 func (unreadable) Bitmap(context.Context, int) ([]byte, error) { return nil, errStore }

@@ -1,11 +1,13 @@
-// Package selection keeps, beside a dataset's index, which of its samples a plan may deliver: how the dataset is cut into
-// named subsets, and which samples are bad.
+// Package selection stores with a dataset which of its samples a plan may deliver: named subsets,
+// and bad samples.
 //
-// A split (rule.go, split.go) puts every sample into one of some named, disjoint subsets by a keyed hash of its name, so that data that is
-// added moves no sample from one subset to another. It is stored with a count and a bitmap for each chunk (layout.go), and whoever opens it
-// (subset.go) holds a few bytes a chunk and reads a bitmap when it is asked for. A subset of listed samples (listed.go) is stored in the same form. A quarantine (quarantine.go) is a list of
-// bad samples. Both are immutable objects named by the SHA-256 of their bytes, and belong to one generation of the dataset.
+// A split (rule.go, split.go) assigns every sample to one of several disjoint subsets by a keyed
+// hash of its name, so that adding data moves no sample between subsets. It stores a count and a
+// bitmap per chunk (layout.go). An open subset (subset.go) takes a few bytes per chunk and reads
+// bitmaps on demand. A subset of listed samples (listed.go) has the same format. A quarantine
+// (quarantine.go) is a list of bad samples. Both are immutable objects named by the SHA-256 of
+// their bytes, and belong to one generation of the dataset.
 //
-// docs/spec/order.md says which samples are delivered for them, docs/spec/index-format.md what is stored, byte by byte. Whatever is
-// read, from the bucket or a local file, is input: it is checked before it is used.
+// docs/spec/order.md defines which samples are delivered, and docs/spec/index-format.md the stored
+// bytes. Input from the bucket or a local file is untrusted and checked before use.
 package selection

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// What went wrong, for errors.Is. Errors of the store keep objstore's vocabulary.
+// Errors of this package. Errors of the store keep objstore's vocabulary.
 var (
-	ErrInvalid    = errors.New("invalid")                 // a rule or a list that no dataset could make valid
-	ErrReadOnly   = errors.New("the bucket is read-only") // the bucket refuses them
-	ErrNotFound   = errors.New("no such object")          // the bucket has no split or quarantine of this name
-	ErrNoDefault  = errors.New("no split was made")       // of this generation of the dataset
+	ErrInvalid    = errors.New("invalid")                 // the rule or list is invalid for any dataset
+	ErrReadOnly   = errors.New("the bucket is read-only") // the bucket denies writes
+	ErrNotFound   = errors.New("no such object")          // no split or quarantine with this name
+	ErrNoDefault  = errors.New("no split was made")       // for this generation of the dataset
 	ErrNoSubset   = errors.New("no subset of the name")   // in this split
 	ErrGeneration = errors.New("it belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("written by a newer program") // whole, but by rules that this program does not know
+	ErrVersion    = errors.New("written by a newer program") // valid, but in an unknown format
 )
 
-// corrupt says what is wrong with bytes that were read back.
+// corrupt returns an ErrCorrupt with a reason.
 func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, fmt.Errorf(format, args...))
 }

@@ -26,7 +26,7 @@ var errStore = errors.New("the store fails")
 
 const home = "data/set/"
 
-// named stores bytes in a directory under the digest that names them, and returns it.
+// named stores bytes in a directory under their digest, and returns it.
 func named(st *memstore.Store, dir string, b []byte) string {
 	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])
@@ -34,7 +34,8 @@ func named(st *memstore.Store, dir string, b []byte) string {
 	return digest
 }
 
-// operations returns what a store of a dataset does. All are given the digests of a split and of a quarantine that are stored.
+// operations returns the operations of a Store. All get the digests of a stored split and a stored
+// quarantine.
 func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.Context, s *Store, digests [2]string) error {
 	return map[string]func(context.Context, *Store, [2]string) error{
 		"split": func(ctx context.Context, s *Store, _ [2]string) error { _, err := s.Split(ctx, d, rule); return err },
@@ -74,7 +75,7 @@ func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.
 				return err
 			}
 			for _, x := range all.Splits {
-				if x.Fault == nil && !x.Default { // the object that names the default one was not read
+				if x.Fault == nil && !x.Default { // the object that names the default was not read
 					err = errStore
 				}
 				err = errors.Join(err, x.Fault)
@@ -87,8 +88,8 @@ func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.
 	}
 }
 
-// Whichever request to the store fails, or is cancelled, the operation fails with that error. The same operation again succeeds and
-// leaves the same objects. The fixture verifies that no file stays open.
+// Each request to the store fails or is canceled, and the operation fails with that error. When
+// repeated, it succeeds with the same objects. The fixture verifies that no file stays open.
 func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 	d := testDataset(10, 10)
 	rule := mustRule(t, "train=9,val=1", "")
@@ -138,8 +139,8 @@ func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 	}
 }
 
-// What the bucket has under a name that is taken must be of the same size. Rights that are missing make the store read-only.
-func TestPut_RefusesWhatTheBucketHas(t *testing.T) {
+// An existing object must have the same size. Denied writes make the store read-only.
+func TestPut_RejectsExistingObjects(t *testing.T) {
 	d := testDataset(10, 10)
 	s, st := newStore(t)
 	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))
@@ -176,7 +177,8 @@ func TestPut_RefusesWhatTheBucketHas(t *testing.T) {
 	}
 }
 
-// A bucket cannot make a reader take memory: the size is looked at before anything is read.
+// The size of an object is checked before it is read, so that a bucket cannot make a reader
+// allocate memory.
 func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
 	s, st := newStore(t)
 	reads := 0
@@ -235,7 +237,7 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
-// Temporary files lie in the configured directory, which is made.
+// Temporary files are created in the configured directory, which is created if necessary.
 func TestSplit_WritesInItsDirectory(t *testing.T) {
 	_, st := newStore(t)
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -292,14 +294,14 @@ func TestStore_FullDisk(t *testing.T) {
 	}
 }
 
-// lying is a dataset whose chunks have other keys than they say.
-type lying struct {
+// wrongKeyCount is a dataset with more keys than samples.
+type wrongKeyCount struct {
 	dataset
 	more int
 	err  error
 }
 
-func (d lying) Keys(ctx context.Context, chunk int, visit func(uint64, []byte)) error {
+func (d wrongKeyCount) Keys(ctx context.Context, chunk int, visit func(uint64, []byte)) error {
 	keys := d.dataset[chunk]
 	for i := range len(keys) + d.more {
 		visit(uint64(i), []byte("k"))
@@ -315,10 +317,10 @@ func TestSplit_Refuses(t *testing.T) {
 		rule Rule
 		want string
 	}{
-		{lying{testDataset(8), -1, nil}, rule, "split a=1: keys of chunk 0: 7 keys of 8 samples"},
-		{lying{testDataset(8), 0, errStore}, rule, "split a=1: keys of chunk 0: the store fails"},
+		{wrongKeyCount{testDataset(8), -1, nil}, rule, "split a=1: keys of chunk 0: 7 keys of 8 samples"},
+		{wrongKeyCount{testDataset(8), 0, errStore}, rule, "split a=1: keys of chunk 0: the store fails"},
 		{testDataset(8), Rule{}, "split : invalid: 0 subsets, want 1 to 64"},
-		{testDataset(8), mustRule(t, "a=a-*", ""), "split a=a-*: keys of chunk 0: the dataset does not say in which shards its samples lie"},
+		{testDataset(8), mustRule(t, "a=a-*", ""), "split a=a-*: keys of chunk 0: the dataset does not provide the shards of its samples"},
 		{grownDataset{testDataset(8)}, rule, `split a=1: generation "22" is no digest`},
 	} {
 		if _, err := s.Split(t.Context(), c.d, c.rule); err == nil || err.Error() != c.want {
@@ -330,17 +332,17 @@ func TestSplit_Refuses(t *testing.T) {
 	}
 }
 
-// TestStore_RefusesDatasetsWithTooManyKeys gives a chunk of eight samples more keys, so that its bitmap has no bit for them.
+// A chunk of eight samples has more keys than its bitmap has bits.
 func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
 	s, st := newStore(t)
 	for more := 1; more <= 9; more++ {
-		d := lying{testDataset(8), more, nil}
+		d := wrongKeyCount{testDataset(8), more, nil}
 		want := fmt.Sprintf("split a=1: keys of chunk 0: %d keys of 8 samples", 8+more)
 		if _, err := s.Split(t.Context(), d, mustRule(t, "a=1", "")); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		_, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "b"}})
-		if want := "cut: chunk 0: it has not as many keys as samples"; err == nil || err.Error() != want {
+		if want := "cut: chunk 0: it has different numbers of keys and samples"; err == nil || err.Error() != want {
 			t.Errorf("%d keys more: got %v, want %s", more, err, want)
 		}
 	}
@@ -349,12 +351,12 @@ func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
 	}
 }
 
-// grownDataset is one whose generation is no digest.
+// grownDataset has an invalid generation.
 type grownDataset struct{ dataset }
 
 func (grownDataset) Generation() string { return "22" }
 
-// changedSplit returns a split in which one place has another number, with right checksums of header, rule and table.
+// changedSplit returns a split with another number at one offset and recomputed checksums.
 func changedSplit(whole []byte, at int, bits int, v uint64) []byte {
 	b := bytes.Clone(whole)
 	switch bits {
@@ -442,7 +444,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 	}
 }
 
-// broken fails to read from one place on.
+// broken fails to read from an offset on.
 type broken struct {
 	*bytes.Reader
 	from int64
@@ -517,7 +519,7 @@ func TestCheckBitmap(t *testing.T) {
 	}
 }
 
-func TestStored_TellsWhatIsWrong(t *testing.T) {
+func TestStored_ReportsFaults(t *testing.T) {
 	s, st := newStore(t)
 	d := testDataset(10)
 	m, err := s.Split(t.Context(), d, mustRule(t, "train=9,val=1", ""))

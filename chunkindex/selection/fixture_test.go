@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write testdata/rules.json anew; a rule 
 
 func testGeneration() string { return strings.Repeat("11", 32) }
 
-// dataset is chunks of keys.
+// dataset is a list of chunks of keys.
 type dataset [][]string
 
 func (d dataset) Generation() string { return testGeneration() }
@@ -35,7 +35,7 @@ func (d dataset) Keys(_ context.Context, chunk int, visit func(uint64, []byte)) 
 	return nil
 }
 
-// testDataset has chunks of several sizes, one of them empty.
+// testDataset returns a dataset with chunks of these sizes.
 func testDataset(sizes ...int) dataset {
 	var d dataset
 	n := 0
@@ -70,7 +70,7 @@ func mustRule(t testing.TB, text, salt string) Rule {
 	return r
 }
 
-// numbersOf returns the samples of a subset of the default split.
+// numbersOf returns the samples of a subset of a stored split.
 func numbersOf(t testing.TB, s *Store, d dataset, digest, name string) []uint64 {
 	t.Helper()
 	x, err := s.OpenSubset(t.Context(), digest, name, d.Generation(), d.First())

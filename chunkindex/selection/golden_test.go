@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden returns an object of testdata/stored, as a program of its time has stored it, with the digest that names it. It never
-// changes. With -update, one that is not there yet is written.
+// golden returns an object of testdata/stored, as stored by a program of its time, and its digest.
+// It never changes. With -update, a missing one is written.
 func golden(t *testing.T, name string, made []byte) (b []byte, digest string) {
 	t.Helper()
 	file := filepath.Join("testdata/stored", name)
@@ -27,13 +27,14 @@ func golden(t *testing.T, name string, made []byte) (b []byte, digest string) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made, b) {
-		t.Errorf("%s: got %d other bytes than the %d that are stored for ever", name, len(made), len(b))
+		t.Errorf("%s: got %d other bytes than the %d of the golden file", name, len(made), len(b))
 	}
 	sum := sha256.Sum256(b)
 	return b, hex.EncodeToString(sum[:])
 }
 
-// TestGoldenSplits reads splits of the versions that older programs stored, and makes them again byte for byte.
+// TestGoldenSplits decodes splits of the versions that older programs stored, and encodes them to
+// the same bytes.
 func TestGoldenSplits(t *testing.T) {
 	keys := testDataset(3, 9, 0, 4)
 	for name, c := range map[string]struct {
@@ -66,7 +67,8 @@ func TestGoldenSplits(t *testing.T) {
 	}
 }
 
-// TestGoldenSubset reads a listed subset that an older program stored, and makes it again byte for byte.
+// TestGoldenSubset decodes a listed subset stored by an older program, and encodes it to the same
+// bytes.
 func TestGoldenSubset(t *testing.T) {
 	keys := testDataset(3, 9, 0, 4)
 	s, st := newStore(t)
@@ -81,7 +83,8 @@ func TestGoldenSubset(t *testing.T) {
 	}
 }
 
-// TestGoldenQuarantine reads a list of bad samples that an older program stored, and makes it again byte for byte.
+// TestGoldenQuarantine decodes a quarantine stored by an older program, and encodes it to the same
+// bytes.
 func TestGoldenQuarantine(t *testing.T) {
 	want := testQuarantine()
 	made, err := want.encode()

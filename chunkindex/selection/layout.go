@@ -8,25 +8,26 @@ import (
 	"math/bits"
 )
 
-// A split, as docs/spec/index-format.md draws it: header, rule, a row for each chunk, a block for each chunk.
+// A split (see docs/spec/index-format.md) consists of header, rule, a row per chunk, and a block
+// per chunk.
 const (
 	splitMagic   = "MRSUBSET"
-	splitVersion = 1 // where the rule goes by keys
-	shardVersion = 2 // where it goes by shards
-	listVersion  = 3 // where a list stands for the rule
+	splitVersion = 1 // by sample keys
+	shardVersion = 2 // by shard keys
+	listVersion  = 3 // by a list
 	splitHeader  = 84
 	maxRule      = 16 << 10
 	maxChunks    = 1 << 25
 	maxSamples   = 1 << 40
 )
 
-// castagnoli returns the table of CRC-32C, which the library keeps.
+// castagnoli returns the CRC-32C table, which the standard library caches.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // head is a split's header.
 type head struct {
 	version    uint32
-	parts      uint32 // subsets
+	parts      uint32 // number of subsets
 	generation string
 	samples    uint64
 	chunks     uint64
@@ -53,7 +54,7 @@ func (h *head) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// decodeHead checks all that a header can say by itself.
+// decodeHead decodes a header and checks everything that it determines.
 func decodeHead(b []byte) (*head, error) {
 	if len(b) != splitHeader || string(b[:8]) != splitMagic {
 		return nil, corrupt("not a split")
@@ -79,7 +80,8 @@ func decodeHead(b []byte) (*head, error) {
 	return h, nil
 }
 
-// row returns the bytes of a chunk's row, and block those of the block of a chunk of n samples.
+// row returns the length of a chunk's row, table and blocks the offsets of the table and the first
+// block, and block the length of the block of a chunk of n samples.
 func (h *head) row() int64                   { return 4*int64(h.parts) + 4 }
 func (h *head) table() int64                 { return splitHeader + int64(h.rule) }
 func (h *head) blocks() int64                { return h.table() + h.row()*int64(h.chunks) }
@@ -87,8 +89,8 @@ func (h *head) block(n uint64) int64         { return int64(h.parts) * bitmapSiz
 func bitmapSize(n uint64) int64              { return int64((n + 7) / 8) }
 func chunkSize(first []uint64, i int) uint64 { return first[i+1] - first[i] }
 
-// fits checks that a header and an object of that size are those of a dataset, before anything is allocated for it or
-// fetched: first are the prefix sums of its chunks' sample counts.
+// fits checks that a header and object size match a dataset, before any allocation or download.
+// first are the prefix sums of its chunks' sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
 		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
@@ -103,7 +105,7 @@ func (h *head) fits(first []uint64, size int64) error {
 	return nil
 }
 
-// checkBitmap holds the bitmap of one subset of a chunk of n samples against its count.
+// checkBitmap validates the bitmap of one subset of a chunk of n samples against its count.
 func checkBitmap(b []byte, n, members uint64) error {
 	if n%8 != 0 && b[n/8]>>(n%8) != 0 {
 		return corrupt("bits beyond its samples")

@@ -10,26 +10,26 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// StoredSplit is a split that lies in the bucket, as its header describes it.
+// StoredSplit describes a split in the bucket, from its header.
 type StoredSplit struct {
 	objstore.Object
 	Digest     string
 	Generation string
 	Rule       Rule
-	Default    bool  // its generation's default one
-	Fault      error // why nothing of the above but Digest is known
+	Default    bool  // the default split of its generation
+	Fault      error // error that prevented reading the fields except Digest
 }
 
-// StoredQuarantine is a quarantine that lies in the bucket, as its header describes it.
+// StoredQuarantine describes a quarantine in the bucket, from its header.
 type StoredQuarantine struct {
 	objstore.Object
 	Digest     string
 	Generation string
-	Bad        uint64 // samples
-	Fault      error  // why nothing of the above but Digest is known
+	Bad        uint64 // number of bad samples
+	Fault      error  // error that prevented reading the fields except Digest
 }
 
-// StoredDefault names the default split of a generation.
+// StoredDefault is the object that names the default split of a generation.
 type StoredDefault struct {
 	objstore.Object
 	Generation string
@@ -42,7 +42,7 @@ type Inventory struct {
 	Quarantines []StoredQuarantine
 }
 
-// Stored lists the splits and quarantines of the dataset. It reads their headers.
+// Stored lists the splits and quarantines of the dataset, reading their headers.
 func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
 	all := &Inventory{}
 	for _, dir := range []string{quarantineDir, subsetDir} {

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// The subsets of a split that a list of samples makes.
+// Subsets of a split made from a list of samples.
 const (
-	Listed = "listed" // the samples of the list
+	Listed = "listed" // the samples in the list
 	Rest   = "rest"   // all others
 )
 
-// maxNamed bounds the keys that one error names.
+// maxNamed limits the keys that an error lists.
 const maxNamed = 3
 
-// listedRule is the one rule of splits that lists make: the table says all of them.
+// listedRule returns the rule of all splits made from lists.
 func listedRule() Rule { return Rule{Parts: []Part{{Name: Listed}, {Name: Rest}}} }
 
-// FindKeys returns the runs of samples that some keys name, in any order, and how many keys name a sample again. A key that
-// several shards have is followed by a tab and its shard: d is a Shards then. It reads the names of all samples once. A key that no sample or several shards
-// have is ErrInvalid, with how many there are.
+// FindKeys returns the ranges of samples with the given keys, in any order, and the number of keys
+// that name a sample again. A key that several shards have must be followed by a tab and its shard;
+// d must then implement Shards. FindKeys reads the names of all samples once. Missing and ambiguous
+// keys return ErrInvalid with their number.
 func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, repeated int, err error) {
 	f := finder{found: make(map[string]uint64, len(keys))}
 	for _, key := range keys {
@@ -92,7 +93,7 @@ func (f *finder) runs() ([]Places, error) {
 	var runs []Places
 	for _, n := range numbers {
 		switch last := len(runs) - 1; {
-		case last >= 0 && n == runs[last].Last: // named with its shard and without
+		case last >= 0 && n == runs[last].Last: // named both with and without its shard
 		case last >= 0 && n == runs[last].Last+1:
 			runs[last].Last = n
 		default:
@@ -102,7 +103,7 @@ func (f *finder) runs() ([]Places, error) {
 	return runs, nil
 }
 
-// wrongKeys counts keys, and names the first ones.
+// wrongKeys returns an error with the number of keys and the first ones.
 func wrongKeys(why string, keys []string, all int) error {
 	if len(keys) == 0 {
 		return nil
@@ -120,8 +121,8 @@ func wrongKeys(why string, keys []string, all int) error {
 	return invalid("%s %d of %d keys: %s%s", why, len(keys), all, strings.Join(named, ", "), more)
 }
 
-// KeepSubset stores a subset that was worked out, as the subset Listed of a split whose other one is Rest. It makes no split the
-// default one. A subset without samples is ErrInvalid.
+// KeepSubset stores a computed subset as the subset Listed of a split whose other subset is Rest.
+// It does not affect the default split. A subset without samples returns ErrInvalid.
 func (s *Store) KeepSubset(ctx context.Context, d Dataset, members Base) (SplitResult, error) {
 	m, err := s.store(ctx, &splitWriter{data: d, rule: listedRule(), members: members})
 	if err != nil {

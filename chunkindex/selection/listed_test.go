@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// keyed is chunks of keys, each in a shard of its own.
+// keyed is a dataset with one shard per chunk.
 type keyed struct {
 	dataset
 	shards []string
@@ -36,7 +36,7 @@ func keep(t *testing.T, s *Store, d Dataset, runs ...Places) SplitResult {
 	return m
 }
 
-// TestFindKeys_AnyOrder stores a random half of the keys in two orders, and expects one object.
+// A random half of the keys in two orders gives one object.
 func TestFindKeys_AnyOrder(t *testing.T) {
 	d := keyed{testDataset(700, 1, 0, 299), []string{"a", "b", "c", "d"}}
 	all := slices.Concat(d.dataset...)

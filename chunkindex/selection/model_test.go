@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawnDataset has up to six chunks, of which some are empty.
+// drawnDataset draws up to six chunks, some of which are empty.
 func drawnDataset(t *rapid.T) dataset {
 	return testDataset(rapid.SliceOfN(rapid.IntRange(0, 20), 1, 6).Draw(t, "samples of the chunks")...)
 }
 
-// drawnStep is a rule by names and one of its subsets, or runs of places.
+// drawnStep draws a rule by names with one of its subsets, or ranges of places.
 func drawnStep(t *rapid.T, samples uint64) Step {
 	if rapid.Bool().Draw(t, "by names") {
 		rule := rapid.SampledFrom([]string{"a=1,b=1", "a=1,b=2,c=4", "a=1"}).Draw(t, "rule")
@@ -34,7 +34,7 @@ func drawnStep(t *rapid.T, samples uint64) Step {
 	return s
 }
 
-// left returns which of some samples a step leaves, one by one.
+// left returns the samples that a step keeps, one by one.
 func (s Step) left(d dataset, samples []uint64) (out []uint64) {
 	keys := slices.Concat(d...)
 	for place, sample := range samples {
@@ -49,7 +49,7 @@ func (s Step) left(d dataset, samples []uint64) (out []uint64) {
 	return out
 }
 
-// some is a subset of a dataset: the samples that are listed.
+// some is a subset of listed samples.
 type some struct {
 	bitmaps [][]byte
 	samples []uint64
@@ -71,8 +71,8 @@ func drawnSubset(t *rapid.T, d dataset) (s some) {
 	return s
 }
 
-// TestNewCut_LeavesWhatItsStepsLeaveOneByOne compares cuts with lists of samples of which each step is asked for each sample.
-func TestNewCut_LeavesWhatItsStepsLeaveOneByOne(t *testing.T) {
+// Cuts match lists computed step by step and sample by sample.
+func TestNewCut_AgreesWithItsStepsOneByOne(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := drawnDataset(r)
 		all := make([]uint64, d.First()[len(d)])
@@ -110,8 +110,8 @@ func TestNewCut_LeavesWhatItsStepsLeaveOneByOne(t *testing.T) {
 	})
 }
 
-// TestStore_ListsWhatWasMade makes splits and quarantines of two generations in any order. The first split of a generation is its default
-// one, whatever is made later, and what was made before is not made anew.
+// Splits and quarantines of two generations are created in any order. The first split of a
+// generation is always its default, and existing objects are not created again.
 func TestStore_ListsWhatWasMade(t *testing.T) {
 	generations := []generated{{testDataset(9, 4), strings.Repeat("11", 32)}, {testDataset(9, 4, 3), strings.Repeat("22", 32)}}
 	rules := []Rule{mustRule(t, "a=1,b=1", ""), mustRule(t, "a=1,b=1", "salt"), mustRule(t, "a=2,b=1", "")}
@@ -162,7 +162,7 @@ func TestStore_ListsWhatWasMade(t *testing.T) {
 	})
 }
 
-// generated is a dataset of a generation of its own.
+// generated is a dataset of a given generation.
 type generated struct {
 	dataset
 	generation string
@@ -170,7 +170,7 @@ type generated struct {
 
 func (g generated) Generation() string { return g.generation }
 
-// TestQuarantine_NumbersOfAnotherGeneration compares with the places of the keys in a list.
+// The numbers match the positions of the keys in a list.
 func TestQuarantine_NumbersOfAnotherGeneration(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})

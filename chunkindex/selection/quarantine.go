@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// A quarantine, as docs/spec/index-format.md draws it.
+// Format of a quarantine (see docs/spec/index-format.md).
 const (
 	quarantineMagic  = "MRQUAR01" // the last two digits are the version
 	quarantineHeader = 52
@@ -40,8 +40,9 @@ type Quarantine struct {
 	Bad        []Bad  // by number, ascending
 }
 
-// Quarantine stores a list of bad samples, in any order, and returns the digest that names it. The same samples with the same reasons make the
-// same object. It is an error if there are none or more than 2^16, if one has no number in the dataset, or all are bad.
+// Quarantine stores a list of bad samples, in any order, and returns its digest. The same samples
+// and reasons give the same object. It returns an error for no samples, more than 2^16, numbers
+// beyond the dataset, or if all samples are bad.
 func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, created bool, err error) {
 	q.Bad = slices.Clone(q.Bad)
 	slices.SortFunc(q.Bad, func(a, b Bad) int { return cmp.Compare(a.Number, b.Number) })
@@ -57,7 +58,7 @@ func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, cr
 	return digest, created, nil
 }
 
-// check reports what is wrong with a list.
+// check validates a list.
 func (q Quarantine) check() error {
 	switch n := uint64(len(q.Bad)); {
 	case n == 0 || n > maxBad:
@@ -106,7 +107,7 @@ func (q Quarantine) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// checkMagic tells a list of another version from what is no list.
+// checkMagic distinguishes a list of another version from other data.
 func checkMagic(b []byte) error {
 	switch {
 	case string(b[:6]) != quarantineMagic[:6]:
@@ -117,7 +118,8 @@ func checkMagic(b []byte) error {
 	return nil
 }
 
-// decodeQuarantine reads a list as encode writes it. Memory is taken for what stands in b, not for what it promises.
+// decodeQuarantine decodes only output of encode. It allocates memory only for data in b, not for
+// claimed counts.
 func decodeQuarantine(b []byte) (Quarantine, error) {
 	if len(b) < quarantineHeader+4 {
 		return Quarantine{}, corrupt("not a quarantine")
@@ -156,7 +158,8 @@ func decodeQuarantine(b []byte) (Quarantine, error) {
 	return q, nil
 }
 
-// OpenQuarantine reads a list of bad samples. One that the bucket has not is ErrNotFound, one that is not what its name says ErrCorrupt.
+// OpenQuarantine reads a list of bad samples. It returns ErrNotFound if the bucket does not have
+// it, and ErrCorrupt if it does not match its name.
 func (s *Store) OpenQuarantine(ctx context.Context, digest string) (Quarantine, error) {
 	q, err := s.openQuarantine(ctx, digest)
 	if err != nil {
@@ -173,15 +176,15 @@ func (s *Store) openQuarantine(ctx context.Context, digest string) (Quarantine, 
 	return decodeQuarantine(b)
 }
 
-// Finder finds samples by their keys in a generation with so many samples. *chunkindex.Index is one.
+// Finder finds samples by key in one generation. *chunkindex.Index implements it.
 type Finder interface {
 	Generation() string
 	Samples() uint64
 	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
 }
 
-// Numbers returns the numbers that the bad samples have in a generation, ascending. In another one than the list's they are found by their
-// keys, and those that are gone are left out.
+// Numbers returns the numbers of the bad samples in a generation, ascending. For another generation
+// than the list's, it finds samples by key and omits missing ones.
 func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
 	own := q.Generation == of.Generation()
 	if own && q.Samples != of.Samples() {
@@ -207,11 +210,11 @@ func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
 // NamedSample names a bad sample by its key and its shard.
 type NamedSample struct {
 	Key, Reason string
-	Shard       string // empty: one shard alone has the key
+	Shard       string // empty: only one shard has the key
 }
 
-// ReadNamed reads lines of a key, a reason and a shard with tabs between them, of which the last two may be left out. A
-// sample without a reason of its own gets the one given.
+// ReadNamed reads lines of a key, a reason and a shard, separated by tabs; reason and shard are
+// optional. Samples without a reason get the given one.
 func ReadNamed(r io.Reader, reason string) ([]NamedSample, error) {
 	var named []NamedSample
 	lines := bufio.NewScanner(r)
@@ -226,5 +229,5 @@ func ReadNamed(r io.Reader, reason string) ([]NamedSample, error) {
 	return named, lines.Err()
 }
 
-// ShortReason cuts a reason that a machine wrote, such as an error, to what a quarantine takes.
+// ShortReason truncates a generated reason, such as an error, to the limit of a quarantine.
 func ShortReason(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxReason)], "?") }

@@ -43,7 +43,7 @@ func TestQuarantineIsReadBack(t *testing.T) {
 	}
 }
 
-// grown is a generation with some samples, by their keys. One key makes a look-up fail.
+// grown is a generation with samples by key. One key makes Lookup fail.
 type grown struct {
 	generation string
 	keys       []string
@@ -62,8 +62,9 @@ func (g grown) Lookup(_ context.Context, key, _ string) (uint64, bool, error) {
 	return uint64(n), n >= 0, nil
 }
 
-// TestQuarantineIsCarriedOver finds the samples of a list in a generation in which some have other numbers, and some are gone.
-func TestQuarantineIsCarriedOver(t *testing.T) {
+// The samples of a list are found in a generation in which some have other numbers and some are
+// missing.
+func TestNumbers_InAnotherGeneration(t *testing.T) {
 	q, same := testQuarantine(), make([]string, 43)
 	for name, c := range map[string]struct {
 		of   grown
@@ -108,7 +109,7 @@ func TestQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// FuzzQuarantine takes any bytes for a list, and the list's own checksum for them.
+// FuzzQuarantine decodes any bytes after recomputing the checksum.
 func FuzzQuarantine(f *testing.F) {
 	whole, err := testQuarantine().encode()
 	if err != nil {
@@ -133,7 +134,7 @@ func FuzzQuarantine(f *testing.F) {
 	})
 }
 
-// FuzzRule takes any bytes for a stored rule or a default split, and any text for a rule.
+// FuzzRule decodes any bytes as a stored rule or default split, and parses any text as a rule.
 func FuzzRule(f *testing.F) {
 	f.Add([]byte(`{"salt":"s","parts":[{"name":"train","part":90},{"name":"val","part":10}]}`), "s")
 	f.Add([]byte("train=90,val=10"), "")

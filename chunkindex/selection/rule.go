@@ -24,38 +24,38 @@ const (
 	maxSalt  = 256 // bytes
 )
 
-// validName bounds the names of subsets to what a URL carries without escapes.
+// validName restricts names of subsets to characters that a URL carries without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Part is one subset of a rule: its size relative to the others, or a pattern that its shards match.
+// Part is one subset of a rule: its relative size, or a pattern of its shards.
 type Part struct {
 	Name  string `json:"name"`
 	Size  uint64 `json:"part,omitempty"`
 	Match string `json:"match,omitempty"`
 }
 
-// String returns the part as ParseRule reads it.
+// String returns the part in ParseRule's syntax.
 func (p Part) String() string {
 	switch {
 	case p.Match != "":
 		return p.Name + "=" + p.Match
-	case p.Size == 0: // of a list
+	case p.Size == 0: // from a list
 		return p.Name
 	}
 	return p.Name + "=" + strconv.FormatUint(p.Size, 10)
 }
 
-// Rule says of which subset a sample is: by its key alone, or by the key of its shard (docs/spec/order.md, "subset"). The subset of a shard
-// is the first one whose pattern takes the shard.
+// Rule assigns samples to subsets, either by the sample's key or by the key of its shard
+// (docs/spec/order.md, "subset"). A shard belongs to the first subset whose pattern matches it.
 type Rule struct {
-	Salt  string `json:"salt"` // another salt, another split, independent of it
+	Salt  string `json:"salt"` // different salts give independent splits
 	Parts []Part `json:"parts"`
 }
 
-// isPattern says whether the text of a part is a pattern and no size.
+// isPattern reports whether the text of a part is a pattern rather than a size.
 func isPattern(text string) bool { return strings.ContainsAny(text, "*?[./") }
 
-// ParseRule reads the parts of a rule as people write them: train=90,val=10, or train=train-*,val=val-*.
+// ParseRule parses the parts of a rule: train=90,val=10, or train=train-*,val=val-*.
 func ParseRule(text, salt string) (Rule, error) {
 	r := Rule{Salt: salt}
 	for part := range strings.SplitSeq(text, ",") {
@@ -76,7 +76,7 @@ func ParseRule(text, salt string) (Rule, error) {
 	return r, r.Check()
 }
 
-// Check reports what is wrong with a rule.
+// Check validates a rule.
 func (r Rule) Check() error {
 	if len(r.Parts) == 0 || len(r.Parts) > maxParts {
 		return invalid("%d subsets, want 1 to %d", len(r.Parts), maxParts)
@@ -110,13 +110,13 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// ByShard says whether the subsets have patterns.
+// ByShard reports whether the subsets have patterns.
 func (r Rule) ByShard() bool { return len(r.Parts) > 0 && r.Parts[0].Match != "" }
 
-// byList says whether a list says which samples are of which subset.
+// byList reports whether a list assigns the samples to subsets.
 func (r Rule) byList() bool { return r.Salt == "" && slices.Equal(r.Parts, listedRule().Parts) }
 
-// version returns that of a split by the rule.
+// version returns the format version of a split with this rule.
 func (r Rule) version() uint32 {
 	switch {
 	case r.byList():
@@ -127,8 +127,8 @@ func (r Rule) version() uint32 {
 	return splitVersion
 }
 
-// shardPart returns the number of the subset of a shard; -1: no pattern takes it. A pattern with a slash is held against the whole key, any
-// other against what follows the last slash.
+// shardPart returns the number of a shard's subset, or -1 if no pattern matches. A pattern with a
+// slash applies to the whole key, any other to its base name.
 func (r Rule) shardPart(shard string) int {
 	return slices.IndexFunc(r.Parts, func(p Part) bool {
 		key := shard
@@ -140,12 +140,12 @@ func (r Rule) shardPart(shard string) int {
 	})
 }
 
-// number returns the number of a subset, from 0; -1 for a name that no subset has.
+// number returns the number of a subset, from 0, or -1 for an unknown name.
 func (r Rule) number(name string) int {
 	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// String returns the rule as ParseRule reads it, without its salt.
+// String returns the rule in ParseRule's syntax, without its salt.
 func (r Rule) String() string {
 	parts := make([]string, len(r.Parts))
 	for i, p := range r.Parts {
@@ -154,11 +154,11 @@ func (r Rule) String() string {
 	return strings.Join(parts, ",")
 }
 
-// sorter puts keys into the subsets of a rule. It serves one goroutine.
+// sorter assigns keys to the subsets of a rule. It is not safe for concurrent use.
 type sorter struct {
-	text []byte // what stands before a key in the hash's input
+	text []byte // input of the hash before the key
 	base int
-	ends []uint64 // sums of the parts
+	ends []uint64 // prefix sums of the sizes
 }
 
 func newSorter(r Rule) *sorter {
@@ -172,7 +172,7 @@ func newSorter(r Rule) *sorter {
 	return s
 }
 
-// part returns the number of the subset of a key.
+// part returns the number of a key's subset.
 func (s *sorter) part(key []byte) int {
 	s.text = append(s.text[:s.base], key...)
 	sum := sha256.Sum256(s.text)
@@ -184,7 +184,7 @@ func (s *sorter) part(key []byte) int {
 	return i
 }
 
-// encode returns the one form in which a rule is stored.
+// encode returns the unique stored form of a rule.
 func (r Rule) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -195,7 +195,7 @@ func (r Rule) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decodeRule reads a rule as encode writes it, and nothing else.
+// decodeRule decodes only output of encode.
 func decodeRule(b []byte) (Rule, error) {
 	var r Rule
 	d := json.NewDecoder(bytes.NewReader(b))

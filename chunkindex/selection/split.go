@@ -13,28 +13,28 @@ import (
 	"os"
 )
 
-// Dataset is what is cut: *chunkindex.Index is one.
+// Dataset is the dataset to split. *chunkindex.Index implements it.
 type Dataset interface {
 	Generation() string
 	First() []uint64 // prefix sums of the chunks' sample counts
 	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
 }
 
-// Shards is a Dataset that says in which shard a sample lies, by its key. A rule with patterns asks for it.
+// Shards is a Dataset that knows the shard key of each sample, which rules with patterns require.
 type Shards interface {
 	ShardKey(sample uint64) string
 }
 
-// SplitResult describes a split that was stored.
+// SplitResult describes a stored split.
 type SplitResult struct {
 	Digest  string   // its name
-	New     bool     // else the bucket had it
-	Default string   // the split that is meant where none is named: the first one that was made of this generation by a rule; of a kept subset empty
+	New     bool     // false: the bucket already had it
+	Default string   // digest of the default split: the first one of this generation made by a rule; empty for a kept subset
 	Counts  []uint64 // samples of each subset, in the order of the rule
 }
 
-// Split cuts a dataset into subsets, and stores which samples are of which. The same rule and data make the same object, so
-// it may be done again. The memory it takes is a few bytes a chunk.
+// Split splits a dataset into subsets and stores the result. The same rule and data give the same
+// object, so it can be repeated. It takes a few bytes of memory per chunk.
 func (s *Store) Split(ctx context.Context, d Dataset, rule Rule) (SplitResult, error) {
 	m, err := s.split(ctx, d, rule)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) split(ctx context.Context, d Dataset, rule Rule) (SplitResult, e
 	return m, err
 }
 
-// store lays out a split in a local file, and puts it into the bucket.
+// store writes a split to a local file and then to the bucket.
 func (s *Store) store(ctx context.Context, w *splitWriter) (SplitResult, error) {
 	text, err := w.rule.encode()
 	if err != nil {
@@ -88,12 +88,12 @@ func (s *Store) store(ctx context.Context, w *splitWriter) (SplitResult, error) 
 	return m, err
 }
 
-// splitWriter lays out a split: the blocks first, chunk by chunk, then what stands before them.
+// splitWriter writes a split: first the blocks, chunk by chunk, then the data before them.
 type splitWriter struct {
 	head    *head
 	data    Dataset
 	rule    Rule
-	sorter  *sorter // nil: members says it
+	sorter  *sorter // nil: use members
 	members Base    // of the subset Listed
 	counts  []uint64
 	table   []byte
@@ -145,7 +145,7 @@ func (w *splitWriter) parts(ctx context.Context, chunk int, n uint64, put func(p
 	}
 	d, ok := w.data.(Shards)
 	if !ok {
-		return errors.New("the dataset does not say in which shards its samples lie")
+		return errors.New("the dataset does not provide the shards of its samples")
 	}
 	last, part := "", -1
 	for i := range n {
@@ -154,19 +154,19 @@ func (w *splitWriter) parts(ctx context.Context, chunk int, n uint64, put func(p
 			last, part = shard, w.rule.shardPart(shard)
 		}
 		if part < 0 {
-			return invalid("no pattern takes the shard %.200q: rest=* behind the others takes what is left", shard)
+			return invalid("no pattern matches the shard %.200q: add rest=* at the end for the remaining shards", shard)
 		}
 		put(part)
 	}
 	return ctx.Err()
 }
 
-// block returns the block of a chunk of n samples, and adds its row to the table.
+// block returns the block of a chunk of n samples and adds its row to the table.
 func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, error) {
 	b, each := make([]byte, w.head.block(n)), bitmapSize(n)
 	counts, k := make([]uint32, w.head.parts), uint64(0)
 	put := func(part int) {
-		if k < n { // more keys than samples are refused below
+		if k < n { // an excess of keys is an error below
 			counts[part]++
 			b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
 		}

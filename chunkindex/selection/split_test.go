@@ -161,14 +161,15 @@ func TestRuleRefuses(t *testing.T) {
 	}
 }
 
-// patternVector is one line of patterns of testdata/rules.json: of which subset each shard is, -1 for none.
+// patternVector is an entry of testdata/rules.json with patterns: the subset of each shard, -1 for
+// none.
 type patternVector struct {
 	Patterns []string `json:"patterns"`
 	Shards   []string `json:"shards"`
 	Subsets  []int    `json:"subsets"`
 }
 
-// ruleVector is one line of testdata/rules.json.
+// ruleVector is an entry of testdata/rules.json.
 type ruleVector struct {
 	Parts   []uint64 `json:"parts"`
 	Salt    string   `json:"salt"`
@@ -213,7 +214,7 @@ func TestRuleVectors(t *testing.T) {
 	vectors.Python(t, "../../client/python/tests/order_vectors.py", path)
 }
 
-// A rule that reads well and is another one than was written is refused for its checksum, which the error says.
+// A valid rule that differs from the stored one is rejected because of its checksum.
 func TestDamagedRule(t *testing.T) {
 	d := testDataset(10)
 	s, st := newStore(t)
@@ -229,7 +230,7 @@ func TestDamagedRule(t *testing.T) {
 	}
 }
 
-// FuzzSplit takes any bytes for a split of a small dataset: none makes it panic, and what is opened is sound.
+// No bytes make the parser panic, and an opened split is consistent.
 func FuzzSplit(f *testing.F) {
 	d := testDataset(5, 0, 20)
 	s, st := newStore(f)
@@ -256,7 +257,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// seal makes the checksums of a split right, so that what they cover is looked at.
+// seal recomputes the checksums of a split, so that later checks are reached.
 func seal(b []byte) []byte {
 	if len(b) < splitHeader {
 		return b
@@ -301,8 +302,8 @@ func writeObject(t testing.TB, st *memstore.Store, key string, b []byte) {
 	}
 }
 
-// TestDamagedBitmapsAreNotBelieved changes a split after it was opened, as a failing disk does: a bitmap, and a bitmap with its checksum.
-func TestDamagedBitmapsAreNotBelieved(t *testing.T) {
+// A bitmap, and then also its checksum, changes after the split was opened, as on a failing disk.
+func TestBitmap_DetectsDamage(t *testing.T) {
 	d := testDataset(9)
 	s, st := newStore(t)
 	m, err := s.Split(t.Context(), d, mustRule(t, "train=1,val=1", ""))
@@ -330,7 +331,8 @@ func TestDamagedBitmapsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// sharded is a dataset whose chunks are a shard each, but for the last one, in which each sample is a shard of its own.
+// sharded is a dataset with one shard per chunk, except for the last one, where each sample is a
+// shard.
 type sharded struct {
 	dataset
 	names []string
@@ -352,7 +354,7 @@ func (d sharded) Keys(context.Context, int, func(uint64, []byte)) error {
 	return errors.New("nobody has to read keys")
 }
 
-// TestSplitByShards puts each sample where its shard belongs, and refuses shards that no pattern takes.
+// Each sample belongs to the subset of its shard, and shards that match no pattern are rejected.
 func TestSplitByShards(t *testing.T) {
 	d := sharded{testDataset(3, 9, 0, 4), []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}}
 	s, st := newStore(t)
@@ -370,13 +372,13 @@ func TestSplitByShards(t *testing.T) {
 	if rule := `{"salt":"","parts":[{"name":"train","match":"train-*"},{"name":"val","match":"data/val-*"},{"name":"rest","match":"*"}]}`; whole[8] != shardVersion || !bytes.Contains(whole, []byte(rule)) {
 		t.Errorf("got version %d, want %d, with the rule %s", whole[8], shardVersion, rule)
 	}
-	// A header of version 1 with such a rule, as no program writes it.
+	// A header of version 1 with a rule by shards, which no program writes.
 	sealed := seal(whole)
 	if _, err := parseSplit(content{bytes.NewReader(sealed)}, int64(len(sealed)), "rest", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("rule of another version: got %v, want %v", err, ErrCorrupt)
 	}
 	_, err = s.Split(t.Context(), d, mustRule(t, "train=train-*,val=val-*", ""))
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `no pattern takes the shard "val/12.jpg": rest=*`) {
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `no pattern matches the shard "val/12.jpg": add rest=*`) {
 		t.Errorf("a shard of no subset: got %v", err)
 	}
 	if _, err := s.Split(t.Context(), testDataset(3), mustRule(t, "train=*", "")); err == nil {
@@ -387,7 +389,7 @@ func TestSplitByShards(t *testing.T) {
 	}
 }
 
-// TestOpenSubset_LargerThanItsBuffers opens a split of more chunks and bytes than are read at once.
+// The split has more chunks and bytes than one read.
 func TestOpenSubset_LargerThanItsBuffers(t *testing.T) {
 	sizes := make([]int, 2*tableAtOnce+1)
 	for i := range sizes {
@@ -430,7 +432,7 @@ func TestOpenSubset_LargerThanItsBuffers(t *testing.T) {
 	}
 }
 
-// rememberedFirst is a dataset of many chunks, whose sums are made once.
+// rememberedFirst is a dataset of many chunks with cached prefix sums.
 type rememberedFirst struct {
 	dataset
 	first []uint64
@@ -445,7 +447,7 @@ func (d rememberedFirst) Keys(_ context.Context, chunk int, visit func(uint64, [
 	return nil
 }
 
-// TestOpenSubset_FetchesNoSplitOfOtherData reads the header only, and finds out which generation or dataset it is of.
+// Only the header is read if the split is of another generation or dataset.
 func TestOpenSubset_FetchesNoSplitOfOtherData(t *testing.T) {
 	d := testDataset(10, 10)
 	s, st := newStore(t)
@@ -464,7 +466,7 @@ func TestOpenSubset_FetchesNoSplitOfOtherData(t *testing.T) {
 	}
 }
 
-// cancelling is a dataset during whose first shard the call is cancelled.
+// cancelling is a dataset that cancels the call while its first shard is read.
 type cancelling struct {
 	sharded
 	cancel func()

@@ -16,40 +16,40 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// Where the objects lie, below the dataset's prefix.
+// Key prefixes of the objects, relative to the dataset's prefix.
 const (
 	subsetDir     = ".millrace/subset/"
-	defaultPrefix = subsetDir + "default-" // and the generation
+	defaultPrefix = subsetDir + "default-" // followed by the generation
 	quarantineDir = ".millrace/quarantine/"
 )
 
-// maxDefault bounds the object that names a generation's default split.
+// maxDefault limits the size of the object that names a generation's default split.
 const maxDefault = 1 << 10
 
-// Reader is what splits and quarantines are read from.
+// Reader reads splits and quarantines.
 type Reader interface {
 	objstore.RangeReader
 	Stat(ctx context.Context, key string) (objstore.Object, error)
 	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
 }
 
-// Writer stores objects. All are written once, on the condition that nothing is stored there.
+// Writer stores objects. Each is written only if its key does not exist.
 type Writer interface {
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
 }
 
-// Config says where one dataset's splits and quarantines lie.
+// Config locates the splits and quarantines of one dataset.
 type Config struct {
 	Reader Reader
-	Writer Writer // nil: nothing is made
-	Prefix string // where the dataset lies in the store: empty, or ending in a slash
-	Dir    string // where temporary files lie; empty: the system's place for them
+	Writer Writer // nil: read-only
+	Prefix string // the dataset's location in the store: empty, or ending in a slash
+	Dir    string // directory for temporary files; empty: the system's default
 }
 
-// Store is the splits and quarantines of one dataset. It is safe for concurrent use.
+// Store provides the splits and quarantines of one dataset. It is safe for concurrent use.
 type Store struct{ cfg Config }
 
-// New opens the selections of a dataset. It asks the store for nothing.
+// New opens the selections of a dataset. It sends no request to the store.
 func New(cfg Config) (*Store, error) {
 	if cfg.Reader == nil {
 		return nil, errors.New("selection: no store")
@@ -60,7 +60,7 @@ func New(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg}, nil
 }
 
-// stat finds an object that is named by its content.
+// stat finds an object named by its digest.
 func (s *Store) stat(ctx context.Context, dir, digest string) (objstore.Object, error) {
 	if !isDigest(digest) {
 		return objstore.Object{}, ErrNotFound
@@ -72,7 +72,7 @@ func (s *Store) stat(ctx context.Context, dir, digest string) (objstore.Object, 
 	return obj, err
 }
 
-// read returns a whole object of at most so many bytes, whose digest is its name.
+// read returns a whole object of at most most bytes after verifying its digest.
 func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byte, error) {
 	obj, err := s.stat(ctx, dir, digest)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byt
 	return b, nil
 }
 
-// put stores an object that is named by its content. created is false if the bucket had it.
+// put stores an object unless its key exists. created is false if it existed.
 func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int64) (created bool, err error) {
 	if s.cfg.Writer == nil {
 		return false, fmt.Errorf("%w: the store was opened for reading only", ErrReadOnly)
@@ -112,7 +112,7 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return false, err
 }
 
-// tempFile makes a file without a name in the configured directory, which may not exist yet.
+// tempFile creates an unnamed file in the configured directory, creating that if necessary.
 func (s *Store) tempFile() (*os.File, error) {
 	dir := s.cfg.Dir
 	if dir != "" {
@@ -123,14 +123,14 @@ func (s *Store) tempFile() (*os.File, error) {
 	return tempfile.File(dir)
 }
 
-// defaultSplit is the object that names a generation's default split.
+// defaultSplit is the content of the object that names a generation's default split.
 type defaultSplit struct {
 	Version int    `json:"version"`
 	Subset  string `json:"subset"`
 }
 
-// Default returns the digest of the first split that was made of a generation: the one that is meant where none is named. It
-// never changes.
+// Default returns the digest of the first split of a generation, which is used if a request names
+// none. It never changes.
 func (s *Store) Default(ctx context.Context, generation string) (string, error) {
 	digest, err := s.defaultOf(ctx, generation)
 	if err != nil {
@@ -171,7 +171,8 @@ func decodeDefault(b []byte) (string, error) {
 	return d.Subset, nil
 }
 
-// setDefault makes a split the default one of a generation, unless it has one, and returns which it is.
+// setDefault makes a split the default of a generation unless there is one, and returns the
+// default.
 func (s *Store) setDefault(ctx context.Context, generation, digest string) (string, error) {
 	b, err := json.Marshal(defaultSplit{Version: 1, Subset: digest})
 	if err != nil {

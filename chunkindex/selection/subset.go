@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Subset is one subset of a split, open: a few bytes a chunk. It is safe for concurrent use.
+// Subset is an open subset of a split. It takes a few bytes per chunk and is safe for concurrent
+// use.
 type Subset struct {
 	file    file
 	head    *head
@@ -25,15 +26,17 @@ type Subset struct {
 	offsets []int64 // of the chunks' blocks
 }
 
-// file is what a split is read from.
+// file is the source of a split.
 type file interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// OpenSubset fetches a split to a local file, checks it from end to end, and opens one subset of it. generation is that of the
-// dataset, first the prefix sums of its chunks' sample counts, shared and not changed. A split that the bucket has not is
-// ErrNotFound, one of other data ErrGeneration, one that is not what its name or the dataset says ErrCorrupt; a name that it has not is ErrNoSubset.
+// OpenSubset downloads a split to a local file, verifies its digest, and opens one of its subsets.
+// generation is the dataset's, and first the prefix sums of its chunks' sample counts, which are
+// shared and not modified. It returns ErrNotFound if the bucket does not have the split,
+// ErrGeneration if it is of other data, ErrCorrupt if it does not match its name or the dataset,
+// and ErrNoSubset for an unknown name.
 func (s *Store) OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*Subset, error) {
 	x, err := s.openSubset(ctx, digest, name, generation, first)
 	if err != nil {
@@ -69,7 +72,7 @@ func (s *Store) openSubset(ctx context.Context, digest, name, generation string,
 	return x, nil
 }
 
-// checkHead reads a header and holds it against the dataset.
+// checkHead decodes a header and compares it with the dataset.
 func checkHead(b []byte, generation string, first []uint64, size int64) (*head, error) {
 	h, err := decodeHead(b)
 	if err != nil {
@@ -81,7 +84,7 @@ func checkHead(b []byte, generation string, first []uint64, size int64) (*head, 
 	return h, h.fits(first, size)
 }
 
-// download copies an object to a file, and opens it there if its bytes have the digest that names it.
+// download copies an object to a file, verifies its digest, and opens it.
 func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, digest, name, generation string, first []uint64) (*Subset, error) {
 	sum := sha256.New()
 	b := make([]byte, min(obj.Size, 4<<20))
@@ -101,7 +104,8 @@ func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, d
 	return parseSplit(f, obj.Size, name, generation, first)
 }
 
-// parseSplit checks everything but the digest and the blocks, which are checked when they are read.
+// parseSplit validates everything except the digest, and the blocks, which are validated when they
+// are read.
 func parseSplit(f file, size int64, name, generation string, first []uint64) (*Subset, error) {
 	if size < splitHeader {
 		return nil, corrupt("%d bytes are no split", size)
@@ -137,10 +141,10 @@ func parseSplit(f file, size int64, name, generation string, first []uint64) (*S
 	return x, x.readTable()
 }
 
-// tableAtOnce is how many rows are read at a time.
+// tableAtOnce is the number of rows to read at a time.
 const tableAtOnce = 4096
 
-// readTable reads what stays in memory.
+// readTable reads the resident data.
 func (x *Subset) readTable() error {
 	h, n := x.head, int(x.head.chunks)
 	x.members, x.offsets, x.crcs = make([]uint64, n+1), make([]int64, n+1), make([]uint32, n)
@@ -173,16 +177,17 @@ func (x *Subset) readTable() error {
 	return nil
 }
 
-// Rule returns the rule that the split was made by.
+// Rule returns the rule of the split.
 func (x *Subset) Rule() Rule { return x.rule }
 
 // Samples returns the number of its samples.
 func (x *Subset) Samples() uint64 { return x.members[len(x.members)-1] }
 
-// Members returns the prefix sums of its samples by chunk, as shuffle.NewSubsetPlan wants them. They must not be changed.
+// Members returns the prefix sums of its samples by chunk, in the form of shuffle.NewSubsetPlan. Do
+// not modify them.
 func (x *Subset) Members() []uint64 { return x.members }
 
-// Bitmap returns which samples of a chunk belong to it: a bit for each, the lowest bit of a byte first.
+// Bitmap returns the members of a chunk: one bit per sample, lowest bit of a byte first.
 func (x *Subset) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	b, err := x.bitmap(ctx, chunk)
 	if err != nil {
@@ -214,8 +219,8 @@ func (x *Subset) bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	return b, checkBitmap(b, n, x.members[chunk+1]-x.members[chunk])
 }
 
-// Close ends the use of the local file. What was returned stays valid.
+// Close closes the local file. Returned slices stay valid.
 func (x *Subset) Close() error { return x.file.Close() }
 
-// SubsetBytes is what an open subset of a dataset of so many chunks holds in memory.
+// SubsetBytes returns the memory of an open subset of a dataset with this many chunks.
 func SubsetBytes(chunks int) int64 { return 8<<10 + 20*int64(chunks) }

@@ -243,7 +243,7 @@ func TestSubsetByShards(t *testing.T) {
 	if o := ok(t, "fetch", gatewayFor(t, dir), "--subset", "val"); !strings.Contains(o.stdout, "3 samples") {
 		t.Errorf("got %s", o.stdout)
 	}
-	if o := millrace(t, nil, "subset", dir, "--into", "val=val-*,a=a-*"); o.code == exitOK || !strings.Contains(o.stderr, `no pattern takes the shard "train-0.tar"`) {
+	if o := millrace(t, nil, "subset", dir, "--into", "val=val-*,a=a-*"); o.code == exitOK || !strings.Contains(o.stderr, `no pattern matches the shard "train-0.tar"`) {
 		t.Errorf("got exit code %d: %s", o.code, o.stderr)
 	}
 }

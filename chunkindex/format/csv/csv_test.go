@@ -70,7 +70,7 @@ func TestSurvey_Header(t *testing.T) {
 		"a.csv": {sample("a/000000000", 3, 3, 1), sample("a/000000001", 7, 3, 1)}, "b.csv": nil, "c.csv": {sample("c/000000000", 1, 3, 2)},
 	})
 	scantest.Finds(t, csv.Format(), present, scantest.Objects{"a.csv": []byte("1,2\n3,4\n")}, map[string][]scantest.Sample{"a.csv": {sample("a/000000000", 4, 3, 1)}})
-	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", but that of a.csv is "1,2": shards of one dataset must have the same header; --header absent`)
+	scantest.Refuses(t, csv.Format(), present, numbers, `shard c.csv: at offset 1: header: it is "5,6", but that of a.csv is "1,2": shards of one dataset must have the same header; with --header absent`)
 	for first, data := range map[string]string{
 		"1,2": "a number", "cat,-0.5": "a number", "x,1e9,y": "a number", `"7",b`: "a number", "a, 3": "a number",
 		"2024-05-17,rain": "a date, or other digits", "a,12:30:00": "a date, or other digits", "host,10.0.0.1": "a date, or other digits", `"2024-05-17T01:02:03Z",x`: "a date, or other digits",

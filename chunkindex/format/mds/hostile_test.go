@@ -89,7 +89,7 @@ func TestRefusedShard(t *testing.T) {
 	first := int(binary.LittleEndian.Uint32(build(t, "one", "two")[shardKey][4:]))
 	const table, sample = 4 + 4*3, 4 + 3 + 4 // of two samples
 	for want, change := range map[string]func(b []byte) []byte{
-		"shard has 3 samples, and 2 in index":  put(0, 3),
+		"shard has 3 samples, but 2 in index":  put(0, 3),
 		"would begin at 15, inside the table":  put(4, table-1),
 		"would begin at 0, inside the table":   put(4, 0),
 		"sample 0 would end at 5, before it":   put(8, 5),

@@ -141,7 +141,7 @@ func TestClasses(t *testing.T) {
 		"of the first":     {first: own, second: unsaid, want: []string{"cat", "dog"}},
 		"of the second":    {first: unsaid, second: own},
 		"of none":          {first: unsaid, second: unsaid},
-		"that differ":      {first: own, second: swapped, err: `shard b.parquet: the classes of its column "label" are not those of a.parquet`},
+		"that differ":      {first: own, second: swapped, err: `shard b.parquet: the classes of its column "label" differ from those of a.parquet`},
 		"garbled":          {first: garbled, second: own},
 		"of a README":      {first: unsaid, second: unsaid, card: map[string][]string{"label": {"Katze"}}, want: []string{"Katze"}},
 		"a README rules":   {first: own, second: swapped, card: map[string][]string{"label": {"Katze"}}, want: []string{"Katze"}},

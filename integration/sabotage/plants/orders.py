@@ -48,7 +48,7 @@ PLANTS = [
     ),
     (
         "importance lets the order of reports decide",
-        "./chunkindex/importance TestOrderOfReportsDoesNotShow",
+        "./chunkindex/importance TestFreeze_IgnoresTheOrderOfReports",
         [("chunkindex/importance/gather.go", "n < len(reports) && reports[n].Batch == reports[0].Batch", "n < 1")],
     ),
     (
