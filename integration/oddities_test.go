@@ -81,7 +81,7 @@ func oddities() []oddity {
 		{"tables without a header", "seq -f '%g,1' 9 >all; split -l 3 --additional-suffix=.csv all part-; rm all", "--header absent", "samples=9 shards=3"},
 		{"tables without a header, of which nobody says so", "seq -f '%g,1' 9 >a.csv", "", "object a.csv: its first record, \"1,1\", has a number, so it may be a sample and no header: --header absent"},
 		{"sentences without a header", "printf 'Go.\\tVa !\\nRun!\\tCours !\\n' >1.tsv; printf 'Hi.\\tSalut !\\n' >2.tsv", "", "it is \"Hi.\\tSalut !\", and that of 1.tsv \"Go.\\tVa !\": shards of one dataset have the same header; with --header absent"},
-		{"a table cut inside a quoted field", "printf 'a,b\\n1,\"2' >1.csv", "", "the file ends in a field whose quote is not ended"},
+		{"a table cut inside a quoted field", "printf 'a,b\\n1,\"2' >1.csv", "", "the file ends in a field whose quote is not closed"},
 		{"capitals", "echo '{}' >A.JSONL; gzip -S .GZ A.JSONL", "", "samples=1 format=jsonl"},
 		{"zeros behind gzip", "echo '{}' | gzip >a.jsonl.gz; head -c 512 /dev/zero >>a.jsonl.gz", "", "samples=1"},
 		{"gzip under another name", "echo '{}' | gzip >a", "", "object a: it is compressed by gzip, which is not supported: let its name end in .gz"},

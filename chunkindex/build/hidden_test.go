@@ -30,7 +30,7 @@ func TestRun_SkipsHiddenObjects(t *testing.T) {
 	}
 	store := memstore.New()
 	store.Set(".DS_Store", []byte("no sample"))
-	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "0 objects, and 1 hidden ones (--hidden") {
+	if _, err := Run(t.Context(), store, "", Options{}); err == nil || !strings.Contains(err.Error(), "0 objects, and 1 hidden (include them with --hidden") {
 		t.Errorf("nothing else: got %v, want how to take it", err)
 	}
 }

@@ -183,7 +183,7 @@ func TestRun_SplitsOfEnergon(t *testing.T) {
 		{".nv-meta/split.json", `{"split_parts": {"train": ["shards/0.tar"], "val": ["shards/1.tar", "shards/2.tar"]}}`, "", "? train 1, val 2"},
 		{".nv-meta/split.yaml", "exclude: [shards/1.tar]\nsplit_parts: {train: ['shards/{0..2}.tar']}", "", "? train 2, excluded 1"},
 		{".nv-meta/split.yaml", "split_parts: {train: ['shards/{0..2}.tar']}", "", "shards/0.tar shards/1.tar shards/2.tar"},
-		{".nv-meta/split.yaml", "split_parts: {train: ['shards/{a..c}.tar']}", "", "index \"\": object .nv-meta/split.yaml: braces in \"shards/{a..c}.tar\": want {000..012} or {a,b}"},
+		{".nv-meta/split.yaml", "split_parts: {train: ['shards/{a..c}.tar']}", "", "index \"\": object .nv-meta/split.yaml: braces in \"shards/{a..c}.tar\": use {000..012} or {a,b}"},
 		{".nv-meta/dataset.yaml", "sample_type: {}", "", "shards/0.tar shards/1.tar shards/2.tar"},
 	} {
 		store := shards(t, "shards/0.tar", "shards/1.tar", "shards/2.tar")

@@ -87,7 +87,7 @@ func (b *builder) nothing(ctx context.Context, l *listing) error {
 		among = fmt.Sprintf(" that match %q", b.opt.Match)
 	}
 	if len(b.hidden) > 0 {
-		among += fmt.Sprintf(", and %d hidden ones (--hidden takes them too)", len(b.hidden))
+		among += fmt.Sprintf(", and %d hidden (include them with --hidden)", len(b.hidden))
 	}
 	if b.report.Links > 0 {
 		among += fmt.Sprintf(", and %d links, such as %s, that lead out of the directory, to a directory or nowhere (--follow-links follows those that lead somewhere)", b.report.Links, b.report.Link)

@@ -12,20 +12,22 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// ArrayPart is the extension of what a sample has as its array.
+// ArrayPart is the extension of a sample's array.
 const ArrayPart = "bin"
 
-// maxDims is how many dimensions a record can have: NumPy's own limit was 32 before version 2, and a batch has one more.
+// maxDims is the largest number of dimensions of a record. NumPy's own limit was 32 before version
+// 2, and a batch has one more than a record.
 const maxDims = 31
 
-// Layout says how the bytes of a sample are an array.
+// Layout is the type and shape of the array that a sample holds.
 type Layout struct {
 	dtype DType
 	shape []uint64
 	size  int64
 }
 
-// NewLayout checks that a sample of this type and shape has a byte, and no more than a sample can have.
+// NewLayout returns an error if a sample of this type and shape is empty or longer than a sample
+// can be.
 func NewLayout(dtype DType, shape []uint64) (Layout, error) {
 	if len(shape) > maxDims {
 		return Layout{}, fmt.Errorf("a record has %d dimensions, more than %d", len(shape), maxDims)
@@ -46,34 +48,36 @@ func NewLayout(dtype DType, shape []uint64) (Layout, error) {
 	return Layout{dtype: dtype, shape: append([]uint64{}, shape...), size: int64(size)}, nil
 }
 
-// Size is the bytes of a sample.
+// Size returns the number of bytes of a sample.
 func (l Layout) Size() int64 { return l.size }
 
 // Equal reports whether two layouts are the same.
 func (l Layout) Equal(o Layout) bool { return l.dtype == o.dtype && slices.Equal(l.shape, o.shape) }
 
-// String is for messages: "<f4 [3 32 32]".
+// String returns the layout for messages: "<f4 [3 32 32]".
 func (l Layout) String() string { return fmt.Sprintf("%s %d", l.dtype, l.shape) }
 
-// arrayConstants are a layout as an index keeps it, and the parts of a record that has several.
+// arrayConstants are a layout in the form that an index keeps, and the parts of a record that has
+// several.
 type arrayConstants struct {
 	DType string         `json:"dtype"`
 	Shape []uint64       `json:"shape"`
 	Parts []format.Field `json:"parts,omitempty"`
 }
 
-// Constants returns the layout as an index keeps it. Parts are those of a record that has several.
+// Constants returns the layout in the form that an index keeps. parts are those of a record that
+// has several.
 func (l Layout) Constants(parts ...format.Field) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // "<u2" stays as NumPy writes it
+	e.SetEscapeHTML(false) // so that "<u2" stays as NumPy writes it
 	if err := e.Encode(arrayConstants{l.dtype.name, l.shape, parts}); err != nil {
-		panic(err) // strings and numbers
+		panic(err) // impossible: the value holds only strings and numbers
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// readArray reads what Constants wrote, and nothing else.
+// readArray reads the output of Constants, and refuses everything else.
 func readArray(raw json.RawMessage) (format.Framing, error) {
 	f, err := parseArray(raw)
 	if err != nil {
@@ -90,7 +94,7 @@ func parseArray(raw json.RawMessage) (array, error) {
 		return array{}, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return array{}, errors.New("something follows them")
+		return array{}, errors.New("other data follows them")
 	}
 	dtype, err := ParseDType(c.DType)
 	if err != nil {
@@ -103,16 +107,16 @@ func parseArray(raw json.RawMessage) (array, error) {
 	return array{l, c.Parts}, l.checkParts(c.Parts)
 }
 
-// array is that of batches that are flat arrays: nothing is before or after the samples.
+// array is the framing of batches that are flat arrays: nothing is before or after the samples.
 type array struct {
 	Layout
 	parts []format.Field // of a record that has several; nil: the record is one array
 }
 
-// ContentType of a batch.
+// ContentType returns the media type of a batch.
 func (array) ContentType() string { return "application/octet-stream" }
 
-// Frame returns nothing. It fails for a sample of another size than the layout's.
+// Frame returns nothing. It fails for a sample whose size is not the layout's.
 func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
 	for i, n := range lengths {
 		if int64(n) != f.size {
@@ -125,7 +129,7 @@ func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
 // Item implements format.Array.
 func (f array) Item() (dtype string, shape []uint64) { return f.dtype.name, slices.Clone(f.shape) }
 
-// Fields implements format.Typed: the sample is one array, unless the constants name its parts.
+// Fields implements format.Typed. The sample is one array unless the constants name its parts.
 func (f array) Fields() []format.Field {
 	if f.parts != nil {
 		return slices.Clone(f.parts)
@@ -133,7 +137,7 @@ func (f array) Fields() []format.Field {
 	return []format.Field{f.Field(ArrayPart)}
 }
 
-// Field says that a part is the array of the layout.
+// Field returns the field of a part that is the layout's array.
 func (l Layout) Field(name string) format.Field {
 	f := format.Field{Name: name, Encoding: format.Raw, Shape: slices.Clone(l.shape)}
 	if len(l.shape) == 0 {
@@ -145,7 +149,7 @@ func (l Layout) Field(name string) format.Field {
 	return f
 }
 
-// arrow returns Arrow's word for a number in little-endian order; "" where it has none.
+// arrow returns Arrow's type of a little-endian number, or "" if there is none.
 func (d DType) arrow() string {
 	kinds := map[byte]string{'b': "bool", 'i': "int", 'u': "uint", 'f': "float"}
 	kind := kinds[d.name[1]]
@@ -159,14 +163,14 @@ func (d DType) arrow() string {
 	return t
 }
 
-// checkParts holds parts that an index names to the record that they are parts of, all of it.
+// checkParts refuses parts that do not fill their record exactly.
 func (l Layout) checkParts(parts []format.Field) error {
 	sum := uint64(0)
 	names := map[string]bool{}
 	for _, p := range parts {
 		width, ok := format.Width(p.Type)
 		if p.Name == "" || names[p.Name] || p.Encoding != format.Raw || !ok {
-			return fmt.Errorf("part %.100q of a record: its name, encoding or type cannot be right", p.Name)
+			return fmt.Errorf("part %.100q of a record: its name, encoding or type is invalid", p.Name)
 		}
 		names[p.Name] = true
 		n := uint64(width)

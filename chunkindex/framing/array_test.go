@@ -25,7 +25,7 @@ func TestArray(t *testing.T) {
 	}
 	a, ok := f.(format.Array)
 	if !ok {
-		t.Fatal("framing is no format.Array")
+		t.Fatal("framing is not a format.Array")
 	}
 	if dtype, shape := a.Item(); dtype != "<u2" || !cmp.Equal(shape, []uint64{2, 3}) {
 		t.Errorf("got %s %d, want <u2 [2 3]", dtype, shape)
@@ -46,7 +46,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// Constants come from an index, which may be anybody's.
+// Constants come from an index, which may have been written by any program.
 func FuzzConstants(f *testing.F) {
 	f.Add([]byte(`{"dtype":"<u2","shape":[2,3]}`))
 	f.Add([]byte(`{"dtype":"<M8[ns]","shape":[]}`))

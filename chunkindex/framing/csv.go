@@ -16,17 +16,19 @@ const (
 	Tab   = '\t'
 )
 
-// MaxHeader bounds the first record of a dataset: a header is kept in the index.
+// MaxHeader is the largest length of the first record of a dataset, because a header is kept in the
+// index.
 const MaxHeader = 1 << 20
 
-// CSVConstants holds the constants of a CSV or TSV dataset, and is its framing: each batch begins with the header, if shards have one.
+// CSVConstants are the constants of a CSV or TSV dataset, and its framing: each batch begins with
+// the header, if shards have one.
 type CSVConstants struct {
 	Delimiter string `json:"delimiter"`
 	Header    string `json:"header"`           // with its line end; empty: no shard has a header
-	Width     int    `json:"fields,omitempty"` // of a record of shards without a header; 0: they have one, or no record
+	Width     int    `json:"fields,omitempty"` // number of fields in each record, if shards have no header; 0: they have one, or no records
 }
 
-// readCSV reads the constants of an index, which may say anything.
+// readCSV reads and checks the constants, since they come from an index.
 func readCSV(constants json.RawMessage) (format.Framing, error) {
 	var f CSVConstants
 	in := json.NewDecoder(strings.NewReader(string(constants)))
@@ -38,7 +40,7 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 		return nil, fmt.Errorf("delimiter %.10q", f.Delimiter)
 	}
 	if f.Width < 0 || f.Width > 0 && f.Header != "" {
-		return nil, fmt.Errorf("%d fields beside the header %.10q", f.Width, f.Header)
+		return nil, fmt.Errorf("%d fields with the header %.10q", f.Width, f.Header)
 	}
 	if f.Header == "" {
 		return f, nil
@@ -46,7 +48,7 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 	p := CSVParser{Delimiter: f.Delimiter[0]}
 	end, done, err := p.Next([]byte(f.Header), true)
 	if err == nil && (!done || end != len(f.Header) || !strings.HasSuffix(f.Header, "\n") || end > MaxHeader) {
-		err = errors.New("it is no line")
+		err = errors.New("it is not one line")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
@@ -54,7 +56,7 @@ func readCSV(constants json.RawMessage) (format.Framing, error) {
 	return f, nil
 }
 
-// Part is the extension of a record without its line end.
+// Part returns the extension of a record without its line end.
 func (f CSVConstants) Part() string {
 	if f.Delimiter[0] == Tab {
 		return "tsv"
@@ -62,7 +64,7 @@ func (f CSVConstants) Part() string {
 	return "csv"
 }
 
-// ContentType names the media type of a body.
+// ContentType returns the media type of a body.
 func (f CSVConstants) ContentType() string {
 	if f.Delimiter[0] == Tab {
 		return "text/tab-separated-values"
@@ -70,7 +72,7 @@ func (f CSVConstants) ContentType() string {
 	return "text/csv"
 }
 
-// Frame returns the header, which comes before the records.
+// Frame returns the header, which precedes the records.
 func (f CSVConstants) Frame([]uint32) (before, after []byte, err error) {
 	return []byte(f.Header), nil, nil
 }
@@ -80,35 +82,35 @@ func (f CSVConstants) Fields() []format.Field {
 	return []format.Field{{Name: f.Part(), Encoding: f.Part()}}
 }
 
-// CSVParser finds where a record ends.
+// CSVParser finds the end of a record.
 type CSVParser struct {
 	Delimiter byte
 	place     place
-	At        int // bytes of the record that it has looked at
-	Quote     int // where the last quoted field begins
-	Fields    int // that have begun
+	At        int // number of bytes of the record parsed so far
+	Quote     int // offset at which the last quoted field begins
+	Fields    int // number of fields that have begun
 }
 
-// place is where in a record a byte lies.
+// place is the position of a byte in a record.
 type place int
 
 const (
 	fieldBegins place = iota
 	inField           // without quotes
 	inQuotes
-	afterQuote  // which ends the field, or is the first of two
-	afterReturn // a carriage return outside quotes, behind which a line feed must come
+	afterQuote  // the quote ends the field, or is the first of two
+	afterReturn // a carriage return outside quotes, which a line feed must follow
 )
 
 var (
 	errQuote  = errors.New("a quote inside a field that does not begin with one: quote the field, and double the quotes in it")
-	errBehind = errors.New("bytes behind the quote that ends a field: double the quotes in a field that has quotes")
+	errBehind = errors.New("bytes after the quote that ends a field: double the quotes in a field that has quotes")
 	errReturn = errors.New("a carriage return in the middle, where some readers end a record: quote the field")
-	errOpen   = errors.New("the file ends in a field whose quote is not ended")
+	errOpen   = errors.New("the file ends in a field whose quote is not closed")
 )
 
-// Next looks at the bytes of a record, and those it has looked at before. It says whether they hold all of the record, and where it ends.
-// whole says that no bytes follow them.
+// Next continues parsing a record, of which b holds all bytes so far. It reports whether b holds
+// the whole record, and where the record ends. whole says that no bytes follow b.
 func (p *CSVParser) Next(b []byte, whole bool) (end int, done bool, err error) {
 	for p.At < len(b) {
 		if p.place == inQuotes {
@@ -145,7 +147,7 @@ func (p *CSVParser) Next(b []byte, whole bool) (end int, done bool, err error) {
 	return len(b), true, nil
 }
 
-// step takes one byte outside quotes, and says whether it ends the record.
+// step parses one byte outside quotes, and reports whether it ends the record.
 func (p *CSVParser) step(c byte) (done bool, err error) {
 	if p.place == fieldBegins {
 		p.Fields++

@@ -9,20 +9,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// DType is the type of an element, as NumPy writes it ("<u2"): byte order, kind and size, and the unit of a time.
+// DType is the type of an element in NumPy's notation ("<u2"): byte order, kind and size, and the
+// unit of a time.
 type DType struct {
 	name string
 	size uint64
 }
 
-// String returns what NumPy writes.
+// String returns NumPy's notation.
 func (d DType) String() string { return d.name }
 
-// Size is the bytes of an element.
+// Size returns the number of bytes of an element.
 func (d DType) Size() uint64 { return d.size }
 
-// ParseDType reads a type as NumPy writes it, or by the name that NumPy has for one of this machine-independent size
-// in little-endian order: "uint16".
+// ParseDType parses a type in NumPy's notation, or a NumPy name of a fixed-size type, such as
+// "uint16", which means little-endian order.
 func ParseDType(s string) (DType, error) {
 	if known, ok := namedDType(s); ok {
 		s = known
@@ -61,7 +62,7 @@ func parseDType(s string) (DType, error) {
 	if kind == "S" || kind == "V" || kind == "b" || size == 1 && kind != "U" {
 		order = "|"
 	} else if order == "|" {
-		return DType{}, fmt.Errorf("byte order is not said")
+		return DType{}, fmt.Errorf("byte order is missing")
 	}
 	d := DType{name: order + kind + parts[3] + unit, size: size}
 	if kind == "U" {
@@ -70,7 +71,7 @@ func parseDType(s string) (DType, error) {
 	return d, nil
 }
 
-// sizesOf returns the sizes that a kind of number comes in, nil: all.
+// sizesOf returns the valid sizes of a kind of number; nil: all sizes.
 func sizesOf(kind string) map[uint64]bool {
 	return map[string]map[uint64]bool{
 		"b": {1: true}, "i": {1: true, 2: true, 4: true, 8: true}, "u": {1: true, 2: true, 4: true, 8: true},
@@ -78,7 +79,8 @@ func sizesOf(kind string) map[uint64]bool {
 	}[kind]
 }
 
-// LargestToken returns the largest of some tokens of an integer type as NumPy writes it. It changes b.
+// LargestToken returns the largest of the tokens in b, whose type is an integer in NumPy's
+// notation. It changes b.
 func LargestToken(dtype string, b []byte) (most uint64) {
 	for token := range slices.Chunk(b, int(dtype[2]-'0')) {
 		if dtype[0] == '<' {

@@ -1,5 +1,6 @@
-// Package framing knows the bytes around the samples of a batch, for every format: all that serving needs to know of a
-// format. It reads the constants that a survey has left in the index, and no shard.
+// Package framing returns the bytes around the samples of a batch, for every format. This is all
+// that serving needs to know of a format. It reads the constants that a survey has stored in the
+// index, and no shards.
 package framing
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// The names of the formats, as the index, the API and users call them. They never change.
+// The names of the formats in the index, the API and options. They never change.
 const (
 	Arrow    = "arrow"
 	CSV      = "csv"
@@ -26,11 +27,12 @@ const (
 	Zip      = "zip"
 )
 
-// ErrUnknown is the error for a format that is not in the table.
+// ErrUnknown is returned for a format that is not in the table.
 var ErrUnknown = errors.New("format is not known")
 
-// Read returns the framing of batches of a format, from the constants that its survey found: nil for a format without a
-// framing of its own. It checks the constants, since they come from an index.
+// Read returns the framing of batches of a format, from the constants that its survey found. It is
+// nil for a format without a framing of its own. Read checks the constants, since they come from an
+// index.
 func Read(name string, constants json.RawMessage) (format.Framing, error) {
 	read, known := table()[name]
 	if !known {

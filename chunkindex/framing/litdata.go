@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Fields implements format.Typed: one field a leaf.
+// Fields implements format.Typed: one field for each leaf.
 func (f litdataFraming) Fields() []format.Field { return slices.Clone(f.fields) }
 
-// types says what every leaf holds, by the name of its serializer.
+// types returns the field of every leaf, from the name of its serializer.
 func (c LitDataConstants) types() []format.Field {
 	all := make([]format.Field, len(c.DataFormat))
 	for i, serializer := range c.DataFormat {
@@ -28,8 +28,9 @@ func (c LitDataConstants) types() []format.Field {
 	return all
 }
 
-// leaf says what a serializer of LitData makes of a value. What has the bytes that Arrow has for it, and images, are called as
-// everywhere; the others, and those that a user has added, are LitData's own.
+// leaf returns the field of values written by a serializer of LitData. Values whose bytes are those
+// of an Arrow type, images and pickles have common encodings. All others, including those of
+// serializers added by a user, have encodings of LitData's own.
 func leaf(serializer string) format.Field {
 	name, detail, _ := strings.Cut(serializer, ":")
 	raw := map[string]string{"str": "utf8", "bytes": "binary", "bool": "bool", "int": "int64", "float": "double"}
@@ -49,8 +50,9 @@ func leaf(serializer string) format.Field {
 	return format.Field{Encoding: LitData + ":" + serializer}
 }
 
-// elements returns the types that LitData's constants.py numbers, of serializers that write nothing but the elements of an array of one
-// dimension. Complex numbers, bfloat16 and what has no size of its own are left out.
+// elements returns the types by their numbers in LitData's constants.py, for serializers that write
+// only the elements of a one-dimensional array. It omits complex numbers, bfloat16 and types
+// without a size of their own.
 func elements(serializer string) map[int]string {
 	switch serializer {
 	case "no_header_numpy":
@@ -66,14 +68,16 @@ func elements(serializer string) map[int]string {
 	return nil
 }
 
-// LitDataConstants are those of a dataset: how its samples are put together, which a batch does not say.
+// LitDataConstants are the constants of a dataset: the layout of its samples, which a batch does
+// not contain.
 type LitDataConstants struct {
 	DataFormat []string `json:"data_format"`
 	DataSpec   string   `json:"data_spec"`
-	BlockSize  int64    `json:"block_size,omitempty"` // tokens of a sample
+	BlockSize  int64    `json:"block_size,omitempty"` // tokens in a sample
 }
 
-// readLitData checks the constants of a dataset and turns samples of its chunks into a chunk.
+// readLitData checks the constants of a dataset and returns a framing that makes a chunk of
+// samples.
 func readLitData(raw json.RawMessage) (format.Framing, error) {
 	if raw == nil {
 		return nil, errors.New("litdata has no constants")
@@ -92,10 +96,10 @@ func readLitData(raw json.RawMessage) (format.Framing, error) {
 
 type litdataFraming struct{ fields []format.Field }
 
-// ContentType of a batch.
+// ContentType returns the media type of a batch.
 func (litdataFraming) ContentType() string { return "application/vnd.litdata.chunk" }
 
-// Frame returns the offsets of the samples. Nothing follows them.
+// Frame returns the offset table, which precedes the samples. Nothing follows them.
 func (litdataFraming) Frame(lengths []uint32) (before, after []byte, err error) {
 	before, err = OffsetTable(nil, lengths)
 	return before, nil, err

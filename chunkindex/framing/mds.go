@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// readMDS reads the constants of a dataset, its columns, and turns samples of its shards into an MDS shard.
+// readMDS reads the constants of a dataset, which are its columns, and returns a framing that makes
+// an MDS shard of samples.
 func readMDS(constants json.RawMessage) (format.Framing, error) {
 	c, err := parseMDS(constants)
 	if err != nil {
@@ -38,14 +39,15 @@ func parseMDS(constants json.RawMessage) (MDSColumns, error) {
 	return c, nil
 }
 
-// MDSColumns are the names, encodings and sizes of the columns of a dataset, side by side.
+// MDSColumns are the names, encodings and sizes of the columns of a dataset. The three slices have
+// one entry for each column.
 type MDSColumns struct {
 	Encodings []string `json:"column_encodings"`
 	Names     []string `json:"column_names"`
-	Sizes     []*int64 `json:"column_sizes"` // nil: each sample says for itself
+	Sizes     []*int64 `json:"column_sizes"` // nil: the size differs between samples
 }
 
-// Check holds the columns to what the writer and the reader take.
+// Check refuses columns that the writer or the reader does not support.
 func (c MDSColumns) Check() error {
 	n := len(c.Names)
 	if n == 0 || n > format.MaxParts || len(c.Encodings) != n || len(c.Sizes) != n {
@@ -76,19 +78,22 @@ type mdsFraming struct {
 	fields []format.Field
 }
 
-// ContentType of a batch.
+// ContentType returns the media type of a batch.
 func (mdsFraming) ContentType() string { return "application/vnd.mosaicml.mds" }
 
-// Frame returns the offsets of the samples and the shard's header. Nothing follows the samples.
+// Frame returns the offset table and the shard's header, which precede the samples. Nothing follows
+// them.
 func (f mdsFraming) Frame(lengths []uint32) (before, after []byte, err error) {
 	before, err = OffsetTable(f.header, lengths)
 	return before, nil, err
 }
 
-// config is the header of a shard, byte-identical to the one that MDSWriter writes without compression, hashes and size limit.
+// config returns the header of a shard, byte-identical to the header that MDSWriter writes without
+// compression, hashes and size limit.
 func (c MDSColumns) config() []byte { return append(c.members([]byte{'{'}, ""), '}') }
 
-// members writes what MDSWriter says of a shard, in its order: that of the names, into which extra is put.
+// members appends the JSON members that MDSWriter writes for a shard, in the order of their names.
+// extra is inserted in its place in that order.
 func (c MDSColumns) members(b []byte, extra string) []byte {
 	list := func(b []byte, name string, one func(b []byte, i int) []byte) []byte {
 		b = append(append(b, '"'), name...)
@@ -113,7 +118,8 @@ func (c MDSColumns) members(b []byte, extra string) []byte {
 	return append(append(b, extra...), `"size_limit": null, "version": 2`...)
 }
 
-// quote writes a string as Python's json module does: all that is not printable ASCII as escapes.
+// quote writes a string as Python's json module does: every character that is not printable ASCII
+// is escaped.
 func quote(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
@@ -141,15 +147,15 @@ func quote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// MDSBatch is a batch of a dataset, as the shard of a virtual one.
+// MDSBatch is a batch that is served as a shard of a virtual MDS dataset.
 type MDSBatch struct {
-	Name    string // of the shard, as it is asked for: "shard.00000.mds"
+	Name    string // of the shard in requests: "shard.00000.mds"
 	Samples int
-	Bytes   int64 // of the shard, with what is around the samples
+	Bytes   int64 // length of the shard, framing included
 }
 
-// MDSIndex returns the index.json of an MDS dataset whose shards are batches, as MDSWriter writes it. constants are those of
-// the dataset's framing.
+// MDSIndex returns the index.json of an MDS dataset whose shards are batches, as MDSWriter writes
+// it. constants are those of the dataset's framing.
 func MDSIndex(constants json.RawMessage, batches []MDSBatch) ([]byte, error) {
 	c, err := parseMDS(constants)
 	if err != nil {
@@ -166,10 +172,10 @@ func MDSIndex(constants json.RawMessage, batches []MDSBatch) ([]byte, error) {
 	return append(b, `], "version": 2}`...), nil
 }
 
-// Fields implements format.Typed: one field a column.
+// Fields implements format.Typed: one field for each column.
 func (f mdsFraming) Fields() []format.Field { return slices.Clone(f.fields) }
 
-// types says what every column holds.
+// types returns the field of every column.
 func (c MDSColumns) types() []format.Field {
 	all := make([]format.Field, len(c.Names))
 	for i, name := range c.Names {
@@ -179,8 +185,9 @@ func (c MDSColumns) types() []format.Field {
 	return all
 }
 
-// mdsField says what an encoding of MosaicML Streaming makes of a value. What has the bytes that Arrow has for it, and JSON and images, are
-// called as everywhere; the others, and those that a user has added, are Streaming's own.
+// mdsField returns the field of values written in an encoding of MosaicML Streaming. Values whose
+// bytes are those of an Arrow type, JSON, images and pickles have common encodings. All others,
+// including encodings added by a user, keep Streaming's own names.
 func mdsField(encoding string, size *int64) format.Field {
 	own := format.Field{Encoding: MDS + ":" + encoding}
 	plain := format.Field{Encoding: format.Raw}
@@ -213,12 +220,13 @@ func mdsField(encoding string, size *int64) format.Field {
 	}
 	var ok bool
 	if plain.Type, ok = format.NumberType(number); !ok || number == "bool" || size == nil || bytesOf(plain) != *size {
-		return own // Streaming has no bool: one that a user has added may have any bytes
+		return own // Streaming has no bool, so one added by a user may have any bytes
 	}
 	return plain
 }
 
-// mdsShape reads dimensions as Streaming writes them: "3,224,224". nil: they are none.
+// mdsShape parses dimensions as Streaming writes them: "3,224,224". It returns nil for invalid
+// ones.
 func mdsShape(dims string) []uint64 {
 	var all []uint64
 	for dim := range strings.SplitSeq(dims, ",") {
@@ -231,7 +239,7 @@ func mdsShape(dims string) []uint64 {
 	return all
 }
 
-// bytesOf is the size of a value; -1 is that of one that is larger than a sample can be.
+// bytesOf returns the size of a value, or -1 if it is larger than a sample can be.
 func bytesOf(f format.Field) int64 {
 	width, _ := format.Width(f.Type)
 	n := int64(width)

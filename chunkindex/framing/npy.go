@@ -10,12 +10,12 @@ import (
 
 const (
 	npyMagic  = "\x93NUMPY"
-	npyAlign  = 64 // of the first element in the file
-	npyGrowth = 21 // digits that NumPy leaves room for, so that an array can grow in place
+	npyAlign  = 64 // alignment of the first element in the file
+	npyGrowth = 21 // number of digits that NumPy reserves, so that an array can grow in place
 )
 
-// NPYHeader returns what stands in an .npy file of version 1.0 before n samples of this type and shape, byte for byte as
-// NumPy's save writes it. dtype and shape are a Framing's Item.
+// NPYHeader returns the header of an .npy file of version 1.0 for n samples of this type and shape,
+// byte-identical to NumPy's save. dtype and shape are those of format.Array's Item.
 func NPYHeader(dtype string, n uint64, shape []uint64) []byte {
 	var dims strings.Builder
 	for _, d := range append([]uint64{n}, shape...) {
@@ -34,25 +34,26 @@ func NPYHeader(dtype string, n uint64, shape []uint64) []byte {
 	return append(b, text...)
 }
 
-// NPY is what the header of an .npy file says.
+// NPY is the content of an .npy file's header.
 type NPY struct {
 	DType DType
 	Shape []uint64
-	Start int64 // of the first element in the file
+	Start int64 // offset of the first element in the file
 }
 
-// Layout is that of a sample, if each is one entry of the first axis.
+// Layout returns the layout of a sample, where each entry of the first axis is a sample.
 func (a NPY) Layout() (Layout, error) {
 	if len(a.Shape) == 0 {
-		return Layout{}, errors.New("array has no axis along which samples could lie")
+		return Layout{}, errors.New("array has no dimensions, so it has no samples")
 	}
 	return NewLayout(a.DType, a.Shape[1:])
 }
 
-// ReadNPY reads the header of an .npy file from the file's first bytes, of which it wants all that a survey sees.
+// ReadNPY reads the header of an .npy file from the first bytes of the file, as many as a survey
+// reads.
 func ReadNPY(head []byte) (NPY, error) {
 	if len(head) < len(npyMagic)+2 || string(head[:len(npyMagic)]) != npyMagic {
-		return NPY{}, errors.New("does not begin as an .npy file does")
+		return NPY{}, errors.New("does not begin with the magic bytes of an .npy file")
 	}
 	major, minor := head[6], head[7]
 	if major < 1 || major > 3 || minor != 0 {
@@ -64,14 +65,14 @@ func ReadNPY(head []byte) (NPY, error) {
 	}
 	start := len(npyMagic) + 2 + width
 	if len(head) < start {
-		return NPY{}, errors.New("header is cut")
+		return NPY{}, errors.New("header is truncated")
 	}
 	n := uint64(binary.LittleEndian.Uint16(head[8:]))
 	if major > 1 {
 		n = uint64(binary.LittleEndian.Uint32(head[8:]))
 	}
 	if n > uint64(len(head)-start) {
-		return NPY{}, fmt.Errorf("header of %d bytes is cut, or longer than is read of it", n)
+		return NPY{}, fmt.Errorf("header of %d bytes is truncated, or longer than the limit", n)
 	}
 	end := start + int(n)
 	a, err := parseLiteral(string(head[start:end]))
@@ -82,8 +83,8 @@ func ReadNPY(head []byte) (NPY, error) {
 	return a, nil
 }
 
-// parseLiteral reads the one Python literal that a header is: a dictionary of descr, fortran_order and shape. It
-// evaluates nothing.
+// parseLiteral parses the Python literal that is the header: a dictionary of descr, fortran_order
+// and shape. It evaluates nothing.
 func parseLiteral(s string) (NPY, error) {
 	text, ok := strings.CutSuffix(s, "\n")
 	if !ok {
@@ -122,7 +123,7 @@ func parseLiteral(s string) (NPY, error) {
 	return a, l.err
 }
 
-// literal reads Python's notation from the front. After a fault it reads nothing more.
+// literal parses Python's notation from the front. After an error it parses nothing more.
 type literal struct {
 	rest string
 	err  error
@@ -134,7 +135,7 @@ func (l *literal) fail(what string, args ...any) {
 	}
 }
 
-// take passes over a mark with the spaces around it, if it is there.
+// take consumes a mark and the spaces around it, if the rest begins with the mark.
 func (l *literal) take(mark string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(l.rest, " "), mark)
 	if ok && l.err == nil {
@@ -149,7 +150,7 @@ func (l *literal) want(mark string) {
 	}
 }
 
-// text reads a string without escapes.
+// text parses a string without escapes.
 func (l *literal) text() string {
 	for _, quote := range []string{"'", `"`} {
 		inside, begun := strings.CutPrefix(l.rest, quote)
@@ -194,7 +195,7 @@ func (l *literal) cOrder() {
 	}
 }
 
-// tuple reads numbers in parentheses. One number needs a comma behind it.
+// tuple parses numbers in parentheses. A single number must be followed by a comma.
 func (l *literal) tuple() []uint64 {
 	shape := []uint64{}
 	l.want("(")
@@ -210,7 +211,7 @@ func (l *literal) tuple() []uint64 {
 			l.fail("shape has a number that is too large, or too many of them")
 			return nil
 		}
-		l.rest, shape = strings.TrimPrefix(l.rest[end:], "L"), append(shape, n) // as Python 2 wrote long numbers
+		l.rest, shape = strings.TrimPrefix(l.rest[end:], "L"), append(shape, n) // Python 2 wrote an L after long numbers
 		comma = l.take(",")
 	}
 	if len(shape) == 1 && !comma {

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// OffsetTable returns the bytes before the samples of a shard: the table of their offsets, then the header. It fails for
-// samples that together are longer than an offset can say.
+// OffsetTable returns the bytes before the samples of a shard: the table of their offsets, then the
+// header. It fails if the shard is longer than the largest offset.
 func OffsetTable(header []byte, lengths []uint32) ([]byte, error) {
 	at := 8 + 4*uint64(len(lengths)) + uint64(len(header))
 	b := make([]byte, 0, at)
@@ -17,7 +17,7 @@ func OffsetTable(header []byte, lengths []uint32) ([]byte, error) {
 		at += uint64(n)
 	}
 	if at > math.MaxUint32 {
-		return nil, fmt.Errorf("%d samples make a shard of %d bytes, and its offsets can say %d: take a smaller batch", len(lengths), at, uint32(math.MaxUint32))
+		return nil, fmt.Errorf("%d samples make a shard of %d bytes, longer than the largest offset, %d: use a smaller batch", len(lengths), at, uint32(math.MaxUint32))
 	}
 	return append(binary.LittleEndian.AppendUint32(b, uint32(at)), header...), nil
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// rowsFraming is that of datasets whose samples are rows.
+// rowsFraming is the framing of datasets whose samples are rows.
 type rowsFraming struct{ fields []format.Field }
 
-// readRows reads a schema that rows.Marshal has written.
+// readRows reads a schema written by rows.Marshal.
 func readRows(constants json.RawMessage) (format.Framing, error) {
 	nodes, err := rows.Unmarshal(constants)
 	if err != nil {
@@ -23,20 +23,21 @@ func readRows(constants json.RawMessage) (format.Framing, error) {
 	return rowsFraming{fieldsOf(l)}, nil
 }
 
-// ContentType is that of rows, one after another.
+// ContentType returns the media type of a sequence of rows.
 func (rowsFraming) ContentType() string { return "application/vnd.millrace.rows" }
 
-// Frame implements format.Framing: nothing is before or after rows.
+// Frame implements format.Framing. Rows have nothing before or after them.
 func (rowsFraming) Frame([]uint32) (before, after []byte, err error) { return nil, nil, nil }
 
 // Fields implements format.Typed.
 func (f rowsFraming) Fields() []format.Field { return f.fields }
 
-// fieldsOf returns what the parts of rows hold. A struct is a part of no bytes where it is present and all inside it is null.
+// fieldsOf returns the fields of rows. A present struct whose children are all null is a part of no
+// bytes.
 func fieldsOf(l *rows.Layout) []format.Field {
 	nullable := false
 	var fields []format.Field
-	var until []int // ends of the nullable structs around a step
+	var until []int // indexes of the last steps of the nullable structs around a step
 	for i, s := range l.Steps {
 		for len(until) > 0 && until[len(until)-1] < i {
 			until = until[:len(until)-1]
@@ -55,7 +56,7 @@ func fieldsOf(l *rows.Layout) []format.Field {
 	return fields
 }
 
-// fieldOf describes a node. Where its children are described too, its type is one word.
+// fieldOf describes a node. If it also describes the children, the type is one word.
 func fieldOf(n *rows.Node) format.Field {
 	f := format.Field{Name: n.Name, Encoding: format.Raw, Type: n.TypeName(), Logical: n.Logical, Nullable: n.Nullable, Classes: n.Classes}
 	switch {

@@ -10,23 +10,24 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
-// LabelDirectory has each sample labelled by the directory that its files lie in.
+// LabelDirectory labels each sample with the name of the directory that holds its files.
 const LabelDirectory = "directory"
 
-// labelExt is the extension of a class's number, as WebDataset has it.
+// labelExt is the extension of a class number in WebDataset.
 const labelExt = "cls"
 
-// label adds to each sample a member with the number of its class in decimal digits, and returns the names of the classes in byte
-// order: those of the directories that the samples lie in, which stand side by side.
+// label adds to each sample a member with the number of its class in decimal digits, and returns
+// the class names in byte order. The classes are the directories that hold the samples. All of them
+// must have the same parent.
 func label(samples []sample) ([]string, error) {
 	names := map[string]bool{}
 	for _, s := range samples {
 		dir := path.Dir(s.key)
 		if dir == "." {
-			return nil, fmt.Errorf("pack: %q lies in no directory, which would be its label", s.members[0].where())
+			return nil, fmt.Errorf("pack: %q is not in a directory, so it has no label", s.members[0].where())
 		}
 		if first := path.Dir(samples[0].key); path.Dir(first) != path.Dir(dir) {
-			return nil, fmt.Errorf("pack: %q and %q lie in directories that do not stand side by side: pack those of one directory, whose own directories are the labels",
+			return nil, fmt.Errorf("pack: %q and %q are in directories with different parents: pack one directory, whose subdirectories are the labels",
 				samples[0].members[0].where(), s.members[0].where())
 		}
 		names[path.Base(dir)] = true
@@ -36,11 +37,11 @@ func label(samples []sample) ([]string, error) {
 		s := &samples[i]
 		for _, m := range s.members {
 			if _, ext := naming.Member(m.name); ext == labelExt {
-				return nil, fmt.Errorf("pack: %q is a label already", m.where())
+				return nil, fmt.Errorf("pack: %q already is a label", m.where())
 			}
 		}
 		n, _ := slices.BinarySearch(classes, path.Base(path.Dir(s.key)))
-		of := s.members[0] // which messages name
+		of := s.members[0] // the file that messages name
 		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + labelExt, text: strconv.Itoa(n)})
 		slices.SortFunc(s.members, byName)
 	}

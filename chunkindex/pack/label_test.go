@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// contents are those of all members of the shards in a store, by their names.
+// contents returns the contents of all members of the shards in a store, by name.
 func contents(t *testing.T, store *memstore.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -20,8 +20,8 @@ func contents(t *testing.T, store *memstore.Store) map[string]string {
 	return all
 }
 
-// TestLabelsAreTheDirectories: each sample gets the number of its directory, and another directory gives the shards that it changes
-// another content.
+// Each sample gets the number of its directory. A new directory changes the numbers, and so the
+// content of the affected shards.
 func TestLabelsAreTheDirectories(t *testing.T) {
 	dir := tree(t, map[string]string{"dog/1.jpg": "d", "cat/1.jpg": "c", "cat/1.txt": "a cat", "emu/2.jpg": "e"})
 	store := memstore.New()
@@ -39,7 +39,7 @@ func TestLabelsAreTheDirectories(t *testing.T) {
 	if again := mustPack(t, store, opt, dir); again.ReusedShards != again.Shards {
 		t.Errorf("again: got %+v, want nothing sent", again)
 	}
-	// A class between the others changes their numbers, though nothing of their files has changed.
+	// A class between the others changes their numbers, although their files are unchanged.
 	if err := os.Mkdir(filepath.Join(dir, "cow"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +53,8 @@ func TestLabelsAreTheDirectories(t *testing.T) {
 	}
 }
 
-// TestLabelsOfStampedShards: the same files with other numbers are another shard.
-func TestLabelsOfStampedShards(t *testing.T) {
+// The same files with other numbers have another stamp.
+func TestStamp_CoversLabels(t *testing.T) {
 	dir := tree(t, map[string]string{"dog/1.jpg": "d", "cat/1.jpg": "c"})
 	found, err := walk(t.Context(), []string{dir}, Options{})
 	defer found.close()
@@ -66,16 +66,16 @@ func TestLabelsOfStampedShards(t *testing.T) {
 		stamps[stamp([]sample{{key: "dog/1", members: []file{found.files[0], {name: "dog/1.cls", text: text}}}})] = true
 	}
 	if len(stamps) != 2 {
-		t.Error("another number makes no other stamp")
+		t.Error("got the same stamp for another number")
 	}
 }
 
 func TestLabelsAreRefused(t *testing.T) {
 	for want, files := range map[string]map[string]string{
-		"lies in no directory":      {"cat/1.jpg": "c", "2.jpg": "x"},
-		"do not stand side by side": {"train/cat/1.jpg": "c", "val/cat/1.jpg": "x"},
-		"is a label already":        {"cat/1.jpg": "c", "cat/1.cls": "7"},
-		"label \"folder\": want":    {},
+		"is not in a directory":  {"cat/1.jpg": "c", "2.jpg": "x"},
+		"with different parents": {"train/cat/1.jpg": "c", "val/cat/1.jpg": "x"},
+		"already is a label":     {"cat/1.jpg": "c", "cat/1.cls": "7"},
+		"label \"folder\": want": {},
 	} {
 		opt := Options{Label: LabelDirectory}
 		if len(files) == 0 {

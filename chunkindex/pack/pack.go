@@ -1,13 +1,15 @@
-// Package pack turns files into tar shards that follow the WebDataset convention, so that what Millrace packed can
-// be read without Millrace.
+// Package pack turns files into tar shards that follow the WebDataset convention. Other programs
+// can read these shards without Millrace.
 //
-// A run first walks its sources and plans: which file goes where in which shard is known, to the byte, before any
-// file is read. The plan depends on names and sizes alone, the shards on names and contents, so the same input gives
-// the same bytes on any machine, in any order of directory entries and with any number of shards written side by
-// side. Each shard is built aside (in memory or in a temporary file that has no name) and stored in one Put.
+// A run first walks its sources and makes a plan: the place of each file, to the byte, before any
+// file is read. The plan depends only on names and sizes, the shards only on names and contents.
+// The same input therefore gives the same bytes on any machine, in any order of directory entries
+// and with any number of shards written in parallel. Each shard is built in memory or in a
+// temporary file without a name, and stored in one Put.
 //
-// A state object under .millrace/pack/, named by the plan's hash, lists the shards that are finished, and while a run goes
-// on, notes beside it those that it has added. A run that was killed is therefore simply started again: finished shards are compared with what the store holds and left alone.
+// A state object under .millrace/pack/, named by the plan's hash, lists the finished shards. During
+// a run, notes next to the state list the shards that were added since. A run that was interrupted
+// is simply started again: finished shards are compared with the objects in the store and kept.
 package pack
 
 import (
@@ -29,61 +31,63 @@ import (
 // Ways of making samples from files, for Options.Key.
 const (
 	KeyGroup = format.KeyGroup // files that agree up to the first dot of their base name are one sample
-	KeyPath  = format.KeyPath  // every file is a sample of its own
+	KeyPath  = format.KeyPath  // every file is one sample
 )
 
 // DefaultShardSize is the target length of a shard.
 const DefaultShardSize = 256 << 20
 
-// ErrOccupied says that the target prefix holds shards that are not of this plan.
+// ErrOccupied is returned when the target prefix holds shards of another plan.
 var ErrOccupied = errors.New("the target already holds other shards")
 
-// Options says how files become shards. The zero value of a field means its default.
+// Options defines how files become shards. The zero value of a field means its default.
 type Options struct {
-	ShardSize   int64       // target length of a shard, 256 MiB; only a single larger sample makes a longer one
-	Key         string      // "group" (files that share a key are one sample) or "path" (every file is a sample)
-	Match       string      // only files whose names match it, as build.Matches has it; empty: all
-	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: none does
-	Parallel    int         // shards written side by side, the number of usable processors
-	Hidden      bool        // take files that programs leave beside data too, such as .DS_Store
-	SkipSpecial bool        // leave out symbolic links, devices, sockets and pipes, and report them, instead of refusing them
-	TempDir     string      // where shards too large for memory are built, the system's temporary directory
-	Share       build.Share // of the shards, where several machines pack together; shards are counted as the plan does
+	ShardSize   int64       // target length of a shard, default 256 MiB; only a single larger sample makes a longer shard
+	Key         string      // "group" (files that share a key are one sample) or "path" (every file is one sample)
+	Match       string      // pattern of names, as in build.Matches; only files that match are packed; empty: all
+	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: no labels
+	Parallel    int         // number of shards written in parallel, default: the number of usable processors
+	Hidden      bool        // include hidden files, such as .DS_Store
+	SkipSpecial bool        // exclude symbolic links, devices, sockets and pipes, and report them, instead of refusing them
+	TempDir     string      // where shards too large for memory are built, default: the system's temporary directory
+	Share       build.Share // part of the shards, in plan order, where several machines pack together
 	Progress    func(chunkindex.Progress)
 }
 
-// Report says what was packed.
+// Report is the result of a run.
 type Report struct {
 	Files         int            `json:"files"`
 	Samples       int            `json:"samples"`
 	Shards        int            `json:"shards"`
-	ReusedShards  int            `json:"reused_shards"` // finished by an earlier, interrupted run
+	ReusedShards  int            `json:"reused_shards"` // shards finished by an earlier, interrupted run
 	Bytes         int64          `json:"bytes"`
-	Classes       []string       `json:"classes,omitempty"`        // names of the labels, by their numbers
-	MultiMember   int            `json:"multi_member_samples"`     // samples of more than one member
-	Example       string         `json:"example,omitempty"`        // one of them
-	Extensions    map[string]int `json:"extensions"`               // how many files have each
-	Hidden        int            `json:"hidden"`                   // files that were left out, such as .DS_Store
-	HiddenExample string         `json:"hidden_example,omitempty"` // one of them
-	Skipped       []string       `json:"skipped"`                  // what is not a regular file, by name
+	Classes       []string       `json:"classes,omitempty"`        // names of the labels, by number
+	MultiMember   int            `json:"multi_member_samples"`     // number of samples with more than one member
+	Example       string         `json:"example,omitempty"`        // key of one such sample
+	Extensions    map[string]int `json:"extensions"`               // number of files with each extension
+	Hidden        int            `json:"hidden"`                   // number of excluded hidden files, such as .DS_Store
+	HiddenExample string         `json:"hidden_example,omitempty"` // name of one such file
+	Skipped       []string       `json:"skipped"`                  // names of entries that are not regular files
 
 	Part *build.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
 
-	Names []string `json:"-"` // of the shards of a run for one part, sorted
+	Names []string `json:"-"` // names of the shards of a run for one part, sorted
 }
 
-// Has says whether a shard, by its name below the prefix, is of the part that this run has packed.
+// Has reports whether a shard, by its name below the prefix, belongs to the part that this run
+// packed.
 func (r *Report) Has(name string) bool {
 	_, found := slices.BinarySearch(r.Names, name)
 	return found
 }
 
-// Pack packs the regular files under the sources (files or directories) into tar shards under prefix. The
-// same input gives the same bytes. Indexing is a separate step.
+// Pack packs the regular files under the sources (files or directories) into tar shards under
+// prefix. The same input gives the same bytes. Pack does not index the shards.
 //
-// A file's name in the shard is its path relative to the source directory, or its base name if it is a source
-// itself. Two files with one name, two samples with one key, names that are not valid UTF-8, what is longer than an
-// index takes, and everything that is not a regular file are refused by name before anything is written.
+// A file's name in the shard is its path relative to the source directory, or its base name if the
+// source is the file itself. Pack writes nothing and returns an error that names the file in these
+// cases: two files have one name, two samples have one key, a name is not valid UTF-8, a name or
+// sample is longer than an index allows, or an entry is not a regular file.
 func Pack(ctx context.Context, sources []string, store objstore.Store, prefix string, opt Options) (Report, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -98,7 +102,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 		return Report{}, err
 	}
 	if len(found.files) == 0 && len(found.hidden) > 0 {
-		return Report{}, fmt.Errorf("pack: the sources hold no files but %d hidden ones: --hidden takes them", len(found.hidden))
+		return Report{}, fmt.Errorf("pack: the sources hold only %d hidden files: include them with --hidden", len(found.hidden))
 	}
 	todo, err := newPlan(found.files, opt)
 	if err != nil {
@@ -119,7 +123,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 	if err := j.run(ctx); err != nil {
 		return Report{}, err
 	}
-	if opt.Share.Parts > 0 { // what all parts have made is confirmed by the run that joins them
+	if opt.Share.Parts > 0 { // the run that joins the parts confirms their shards
 		return j.plan.report, nil
 	}
 	if err := j.confirm(ctx); err != nil {
@@ -159,21 +163,21 @@ type job struct {
 	opt    Options
 	store  objstore.Store
 	prefix string
-	mine   []*shard                   // that this run finishes: all, or those of its part
-	begun  int                        // parts that were begun; 0: none
-	done   map[string][]finishedShard // by shard name: what earlier runs, and other parts, say that they stored; the workers read it
-	stored map[string]finishedShard   // by shard name: what is stored when this run has ended
-	notes  []string                   // keys of what was written since the state
+	mine   []*shard                   // shards of this run: all, or those of its part
+	begun  int                        // number of parts that an earlier run was shared among; 0: not shared
+	done   map[string][]finishedShard // by shard name: shards recorded by earlier runs and other parts; the workers read it
+	stored map[string]finishedShard   // by shard name: shards that are stored when this run ends
+	notes  []string                   // keys of the notes written since the state
 
-	mu       sync.Mutex // guards progress, and lets one goroutine at a time call opt.Progress
+	mu       sync.Mutex // guards progress, and serializes the calls of opt.Progress
 	progress chunkindex.Progress
-	shown    int64 // progress.Done at the last call
+	shown    int64 // progress.Done at the last call of opt.Progress
 }
 
-// progressStep is how many bytes pass between two calls of Options.Progress.
+// progressStep is the number of bytes between two calls of Options.Progress.
 const progressStep = 1 << 20
 
-// advance counts bytes, and samples of shards that are finished.
+// advance adds bytes, and finished shards with their samples, to the progress.
 func (j *job) advance(more chunkindex.Progress) {
 	if j.opt.Progress == nil {
 		return
@@ -188,15 +192,15 @@ func (j *job) advance(more chunkindex.Progress) {
 	j.opt.Progress(j.progress)
 }
 
-// result is what a worker hands over when a shard is finished.
+// result is what a worker returns for a finished shard.
 type result struct {
 	finishedShard
 	reused bool
 }
 
-// run finishes every shard that is this run's. The workers hand their results to this goroutine, the only one that writes the state
-// object: whatever was stored before a failure is known to the next run. A state that cannot be written ends the run,
-// since nothing stored from then on would be known.
+// run finishes every shard of this run. The workers send their results to this goroutine, the only
+// one that writes notes: the next run then knows all that was stored before a failure. A note that
+// cannot be written ends the run, since later shards could not be recorded either.
 func (j *job) run(ctx context.Context) error {
 	results := make(chan result)
 	failed := make(chan error, 1)
@@ -209,12 +213,12 @@ func (j *job) run(ctx context.Context) error {
 	saveErr := j.collect(ctx, results, stop)
 	err := <-failed
 	if saveErr != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
-		err = nil // no more than the end that saveErr brought about
+		err = nil // only the cancellation that saveErr caused
 	}
 	return errors.Join(err, saveErr)
 }
 
-// work finishes the shards side by side, until ctx ends or one of them fails.
+// work finishes the shards in parallel, until ctx ends or one of them fails.
 func (j *job) work(ctx context.Context, results chan<- result) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(j.opt.Parallel)
@@ -236,9 +240,10 @@ func (j *job) work(ctx context.Context, results chan<- result) error {
 	return ctx.Err()
 }
 
-// collect writes a note whenever shards have been finished, until results is closed; it calls stop when that
-// fails. One write tells the shards that are waiting for it, one of each worker at most: so a kill never loses more
-// than two shards a worker, those of the write under way and those stored meanwhile.
+// collect writes a note whenever shards have been finished, until results is closed. It calls stop
+// when a write fails. One note records at most one result of each worker. A killed run therefore
+// loses at most two shards for each worker: those of the note being written, and those stored
+// meanwhile.
 func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
 	j.stored = map[string]finishedShard{}
 	var failure error
@@ -263,7 +268,7 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 	return failure
 }
 
-// count counts one result, and appends it to those that a note has to tell if no earlier run has.
+// count counts one result, and appends it to fresh unless an earlier run has recorded it.
 func (j *job) count(fresh []finishedShard, r result) []finishedShard {
 	j.stored[r.Name] = r.finishedShard
 	if r.reused {

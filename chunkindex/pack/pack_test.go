@@ -91,7 +91,7 @@ func shards(store *memstore.Store) map[string][]byte {
 	return all
 }
 
-// same compares byte by byte at once, where cmp.Diff would take seconds.
+// same compares byte by byte, because cmp.Diff would take seconds.
 func same(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
 
 type member struct{ Name, Content string }
@@ -204,7 +204,7 @@ func TestEveryFileComesBack(t *testing.T) {
 		t.Error(diff)
 	}
 	if r.Shards < 3 {
-		t.Errorf("got %d shards, want several", r.Shards)
+		t.Errorf("got %d shards, want two or more", r.Shards)
 	}
 }
 
@@ -246,12 +246,12 @@ func TestKeyPathMakesEveryFileASample(t *testing.T) {
 		t.Error(diff)
 	}
 	if r.Samples != 3 || r.MultiMember != 0 {
-		t.Errorf("got %d samples, %d of several members, want 3, 0", r.Samples, r.MultiMember)
+		t.Errorf("got %d samples, %d with two or more members, want 3, 0", r.Samples, r.MultiMember)
 	}
 }
 
-// A folder that was indexed where it lies has the index in it, which is no part of the data.
-func TestOwnFilesAreLeftOut(t *testing.T) {
+// A directory that was indexed in place holds the index, which is not part of the data.
+func TestPack_ExcludesOwnFiles(t *testing.T) {
 	store := memstore.New()
 	dir := tree(t, map[string]string{
 		"a.jpg": "1", "b/.millrace/c.jpg": "2", ".millrace.jpg": "3", ".millrace/current": "x", ".millrace/index/0": "y", ".millrace-lock": "",
@@ -263,8 +263,8 @@ func TestOwnFilesAreLeftOut(t *testing.T) {
 	}
 }
 
-// What programs leave beside files is packed only if that is asked for, and counted.
-func TestHiddenFilesAreLeftOut(t *testing.T) {
+// Hidden files are packed only on request, and counted.
+func TestPack_ExcludesHiddenFiles(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".DS_Store": "m", ".git/config": "m", "d/Thumbs.db": "m", "d/desktop.ini": "m", "__MACOSX/d/1.jpg": "m",
 	})
@@ -274,15 +274,15 @@ func TestHiddenFilesAreLeftOut(t *testing.T) {
 		t.Errorf("got %+v: %s", r, diff)
 	}
 	if r := mustPack(t, memstore.New(), Options{Hidden: true}, dir); r.Hidden != 0 || r.Files != 8 {
-		t.Errorf("asked for: got %+v, want all 8 files", r)
+		t.Errorf("with Hidden: got %+v, want all 8 files", r)
 	}
 	_, err := Pack(t.Context(), []string{filepath.Join(dir, ".DS_Store")}, memstore.New(), "", Options{})
-	if err == nil || !strings.Contains(err.Error(), "1 hidden ones: --hidden takes them") {
-		t.Errorf("nothing else: got %v, want how to take it", err)
+	if err == nil || !strings.Contains(err.Error(), "only 1 hidden files: include them with --hidden") {
+		t.Errorf("only hidden files: got %v, want an error that names --hidden", err)
 	}
 }
 
-func TestRefusedByName(t *testing.T) {
+func TestPack_NamesRefusedFiles(t *testing.T) {
 	a := tree(t, map[string]string{"x/one.txt": "1"})
 	b := tree(t, map[string]string{"x/one.txt": "2"})
 	special := tree(t, map[string]string{"fine.txt": ""})
@@ -296,7 +296,7 @@ func TestRefusedByName(t *testing.T) {
 	deep := strings.Repeat("0123456789abcdef/", 240) + "0123456789abcdefg" // 4,097 bytes
 	huge, frames := tree(t, map[string]string{"all.mp4": ""}), tree(t, map[string]string{"f.0.png": "", "f.1.png": ""})
 	for name, size := range map[string]int64{huge + "/all.mp4": format.MaxSample - block + 1, frames + "/f.0.png": 1 << 29, frames + "/f.1.png": 1 << 29} {
-		if err := os.Truncate(name, size); err != nil { // a hole, of which nothing is read
+		if err := os.Truncate(name, size); err != nil { // a sparse file, of which nothing is read
 			t.Fatal(err)
 		}
 	}
@@ -491,7 +491,7 @@ for m in tarfile.open(sys.argv[1], "r:"):
 	}
 }
 
-// hooked calls before ahead of every Put.
+// hooked is a store that calls before at the start of every Put.
 type hooked struct {
 	*memstore.Store
 	before func(key string) error

@@ -19,34 +19,34 @@ import (
 const (
 	block   = 512
 	trailer = 2 * block // a tar ends in two blocks of zeros
-	// ustarName is the longest name that fits a plain header without a prefix.
+	// ustarName is the length of the longest name that fits a plain header without a prefix.
 	ustarName = 100
 )
 
-// sample is the files that share a key, by name.
+// sample is the files that share a key, in the order of their names.
 type sample struct {
 	key     string
 	members []file
-	length  int64 // in the shard: headers, contents and padding
+	length  int64 // length in the shard: headers, contents and padding
 }
 
-// shard is one object to be.
+// shard is one object of the plan.
 type shard struct {
 	name    string
 	samples []sample
 	length  int64
-	stamp   string // hash of names, sizes and modification times: changed contents nearly always show here
+	stamp   string // hash of names, sizes and modification times, which nearly always differs when contents change
 }
 
-// plan is the whole of a run, known before any file is read.
+// plan is the complete result of a run, known before any file is read.
 type plan struct {
 	shards []shard
-	hash   string // of everything that fixes the shards but the files' contents
+	hash   string // hash of everything that determines the shards, except the files' contents
 	report Report
 }
 
-// flatten replaces all dots of the base name but the last by underscores, so that the key is all that stands before
-// the last one, for every reader.
+// flatten replaces all dots of the base name but the last by underscores, so that every reader
+// takes the text before the last dot as the key.
 func flatten(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	last := strings.LastIndexByte(name, '.')
@@ -99,7 +99,8 @@ func newPlan(files []file, opt Options) (*plan, error) {
 	return p, nil
 }
 
-// group makes samples of files, both in byte order, and refuses what a reader could not tell apart.
+// group makes samples of files, both in byte order, and refuses members that a reader could not
+// tell apart.
 func group(files []file) ([]sample, error) {
 	index := make(map[string]int, len(files))
 	var samples []sample
@@ -130,7 +131,7 @@ func group(files []file) ([]sample, error) {
 	return samples, nil
 }
 
-// cut fills shards in order, each up to the target; only a sample that is larger by itself goes beyond it.
+// cut fills shards in order, each up to the target length. A single sample may be longer than that.
 func (p *plan) cut(samples []sample, target int64) error {
 	var now shard
 	flush := func() {
@@ -165,7 +166,7 @@ func (p *plan) cut(samples []sample, target int64) error {
 	return nil
 }
 
-// tooLong names a sample that no index takes: better now than when everything is stored.
+// tooLong returns the error for a sample that no index accepts, before anything is stored.
 func (s *sample) tooLong() error {
 	first, n := s.members[0].where(), len(s.members)
 	if n == 1 {
@@ -175,10 +176,10 @@ func (s *sample) tooLong() error {
 		first, s.key, n, s.length, format.MaxSample, KeyPath)
 }
 
-// pad rounds up to whole blocks.
+// pad rounds n up to whole blocks.
 func pad(n int64) int64 { return (n + block - 1) / block * block }
 
-// header is the one header that a file gets, whatever its owner, mode and time are.
+// header returns the header of a file, which does not depend on its owner, mode and time.
 func header(f *file) *tar.Header {
 	return &tar.Header{
 		Typeflag: tar.TypeReg,
@@ -186,11 +187,12 @@ func header(f *file) *tar.Header {
 		Size:     f.size(),
 		Mode:     0o644,
 		ModTime:  time.Unix(0, 0),
-		// Without a format the writer takes USTAR where the name fits, as the size of every sample does, and PAX else.
+		// Without a Format, the writer uses USTAR if the name fits, and PAX otherwise. Every size
+		// fits USTAR.
 	}
 }
 
-// headerLength is how many bytes the header takes, PAX records included.
+// headerLength returns the length of the header, PAX records included.
 func headerLength(f *file) (int64, error) {
 	if len(f.name) <= ustarName && ascii(f.name) {
 		return block, nil
@@ -211,7 +213,7 @@ func ascii(s string) bool {
 	return true
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -219,8 +221,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// digest names the plan. Contents and times are left out on purpose: a run that goes on after a kill meets the same
-// plan even if files were touched meanwhile.
+// digest returns the hash that names the plan. It omits contents and times on purpose: a run that
+// continues after a kill then has the same plan even if files were touched meanwhile.
 func (p *plan) digest(opt Options) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "millrace pack 1\n%s\n%d\n", opt.Key, opt.ShardSize)

@@ -39,15 +39,16 @@ func (k *kill) before(key string) error {
 	return nil
 }
 
-func TestKilledAfterEveryPutAndResumed(t *testing.T) {
+func TestPack_ResumesAfterKillAtEachPut(t *testing.T) {
 	dir := tree(t, photos(60))
 	opt := Options{ShardSize: 40 << 10, Parallel: 1}
 	whole := memstore.New()
 	r := mustPack(t, whole, opt, dir)
 	if r.Shards < 5 {
-		t.Fatalf("got %d shards, want several", r.Shards)
+		t.Fatalf("got %d shards, want 5 or more", r.Shards)
 	}
-	// One worker makes this many Puts: the empty state, then a state for each shard.
+	// One worker makes 1 + 2n Puts of n shards before it settles: the empty state, then a shard and a
+	// note for each.
 	for puts := range 1 + 2*r.Shards {
 		t.Run(fmt.Sprint(puts), func(t *testing.T) {
 			store := memstore.New()
@@ -66,7 +67,7 @@ func TestKilledAfterEveryPutAndResumed(t *testing.T) {
 			if !same(shards(whole), shards(store)) {
 				t.Error("the shards differ from those of a run that was not killed")
 			}
-			// A shard may have been stored without the state that tells it, and the next one while that was written.
+			// A shard may be stored without its note, and one more shard while the note is written.
 			twice := 0
 			for _, n := range k.uploads {
 				twice += n - 1
@@ -96,7 +97,7 @@ func TestSecondRunStoresNothing(t *testing.T) {
 	}
 }
 
-func TestResumeLooksAtWhatIsThere(t *testing.T) {
+func TestPack_ResumeChecksStoredShards(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(t *testing.T, dir string, store *memstore.Store)
@@ -182,7 +183,7 @@ func TestOccupiedTargetIsRefused(t *testing.T) {
 	}
 }
 
-func TestSomebodyElseWritesMeanwhile(t *testing.T) {
+func TestPack_RefusesForeignWrites(t *testing.T) {
 	dir := tree(t, photos(60))
 	for name, interfere := range map[string]func(*memstore.Store) error{
 		"overwritten": func(s *memstore.Store) error { s.Set("out/shard-000000.tar", []byte("theirs")); return nil },
@@ -202,7 +203,7 @@ func TestSomebodyElseWritesMeanwhile(t *testing.T) {
 	}
 }
 
-func TestInterruptedRunNotesWhatItStored(t *testing.T) {
+func TestPack_RecordsShardsWhenInterrupted(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -222,9 +223,8 @@ func TestInterruptedRunNotesWhatItStored(t *testing.T) {
 	}
 }
 
-// TestUnwritableStateEndsTheRun stops at the first state that cannot be written: what is stored from then on would be
-// stored again.
-func TestUnwritableStateEndsTheRun(t *testing.T) {
+// The run stops at the first note that cannot be written, since later shards would be stored again.
+func TestPack_StopsWhenNoteCannotBeWritten(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	states := 0
 	h := &hooked{store, func(key string) error {
@@ -237,9 +237,10 @@ func TestUnwritableStateEndsTheRun(t *testing.T) {
 	}}
 	_, err := Pack(t.Context(), []string{dir}, h, "out", Options{ShardSize: 40 << 10, Parallel: 1})
 	if !errors.Is(err, errKilled) || errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v alone", err, errKilled)
+		t.Errorf("got %v, want only %v", err, errKilled)
 	}
-	// One shard is in the last state, one in the state that was refused, and one may have been stored meanwhile.
+	// One shard is in the last note, one in the note that was refused, and one may have been stored
+	// meanwhile.
 	if got := len(shards(store)); got < 2 || got > 3 {
 		t.Errorf("got %d shards stored, want two or three", got)
 	}
@@ -261,8 +262,9 @@ func (s *sized) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return s.Store.Put(ctx, key, body, size, cond)
 }
 
-// TestStatesCostWhatTheyTell writes each shard's line twice, however many shards there are, and leaves one object.
-func TestStatesCostWhatTheyTell(t *testing.T) {
+// Each shard's entry is written twice, in a note and in the state, however many shards there are.
+// One object remains.
+func TestPack_WritesEachEntryTwice(t *testing.T) {
 	dir, mem := tree(t, photos(60)), memstore.New()
 	store := &sized{Store: mem}
 	r, err := Pack(t.Context(), []string{dir}, store, "", Options{ShardSize: 6 << 10, Parallel: 1})
@@ -276,7 +278,7 @@ func TestStatesCostWhatTheyTell(t *testing.T) {
 		}
 	}
 	if len(states) != 1 {
-		t.Fatalf("got %v, want the state alone", states)
+		t.Fatalf("got %v, want only the state", states)
 	}
 	if b, _ := mem.Bytes(states[0]); store.bytes > 3*int64(len(b)) {
 		t.Errorf("got %d bytes written for a state of %d", store.bytes, len(b))

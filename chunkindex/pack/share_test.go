@@ -21,7 +21,8 @@ func part(opt Options, i, n int) Options {
 	return opt
 }
 
-// TestPartsMakeOneSetOfShards has parts run at once, one of them twice, and a run that joins them without storing a shard.
+// The test runs parts in parallel, one of them twice, and then a run that joins them without
+// storing a shard.
 func TestPartsMakeOneSetOfShards(t *testing.T) {
 	const parts = 3
 	dir, whole, store := tree(t, photos(60)), memstore.New(), memstore.New()
@@ -52,8 +53,9 @@ func TestPartsMakeOneSetOfShards(t *testing.T) {
 	}
 }
 
-// TestSecondMachineReplacesNothing has a machine do a whole part while another one is about to store the first shard of the same part.
-// The slower one dies before it notes anything: had it replaced a shard, the join would not know that shard.
+// One machine finishes a whole part while another is about to store the first shard of the same
+// part. The slower one is killed before it writes a note: had it replaced a shard, the join would
+// not know that shard.
 func TestSecondMachineReplacesNothing(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
@@ -69,7 +71,7 @@ func TestSecondMachineReplacesNothing(t *testing.T) {
 		}
 		return all
 	}
-	var first map[string]string // what the faster machine stored
+	var first map[string]string // objects that the faster machine stored
 	slower := &hooked{store, func(key string) error {
 		switch {
 		case !strings.HasSuffix(key, ".tar"):
@@ -91,7 +93,7 @@ func TestSecondMachineReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestPartReplacesShardsOfOlderFiles has a file change, in the same length, after a part has packed it.
+// The test changes a file after a part has packed it, and keeps its length.
 func TestPartReplacesShardsOfOlderFiles(t *testing.T) {
 	files := photos(60)
 	dir, store := tree(t, files), memstore.New()
@@ -112,7 +114,7 @@ func TestPartReplacesShardsOfOlderFiles(t *testing.T) {
 	}
 }
 
-// TestMissingPartsAreNamed has the join refuse, until the part is done or the rest is asked for.
+// The join is refused until the part is finished, or Rest is set.
 func TestMissingPartsAreNamed(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10}
@@ -122,7 +124,7 @@ func TestMissingPartsAreNamed(t *testing.T) {
 	_, err := Pack(t.Context(), []string{dir}, store, "out", opt)
 	e, ok := errors.AsType[*build.PartsError](err)
 	if !ok || e.Parts != 3 || len(e.Lacks) != 1 || e.Lacks[0].Part != 1 || e.Lacks[0].Example == "" {
-		t.Fatalf("got %v, want part 1 missing", err)
+		t.Fatalf("got %v, want an error that names part 1", err)
 	}
 	rest := opt
 	rest.Share.Rest = true
@@ -130,12 +132,12 @@ func TestMissingPartsAreNamed(t *testing.T) {
 		t.Errorf("got %+v, want %d shards packed", r, e.Lacks[0].Shards)
 	}
 	if r := mustPack(t, store, opt, dir); r.ReusedShards != r.Shards {
-		t.Errorf("after the join: got %+v, want a run like any other", r)
+		t.Errorf("after the join: got %+v, want that of one run", r)
 	}
 }
 
-// TestPartKilledAfterEveryPut is run again, and goes on.
-func TestPartKilledAfterEveryPut(t *testing.T) {
+// The test runs a killed part again, which continues.
+func TestPack_PartResumesAfterKillAtEachPut(t *testing.T) {
 	dir, whole := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
 	r := mustPack(t, whole, opt, dir)
@@ -151,7 +153,7 @@ func TestPartKilledAfterEveryPut(t *testing.T) {
 			return
 		}
 		if _, err := Pack(t.Context(), []string{dir}, store, "out", opt); err == nil {
-			t.Errorf("killed after %d: got a join of parts that are not there", puts)
+			t.Errorf("killed after %d: the join of missing parts gave no error", puts)
 		}
 		mustPack(t, store, part(opt, 0, 2), dir)
 		if r := mustPack(t, store, opt, dir); r.ReusedShards != r.Shards || !same(shards(whole), shards(store)) {
@@ -160,7 +162,7 @@ func TestPartKilledAfterEveryPut(t *testing.T) {
 	}
 }
 
-// TestPack_StartsOverWhenAnotherRunCrossesItsStart has another run write the state, and remove the notes, at each step of a run's start.
+// Another run writes the state, and removes the notes, at each step of a run's start.
 func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
 	dir := tree(t, photos(60))
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
@@ -169,8 +171,8 @@ func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
 	stateKey := slices.DeleteFunc(first.Keys(), func(key string) bool { return !strings.Contains(key, own) })[0]
 	for _, tc := range []struct {
 		name    string
-		before  func(t *testing.T, s *memstore.Store) // the run
-		on      func(op, key string) bool             // the run's operation that the other run crosses
+		before  func(t *testing.T, s *memstore.Store) // the run that crosses
+		on      func(op, key string) bool             // the operation at which the other run crosses
 		crossed func(t *testing.T, s *memstore.Store)
 		reused  int
 	}{
@@ -203,13 +205,13 @@ func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
 	}
 }
 
-// rest returns the options of a run that also packs the parts that are missing.
+// rest returns the options of a run that also packs the missing parts.
 func rest(opt Options) Options {
 	opt.Share.Rest = true
 	return opt
 }
 
-// crossed is a store that calls before ahead of each write and each ranged read.
+// crossed is a store that calls before at the start of each write and each ranged read.
 type crossed struct {
 	*memstore.Store
 	before func(op, key string)

@@ -29,39 +29,43 @@ type finishedShard struct {
 // state is the content of the state object, and of a note.
 type state struct {
 	Version int             `json:"version"`
-	Parts   int             `json:"parts,omitempty"` // how many machines share the plan; 0: the one that wrote this did it all
+	Parts   int             `json:"parts,omitempty"` // number of machines that share the plan; 0: one machine does all of it
 	Shards  []finishedShard `json:"shards"`
 }
 
 const (
-	own          = ".millrace/" // below the prefix: Millrace's own objects, no shards
-	ownFiles     = ".millrace-" // what the names of a directory's lock and of unfinished writes begin with
+	own          = ".millrace/" // prefix of Millrace's own objects, which are not shards
+	ownFiles     = ".millrace-" // prefix of the names of a directory's lock and of unfinished writes
 	stateVersion = 1
 	maxState     = 1 << 30
-	// lastSave is how long an interrupted run may take to note what it has stored.
+	// lastSave is the time that an interrupted run has to record the stored shards.
 	lastSave = 5 * time.Second
 )
 
 func (j *job) stateKey() string { return j.prefix + own + "pack/" + j.plan.hash + ".json" }
 
-// notesDir is where a run notes what it has stored since its last note: so n shards cost n lines, not a whole state for each.
+// notesDir returns the prefix of the notes. Each note lists only the shards stored since the note
+// before, so that n shards cost n entries in all, not n writes of the whole state.
 func (j *job) notesDir() string { return j.prefix + own + "pack/" + j.plan.hash + "/" }
 
-// prepareAttempts is how often prepare tries while other runs of the same plan write the state.
+// prepareAttempts is the number of attempts of prepare while other runs of the same plan write the
+// state.
 const prepareAttempts = 5
 
-// prepare reads the state of an earlier run of the same plan. If there is none, it makes sure that the prefix is free and
-// stores an empty state: from then on shards with this plan's names are this plan's. It starts over when another run,
-// such as another part, creates or replaces the state in the meantime, or removes notes.
+// prepare reads the state of an earlier run of the same plan. Without one, it checks that the
+// prefix is free and stores an empty state, which reserves the plan's shard names. It starts over
+// when another run, such as another part, creates or replaces the state meanwhile, or removes
+// notes.
 func (j *job) prepare(ctx context.Context) (err error) {
 	for attempt := range prepareAttempts {
 		var known bool
 		if known, err = j.load(ctx); err != nil {
-			err = fmt.Errorf("pack: read state: %w", err) // a store names the object
+			err = fmt.Errorf("pack: read state: %w", err) // a store's error names the object
 		} else if err = j.occupied(ctx, known); err == nil && !known {
 			err = j.save(ctx, j.stateKey(), nil, objstore.Condition{IfAbsent: true})
 		}
-		// Another part may have begun, and stored a shard, since the state was looked for: the prefix is listed once more.
+		// Another part may have started and stored a shard after the state was read: the prefix is
+		// listed once more.
 		joins := attempt == 0 && !known && errors.Is(err, ErrOccupied)
 		if !joins && !errors.Is(err, objstore.ErrChanged) && !errors.Is(err, objstore.ErrNotFound) {
 			break
@@ -108,7 +112,7 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	return true, nil
 }
 
-// read reads a state or a note. One that cannot be understood is worth no more than an empty one: the shards are simply written
+// read reads a state or a note. One that cannot be parsed counts as empty: its shards are written
 // again.
 func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	if obj.Size > maxState {
@@ -126,14 +130,15 @@ func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	return nil
 }
 
-// note writes what was stored since the note before. Its name is one that no other machine gives.
+// note records the shards stored since the note before. Its name is random, so no other machine
+// uses it.
 func (j *job) note(ctx context.Context, shards []finishedShard) error {
 	key := j.notesDir() + rand.Text() + ".json"
 	j.notes = append(j.notes, key)
 	return j.save(ctx, key, shards, objstore.Condition{})
 }
 
-// settle puts state and notes together when a run has come to its end.
+// settle merges the notes into the state at the end of a run.
 func (j *job) settle(ctx context.Context) error {
 	if len(j.notes) == 0 {
 		return nil
@@ -152,8 +157,8 @@ func (j *job) settle(ctx context.Context) error {
 	return nil
 }
 
-// save writes a state or a note. When ctx ends, before or meanwhile, it is given a moment of its own, because what it notes
-// is what the next run need not do again.
+// save writes a state or a note. After ctx ends it may still take lastSave, because the next run
+// need not repeat the shards that it records.
 func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond objstore.Condition) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -170,8 +175,8 @@ func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond
 	return nil
 }
 
-// occupied refuses shards under the prefix that this plan does not write. Shards with this plan's names are allowed
-// once its state object is there.
+// occupied refuses shards under the prefix that this plan does not write. Shards with this plan's
+// names are allowed only once its state object exists (known).
 func (j *job) occupied(ctx context.Context, known bool) error {
 	mine := map[string]bool{}
 	if known {
@@ -197,7 +202,7 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 	return nil
 }
 
-// confirm makes sure, at the end, that nobody else has written to the prefix meanwhile.
+// confirm checks at the end that no other program has written to the prefix meanwhile.
 func (j *job) confirm(ctx context.Context) error {
 	if err := j.occupied(ctx, true); err != nil {
 		return err
@@ -211,15 +216,15 @@ func (j *job) confirm(ctx context.Context) error {
 		}
 		delete(missing, name)
 		if f.ETag != o.ETag || f.Size != o.Size {
-			return fmt.Errorf("%s was written by somebody else meanwhile: %w", o.Key, objstore.ErrChanged)
+			return fmt.Errorf("%s was written by another program meanwhile: %w", o.Key, objstore.ErrChanged)
 		}
 		return nil
 	})
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%s: gone meanwhile: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
+		err = fmt.Errorf("%s: removed meanwhile: %w", list(slices.Sorted(maps.Keys(missing))), objstore.ErrChanged)
 	}
 	if err != nil {
-		return fmt.Errorf("pack: confirm (run again when nobody else writes here): %w", err)
+		return fmt.Errorf("pack: confirm (run again when no other program writes here): %w", err)
 	}
 	return nil
 }

@@ -19,13 +19,13 @@ import (
 // file is one regular file as it was when the sources were walked.
 type file struct {
 	root *os.Root
-	path string // below root
-	name string // in the shard
+	path string // slash-separated, below root
+	name string // name in the shard
 	info fs.FileInfo
-	text string // the content of a member that is no file; empty: it is one
+	text string // content of a member that is not a file; empty: the member is a file
 }
 
-// size of the content.
+// size returns the length of the content.
 func (f *file) size() int64 {
 	if f.text != "" {
 		return int64(len(f.text))
@@ -35,17 +35,17 @@ func (f *file) size() int64 {
 
 func byName(a, b file) int { return cmp.Compare(a.name, b.name) }
 
-// where names the file for a message.
+// where returns the file's path for messages.
 func (f *file) where() string { return filepath.Join(f.root.Name(), filepath.FromSlash(f.path)) }
 
-// sources is what a walk found. Every file is opened below its root later, so that no symbolic link that appears
-// between walk and read leads out of a source.
+// sources is the result of a walk. Every file is opened later below its root, so that a symbolic
+// link that appears between walk and read cannot lead out of a source.
 type sources struct {
 	roots   []*os.Root
 	files   []file
-	special []string // refused: neither a directory nor a regular file
+	special []string // entries that are neither directories nor regular files; they are refused
 	skipped []string
-	hidden  []string // left out
+	hidden  []string // hidden files, which are excluded
 }
 
 func (s *sources) close() {
@@ -54,7 +54,7 @@ func (s *sources) close() {
 	}
 }
 
-// named is how many culprits a message names before it only counts.
+// named is the largest number of names in a message. The rest is counted.
 const named = 5
 
 // list joins names for a message.
@@ -65,7 +65,7 @@ func list(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
 }
 
-// walk finds the files of all sources. The caller closes what it returns, after an error too.
+// walk finds the files of all sources. The caller closes the returned sources, after an error too.
 func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	s := &sources{}
 	if len(from) == 0 {
@@ -85,7 +85,8 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	return s, nil
 }
 
-// add walks one source. What format.Hidden calls hidden is counted and left out, as index leaves it out of what lies in a store.
+// add walks one source. Hidden files, as format.Hidden defines them, are counted and excluded, as
+// index excludes hidden objects.
 func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	info, err := os.Stat(source)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +118,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 		case err != nil:
 			return err
 		case d.IsDir() && p == strings.TrimSuffix(own, "/"):
-			return fs.SkipDir // the index of a folder that was indexed where it lies
+			return fs.SkipDir // Millrace's own objects, in a directory that was indexed in place
 		case d.IsDir() || strings.HasPrefix(p, ownFiles) && !strings.Contains(p, "/"):
 			return nil
 		}
@@ -125,7 +126,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	})
 }
 
-// visit takes one entry that is not a directory, without following it if it is a link.
+// visit adds one entry that is not a directory. It does not follow a link.
 func (s *sources) visit(root *os.Root, p string, opt Options) error {
 	if !build.Matches(opt.Match, p) {
 		return nil
@@ -143,8 +144,8 @@ func (s *sources) visit(root *os.Root, p string, opt Options) error {
 		s.special = append(s.special, fmt.Sprintf("%q (%s)", f.where(), kind(info.Mode())))
 		return nil
 	}
-	// A walk cannot yield any other name; a shard that held one would be refused by every careful reader. The
-	// same check refuses names that are not valid UTF-8, which neither PAX nor JSON can carry.
+	// A walk yields no other names, and careful readers refuse a shard with such a name. The check
+	// also refuses names that are not valid UTF-8, which neither PAX nor JSON can hold.
 	if !fs.ValidPath(p) || path.IsAbs(p) || strings.ContainsRune(p, 0) {
 		return fmt.Errorf("unsafe or not UTF-8: name %q", f.where())
 	}

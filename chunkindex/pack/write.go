@@ -18,10 +18,10 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// inMemory is the length up to which a shard is built in memory.
+// inMemory is the largest length of a shard that is built in memory.
 const inMemory = 4 << 20
 
-// finish leaves one shard in the store, and does nothing where an earlier run has done so.
+// finish stores one shard, unless the store still holds it from an earlier run.
 func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	old, reuse, err := j.recall(ctx, s)
 	if err != nil {
@@ -37,7 +37,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	}
 	defer body.close()
 	now := finishedShard{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
-	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // else touched, but the same
+	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // otherwise files were touched, but the bytes are the same
 		if now.ETag, err = j.put(ctx, s, body); err != nil {
 			return result{}, fmt.Errorf("pack: %w", err)
 		}
@@ -46,7 +46,8 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	return result{now, reuse}, nil
 }
 
-// recall says what the state remembers of a shard and whether the store still holds exactly that.
+// recall returns the recorded state of a shard, and whether the store still holds an object of that
+// size and ETag.
 func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same bool, err error) {
 	known := j.done[s.name]
 	if len(known) == 0 {
@@ -67,8 +68,8 @@ func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same boo
 	return old, same, nil
 }
 
-// put stores a shard and returns its ETag. Where two machines do one part, the shard of the first one stays: its bytes are the same, and
-// it may be read already.
+// put stores a shard and returns its ETag. If another machine of the same part has stored the shard
+// already, an object with the same bytes is kept, since readers may use it.
 func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
 	key := j.prefix + s.name
 	obj, err := j.store.Put(ctx, key, body.content, s.length, objstore.Condition{IfAbsent: j.opt.Share.Parts > 0})
@@ -94,20 +95,20 @@ func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
 	return obj.ETag, err
 }
 
-// built is a whole shard, ready to be stored.
+// built is a complete shard, ready to be stored.
 type built struct {
 	content io.ReaderAt
 	sha256  string
-	temp    *os.File // nil for one that lies in memory
+	temp    *os.File // nil for a shard in memory
 }
 
 func (b *built) close() {
 	if b.temp != nil {
-		b.temp.Close() // it has no name any more
+		b.temp.Close() // the file has no name, so closing removes it
 	}
 }
 
-// build writes a shard aside.
+// build writes a shard to memory or to a temporary file.
 func (j *job) build(ctx context.Context, s *shard) (*built, error) {
 	if s.length <= inMemory {
 		buf := bytes.NewBuffer(make([]byte, 0, s.length))
@@ -157,12 +158,13 @@ func (j *job) write(ctx context.Context, s *shard, w io.Writer) (string, error) 
 
 var errChanged = errors.New("changed while it was packed")
 
-// add writes one member, and refuses a file that is not, or does not stay, what the walk saw.
+// add writes one member. It refuses a file that has changed since the walk, or that changes while
+// it is read.
 func add(t *tar.Writer, f *file, buf []byte) error {
 	if f.text != "" {
 		return addText(t, f)
 	}
-	// Without O_NONBLOCK a pipe that has taken the file's place would block the run for ever.
+	// Without O_NONBLOCK, opening a pipe that has replaced the file would block the run for ever.
 	in, err := f.root.OpenFile(filepath.FromSlash(f.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -174,7 +176,7 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 	if err := t.WriteHeader(header(f)); err != nil {
 		return fmt.Errorf("%s: %w", f.where(), err)
 	}
-	// The wrapper hides ReadFrom and WriteTo, which would take buffers of their own for each file.
+	// The wrapper hides ReadFrom and WriteTo, which would allocate a buffer for each file.
 	n, err := io.CopyBuffer(struct{ io.Writer }{t}, io.LimitReader(in, f.info.Size()), buf)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", f.where(), err)
@@ -185,10 +187,10 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 	if err := unchanged(f, in); err != nil {
 		return err
 	}
-	return t.Flush() // so that padding is counted with its member
+	return t.Flush() // to count the padding with its member
 }
 
-// addText writes a member that is no file.
+// addText writes a member whose content is f.text, not a file.
 func addText(t *tar.Writer, f *file) error {
 	err := t.WriteHeader(header(f))
 	if err == nil {

@@ -5,17 +5,17 @@ import (
 	"errors"
 )
 
-// ErrLimit is returned for a row, or for rows, that are longer than the caller allows.
+// ErrLimit is returned for one or more rows that are longer than the caller's limit.
 var ErrLimit = errors.New("rows are longer than allowed")
 
-// Builder puts one row together, value by value in the order of the layout's steps. The values are not copied before the row is
-// appended to others, so until then they must not change.
+// Builder builds one row, value by value in the order of the layout's steps. It does not copy the
+// values before Append, so they must not change until then.
 type Builder struct {
 	layout  *Layout
 	bitmap  []byte
 	lengths []byte
 	pieces  [][]byte
-	size    int64 // of the pieces
+	size    int64 // total length of the pieces
 }
 
 // NewBuilder returns a Builder of rows of a layout.
@@ -28,7 +28,7 @@ func (b *Builder) Reset() {
 	b.lengths, b.pieces, b.size = b.lengths[:0], b.pieces[:0], 0
 }
 
-// Null marks the node of a step as null, and every node inside it.
+// Null marks the node of a step as null, and every nullable node inside it.
 func (b *Builder) Null(step int) {
 	for i := step; i <= step+b.layout.Steps[step].Skip; i++ {
 		if bit := b.layout.Steps[i].Bit; bit >= 0 {
@@ -43,7 +43,7 @@ func (b *Builder) Fixed(p []byte) {
 	b.size += int64(len(p))
 }
 
-// Variable adds a value with a length of its own.
+// Variable adds a value of variable length.
 func (b *Builder) Variable(p []byte) {
 	b.lengths = binary.LittleEndian.AppendUint32(b.lengths, uint32(len(p)))
 	b.Fixed(p)
@@ -52,7 +52,7 @@ func (b *Builder) Variable(p []byte) {
 // Size returns the length of the row.
 func (b *Builder) Size() int64 { return int64(len(b.bitmap)+len(b.lengths)) + b.size }
 
-// Append appends the row to dst, which must not become longer than limit.
+// Append appends the row to dst. It returns ErrLimit if dst would become longer than limit.
 func (b *Builder) Append(dst []byte, limit int64) ([]byte, error) {
 	if n := b.Size(); n > MaxRow || int64(len(dst))+n > limit {
 		return dst, ErrLimit
@@ -64,8 +64,8 @@ func (b *Builder) Append(dst []byte, limit int64) ([]byte, error) {
 	return dst, nil
 }
 
-// SealList puts the head of a nested list before its elements, which are dst from start on: their number, and a bitmap of those
-// that are null and of which nothing is there.
+// SealList inserts the head of a nested list before its elements, which are dst[start:]. The head
+// is the number of elements and a bitmap of the null ones, which have no bytes.
 func SealList(dst []byte, start int, nulls []bool) []byte {
 	head := 4 + (len(nulls)+7)/8
 	n := len(dst)

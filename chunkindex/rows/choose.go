@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Choice is the columns of a schema that somebody chose.
+// Choice is a selection of the columns of a schema.
 type Choice struct {
-	Fields []*Node // what is left of the schema
-	Kept   []bool  // of each node of the whole schema, in pre-order, what lies inside lists among them
+	Fields []*Node // the chosen fields of the schema
+	Kept   []bool  // for each node of the whole schema in pre-order, nodes inside lists included
 }
 
-// All says whether nothing is left out.
+// All reports whether every column was chosen.
 func (c *Choice) All() bool { return !slices.Contains(c.Kept, false) }
 
-// Choose leaves out the columns that no name takes. A name is the path of a column, or of a struct, of which it takes all. No names take
-// everything. A name that takes nothing is an error, which says what could be chosen.
+// Choose selects columns by name. A name is the path of a column, or of a struct, which selects all
+// columns in it. Without names everything is selected. A name that selects nothing gives a
+// ChoiceError, which lists the columns.
 func Choose(fields []*Node, names []string) (*Choice, error) {
 	c := chooser{names: names, used: make([]bool, len(names))}
 	left := c.choose(fields, "", len(names) == 0)
@@ -28,10 +29,10 @@ func Choose(fields []*Node, names []string) (*Choice, error) {
 	return &Choice{left, c.kept}, nil
 }
 
-// ChoiceError is the fault of a name that takes no column.
+// ChoiceError is the error for a name that selects no column.
 type ChoiceError struct {
 	Name    string
-	Columns []string // that can be chosen
+	Columns []string // columns that can be selected
 }
 
 func (e *ChoiceError) Error() string {
@@ -40,12 +41,12 @@ func (e *ChoiceError) Error() string {
 
 type chooser struct {
 	names []string
-	used  []bool // of the names
+	used  []bool // for each name
 	kept  []bool
-	paths []string // of columns that can be chosen
+	paths []string // of columns that can be selected
 }
 
-// choose goes through the fields of a struct. all says that the struct itself was chosen.
+// choose selects among the fields of a struct. all is set if the struct itself was selected.
 func (c *chooser) choose(fields []*Node, above string, all bool) (left []*Node) {
 	for _, f := range fields {
 		path, at := above+f.Name, len(c.kept)
@@ -72,7 +73,7 @@ func (c *chooser) choose(fields []*Node, above string, all bool) (left []*Node) 
 	return left
 }
 
-// takes says whether a name is this path.
+// takes reports whether a name is this path, and marks the name as used.
 func (c *chooser) takes(path string) bool {
 	takes := false
 	for i, name := range c.names {
@@ -83,7 +84,7 @@ func (c *chooser) takes(path string) bool {
 	return takes
 }
 
-// below says of the nodes inside a list what is said of the list.
+// below marks all nodes inside a list as the list itself is marked.
 func (c *chooser) below(n *Node, kept bool) {
 	for _, child := range n.Children {
 		c.kept = append(c.kept, kept)
@@ -91,7 +92,7 @@ func (c *chooser) below(n *Node, kept bool) {
 	}
 }
 
-// maxListed is how many columns an error names: files have thousands.
+// maxListed is the largest number of columns in an error, because files can have thousands.
 const maxListed = 30
 
 func listed(paths []string) string {

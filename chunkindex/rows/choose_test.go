@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Names are paths of columns, or of structs, and what is left is in the order of the schema.
+// Names are paths of columns or of structs. The chosen columns keep the order of the schema.
 func TestChoose(t *testing.T) {
 	all := []bool{true, true, true, true, true, true, true, true}
 	for names, want := range map[string]struct {
@@ -72,7 +72,7 @@ func shape(nodes []*rows.Node) string {
 	return strings.Join(all, " ")
 }
 
-// Ranges that are joined have the same bytes, once, and each byte has a place in them.
+// Joined ranges hold each byte once, and each byte has a place in them.
 func TestJoin(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var ranges []rows.Range

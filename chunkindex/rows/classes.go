@@ -2,11 +2,13 @@ package rows
 
 import "slices"
 
-// HubKey is the key of a file's metadata under which Hugging Face's library datasets says what the columns are.
+// HubKey is the key of a file's metadata in which Hugging Face's library datasets describes the
+// columns.
 const HubKey = "huggingface"
 
-// SetClasses gives the integers of a schema the names of their values: names[path][n] is that of n. The path of a list's element is the
-// list's own. An integer without names loses those that it has.
+// SetClasses sets the class names of the integers of a schema: names[path][n] is the name of the
+// value n. A list's element has the path of the list. An integer without an entry in names loses
+// its class names.
 func SetClasses(fields []*Node, names map[string][]string) {
 	eachNode(fields, "", func(path string, n *Node) {
 		n.Classes = nil
@@ -16,7 +18,7 @@ func SetClasses(fields []*Node, names map[string][]string) {
 	})
 }
 
-// Classes returns the names that SetClasses gave.
+// Classes returns the names set by SetClasses.
 func Classes(fields []*Node) map[string][]string {
 	names := map[string][]string{}
 	eachNode(fields, "", func(path string, n *Node) {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Integers have names, at any depth, and nothing else has. They go into the constants and out again.
+// Only integers have class names, at any depth. The names are kept in the constants.
 func TestClasses(t *testing.T) {
 	fields := []*rows.Node{
 		fixed("label", 4, false), text("caption"), listOf("tags", fixed("", 4, true)),
@@ -37,6 +37,6 @@ func TestClasses(t *testing.T) {
 	}
 	rows.SetClasses(fields, nil)
 	if got := rows.Classes(fields); len(got) > 0 {
-		t.Errorf("got %v after all were taken away", got)
+		t.Errorf("got %v after all names were removed", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Describe says what each column of a schema is, for errors.
+// Describe returns the name and type of each column of a schema, for errors.
 func Describe(fields []*Node) []string {
 	all := make([]string, len(fields))
 	for i, f := range fields {
@@ -14,7 +14,8 @@ func Describe(fields []*Node) []string {
 	return all
 }
 
-// describe returns a node's type with what TypeName leaves out: logical types, and which nodes are nullable.
+// describe returns a node's type with the information that TypeName omits: logical types and
+// nullability.
 func describe(n *Node) string {
 	t := n.TypeName()
 	if len(n.Children) > 0 {
@@ -39,7 +40,8 @@ func describe(n *Node) string {
 	return t + " not null"
 }
 
-// Differ says how the schema of a file differs from that of the first one, whose Marshal is given.
+// Differ returns an error that says how the schema of a file differs from that of the first file,
+// whose Marshal is given.
 func Differ(name string, first json.RawMessage, own []*Node) error {
 	nodes, err := Unmarshal(first)
 	if err != nil {
@@ -55,7 +57,7 @@ func Differ(name string, first json.RawMessage, own []*Node) error {
 			b = is[i]
 		}
 		if a != b {
-			return fmt.Errorf("its schema is not that of %s: column %d is %s there, and %s here; index the files of each schema by themselves (--match)", name, i+1, a, b)
+			return fmt.Errorf("its schema is not that of %s: column %d is %s there, and %s here; index the files of each schema separately (--match)", name, i+1, a, b)
 		}
 	}
 	return fmt.Errorf("its schema is not that of %s", name)

@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// Step is one node of a layout, in pre-order. What lies inside a list is not part of the layout of the row.
+// Step is one node of a layout, in pre-order. Nodes inside a list are not part of the row's layout.
 type Step struct {
 	Node *Node
-	Path string // names of the node and of the structs above it, joined by dots
-	Bit  int    // of the null bitmap; -1: the node is never null
-	Skip int    // of a struct: how many of the following steps lie inside it
+	Path string // names of the node and of the structs around it, joined by dots
+	Bit  int    // number of the bit in the null bitmap; -1: the node is never null
+	Skip int    // of a struct: number of the following steps that are inside it
 }
 
-// Variable says whether a present value has a length of its own before the values.
+// Variable reports whether a row holds the length of a present value before the values.
 func (s *Step) Variable() bool { return s.Node.Kind == Bytes || s.Node.Kind == List }
 
-// Layout is a schema, ready for rows to be written and read.
+// Layout is a checked schema, used to write and read rows.
 type Layout struct {
 	Steps []Step
 	bits  int
 }
 
-// maxPath is the length of the longest path of a part.
+// maxPath is the length of the longest path of a column.
 const maxPath = 4096
 
 // NewLayout checks the fields of a row, or of a struct inside a list.
@@ -55,7 +55,7 @@ func (l *Layout) add(fields []*Node, above string, seen map[string]bool) error {
 		path := above + f.Name
 		switch {
 		case path == AllNull:
-			return fmt.Errorf("a column has the name %q, which is kept for rows in which all is null", path)
+			return fmt.Errorf("a column has the name %q, which is reserved for rows in which everything is null", path)
 		case f.Name == "":
 			return fmt.Errorf("a column below %q has no name", strings.TrimSuffix(above, "."))
 		case !utf8.ValidString(f.Name):
@@ -82,18 +82,18 @@ func (l *Layout) add(fields []*Node, above string, seen map[string]bool) error {
 	return nil
 }
 
-// Bitmap returns the length of a row's null bitmap, with which the row begins.
+// Bitmap returns the length of the null bitmap at the start of a row.
 func (l *Layout) Bitmap() int { return max(1, (l.bits+7)/8) }
 
-// null says whether a step's node is marked as null.
+// null reports whether a step's node is marked as null.
 func (s *Step) null(bitmap []byte) bool {
 	return s.Bit >= 0 && bitmap[s.Bit/8]&(1<<(s.Bit%8)) != 0
 }
 
-// errRow is returned for bytes that are no row of the layout.
+// errRow is returned for bytes that are not a row of the layout.
 var errRow = errors.New("row is malformed")
 
-// Lengths returns how many bytes of lengths follow a bitmap. It refuses a bitmap that no row has.
+// Lengths returns the number of length bytes after a bitmap. It refuses bitmaps that no row has.
 func (l *Layout) Lengths(bitmap []byte) (int, error) {
 	if len(bitmap) != l.Bitmap() {
 		return 0, errRow
@@ -127,12 +127,12 @@ type Part struct {
 	Length int
 }
 
-// AllNull is the one part, of no bytes, of a row in which everything is null: every sample has a part, so that none is lost in forms
-// that consist of parts. No column has this name.
+// AllNull is the only part, of no bytes, of a row in which everything is null. Every sample thus
+// has a part, so that forms that consist of parts keep it. No column has this name.
 const AllNull = "__null__"
 
-// Parts appends the parts of a row with these lengths to dst, in their order. A struct that is nullable and present, and that none of
-// the parts lies in, is a part of no bytes.
+// Parts appends the parts of a row with these lengths to dst, in their order. A nullable struct
+// that is present and has no parts inside it is a part of no bytes.
 func (l *Layout) Parts(bitmap, lengths []byte, dst []Part) ([]Part, error) {
 	before := len(dst)
 	dst, lengths, _, err := l.parts(0, len(l.Steps), bitmap, lengths, dst)
@@ -145,7 +145,8 @@ func (l *Layout) Parts(bitmap, lengths []byte, dst []Part) ([]Part, error) {
 	return dst, nil
 }
 
-// parts appends the parts of the steps from one to another. It returns the lengths that are left, and the bytes of the parts.
+// parts appends the parts of the steps from one number to another. It returns the remaining lengths
+// and the total length of the parts.
 func (l *Layout) parts(from, to int, bitmap, lengths []byte, dst []Part) ([]Part, []byte, int64, error) {
 	sum := int64(0)
 	for i := from; i < to; i++ {

@@ -1,5 +1,6 @@
-// Package rows is the form in which samples of columnar files (Parquet, Arrow) are cached and served: one row after another, each
-// a contiguous stretch of bytes. The form is frozen, since digests and ETags are made of it. docs/spec/rows.md describes each byte.
+// Package rows defines the form in which samples of columnar files (Parquet, Arrow) are cached and
+// served. Rows follow one another, and each is a contiguous range of bytes. The form is frozen,
+// since digests and ETags depend on it. docs/spec/rows.md describes every byte.
 package rows
 
 import (
@@ -8,7 +9,7 @@ import (
 	"math"
 )
 
-// Kind says how the values of a node are written.
+// Kind is the encoding of a node's values.
 type Kind uint8
 
 // The kinds of nodes.
@@ -16,35 +17,35 @@ const (
 	Fixed  Kind = iota // Size bytes
 	Bytes              // any number of bytes
 	Struct             // the fields in Children
-	List               // any number of the one node in Children
+	List               // any number of values of the only child
 )
 
 // Limits of a schema.
 const (
-	MaxNodes = 1 << 16 // nodes of a schema
-	MaxDepth = 64      // nodes above a node
-	maxFixed = 1 << 24 // bytes of a value of a fixed size
+	MaxNodes = 1 << 16 // number of nodes of a schema
+	MaxDepth = 64      // number of nodes above a node
+	maxFixed = 1 << 24 // size of a Fixed value in bytes
 )
 
 // Node is a field of a schema, or the element of a list.
 type Node struct {
-	Name     string // of a field; an element has none
-	Type     string // of a value that is Fixed or Bytes, in Arrow's words: "int64", "utf8"; of others "struct", "list" or "map"
-	Logical  string // what the file says that a value of Type stands for, where Arrow lays such out otherwise: "int8" of an "int32"; "": no other
+	Name     string // of a field; elements have none
+	Type     string // in Arrow's notation: "int64" or "utf8" of a value that is Fixed or Bytes, otherwise "struct", "list" or "map"
+	Logical  string // logical type in the file, where Arrow's layout of that type differs: "int8" of an "int32"; "": none
 	Kind     Kind
-	Size     int // bytes of a Fixed value
+	Size     int // size of a Fixed value in bytes
 	Nullable bool
-	Classes  []string // names of an integer's values, from 0; nil: it has none, or they are not known
+	Classes  []string // names of an integer's values, from 0; nil: none, or unknown
 	Children []*Node
 }
 
-// Flat says whether the node is a list whose values are its elements' bytes, one after another.
+// Flat reports whether the node is a list whose values are only its elements' bytes.
 func (n *Node) Flat() bool { return n.Kind == List && n.Children[0].Kind == Fixed }
 
 // errSchema is returned for a schema that no file can have.
 var errSchema = errors.New("schema is malformed")
 
-// check refuses a tree of nodes that is malformed or too large. It returns the number of nodes.
+// check refuses a tree of nodes that is malformed or too large, and returns the number of nodes.
 func (n *Node) check(depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, fmt.Errorf("column %q is nested deeper than %d levels", n.Name, MaxDepth)

@@ -8,10 +8,10 @@ import (
 // Range is a range of a file's bytes.
 type Range struct{ Offset, Length int64 }
 
-// End returns the offset behind the last byte.
+// End returns the offset after the last byte.
 func (r Range) End() int64 { return r.Offset + r.Length }
 
-// Join sorts ranges and makes one of those that overlap, or lie side by side. Ranges without a byte are left out.
+// Join sorts ranges and merges those that overlap or are adjacent. Empty ranges are removed.
 func Join(ranges []Range) []Range {
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.Offset, b.Offset) })
 	joined := ranges[:0]
@@ -27,8 +27,8 @@ func Join(ranges []Range) []Range {
 	return joined
 }
 
-// Place returns where a byte of a file lies in ranges of it, as Join returns them, that are put one after another. A byte between two
-// of them is taken for the first one of the second.
+// Place returns the position of a byte of a file in the concatenation of ranges of the file, as
+// Join returns them. A byte between two ranges has the position of the second range's first byte.
 func Place(ranges []Range, offset int64) int64 {
 	before := int64(0)
 	for _, r := range ranges {

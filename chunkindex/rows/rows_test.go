@@ -47,7 +47,7 @@ func layout(t testing.TB, fields []*rows.Node) *rows.Layout {
 	return l
 }
 
-// The rows that docs/spec/rows.md shows are what is written and read.
+// The builder writes the rows that docs/spec/rows.md shows, and rowstest reads them.
 func TestExample(t *testing.T) {
 	l := layout(t, example())
 	b := rows.NewBuilder(l)
@@ -124,7 +124,8 @@ func drawFields(r *rapid.T, depth int) []*rows.Node {
 	return fields
 }
 
-// drawRow draws a row, fills a builder with it, and returns it as rowstest reads it.
+// drawRow draws a row, fills a builder with it, and returns the row in the form that rowstest
+// reads.
 func drawRow(r *rapid.T, b *rows.Builder, fields []*rows.Node, step *int) map[string]any {
 	row := map[string]any{}
 	for _, f := range fields {
@@ -163,7 +164,7 @@ func inside(n *rows.Node) int {
 	return sum
 }
 
-// drawValue draws a value with a length of its own.
+// drawValue draws a value of variable length.
 func drawValue(r *rapid.T, n *rows.Node) (encoded []byte, v any) {
 	if n.Kind == rows.Bytes {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(r, "value")
@@ -205,7 +206,8 @@ func drawValue(r *rapid.T, n *rows.Node) (encoded []byte, v any) {
 	return encoded, list
 }
 
-// Rows of any schema are read as they were written, and schemas survive JSON.
+// Rows of any schema are read as they were written, and schemas are unchanged after Marshal and
+// Unmarshal.
 func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		fields := drawFields(r, 0)
@@ -239,7 +241,7 @@ func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	})
 }
 
-// checkParts holds the parts of a row to its bytes.
+// checkParts compares the parts of a row with its bytes.
 func checkParts(r *rapid.T, l *rows.Layout, row []byte) {
 	n := l.Bitmap()
 	lengths, err := l.Lengths(row[:n])
@@ -263,8 +265,8 @@ func checkParts(r *rapid.T, l *rows.Layout, row []byte) {
 	}
 }
 
-// A schema or a row that cannot be is refused.
-func TestRefused(t *testing.T) {
+// Malformed schemas and rows are refused.
+func TestRows_RefuseMalformed(t *testing.T) {
 	deep := text("x")
 	for range rows.MaxDepth + 1 {
 		deep = listOf("x", deep)
@@ -311,7 +313,7 @@ func FuzzParts(f *testing.F) {
 		}
 		parts, err := l.Parts(bitmap, lengths, nil)
 		if (err == nil) != (n == len(lengths)) && n != len(lengths) {
-			t.Fatalf("bitmap %x wants %d bytes of lengths, got %d: %v", bitmap, n, len(lengths), err)
+			t.Fatalf("bitmap %x has %d bytes of lengths, got %d: %v", bitmap, n, len(lengths), err)
 		}
 		if err == nil && len(parts) > 5 {
 			t.Fatalf("got %d parts", len(parts))
@@ -319,7 +321,8 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// A row in which everything is null has a part all the same, so that no form loses the sample, and no column has its name.
+// A row in which everything is null has one part, so that every form keeps the sample. No column
+// may have that part's name.
 func TestAllNull(t *testing.T) {
 	parts, err := layout(t, []*rows.Node{text("a"), structOf("s", text("b"))}).Parts([]byte{7}, nil, nil)
 	if d := cmp.Diff([]rows.Part{{Path: "__null__"}}, parts); err != nil || d != "" {
@@ -345,11 +348,12 @@ func TestTypeNames(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if a, b := rows.SealList(nil, 0, nil), make([]byte, 4); !bytes.Equal(a, b) {
-		t.Errorf("got %x for a list of nothing", a)
+		t.Errorf("got %x for an empty list", a)
 	}
 }
 
-// TestLogicalTypesDiffer: columns whose values are laid out alike and mean other things are of two schemas, and the error says how.
+// Columns with the same layout and different logical types are different schemas, and the error
+// names both types.
 func TestLogicalTypesDiffer(t *testing.T) {
 	price := func(logical string) []*rows.Node {
 		return []*rows.Node{{Name: "price", Type: "fixed_size_binary[9]", Logical: logical, Kind: rows.Fixed, Size: 9}}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// field is a Node as JSON has it.
+// field is a Node in its JSON form.
 type field struct {
 	Name     string   `json:"name,omitempty"`
 	Type     string   `json:"type"`
@@ -18,7 +18,7 @@ type field struct {
 	Children []field  `json:"children,omitempty"`
 }
 
-// schema is the constants of a data set whose samples are rows.
+// schema is the constants of a dataset whose samples are rows.
 type schema struct {
 	Fields []field `json:"fields"`
 }
@@ -45,7 +45,7 @@ func toFields(nodes []*Node) []field {
 	return fields
 }
 
-// Unmarshal reads and checks what Marshal has written.
+// Unmarshal reads and checks the output of Marshal.
 func Unmarshal(b json.RawMessage) ([]*Node, error) {
 	var s schema
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -83,7 +83,8 @@ func toNodes(fields []field) []*Node {
 	return nodes
 }
 
-// TypeName returns a node's type in Arrow's words, with the types of what it holds: "list<float>", "struct<a: int64, b: utf8>".
+// TypeName returns a node's type in Arrow's notation, with the types of its children:
+// "list<float>", "struct<a: int64, b: utf8>".
 func (n *Node) TypeName() string {
 	switch {
 	case n.Kind == Struct:

@@ -88,7 +88,7 @@ func TestSurvey_Header(t *testing.T) {
 	for text, want := range map[string]string{
 		"1,2\n3\n":               "at offset 4: record 2: 1 fields, but 2 in the first record of a.csv",
 		"1,2\n\xef\xbb\xbf3,4\n": "at offset 4: record 2: a byte order mark",
-		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not ended",
+		"1,2\n3,\"4\n":           "record 2: the file ends in a field whose quote is not closed",
 		"x\n\ny\n":               "at offset 2: record 2: an empty line in a file of one column",
 	} {
 		scantest.Refuses(t, csv.Format(), absent, scantest.Objects{"a.csv": []byte(text)}, want)
@@ -107,9 +107,9 @@ func TestSurvey_Header(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for text, want := range map[string]string{
-		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends in a field whose quote is not ended",
+		"a,b\n1,\"2\n3":     "shard a.csv: at offset 6: record 1: the file ends in a field whose quote is not closed",
 		"a,b\n1,2\n3,x\"\n": "at offset 11: record 2: a quote inside a field",
-		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes behind the quote",
+		"a,b\n1,\"x\"y\n":   "at offset 9: record 1: bytes after the quote",
 		"a,b\n1\r2,3\n":     "at offset 5: record 1: a carriage return in the middle",
 		"a,b\n1,2\r":        "at offset 7: record 1: a carriage return in the middle",
 		"a,b\n1\n":          "at offset 4: record 1: 1 fields, but 2 in the first record of a.csv",
@@ -122,7 +122,7 @@ func TestRefusals(t *testing.T) {
 		"a,b\n\xff,1\n":     "record 1: not UTF-8",
 		"\xff,b\n1,1\n":     "header: not UTF-8",
 		"a,\"b\n1,2\n":      "object a.csv: first record: the file ends in a field",
-		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes behind the quote",
+		"a,\"b\"c\n1,2\n":   "object a.csv: first record: bytes after the quote",
 	} {
 		scantest.Refuses(t, csv.Format(), format.Options{}, scantest.Objects{"a.csv": []byte(text)}, want)
 	}

@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 1<<62, nil), 0, 0)}, "array claims to have 4611686018427387904 tokens"},
 		{four, scantest.Objects{"a.npy": append(framing.NPYHeader("<u2", 2, []uint64{2}), text(4, 2)...)}, "array has 2 dimensions"},
 		{four, scantest.Objects{"a.npy": npy("<f4", 2, text(2, 4))}, "elements have type <f4"},
-		{four, scantest.Objects{"a.npy": []byte("x")}, "object a.npy: does not begin as an .npy file does"},
+		{four, scantest.Objects{"a.npy": []byte("x")}, "object a.npy: does not begin with the magic bytes of an .npy file"},
 		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.npy": npy("<u2", 9, text(9, 2))}, "tokens have type <u2, not <u4"},
 		{format.Options{SequenceLength: 4, DType: "<u4"}, scantest.Objects{"a.bin": llmc(20240520, 1, 1, text(1, 2))}, "tokens have type <u2, not <u4"},
 		{four, scantest.Objects{"a.bin": llmc(20240520, 1, 4, text(3, 2))}, "6 bytes follow the header, not the 8 of its 4 tokens"},

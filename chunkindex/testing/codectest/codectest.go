@@ -1,4 +1,4 @@
-// Package codectest compresses the objects of tests, frame by frame.
+// Package codectest compresses objects for tests, frame by frame.
 package codectest
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// Codecs are those of whole shards.
+// Codecs returns the codecs of whole shards.
 func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz} }
 
-// Pack compresses pieces, each to a frame of its own: an xz stream of one block, where the codec is xz.
+// Pack compresses each piece to a frame of its own. A frame of xz is a stream of one block.
 func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	var out bytes.Buffer
 	for _, p := range pieces {
@@ -28,13 +28,13 @@ func Pack(c codec.Codec, pieces ...[]byte) []byte {
 			err = w.Close()
 		}
 		if err != nil {
-			panic(fmt.Sprintf("compress by %v: %v", c, err)) // into memory, by a library
+			panic(fmt.Sprintf("compress by %v: %v", c, err)) // impossible: the library writes to memory
 		}
 	}
 	return out.Bytes()
 }
 
-// writer returns one that differs with the length of what is written in what a format leaves to writers.
+// writer returns a compressor whose optional settings depend on n, the length of the data.
 func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
 	switch c {
 	case codec.Gzip:
@@ -44,10 +44,10 @@ func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
 	case codec.Xz:
 		return xz.WriterConfig{DictCap: 1 << 20, CheckSum: []byte{xz.CRC32, xz.CRC64, xz.SHA256}[n%3]}.NewWriter(out)
 	}
-	return nil, fmt.Errorf("no writer of %v", c)
+	return nil, fmt.Errorf("no writer for %v", c)
 }
 
-// XzBlocks compresses data to one xz stream of blocks of so many bytes.
+// XzBlocks compresses data to one xz stream of blocks of block bytes.
 func XzBlocks(data []byte, block int64) []byte {
 	var out bytes.Buffer
 	w, err := xz.WriterConfig{DictCap: 1 << 20, BlockSize: block}.NewWriter(&out)
@@ -58,7 +58,7 @@ func XzBlocks(data []byte, block int64) []byte {
 		err = w.Close()
 	}
 	if err != nil {
-		panic(fmt.Sprintf("compress by xz: %v", err)) // into memory, by a library
+		panic(fmt.Sprintf("compress by xz: %v", err)) // impossible: the library writes to memory
 	}
 	return out.Bytes()
 }

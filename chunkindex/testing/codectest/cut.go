@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// PackAt compresses data, cut at these offsets, each piece to a frame of its own.
+// PackAt splits data at the offsets cuts and compresses each piece to a frame of its own.
 func PackAt(c codec.Codec, data []byte, cuts ...int) []byte {
 	var pieces [][]byte
 	at := 0

@@ -1,5 +1,5 @@
-// Package indextest builds small datasets for the tests of other packages: tar shards with
-// known content in any store, indexed by the real code.
+// Package indextest builds small datasets for the tests of other packages: tar shards with known
+// content in any store, indexed by the product's own code.
 package indextest
 
 import (
@@ -18,27 +18,27 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Spec says what a dataset holds. Samples of zero fields make a dataset without samples in one shard.
+// Spec describes a dataset. Without Sizes, the dataset has one shard without samples.
 type Spec struct {
-	Prefix string // empty, or ends in a slash
-	Sizes  []int  // bytes of each sample's content, in stored order; a tar header and padding come on top
-	Shards int    // the samples are divided evenly; 0 means 1
+	Prefix string // empty, or with a slash at the end
+	Sizes  []int  // content bytes of each sample, in stored order, without tar header and padding
+	Shards int    // number of shards, over which the samples are divided evenly; 0 means 1
 	Build  build.Options
-	Seed   uint64 // of the content
+	Seed   uint64 // of the random content
 }
 
-// Dataset is what a Spec became.
+// Dataset is a dataset made from a Spec.
 type Dataset struct {
 	Index   *chunkindex.Index // opened; closed when the test ends
 	Report  build.Report
 	Keys    []string // of each sample, in stored order
 	Samples [][]byte // the stored bytes of each sample, headers and padding included
-	Content [][]byte // the bytes of its one member, NAME.bin
+	Content [][]byte // the bytes of each sample's one member, KEY.bin
 	Shards  []string // keys of the shards in the store, prefix included
-	Bodies  [][]byte // and their bytes
+	Bodies  [][]byte // the bytes of each shard
 }
 
-// Sizes returns n sizes, all the same.
+// Sizes returns n equal sizes.
 func Sizes(n, size int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -47,7 +47,7 @@ func Sizes(n, size int) []int {
 	return s
 }
 
-// Random returns n sizes between lo and hi, the same for the same seed.
+// Random returns n sizes between lo and hi, which depend only on the seed.
 func Random(n, lo, hi int, seed uint64) []int {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := make([]int, n)
@@ -74,7 +74,7 @@ func Make(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 	return d
 }
 
-// Write writes the shards to the store and does not index them.
+// Write writes the shards to the store without indexing them.
 func Write(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 	t.Helper()
 	d := &Dataset{}
@@ -114,7 +114,8 @@ func Write(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 	return d
 }
 
-// MendTar makes the checksum right of every block that could be a header: of a tar that was changed on purpose.
+// MendTar corrects the checksum of every block that could be a header, in a tar that a test has
+// changed.
 func MendTar(b []byte) {
 	for ; len(b) >= 512; b = b[512:] {
 		if string(b[257:262]) != "ustar" {
@@ -131,7 +132,7 @@ func MendTar(b []byte) {
 	}
 }
 
-// Beside returns what Millrace has written beside shards, by its key.
+// Beside returns the objects that Millrace has written next to shards, by key.
 func Beside(store *memstore.Store) map[string]string {
 	own := map[string]string{}
 	for _, key := range store.Keys() {

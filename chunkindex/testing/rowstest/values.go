@@ -1,4 +1,5 @@
-// Package rowstest reads rows for tests, from the description of their form and not with the code that writes them.
+// Package rowstest reads rows for tests, from the specification of their form, independently of the
+// code that writes them.
 package rowstest
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Row reads one row of a schema from the start of b. A value is a []byte, a struct a map by names, a list a []any, and null is nil. It
-// returns the bytes after the row.
+// Row reads one row of a schema from the start of b, and returns the bytes after the row. A value
+// is a []byte, a struct a map by field name, a list a []any, and null is nil.
 func Row(fields []*rows.Node, b []byte) (map[string]any, []byte, error) {
 	r := &reader{bitmap: b}
 	bits := count(fields)
@@ -33,7 +34,7 @@ func Row(fields []*rows.Node, b []byte) (map[string]any, []byte, error) {
 	return row, r.b, nil
 }
 
-// reader is where a row is read.
+// reader is the state of reading a row.
 type reader struct {
 	bitmap, b []byte
 	bit       int
@@ -60,7 +61,7 @@ func count(fields []*rows.Node) int {
 	return n
 }
 
-// shape makes the maps of a row, and lists the values that are present in their order.
+// shape makes the maps of a row, and lists the present values in their order.
 func (r *reader) shape(fields []*rows.Node, gone bool, present *[]*slot) map[string]any {
 	row := map[string]any{}
 	for _, f := range fields {
@@ -84,7 +85,7 @@ func (r *reader) shape(fields []*rows.Node, gone bool, present *[]*slot) map[str
 	return row
 }
 
-// value reads a value that is no struct.
+// value reads a value that is not a struct.
 func value(n *rows.Node, b []byte) (any, error) {
 	if n.Kind != rows.List {
 		return b, nil

@@ -140,7 +140,7 @@ func base64Dataset() scantest.Dataset {
 
 func TestBase64_Conforms(t *testing.T) { scantest.Conforms(t, base64Dataset()) }
 
-// A chunk is decoded from any run of whole frames, as the index has them.
+// A chunk can be decoded from any run of whole frames, as the index stores them.
 func TestBase64_FramesDecodeByThemselves(t *testing.T) {
 	o := base64Dataset().Objects
 	d, err := Base64().Survey(t.Context(), o, format.Options{})
@@ -179,7 +179,7 @@ func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return nil
 }
 
-// The guide shows the code that is tested here.
+// The guide shows the code tested here.
 func TestGuideShowsBase64(t *testing.T) {
 	own, err := os.ReadFile("base64_test.go")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Finds checks that a format finds these samples in a dataset, by the keys of its shards. A shard without one is there all the same,
-// and a dataset that is not of the format has nil.
+// Finds checks that a format finds exactly these samples in a dataset, by the keys of its shards. A
+// shard without samples has an entry too. nil: the dataset is not of the format.
 func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, want map[string][]Sample) {
 	t.Helper()
 	got, err := Scan(t.Context(), f, o, objects)
@@ -33,7 +33,7 @@ func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, wan
 	}
 }
 
-// Refuses checks that a format refuses a dataset, by an error that says want.
+// Refuses checks that a format refuses a dataset, with an error that contains want.
 func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, want string) {
 	t.Helper()
 	got, err := Scan(t.Context(), f, o, objects)
@@ -42,7 +42,7 @@ func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, w
 	}
 }
 
-// Refused checks that an error of Scan refuses the dataset: a scanner may refuse any bytes, and break a rule for none.
+// Refused checks that an error of Scan breaks no rule: a scanner may refuse any bytes.
 func Refused(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, format.ErrRule) {
@@ -50,7 +50,8 @@ func Refused(t *testing.T, err error) {
 	}
 }
 
-// Faults checks that a fault of the store is no end of a shard, wherever it comes. The dataset is the shard alone.
+// Faults checks that a fault of the store, after any number of bytes, is not taken for the end of
+// the shard. The dataset is only that shard.
 func Faults(t *testing.T, f format.Format, o format.Options, key string, shard []byte) {
 	t.Helper()
 	d, err := f.Survey(t.Context(), Objects{key: shard}, o)
@@ -78,7 +79,7 @@ func Files(t testing.TB, dir string, keys ...string) Objects {
 	return o
 }
 
-// Edit returns a dataset of its own with a change to the JSON object that its object key is.
+// Edit returns a copy of the dataset with a change to the object key, which is a JSON object.
 func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Objects {
 	t.Helper()
 	var value map[string]any
@@ -98,7 +99,7 @@ func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Obj
 	return out
 }
 
-// With returns a dataset of its own in which an object has these bytes.
+// With returns a copy of the dataset in which an object has these bytes.
 func (o Objects) With(key string, b []byte) Objects {
 	out := maps.Clone(o)
 	out[key] = b

@@ -20,18 +20,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Dataset is a dataset that a format reads, and what the suite may do to it. A small one is best: the suite reads it some ten thousand
-// times. It should have two shards or more.
+// Dataset is a dataset that a format reads, with options of the suite. It should be small, because
+// the suite reads it some ten thousand times, and should have two shards or more.
 type Dataset struct {
 	Format  format.Format
 	Options format.Options
 	Objects Objects
-	// Mend makes the checksums right of a shard that was changed on purpose, so that what they protect is tested too. nil: the format has
-	// none.
+	// Mend corrects the checksums of a shard that the suite has changed, so that the checks behind
+	// them are tested too. nil: the format has none.
 	Mend func(shard []byte)
-	// AsShard returns the dataset whose one shard is a batch of so many samples. nil: a batch is no shard.
+	// AsShard returns a dataset whose only shard is a batch of that many samples. nil: a batch is
+	// not a shard.
 	AsShard func(batch []byte, samples int) Objects
-	// Framing is that of a format that is not in the table of framings. nil: it is there.
+	// Framing reads the framing of a format that is not in the table of framings. nil: the format
+	// is in the table.
 	Framing func(constants json.RawMessage) (format.Framing, error)
 }
 
@@ -42,13 +44,14 @@ func (d *Dataset) readFraming(constants json.RawMessage) (format.Framing, error)
 	return framing.Read(d.Format.Name, constants)
 }
 
-// How many of the first bytes of an object the suite changes, one after the other.
+// The numbers of first bytes of an object that the suite changes, one after another.
 const (
-	mostFlipped = 4 << 10 // each bit of them
-	mostResized = 1 << 10 // where each of a dozen numbers is put
+	mostFlipped = 4 << 10 // every bit of these bytes is flipped
+	mostResized = 1 << 10 // at each of these bytes a dozen numbers are written
 )
 
-// Conforms holds a format to all that every format promises, whatever is done to its dataset.
+// Conforms checks a format against the rules of all formats, with its dataset unchanged and changed
+// in many ways.
 func Conforms(t *testing.T, d Dataset) {
 	t.Helper()
 	want, err := Scan(t.Context(), d.Format, d.Options, d.Objects)
@@ -69,7 +72,7 @@ func Conforms(t *testing.T, d Dataset) {
 	}
 }
 
-// Fuzz has a fuzzer change the objects of a dataset, one at a time.
+// Fuzz fuzzes the objects of a dataset, one at a time.
 func Fuzz(f *testing.F, d Dataset) {
 	keys := slices.Sorted(maps.Keys(d.Objects))
 	for i, key := range keys {
@@ -85,13 +88,13 @@ func Fuzz(f *testing.F, d Dataset) {
 	})
 }
 
-// suite is one dataset, and the samples that it has.
+// suite is one dataset and its samples, by shard.
 type suite struct {
 	Dataset
 	want map[string][]Sample
 }
 
-// find surveys the dataset anew.
+// find surveys the dataset again.
 func (s *suite) find(t *testing.T) *format.Dataset {
 	t.Helper()
 	d, err := s.Format.Survey(t.Context(), s.Objects, s.Options)
@@ -101,20 +104,20 @@ func (s *suite) find(t *testing.T) *format.Dataset {
 	return d
 }
 
-// samples: each has a key of its own in its shard, a byte, and a part.
+// samples checks that each sample has a key of its own in its shard, a byte, and a part.
 func (s *suite) samples(t *testing.T) {
 	for shard, all := range s.want {
 		keys := map[string]bool{}
 		for _, one := range all {
 			if one.Key == "" || keys[one.Key] || one.Length == 0 || len(one.Parts) == 0 {
-				t.Errorf("shard %s: got %+v, want a key that no other has, a byte and a part", shard, one)
+				t.Errorf("shard %s: got %+v, want a unique key, a byte and a part", shard, one)
 			}
 			keys[one.Key] = true
 		}
 	}
 }
 
-// survey: it says the same each time, of shards that are there, in the order of their keys.
+// survey checks that two surveys agree, and list existing shards in the order of their keys.
 func (s *suite) survey(t *testing.T) {
 	one, two := s.find(t), s.find(t)
 	if !reflect.DeepEqual(one.Shards, two.Shards) || !bytes.Equal(one.Framing, two.Framing) {
@@ -122,12 +125,13 @@ func (s *suite) survey(t *testing.T) {
 	}
 	for i, shard := range one.Shards {
 		if b, ok := s.Objects[shard.Key]; !ok || shard.Size != int64(len(b)) || i > 0 && one.Shards[i-1].Key >= shard.Key {
-			t.Errorf("shard %+v is not there, or not in the order of keys", shard)
+			t.Errorf("shard %+v does not exist, or is not in the order of keys", shard)
 		}
 	}
 }
 
-// pieces: shards that are read side by side, and in whatever pieces, have the same samples.
+// pieces checks that the samples are the same however the bytes arrive, also when shards are read
+// in parallel.
 func (s *suite) pieces(t *testing.T) {
 	d := s.find(t)
 	for how, pieces := range map[string]func(io.Reader) io.Reader{
@@ -159,7 +163,8 @@ func (s *suite) decoded(t *testing.T, d *format.Dataset, shard int) []byte {
 
 func same(a, b Sample) bool { return reflect.DeepEqual(a, b) }
 
-// faults: a fault of the store, or a caller that has gone, is never the end of a shard.
+// faults checks that neither a fault of the store nor a canceled caller is taken for the end of a
+// shard.
 func (s *suite) faults(t *testing.T) {
 	d := s.find(t)
 	gone, cancel := context.WithCancel(t.Context())
@@ -174,12 +179,13 @@ func (s *suite) faults(t *testing.T) {
 		}
 		s.decoded(t, d, i)
 		if err := d.Scan(gone, i, bytes.NewReader(b), Nothing{}); len(b) > 0 && !errors.Is(err, context.Canceled) {
-			t.Errorf("shard %s, nobody waits: got %v, want %v", shard.Key, err, context.Canceled)
+			t.Errorf("shard %s, canceled: got %v, want %v", shard.Key, err, context.Canceled)
 		}
 	}
 }
 
-// framing: it takes the constants of the survey, no others do harm, and where a batch is a shard, it has the samples that were put into it.
+// framing checks that the survey's constants are accepted and that others are harmless. Where a
+// batch is a shard, it must have the samples that were put into it.
 func (s *suite) framing(t *testing.T) {
 	for _, constants := range []string{"", "null", "{}", "[]", "1", `{"unknown":1}`, `{"`} {
 		if f, err := s.readFraming(json.RawMessage(constants)); err == nil && f != nil && f.ContentType() == "" {
@@ -200,7 +206,7 @@ func (s *suite) framing(t *testing.T) {
 		all := s.want[shard.Key]
 		decoded := s.decoded(t, d, i)
 		for _, one := range all {
-			b := append(bytes.Clone(decoded), '\n') // which one that lacks its line feed has
+			b := append(bytes.Clone(decoded), '\n') // a last line that has no line feed gets one
 			lengths, body = append(lengths, uint32(one.Length)), append(body, b[one.Offset:one.Offset+one.Length]...)
 		}
 		before, after, err := f.Frame(lengths)
@@ -222,7 +228,7 @@ func (s *suite) framing(t *testing.T) {
 	}
 }
 
-// truncated: of a shard that ends early, no other samples are found than those at its beginning.
+// truncated checks that a shard that ends early has no samples but those at its beginning.
 func (s *suite) truncated(t *testing.T) {
 	d := s.find(t)
 	for i, shard := range d.Shards {
@@ -248,7 +254,7 @@ func (s *suite) truncated(t *testing.T) {
 	}
 }
 
-// begins says whether samples begin as all do, and the last one as the one in its place.
+// begins reports whether some are the first samples of all. The last one may be shorter.
 func begins(all, some []Sample) bool {
 	last := len(some) - 1
 	if last < 0 || last >= len(all) {
@@ -258,7 +264,7 @@ func begins(all, some []Sample) bool {
 	return slices.EqualFunc(some[:last], all[:last], same) && a.Key == b.Key && a.Offset == b.Offset && b.Length <= a.Length
 }
 
-// bits: no bit that is wrong does harm.
+// bits checks that no flipped bit is harmful.
 func (s *suite) bits(t *testing.T) {
 	s.change(t, func(b []byte, try func(what string, at int)) {
 		for at := range min(len(b), mostFlipped) {
@@ -271,7 +277,7 @@ func (s *suite) bits(t *testing.T) {
 	})
 }
 
-// sizes: no number does harm, however large it is, whichever bytes it has.
+// sizes checks that no number is harmful, however large, at any position.
 func (s *suite) sizes(t *testing.T) {
 	extremes := []string{
 		"\xff\xff", "\xff\xff\xff\xff", "\xff\xff\xff\x7f", "\x7f\xff\xff\xff", "\x00\x00\x00\x80", "\x00\x00\x00\x00", "\x00\x00\x00\x40",
@@ -294,7 +300,8 @@ func (s *suite) sizes(t *testing.T) {
 	})
 }
 
-// change has each object of the dataset changed, all others left as they are.
+// change calls each for every object of the dataset, with a copy to change. The other objects are
+// unchanged.
 func (s *suite) change(t *testing.T, each func(b []byte, try func(what string, at int))) {
 	t.Helper()
 	for key, object := range s.Objects {
@@ -305,11 +312,12 @@ func (s *suite) change(t *testing.T, each func(b []byte, try func(what string, a
 	}
 }
 
-// mostMemory is what a scan of a small shard may take, in bytes: its buffers, and a little for what it finds.
+// mostMemory bounds the bytes that a scan of a small shard may allocate for its buffers and
+// results.
 const mostMemory = 4 << 20
 
-// harmless checks that an object that was changed does no harm: it is refused, or has samples of bytes that are there, and takes no memory for
-// what it merely promises.
+// harmless checks that a changed object is refused, or yields only samples of existing bytes, and
+// that sizes it merely claims allocate no memory.
 func (s *suite) harmless(t *testing.T, how, key string, changed []byte) {
 	t.Helper()
 	objects := maps.Clone(s.Objects)
@@ -317,7 +325,7 @@ func (s *suite) harmless(t *testing.T, how, key string, changed []byte) {
 	before := allocated()
 	_, err := scan(t.Context(), s.Format, s.Options, objects, func(shard string) bool {
 		_, is := s.want[key]
-		return !is || shard == key // what is no shard may say something of any
+		return !is || shard == key // an object that is not a shard may affect any shard
 	})
 	if n := allocated() - before; n > mostMemory+64*uint64(len(changed)) {
 		t.Fatalf("object %s, %s: %d bytes of memory for %d", key, how, n, len(changed))
@@ -327,7 +335,7 @@ func (s *suite) harmless(t *testing.T, how, key string, changed []byte) {
 	}
 }
 
-// allocated returns how many bytes this program has allocated so far.
+// allocated returns the number of bytes that this program has allocated so far.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

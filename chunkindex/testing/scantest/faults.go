@@ -7,10 +7,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// ErrBroken is the fault in which a Broken reader ends.
+// ErrBroken is the error at the end of a Broken reader.
 var ErrBroken = errors.New("store is gone")
 
-// Broken reads what In has, and ends in ErrBroken instead of its end.
+// Broken reads the bytes of In, and returns ErrBroken instead of io.EOF.
 type Broken struct{ In io.Reader }
 
 func (b Broken) Read(p []byte) (int, error) {

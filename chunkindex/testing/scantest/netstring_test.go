@@ -77,7 +77,7 @@ func TestConforms(t *testing.T) { scantest.Conforms(t, dataset()) }
 
 func FuzzConforms(f *testing.F) { scantest.Fuzz(f, dataset()) }
 
-// The guide shows the code that is tested here.
+// The guide shows the code tested here.
 func TestGuideShowsThisFormat(t *testing.T) {
 	own, err := os.ReadFile("netstring_test.go")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Parts has two machines scan a part of a dataset each, and a third one join the parts. It reads no shard, and leaves byte for byte
-// what one machine leaves.
+// Parts runs two parts of an index of the dataset, and then a run that joins them. The join must
+// read no shard, and write byte for byte the same objects as one run without parts.
 func Parts(t *testing.T, d Dataset) {
 	t.Helper()
 	store := memstore.New()
@@ -38,7 +38,7 @@ func Parts(t *testing.T, d Dataset) {
 	}
 	joined := run(build.Share{})
 	if left != joined.Shards || joined.ReusedShards != left || joined.ReadBytes != 0 {
-		t.Errorf("got %d shards of two parts, and %+v joined, want every shard taken from a part", left, joined)
+		t.Errorf("got %d shards of two parts, and %+v joined, want every shard reused from a part", left, joined)
 	}
 	got := indextest.Beside(store)
 	for key := range got {
@@ -48,6 +48,6 @@ func Parts(t *testing.T, d Dataset) {
 	}
 	run(build.Share{})
 	if want := indextest.Beside(store); !maps.Equal(got, want) {
-		t.Errorf("got %q beside the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		t.Errorf("got %q next to the shards, want %q with the same bytes", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
 }

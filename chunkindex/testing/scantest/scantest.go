@@ -1,5 +1,5 @@
-// Package scantest runs a format's scanner over a shard and holds it to the rules that all
-// scanners share.
+// Package scantest runs a format's scanner over a shard and checks it against the rules of all
+// scanners.
 package scantest
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Sample is what a scanner found.
+// Sample is one sample that a scanner found.
 type Sample struct {
 	Key            string
 	Offset, Length int64
 	Parts          []Part
 }
 
-// Part is a part of a sample, by its place in it.
+// Part is a part of a sample, by its offset in it.
 type Part struct {
 	Ext            string
 	Offset, Length int64
@@ -55,13 +55,13 @@ func (o Objects) Open(ctx context.Context, key string, offset int64) (io.ReadClo
 	return io.NopCloser(bytes.NewReader(b[min(offset, int64(len(b))):])), err
 }
 
-// Scan surveys a dataset and runs the scanner over each of its shards; what it found comes by the shard's key. A dataset that is
-// not of the format has no shards.
+// Scan surveys a dataset and runs the scanner over each of its shards. It returns the samples by
+// the shard's key. A dataset of another format has no shards.
 func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
 	return scan(ctx, f, o, objects, func(string) bool { return true })
 }
 
-// scan runs the scanner over those shards that are wanted.
+// scan runs the scanner over the shards for which wanted is true.
 func scan(ctx context.Context, f format.Format, o format.Options, objects Objects, wanted func(shard string) bool) (map[string][]Sample, error) {
 	d, err := f.Survey(ctx, objects, o)
 	if err != nil || d == nil {
@@ -111,13 +111,13 @@ func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// sink holds what a scanner says of a shard to the shard, and notes the samples.
+// sink checks the calls of a scanner against the bytes of the shard, and records the samples.
 type sink struct {
 	shard   []byte
 	off     int64
 	overlap int64
 	open    bool  // a sample has begun
-	added   int64 // 1 when a line feed was added
+	added   int64 // 1 if a line feed was added
 	samples []Sample
 }
 
