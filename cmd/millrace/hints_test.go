@@ -92,7 +92,7 @@ func TestFaultsNameTheDatasetOnce(t *testing.T) {
 	for _, c := range []struct{ dir, want string }{
 		{empty, "file://" + empty + `: no index here yet: run 'millrace index file://` + empty + "'"},
 		{none, "open file://" + none + ": no such directory"},
-		{file, "open file://" + file + ": this is a file: give the directory that it lies in"},
+		{file, "open file://" + file + ": this is a file: use the directory that holds it"},
 	} {
 		for _, command := range [][]string{{"verify"}, {"plan"}, {"gc"}, {"serve", "--check", "--dataset"}} {
 			o := millrace(t, nil, append(command, c.dir)...)

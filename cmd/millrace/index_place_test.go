@@ -254,7 +254,7 @@ func TestIndexInTheCache(t *testing.T) {
 		t.Errorf("got %s, %v, want 24 samples, and the note passed over", o.stdout, err)
 	}
 	home := os.Getenv("XDG_CACHE_HOME")
-	if !strings.HasPrefix(said.Address, "file://"+photos+",index=file://"+home+"/millrace/indexes/") || !strings.Contains(o.stderr, "ImageFolder would take the index") {
+	if !strings.HasPrefix(said.Address, "file://"+photos+",index=file://"+home+"/millrace/indexes/") || !strings.Contains(o.stderr, "ImageFolder would treat an index") {
 		t.Errorf("got the address %s and %s, want one in %s", said.Address, o.stderr, home)
 	}
 	if !slices.Equal(tree(t, photos), before) {

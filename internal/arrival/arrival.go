@@ -1,5 +1,5 @@
-// Package arrival carries in a context when the request came that a batch is read for, so that the table of ranks knows how long
-// a rank has waited already when the read begins.
+// Package arrival stores in a context when the request for a batch arrived, so that the table of
+// ranks knows how long a rank has waited when the read begins.
 package arrival
 
 import (
@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Arrival is when and how a batch was asked for. The zero value says nothing: the batch is asked for as its read begins.
+// Arrival is when and how a batch was requested. The zero value means that the batch is requested
+// when its read begins.
 type Arrival struct {
 	At    time.Time
-	Ahead bool // an answer of many batches goes on with this one: the reader does not wait for it yet
+	Ahead bool // the batch continues an answer of many batches, so the reader does not wait for it yet
 }
 
 type key struct{}
@@ -18,7 +19,7 @@ type key struct{}
 // With returns a context that carries an arrival.
 func With(ctx context.Context, a Arrival) context.Context { return context.WithValue(ctx, key{}, a) }
 
-// Of returns what With has put into a context.
+// Of returns the arrival in a context.
 func Of(ctx context.Context) Arrival {
 	a, _ := ctx.Value(key{}).(Arrival)
 	return a

@@ -1,20 +1,20 @@
-// Package budget counts the bytes a process may hold, in one place: whatever grows
-// reserves first. It knows nothing of what the bytes are for.
+// Package budget counts the bytes a process may hold, in one place: every user of much memory
+// reserves it first. The package does not know the use of the bytes.
 //
-// A reservation is all or nothing, so nobody holds a part of what it needs while it waits
-// for the rest. What a cache holds for later yields to whoever needs bytes now: the
-// budget asks it through the hook of SetReclaim before it lets anybody wait.
+// A reservation is all or nothing, so no caller holds a part of its bytes while it waits for the
+// rest. Before a reservation waits, the budget calls the function of SetReclaim, by which a cache
+// gives up bytes that it only keeps for later.
 //
-// Of the reservations that wait, the newest is served first, because it is the likeliest
-// to be still wanted when it is done. After half of the limit the oldest goes first, so
-// that a large reservation is not overtaken by small ones until it gives up.
+// Of the reservations that wait, the newest is served first, because its caller is the least likely
+// to have given up. After half of the longest wait the oldest goes first, so that small
+// reservations cannot overtake a large one until it fails.
 //
-// A reservation passes the oldest, because that goes first or because it does not wait
-// itself, only if both fit: it leaves the bytes that the oldest could take now, and all
-// that have passed hold at most as many bytes as the oldest waits for, and never more
-// than the total has beside those. So once it goes first, the oldest is served at the
-// latest when the bytes that were in use by then are released, even if those that passed
-// it keep theirs. And one that waits for much of the total does not stop small ones.
+// A reservation passes the oldest if the oldest is to go first, or if it has not waited itself. It
+// may pass only if both fit: the oldest could take its bytes now and they remain free, or all that
+// have passed hold at most as many bytes as the oldest waits for, and at most the rest of the
+// total. Once the oldest goes first, it is therefore served at the latest when the bytes then in
+// use are released, even if those that passed it keep theirs. A reservation that waits for much of
+// the total does not stop small ones.
 package budget
 
 import (
@@ -26,30 +26,30 @@ import (
 	"time"
 )
 
-// ErrTooLarge says that a reservation could never be met; ErrOverloaded that it could not be met in time.
+// ErrTooLarge says that a reservation can never be met, ErrOverloaded that it was not met in time.
 var (
 	ErrTooLarge   = errors.New("larger than the memory budget")
 	ErrOverloaded = errors.New("memory budget exhausted")
 )
 
-// DefaultWait bounds the wait for a reservation where New is given none.
+// DefaultWait is the longest wait for a reservation if New is given none.
 const DefaultWait = 2 * time.Second
 
-// Budget is a number of bytes shared by everything that grows. It is safe for concurrent use.
+// Budget is a number of bytes shared by all users of memory. It is safe for concurrent use.
 type Budget struct {
 	total   int64
 	maxWait time.Duration
 
-	mu      sync.Mutex // guards what follows; never held while reclaim runs
+	mu      sync.Mutex // guards the fields below; never held while reclaim runs
 	inUse   int64
 	peak    int64
-	refused int64     // waits that were given up
+	refused int64     // number of waits that timed out
 	waiters []*waiter // in order of arrival
 	holder  holder
 	freed   func()
 }
 
-// holder gives bytes back to those who need them. Its functions may be nil: it has none.
+// holder gives up bytes that other callers need. Its functions may be nil.
 type holder struct {
 	reclaim func(n int64) int64
 	idle    func() int64
@@ -59,7 +59,7 @@ type waiter struct {
 	n      int64
 	since  time.Time
 	wake   chan struct{} // holds one token: try again
-	passed int64         // bytes in use that were granted while it was the oldest and it was not their turn
+	passed int64         // bytes in use that were granted past this waiter while it was the oldest
 }
 
 // New returns a budget of total bytes. A reservation waits at most maxWait, 0 means DefaultWait.
@@ -70,9 +70,9 @@ func New(total int64, maxWait time.Duration) *Budget {
 	return &Budget{total: max(total, 0), maxWait: maxWait}
 }
 
-// SetReclaim names the function that gives bytes back when somebody needs n of them: it
-// releases reservations of its own and returns how many bytes they were. idle says how many it
-// could give back now. Both are called without locks, from the goroutine that needs the
+// SetReclaim sets the functions of a holder of bytes that can be given up. reclaim releases
+// reservations of its own, n bytes if possible, and returns how many bytes they were. idle returns
+// how many it could release now. Both are called without locks, from the goroutine that needs the
 // bytes or asks for the sum, perhaps from several at once.
 func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.mu.Lock()
@@ -80,16 +80,16 @@ func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.holder = holder{reclaim, idle}
 }
 
-// SetFreed names the function that is called when bytes were given back, or may be reclaimed now, and no reservation
-// waits for them: for work ahead, which never waits. It is called under the budget's lock, from any goroutine, so it must
-// be quick and must not call the budget.
+// SetFreed sets the function that is called when bytes were released, or may be reclaimed now, and
+// no reservation waits for them. It serves work ahead, which never waits. It is called under the
+// budget's lock, from any goroutine, so it must be quick and must not call the budget.
 func (b *Budget) SetFreed(freed func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.freed = freed
 }
 
-// Total returns all the bytes there are.
+// Total returns the size of the budget.
 func (b *Budget) Total() int64 { return b.total }
 
 // InUse returns the bytes reserved now.
@@ -99,8 +99,9 @@ func (b *Budget) InUse() int64 {
 	return b.inUse
 }
 
-// Pinned returns the bytes reserved now that reclaiming would not give back: a budget that a cache has filled is not
-// short of memory. It is a snapshot; while bytes change hands it may be off by those.
+// Pinned returns the bytes reserved now that reclaiming would not free: a budget that a cache has
+// filled is not short of memory. It is a snapshot, and inexact by the bytes that change hands
+// meanwhile.
 func (b *Budget) Pinned() int64 {
 	b.mu.Lock()
 	inUse, idle := b.inUse, b.holder.idle
@@ -111,37 +112,37 @@ func (b *Budget) Pinned() int64 {
 	return max(inUse-idle(), 0)
 }
 
-// Peak returns the most bytes that were ever reserved at once.
+// Peak returns the largest number of bytes ever reserved at once.
 func (b *Budget) Peak() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.peak
 }
 
-// Refused returns how many waits were given up since no memory came free in time.
+// Refused returns the number of waits that timed out.
 func (b *Budget) Refused() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refused
 }
 
-// Waiting returns how many reservations wait. Whoever only works ahead holds off while there are any.
+// Waiting returns the number of waiting reservations. Work ahead pauses while there are any.
 func (b *Budget) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiters)
 }
 
-// Reserve takes n bytes at once, all or nothing, waiting for others to release theirs.
-// It fails with ErrTooLarge at once when n is more than the total, with ErrOverloaded
-// after the longest wait, or with the context's cause.
+// Reserve reserves n bytes, all or nothing, and waits for other reservations to be released. It
+// fails with ErrTooLarge at once if n is more than the total, with ErrOverloaded after the longest
+// wait, or with the context's cause.
 func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) {
 	return b.ReserveOr(ctx, n, func() bool { return false })
 }
 
-// ReserveOr is Reserve for a caller that may find what it needs elsewhere, such as memory that is
-// reserved already and free: whenever it is the caller's turn, have is asked first. Where that
-// reports true, there is no reservation. It is called without locks.
+// ReserveOr is Reserve for a caller that may get its bytes elsewhere, such as from memory that is
+// reserved already and free. Whenever it is the caller's turn, have is called first. If it returns
+// true, the reservation is nil. have is called without locks.
 func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	if n < 0 || n > b.total {
 		return nil, fmt.Errorf("reserve %d bytes of %d: %w", n, b.total, ErrTooLarge)
@@ -155,14 +156,15 @@ func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Res
 	return b.wait(ctx, n, have)
 }
 
-// TryReserve takes n bytes if they are free now and fit beside the oldest reservation that waits. It reclaims nothing.
+// TryReserve reserves n bytes if they are free now and fit in addition to the oldest waiting
+// reservation. It reclaims nothing.
 func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.grant(n, b.oldest())
 }
 
-// ReserveNow is TryReserve for a caller that may have others give bytes back.
+// ReserveNow is TryReserve, but may reclaim bytes by the functions of SetReclaim.
 func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	h := b.holder
@@ -170,7 +172,7 @@ func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
 	return b.ReserveFrom(n, h.reclaim, h.idle)
 }
 
-// ReserveFrom is ReserveNow where bytes are given back by functions as those of SetReclaim.
+// ReserveFrom is ReserveNow with other functions than those of SetReclaim.
 func (b *Budget) ReserveFrom(n int64, reclaim func(n int64) int64, idle func() int64) (*Reservation, bool) {
 	b.mu.Lock()
 	oldest := b.oldest()
@@ -178,27 +180,27 @@ func (b *Budget) ReserveFrom(n int64, reclaim func(n int64) int64, idle func() i
 	return b.take(n, oldest, holder{reclaim, idle})
 }
 
-// TrySwap takes n bytes if they are free now, though others may wait: for a caller that gives back more than n bytes as
-// soon as it has them, so that those who wait gain by it.
+// TrySwap reserves n bytes if they are free now, even if other reservations wait. The caller must
+// release more than n bytes right afterwards, which benefits those that wait.
 func (b *Budget) TrySwap(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.grant(n, nil)
 }
 
-// Nudge lets those that wait try again: something that reclaim gives back has become free to go.
+// Nudge lets waiting reservations try again, because more bytes can be reclaimed.
 func (b *Budget) Nudge() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wakeFirst()
 }
 
-// wait queues up until a try succeeds, the context ends or the longest wait is over.
+// wait queues until an attempt succeeds, the context ends or the longest wait is over.
 func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	timer := time.NewTimer(b.maxWait)
 	defer timer.Stop()
 	w := &waiter{n: n, since: time.Now(), wake: make(chan struct{}, 1)}
-	w.wake <- struct{}{} // bytes released since the first try woke nobody
+	w.wake <- struct{}{} // bytes released since the first attempt have woken no waiter
 	b.mu.Lock()
 	b.waiters = append(b.waiters, w)
 	b.mu.Unlock()
@@ -221,8 +223,8 @@ func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservat
 	}
 }
 
-// serve grants n bytes to a reservation that waits, or is about to (w is nil): in its turn, or past the oldest. A nil
-// reservation says that have reported true.
+// serve grants n bytes to a reservation that waits as w, or is about to wait (w is nil): in its
+// turn, or past the oldest. It returns a nil reservation and true if have returned true.
 func (b *Budget) serve(n int64, w *waiter, have func() bool) (*Reservation, bool) {
 	b.mu.Lock()
 	first := b.oldest()
@@ -237,8 +239,8 @@ func (b *Budget) serve(n int64, w *waiter, have func() bool) (*Reservation, bool
 	return b.take(n, first, h)
 }
 
-// take is grant, and has h give back what is missing. It reclaims nothing where that would not be enough: the bytes given
-// up would serve nobody, and readers would have to bring them again.
+// take is grant, but h may release the missing bytes. It reclaims nothing if h could not release
+// enough: the bytes would help no reservation, and readers would have to fetch them again.
 func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
 	for mayReclaim := h.reclaim != nil; ; {
 		b.mu.Lock()
@@ -248,12 +250,12 @@ func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
 		if ok || !fits || !mayReclaim || h.idle() < missing {
 			return r, ok
 		}
-		mayReclaim = h.reclaim(missing) > 0 // else one last look: others may have released theirs meanwhile
+		mayReclaim = h.reclaim(missing) > 0 // otherwise try once more, since other reservations may have been released meanwhile
 	}
 }
 
-// grant takes n bytes if they are free and fit beside the waiter that goes first; nil: it is their turn. The caller
-// holds mu, as in what follows.
+// grant reserves n bytes if they are free and fit in addition to first, the waiter that goes first.
+// nil: it is this reservation's turn. The caller holds mu, as for the methods below.
 func (b *Budget) grant(n int64, first *waiter) (*Reservation, bool) {
 	if n < 0 || n > b.total-b.inUse || !b.fits(n, first) {
 		return nil, false
@@ -266,7 +268,7 @@ func (b *Budget) grant(n int64, first *waiter) (*Reservation, bool) {
 	return &Reservation{budget: b, n: n, passed: first}, true
 }
 
-// fits reports whether n bytes fit beside the waiter that goes first.
+// fits reports whether n bytes fit in addition to the waiter that goes first.
 func (b *Budget) fits(n int64, first *waiter) bool {
 	if first == nil {
 		return true
@@ -275,7 +277,7 @@ func (b *Budget) fits(n int64, first *waiter) bool {
 	return free-n >= first.n || free < first.n && first.passed+n <= min(first.n, b.total-first.n)
 }
 
-// oldest returns the reservation that has waited longest, nil if none waits.
+// oldest returns the reservation that has waited longest, or nil.
 func (b *Budget) oldest() *waiter {
 	if len(b.waiters) == 0 {
 		return nil
@@ -285,7 +287,7 @@ func (b *Budget) oldest() *waiter {
 
 func (b *Budget) old(w *waiter) bool { return time.Since(w.since) >= b.maxWait/2 }
 
-// wakeFirst begins a round of tries.
+// wakeFirst begins a round of attempts.
 func (b *Budget) wakeFirst() {
 	if len(b.waiters) == 0 {
 		if b.freed != nil {
@@ -296,7 +298,8 @@ func (b *Budget) wakeFirst() {
 	b.waiters[b.first()].poke()
 }
 
-// first returns which waiter begins a round: the oldest if it has waited long, else the newest.
+// first returns the index of the waiter that begins a round: the oldest if it has waited long,
+// otherwise the newest.
 func (b *Budget) first() int {
 	if b.old(b.waiters[0]) {
 		return 0
@@ -304,8 +307,8 @@ func (b *Budget) first() int {
 	return len(b.waiters) - 1
 }
 
-// wakeNext hands the round on from w, which could not be served: to the one that came before it, or from the oldest to
-// the newest.
+// wakeNext continues the round after w could not be served, with the waiter that arrived before w,
+// or after the oldest with the newest.
 func (b *Budget) wakeNext(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -315,7 +318,8 @@ func (b *Budget) wakeNext(w *waiter) {
 	}
 }
 
-// leave takes w out of the queue, served or not, and begins a new round: what it did not take may serve another.
+// leave removes w from the queue, served or not, and begins a new round, because the bytes that w
+// did not take may serve another.
 func (b *Budget) leave(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -347,12 +351,12 @@ func (b *Budget) release(n int64, passed *waiter) {
 	b.wakeFirst()
 }
 
-// Reservation is a share of a budget, given back by Release. It is safe for concurrent use.
+// Reservation is a share of a budget, released by Release. It is safe for concurrent use.
 type Reservation struct {
 	budget *Budget
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	n      int64
-	passed *waiter // the one that all its bytes count for in waiter.passed; nil: none
+	passed *waiter // the waiter whose waiter.passed includes all bytes; nil: none
 }
 
 // Size returns the bytes that the reservation holds now.
@@ -362,15 +366,16 @@ func (r *Reservation) Size() int64 {
 	return r.n
 }
 
-// Passed reports whether the reservation was granted before its turn. Such bytes are to be released as soon as they are
-// not needed, rather than kept to be used again: others wait for them.
+// Passed reports whether the reservation was granted before its turn. Its bytes should be released
+// as soon as they are not needed, and not be kept for reuse, because other reservations wait for
+// them.
 func (r *Reservation) Passed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passed != nil
 }
 
-// Shrink gives back all but n bytes. It never grows.
+// Shrink releases all but n bytes. It never grows the reservation.
 func (r *Reservation) Shrink(n int64) {
 	r.mu.Lock()
 	back, passed := max(r.n-max(n, 0), 0), r.passed
@@ -386,17 +391,17 @@ func (r *Reservation) Join(o *Reservation) {
 	defer r.mu.Unlock()
 	r.n += n
 	if r.passed != passed {
-		r.passed = nil // which of the bytes have passed is not known any more: they count until that waiter leaves
+		r.passed = nil // it is unknown which of the bytes have passed; they count until that waiter leaves
 	}
 }
 
-// Split moves n bytes, or as many as there are, into a reservation of their own.
+// Split moves n bytes, or as many as there are, into a new reservation.
 func (r *Reservation) Split(n int64) *Reservation {
 	n, passed := r.move(n)
 	return &Reservation{budget: r.budget, n: n, passed: passed}
 }
 
-// move takes at most n bytes off a reservation that somebody else holds from now on.
+// move removes at most n bytes from a reservation, for another reservation.
 func (r *Reservation) move(n int64) (moved int64, passed *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -405,5 +410,5 @@ func (r *Reservation) move(n int64) (moved int64, passed *waiter) {
 	return n, r.passed
 }
 
-// Release gives the bytes back. A second call does nothing.
+// Release releases all bytes. A second call does nothing.
 func (r *Reservation) Release() { r.Shrink(0) }

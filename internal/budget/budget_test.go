@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Random programs against a plain sum.
+// Random programs are compared with a plain sum.
 func TestBudgetAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(0, 100).Draw(t, "total")
@@ -97,7 +97,7 @@ func TestBudgetAgainstModel(t *testing.T) {
 	})
 }
 
-func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
+func TestReserve_ReclaimsBeforeWaiting(t *testing.T) {
 	b := New(100, time.Second)
 	cached, _ := b.TryReserve(80)
 	asked := int64(0)
@@ -126,8 +126,9 @@ func TestReclaimYieldsBeforeAnybodyWaits(t *testing.T) {
 	}
 }
 
-// A cache keeps what it holds where giving it up would not be enough: whoever waits gets it as soon as it is.
-func TestNothingIsReclaimedInVain(t *testing.T) {
+// A cache keeps its bytes if giving them up would not be enough, and gives them up as soon as it
+// is.
+func TestReserve_ReclaimsOnlyIfEnough(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
 		cached, _ := b.TryReserve(40)
@@ -149,8 +150,8 @@ func TestNothingIsReclaimedInVain(t *testing.T) {
 	})
 }
 
-// waiting starts reservations of the given sizes, one after the other, and returns the
-// order in which they are served.
+// waiting starts reservations of the given sizes, one after another, and returns the order in which
+// they are served.
 func waiting(t *testing.T, b *Budget, apart time.Duration, sizes ...int64) (served *[]int, wait func()) {
 	t.Helper()
 	var mu sync.Mutex
@@ -189,7 +190,7 @@ func TestTheNewestWaiterIsServedFirst(t *testing.T) {
 	})
 }
 
-func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
+func TestReserve_ServesTheOldestAfterHalfTheWait(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)
 		one, _ := b.TryReserve(5)
@@ -201,7 +202,7 @@ func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
 			t.Errorf("got %v served, want none", *served)
 		}
 		if _, ok := b.TryReserve(1); ok {
-			t.Error("a newcomer took what others wait for")
+			t.Error("a new reservation took bytes that others wait for")
 		}
 		two.Release()
 		wait()
@@ -211,8 +212,9 @@ func TestWhoHasWaitedLongIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// Who waits is asked first whether it has what it needs, when it is its turn, and then nothing is reserved.
-func TestWhoWaitsMayFindWhatItNeeds(t *testing.T) {
+// At its turn, a waiting caller is first asked whether it has its bytes, and then nothing is
+// reserved.
+func TestReserveOr_AsksHaveAtItsTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)
 		all, _ := b.TryReserve(10)
@@ -221,7 +223,7 @@ func TestWhoWaitsMayFindWhatItNeeds(t *testing.T) {
 		go func() {
 			r, err := b.ReserveOr(t.Context(), 5, func() bool { return found })
 			if r != nil {
-				t.Error("got a reservation beside what was found")
+				t.Error("got a reservation as well")
 			}
 			done <- err
 		}()
@@ -235,7 +237,7 @@ func TestWhoWaitsMayFindWhatItNeeds(t *testing.T) {
 	})
 }
 
-// Bytes change hands without anybody else getting them.
+// Bytes move between reservations without becoming free meanwhile.
 func TestReservationsJoinAndSplit(t *testing.T) {
 	b := New(10, time.Second)
 	one, _ := b.TryReserve(4)
@@ -260,7 +262,7 @@ func TestReservationsJoinAndSplit(t *testing.T) {
 	}
 }
 
-func TestAWaitEnds(t *testing.T) {
+func TestReserve_WaitEnds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, 2*time.Second)
 		all, _ := b.TryReserve(10)
@@ -279,7 +281,7 @@ func TestAWaitEnds(t *testing.T) {
 		if got := b.Waiting(); got != 0 {
 			t.Errorf("got %d waiting, want 0", got)
 		}
-		if got := b.Refused(); got != 1 { // the other one left by itself
+		if got := b.Refused(); got != 1 { // the other one ended by its context
 			t.Errorf("got %d refused, want 1", got)
 		}
 		all.Release()
@@ -294,8 +296,8 @@ func TestNew_WaitsForTheDefaultTime(t *testing.T) {
 	}
 }
 
-// TestSetFreed_HearsOfBytesThatNoReservationAwaits: the function is called for each release while none waits, and the latest one alone.
-func TestSetFreed_HearsOfBytesThatNoReservationAwaits(t *testing.T) {
+// The function is called for each release while no reservation waits, and only the latest function.
+func TestSetFreed_CalledWhileNoneWaits(t *testing.T) {
 	b := New(10, time.Second)
 	var calls [2]int
 	for i := range calls {
@@ -332,11 +334,11 @@ func TestTrySwap_PassesReservationsThatWait(t *testing.T) {
 	})
 }
 
-// TestTake_ReclaimsUntilNothingComes: what is given back may be less than what was asked for.
+// reclaim may release fewer bytes than requested.
 func TestTake_ReclaimsUntilNothingComes(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		each int64 // given back at a time
+		each int64 // released by each call
 		want bool
 	}{{"in parts", 2, true}, {"nothing", 0, false}} {
 		b := New(10, time.Second)
@@ -362,12 +364,12 @@ func TestFits_LeavesWhatTheWaiterCanTake(t *testing.T) {
 		want     bool
 	}{{1, 5, true}, {2, 5, false}, {1, 6, false}, {1, 7, true}, {3, 7, true}, {4, 7, false}} {
 		if got := b.fits(c.n, &waiter{n: c.first}); got != c.want {
-			t.Errorf("%d bytes beside %d with 6 free: got %v, want %v", c.n, c.first, got, c.want)
+			t.Errorf("%d bytes in addition to %d with 6 free: got %v, want %v", c.n, c.first, got, c.want)
 		}
 	}
 }
 
-// TestWakeNext_GoesFromTheNewestToTheOldest: a reservation that cannot be served hands the turn to the one before it.
+// A reservation that cannot be served passes the turn to the one that arrived before it.
 func TestWakeNext_GoesFromTheNewestToTheOldest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// pending is a reservation that may wait.
+// pending is a reservation that may still be waiting.
 type pending struct {
 	n   int64
-	end atomic.Pointer[outcome] // nil: it waits
+	end atomic.Pointer[outcome] // nil: it is waiting
 }
 
 type outcome struct {
@@ -26,7 +26,7 @@ type outcome struct {
 
 func (p *pending) done() bool { return p.end.Load() != nil }
 
-// got returns the reservation, nil if there is none.
+// got returns the reservation, or nil.
 func (p *pending) got() *Reservation {
 	if o := p.end.Load(); o != nil {
 		return o.got
@@ -41,7 +41,7 @@ func (p *pending) err() error {
 	return nil
 }
 
-// begin starts a reservation and lets it come as far as it can.
+// begin starts a reservation and lets it run until it has ended or waits.
 func begin(ctx context.Context, b *Budget, n int64) *pending {
 	p := &pending{n: n}
 	go func() {
@@ -52,13 +52,14 @@ func begin(ctx context.Context, b *Budget, n int64) *pending {
 	return p
 }
 
-// check is rapid.Check in a bubble, where a testing.T has no deadline.
+// check is rapid.Check in a bubble, where testing.T has no deadline.
 func check(t *testing.T, property func(*rapid.T)) {
 	bubble.Test(t, func(t *testing.T) { rapid.Check(struct{ rapid.TB }{t}, property) })
 }
 
-// TestBudget_TriesFitBesideTheWaiter runs random programs against a model: a try is granted if its bytes are free and all
-// tries that passed the waiter hold at most as many bytes as it waits for, and with these no more than the total.
+// Random programs are compared with a model. A try is granted if its bytes are free, and if all
+// tries that passed the waiter hold at most as many bytes as it waits for, and together with these
+// at most the total.
 func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")
@@ -68,7 +69,7 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 		defer synctest.Wait()
 		defer leave()
 		var before, passed []*Reservation
-		var joined int64 // bytes that have passed, of reservations that were joined with others
+		var joined int64 // bytes of joined reservations that have passed
 		sum := func(rs []*Reservation) (n int64) {
 			for _, r := range rs {
 				n += r.Size()
@@ -132,7 +133,7 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 					joined = 0
 				}
 				if free := total - b.InUse(); w != nil && w.n <= free {
-					t.Fatalf("a reservation of %d bytes waits while %d are free", w.n, free)
+					t.Fatalf("a reservation of %d bytes is waiting while %d are free", w.n, free)
 				}
 			},
 		})
@@ -146,9 +147,9 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	})
 }
 
-// TestBudget_ServesTheOldestAfterThoseBefore: once a reservation has waited for half of the limit, it gets its bytes as soon as all
-// that was in use by then is released, though what was granted later is not.
-func TestBudget_ServesTheOldestAfterThoseBefore(t *testing.T) {
+// Once a reservation has waited for half of the longest wait, it gets its bytes when all bytes then
+// in use are released, even if later grants are kept.
+func TestBudget_ServesTheOldestOnceEarlierBytesAreReleased(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")
 		b := New(total, time.Second)
@@ -199,8 +200,8 @@ func TestBudget_ServesTheOldestAfterThoseBefore(t *testing.T) {
 	})
 }
 
-// TestBudget_SmallReservationsPassOneThatWaits: most of a budget is free, and what waits for all of it stops neither tries nor
-// newcomers that fit beside it, however long it waits. Large ones wait behind it.
+// Most of a budget is free. A reservation that waits for all of it stops neither tries nor new
+// reservations that fit in addition to it, however long it waits. Large ones wait.
 func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, 2*time.Second)
@@ -208,7 +209,7 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 		oldest := begin(t.Context(), b, 70)
 		r, ok := b.TryReserve(1)
 		if !ok || !r.Passed() {
-			t.Fatal("got no byte of 60 that are free, want one that has passed the reservation that waits")
+			t.Fatal("got none of 60 free bytes, want one that passes the waiting reservation")
 		}
 		if _, ok := b.ReserveNow(30); ok {
 			t.Error("got 30 bytes in addition to that byte and to 70 that a reservation waits for, want none of 100")
@@ -218,11 +219,11 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 		behind := begin(t.Context(), b, 31)
 		for _, n := range []int64{20, 10} {
 			if p := begin(t.Context(), b, n); p.got() == nil {
-				t.Errorf("a newcomer of %d bytes waits behind one of 70 with 60 bytes free, want it served", n)
+				t.Errorf("a new reservation of %d bytes waits for one of 70 with 60 bytes free, want it served", n)
 			}
 		}
 		if behind.got() != nil {
-			t.Error("a newcomer of 31 of 100 bytes passed one that waits for 70")
+			t.Error("a new reservation of 31 of 100 bytes passed one that waits for 70")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -234,8 +235,8 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 	})
 }
 
-// TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake: bytes have come free that suffice for the one that waits, and it has perhaps not
-// run yet. A try gets only what is free in addition.
+// Enough bytes are free for the waiting reservation, which may not have run yet. A try gets only
+// the bytes that are free in addition.
 func TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -255,9 +256,9 @@ func TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake(t *testing.T) {
 	})
 }
 
-// TestBudget_TriesTakeLittleOfWhatComesFree: in a full budget, what comes free piece by piece is kept for the one that waits. Tries
-// take no more of it than that waits for.
-func TestBudget_TriesTakeLittleOfWhatComesFree(t *testing.T) {
+// In a full budget, bytes that are released piece by piece are kept for the waiting reservation.
+// Tries take no more of them than it waits for.
+func TestBudget_TriesTakeLittleOfReleasedBytes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
 		all, _ := b.TryReserve(100)
@@ -277,7 +278,8 @@ func TestBudget_TriesTakeLittleOfWhatComesFree(t *testing.T) {
 	})
 }
 
-// TestBudget_EachWaiterIsTried: bytes that do not suffice for the reservation whose turn it is go to another one that waits, if they may.
+// Bytes that do not suffice for the reservation whose turn it is go to another waiting one, if it
+// may pass.
 func TestBudget_EachWaiterIsTried(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -305,7 +307,7 @@ func TestBudget_EachWaiterIsTried(t *testing.T) {
 	})
 }
 
-// TestBudget_ReclaimsForTriesThatFit: a try that does not fit beside the reservation that waits reclaims nothing.
+// A try that does not fit in addition to the waiting reservation reclaims nothing.
 func TestBudget_ReclaimsForTriesThatFit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -318,18 +320,18 @@ func TestBudget_ReclaimsForTriesThatFit(t *testing.T) {
 		}, cached.Size)
 		begin(t.Context(), b, 70)
 		if _, ok := b.ReserveNow(31); ok || cached.Size() != 40 {
-			t.Errorf("got %v for 31 bytes beside 70 that a reservation waits for, and %d bytes left in the cache; want false and 40", ok, cached.Size())
+			t.Errorf("got %v for 31 bytes in addition to 70 of a waiting reservation, and %d bytes left in the cache; want false and 40", ok, cached.Size())
 		}
 		if _, ok := b.ReserveNow(30); !ok || cached.Size() != 10 {
-			t.Errorf("got %v for 30 bytes beside 70 that a reservation waits for, and %d bytes left in the cache; want true and 10", ok, cached.Size())
+			t.Errorf("got %v for 30 bytes in addition to 70 of a waiting reservation, and %d bytes left in the cache; want true and 10", ok, cached.Size())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 	})
 }
 
-// TestBudget_CountsBytesThatPassedUntilTheyAreReleased: also those that were split off. Those that were joined with others count
-// until the reservation that they passed has ended.
+// Bytes that were split off count too. Joined bytes count until the reservation that they passed
+// has ended.
 func TestBudget_CountsBytesThatPassedUntilTheyAreReleased(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -345,12 +347,12 @@ func TestBudget_CountsBytesThatPassedUntilTheyAreReleased(t *testing.T) {
 		passed, _ := b.TryReserve(30)
 		passed.Split(20).Release()
 		if !fits(20) || fits(21) {
-			t.Errorf("got %v for 20 and %v for 21 bytes beside 70 and 10 that have passed, want true and false", fits(20), fits(21))
+			t.Errorf("got %v for 20 and %v for 21 bytes in addition to 70 and 10 that have passed, want true and false", fits(20), fits(21))
 		}
 		passed.Join(all)
 		passed.Shrink(40)
 		if !fits(20) || fits(21) {
-			t.Errorf("got %v for 20 and %v for 21 bytes beside 70 and 10 that were joined with others, want true and false", fits(20), fits(21))
+			t.Errorf("got %v for 20 and %v for 21 bytes in addition to 70 and 10 that were joined, want true and false", fits(20), fits(21))
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

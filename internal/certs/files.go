@@ -13,39 +13,39 @@ import (
 type Config struct {
 	Cert string // PEM: the certificate, and those between it and its authority
 	Key  string // PEM: its private key
-	CA   string // PEM: the authorities whose certificates are believed
+	CA   string // PEM: the accepted authorities
 
-	// Changed is told once of each content of the files: nil where the content is in use now, else why
-	// the old certificate stays. It must not block.
+	// Changed is called once for each content of the files, with nil if the content is in use now,
+	// and otherwise with the reason why the old certificate is kept. It must not block.
 	Changed func(error)
 }
 
-// Files are the files of a certificate. They are looked at when a connection is made: the next
-// connection is made with their new content, open connections stay. Where the new content is of no
-// use, the old certificate stays. Nothing runs in the background. Files is safe for concurrent use.
+// Files are the files of a certificate. They are checked when a connection is made: that connection
+// uses their new content, and open connections are kept. If the new content is invalid, the old
+// certificate is kept. Nothing runs in the background. Files is safe for concurrent use.
 type Files struct {
 	check   func(texts [][]byte, now time.Time) (*identity, error)
 	changed func(error)
 
 	mu    sync.Mutex // guards the fields below
 	files []*file
-	fault error     // why the content of the files is not in use; nil: it is
-	now   *identity // what the files said when they were last of use
+	fault error     // why the content of the files is not in use; nil: it is in use
+	now   *identity // last valid content of the files
 }
 
-// file is one file as it was last read.
+// file is one file in the state of its last read.
 type file struct {
-	what string // begins its errors
+	what string // prefix of its errors
 	name string
 
-	text    []byte      // nil: it could not be read
-	info    fs.FileInfo // of the text
+	text    []byte      // nil: the file could not be read
+	info    fs.FileInfo // of the file when text was read
 	settled bool        // another content would have another info
 }
 
-// settling is for how long after a file's last write the file is read again each time: a second
-// write within one tick of the file system's clock leaves size and time as they were. Two seconds
-// is the coarsest tick in use.
+// settling is the time after a file's last write during which the file is read at every check. A
+// second write within one tick of the file system's clock can leave size and time unchanged. The
+// coarsest tick in use is two seconds.
 const settling = 2 * time.Second
 
 // newFiles reads the files and checks them.
@@ -67,8 +67,8 @@ func newFiles(files []*file, cfg Config, check func([][]byte, time.Time) (*ident
 	return f, nil
 }
 
-// read reads the files that may have another content than before, and reports whether one has. It
-// reads all of them, and returns the first error.
+// read reads the files that may have changed, and reports whether one has. It reads all of them,
+// and returns the first error.
 func (f *Files) read(now time.Time) (changed bool, first error) {
 	for _, x := range f.files {
 		other, err := x.read(now)
@@ -88,7 +88,7 @@ func (f *Files) texts() [][]byte {
 	return texts
 }
 
-// read makes text the file's content, and reports whether it was another one before.
+// read reads the file if it may have changed, and reports whether its content has.
 func (x *file) read(now time.Time) (changed bool, err error) {
 	info, err := os.Stat(x.name)
 	if err == nil && x.settled && os.SameFile(info, x.info) && info.Size() == x.info.Size() && info.ModTime().Equal(x.info.ModTime()) {
@@ -106,7 +106,7 @@ func (x *file) read(now time.Time) (changed bool, err error) {
 	return changed, err
 }
 
-// current returns what the files say now, or what they said when they were last of use.
+// current returns the content of the files, or their last valid content.
 func (f *Files) current() *identity {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +115,8 @@ func (f *Files) current() *identity {
 	if !changed && f.fault == nil {
 		return f.now
 	}
-	// A content that was of no use is looked at again: a certificate's time may have begun since.
+	// A content that was invalid is checked again, because a certificate may have become valid
+	// since.
 	if err == nil {
 		var id *identity
 		if id, err = f.check(f.texts(), now); err == nil {
@@ -128,10 +129,10 @@ func (f *Files) current() *identity {
 	return f.now
 }
 
-// Expires returns until when the certificate in use is good.
+// Expires returns the time at which the certificate in use expires.
 func (f *Files) Expires() time.Time { return f.current().cert.Leaf.NotAfter }
 
-// Fault returns why the content of the files is not in use, nil where it is.
+// Fault returns why the content of the files is not in use, or nil.
 func (f *Files) Fault() error {
 	f.current()
 	f.mu.Lock()

@@ -21,8 +21,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestFilesThatDoNotFitAreRefusedAtStart gives each use files with one fault.
-func TestFilesThatDoNotFitAreRefusedAtStart(t *testing.T) {
+// The test gives each use files with one fault.
+func TestNew_RefusesInvalidFiles(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	uses := func(all ...x509.ExtKeyUsage) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.ExtKeyUsage = all }
@@ -31,7 +31,7 @@ func TestFilesThatDoNotFitAreRefusedAtStart(t *testing.T) {
 		name       string
 		issued     func(*x509.Certificate)
 		change     func(certs.Config) certs.Config
-		peer, port string // in the error; "": it is taken
+		peer, port string // in the error; "": no error
 	}{
 		{name: "as it should be"},
 		{
@@ -54,7 +54,7 @@ func TestFilesThatDoNotFitAreRefusedAtStart(t *testing.T) {
 		},
 		{
 			name: "a CA that is a key", change: func(c certs.Config) certs.Config { c.CA = c.Key; return c },
-			peer: "peer CA KEY: no certificate in it", port: "client CA KEY: no certificate in it",
+			peer: "peer CA KEY: it holds no certificate", port: "client CA KEY: it holds no certificate",
 		},
 		{
 			name: "a certificate that is a key", change: func(c certs.Config) certs.Config { c.Cert = c.Key; return c },
@@ -71,7 +71,7 @@ func TestFilesThatDoNotFitAreRefusedAtStart(t *testing.T) {
 		},
 		{
 			name: "not yet begun", issued: func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) },
-			peer: "peer certificate CERT: it begins only at 20", port: "TLS certificate CERT: it begins only at 20",
+			peer: "peer certificate CERT: it is valid only from 20", port: "TLS certificate CERT: it is valid only from 20",
 		},
 		{
 			name: "a client's alone", issued: uses(x509.ExtKeyUsageClientAuth),
@@ -98,8 +98,8 @@ func TestFilesThatDoNotFitAreRefusedAtStart(t *testing.T) {
 	}
 }
 
-// listener accepts TLS connections by a port's files until the test ends, and ends each after its
-// handshake.
+// listener accepts TLS connections with these settings until the test ends, and closes each after
+// its handshake.
 func listener(t *testing.T, served *tls.Config) (address string) {
 	t.Helper()
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", served)
@@ -132,8 +132,8 @@ func listener(t *testing.T, served *tls.Config) (address string) {
 	return ln.Addr().String()
 }
 
-// meet makes a connection, and returns the serial number of the server's certificate and what the
-// server has to say.
+// meet makes a connection, and returns the serial number of the server's certificate and the text
+// that the server sends.
 func meet(t *testing.T, address string, client *tls.Config) (serial *big.Int, said string, err error) {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: client}).DialContext(t.Context(), "tcp", address)
@@ -172,7 +172,7 @@ func get(t *testing.T, name string) []byte {
 	return text
 }
 
-// TestNewFilesAreUsedAtOnce follows a port through renewals, with contents between that are of no use.
+// The test follows a port through renewals, with invalid contents in between.
 func TestNewFilesAreUsedAtOnce(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	cfg := ca.Issue(t, dir, nil)
@@ -196,7 +196,7 @@ func TestNewFilesAreUsedAtOnce(t *testing.T) {
 			t.Errorf("%s: got fault %v, want one: %v", step, err, fault > 0)
 		}
 		if len(told) != toldOf {
-			t.Errorf("%s: told %d times, want %d: %v", step, len(told), toldOf, told)
+			t.Errorf("%s: Changed was called %d times, want %d: %v", step, len(told), toldOf, told)
 		}
 	}
 	meets("at first", 0, 0)
@@ -211,7 +211,7 @@ func TestNewFilesAreUsedAtOnce(t *testing.T) {
 	}
 	meets("no key", 1, 2)
 	if !errors.Is(told[1], fs.ErrNotExist) {
-		t.Errorf("told of no key: got %v, want %v", told[1], fs.ErrNotExist)
+		t.Errorf("without a key: got %v, want %v", told[1], fs.ErrNotExist)
 	}
 	put(t, cfg.Key, firstKey)
 	meets("the first key again", 0, 3)
@@ -228,15 +228,15 @@ func TestNewFilesAreUsedAtOnce(t *testing.T) {
 	meets("a good pair", 0, 7)
 	for i, wantFault := range []bool{true, true, false, false, true, true, false} {
 		if (told[i] != nil) != wantFault {
-			t.Errorf("told %d: got %v, want a fault: %v", i, told[i], wantFault)
+			t.Errorf("call %d: got %v, want a fault: %v", i, told[i], wantFault)
 		}
 	}
 	if got, want := time.Until(port.Expires()), 24*time.Hour; got > want || got < want-time.Minute {
-		t.Errorf("expires: got in %v, want %v", got, want)
+		t.Errorf("expiry: got in %v, want %v", got, want)
 	}
 }
 
-// TestFilesReplacedByLinks: Kubernetes replaces the files of a secret by turning one link.
+// Kubernetes replaces the files of a secret by changing one link.
 func TestFilesReplacedByLinks(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	past, length := time.Now().Add(-24*time.Hour), 0
@@ -244,8 +244,8 @@ func TestFilesReplacedByLinks(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// Times and lengths of all versions are alike, as those of a restored backup: only the files are
-		// others. The length of a certificate hangs on its signature.
+		// Times and lengths of all versions are equal, as in a restored backup. Only the inodes
+		// differ. The length of a certificate depends on its signature.
 		cfg := ca.Issue(t, filepath.Join(dir, name), nil)
 		for length > 0 && len(get(t, cfg.Cert)) != length {
 			cfg = ca.Issue(t, filepath.Join(dir, name), nil)
@@ -280,8 +280,8 @@ func TestFilesReplacedByLinks(t *testing.T) {
 	}
 }
 
-// TestWritesWithinOneTickAreSeen: two contents of one length, written within a tick of the file
-// system's clock, leave the same size and time.
+// Two contents of one length, written within one tick of the file system's clock, leave the same
+// size and time.
 func TestWritesWithinOneTickAreSeen(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	cfg := ca.Issue(t, dir, nil)
@@ -305,16 +305,16 @@ func TestWritesWithinOneTickAreSeen(t *testing.T) {
 	}
 }
 
-// TestACertificateThatBeginsLater is taken when its time has come, though its files have not changed
-// since they were refused.
-func TestACertificateThatBeginsLater(t *testing.T) {
+// A certificate is used once it has become valid, although its files have not changed since they
+// were refused.
+func TestFiles_UseCertificateOnceValid(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ca, dir := certtest.New(t), t.TempDir()
 		port, err := certs.NewPort(ca.Issue(t, dir, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		begins := time.Now().Add(time.Minute).Truncate(time.Second) // certificates know whole seconds
+		begins := time.Now().Add(time.Minute).Truncate(time.Second) // certificates have whole seconds
 		ca.Issue(t, dir, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = begins, begins.Add(time.Hour) })
 		if port.Fault() == nil {
 			t.Error("before its time: got no fault, want one")
@@ -326,7 +326,7 @@ func TestACertificateThatBeginsLater(t *testing.T) {
 	})
 }
 
-// TestClientCertificates: a client need not show a certificate, and shows a good one or none at all.
+// A client may present no certificate, or a valid one.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	shows := func(ca *certtest.Authority, change func(*x509.Certificate)) []tls.Certificate {
@@ -355,7 +355,7 @@ func TestClientCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// GetClientCertificate shows what the server did not ask for, too.
+			// GetClientCertificate presents certificates that the server did not ask for, too.
 			client := &tls.Config{RootCAs: ours.Pool(), MaxVersion: version, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if c.shown == nil {
 					return &tls.Certificate{}, nil
@@ -368,7 +368,7 @@ func TestClientCertificates(t *testing.T) {
 			}
 		}
 	}
-	// Without a client CA nobody is asked, and nobody is known.
+	// Without a client CA no client is asked for a certificate.
 	cfg := ours.Issue(t, t.TempDir(), nil)
 	cfg.CA = ""
 	port, err := certs.NewPort(cfg)
@@ -381,9 +381,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// TestNoSessionOutlivesItsCA: a client that was known by a CA which is gone is not known when it
-// resumes its session.
-func TestNoSessionOutlivesItsCA(t *testing.T) {
+// A client whose CA has been removed is not authenticated when it resumes its session.
+func TestPort_ResumedSessionNeedsCurrentCA(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	served, clients := ours.Issue(t, t.TempDir(), nil), filepath.Join(t.TempDir(), "clients.crt")
 	put(t, clients, get(t, theirs.File))
@@ -416,8 +415,8 @@ func TestNoSessionOutlivesItsCA(t *testing.T) {
 	}
 }
 
-// TestWhatAPortSpeaks: TLS 1.2 and 1.3, and HTTP/1.1 whatever is offered.
-func TestWhatAPortSpeaks(t *testing.T) {
+// A port supports TLS 1.2 and 1.3, and only HTTP/1.1, whatever the client offers.
+func TestPort_Protocols(t *testing.T) {
 	ca := certtest.New(t)
 	port, err := certs.NewPort(ca.Issue(t, t.TempDir(), nil))
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// identity is what one content of the files says.
+// identity is the parsed content of the files.
 type identity struct {
 	cert tls.Certificate
-	ca   *x509.CertPool // nil: no certificate of another is believed
+	ca   *x509.CertPool // nil: no other certificates are accepted
 
-	authorities []*x509.Certificate // in ca
+	authorities []*x509.Certificate // the certificates in ca
 }
 
-// pair makes sure that certificate and key belong together, and that the certificate is in its time.
+// pair checks that certificate and key match, and that the certificate is valid now.
 func pair(role string, cfg Config, cert, key []byte, now time.Time) (tls.Certificate, error) {
 	c, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -28,12 +28,12 @@ func pair(role string, cfg Config, cert, key []byte, now time.Time) (tls.Certifi
 	case now.After(leaf.NotAfter):
 		err = fmt.Errorf("%s certificate %s: it expired at %s", role, cfg.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(leaf.NotBefore):
-		err = fmt.Errorf("%s certificate %s: it begins only at %s", role, cfg.Cert, leaf.NotBefore.UTC().Format(time.RFC3339))
+		err = fmt.Errorf("%s certificate %s: it is valid only from %s", role, cfg.Cert, leaf.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return c, err
 }
 
-// believe reads the authorities of an identity from PEM.
+// believe parses the accepted authorities of an identity from PEM.
 func (id *identity) believe(text []byte) error {
 	id.ca = x509.NewCertPool()
 	for {
@@ -52,12 +52,12 @@ func (id *identity) believe(text []byte) error {
 		id.authorities = append(id.authorities, cert)
 	}
 	if len(id.authorities) == 0 {
-		return errors.New("no certificate in it")
+		return errors.New("it holds no certificate")
 	}
 	return nil
 }
 
-// between returns the certificates between a leaf and its authority.
+// between returns the intermediate certificates of a chain.
 func between(cert tls.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, der := range cert.Certificate[1:] {
@@ -73,7 +73,7 @@ func verify(ca *x509.CertPool, leaf *x509.Certificate, middle *x509.CertPool, us
 	return err
 }
 
-// Names returns whom a certificate is for: its DNS names, URIs and common name.
+// Names returns the names of a certificate: its DNS names, URIs and common name.
 func Names(cert *x509.Certificate) []string {
 	names := slices.Clone(cert.DNSNames)
 	for _, u := range cert.URIs {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// CheckPattern refuses a pattern that can match no name: an empty one, and one with a part that is malformed.
+// CheckPattern refuses a pattern that can match no name: an empty one, or one with a malformed
+// part.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
 		return errors.New("want a name")
@@ -20,8 +21,8 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// matches reports whether a name fits a pattern, each part between dots by path.Match: so no sign of a pattern stands for
-// a dot or a slash. A, B and a, b are the same.
+// matches reports whether a name matches a pattern. Each part between dots is matched by
+// path.Match, so no wildcard matches a dot or a slash. Case is ignored.
 func matches(pattern, name string) bool {
 	wants, parts := strings.Split(strings.ToLower(pattern), "."), strings.Split(strings.ToLower(name), ".")
 	if len(wants) != len(parts) {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestPatternsOfNames compares names of certificates with patterns, part for part between dots.
+// The test compares names of certificates with patterns, part by part between dots.
 func TestPatternsOfNames(t *testing.T) {
 	ca := certtest.New(t)
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestPatternsOfNames(t *testing.T) {
 		{"spiffe://*/gw", "spiffe://train.example/gw", false},
 	} {
 		if err := certs.CheckPattern(c.pattern); err != nil {
-			t.Errorf("%s: got %v, want it taken", c.pattern, err)
+			t.Errorf("%s: got %v, want no error", c.pattern, err)
 		}
 		cfg := ca.Issue(t, t.TempDir(), func(x *x509.Certificate) {
 			x.DNSNames = nil
@@ -71,12 +71,12 @@ func TestMalformedPatternsAreRefused(t *testing.T) {
 	for _, pattern := range []string{"", "gw-[", "gw-[0-", "gw-[0.3].x", "gw-[]", `gw.x\`, `gw\.x`} {
 		err := certs.CheckPattern(pattern)
 		if err == nil || pattern != "" && !strings.Contains(err.Error(), "malformed") {
-			t.Errorf("%q: got %v, want it refused", pattern, err)
+			t.Errorf("%q: got %v, want an error", pattern, err)
 		}
 	}
 }
 
-// TestPeer_BelievesClientsOf compares authorities by what they sign, not by the names of their files.
+// Authorities are compared by the certificates they have signed, not by the names of their files.
 func TestPeer_BelievesClientsOf(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	peer, err := certs.NewPeer(ours.Issue(t, t.TempDir(), nil), nil)

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Peer is what gateways know each other by.
+// Peer is the certificate by which gateways authenticate each other.
 type Peer struct {
 	*Files
 	allow []string
 }
 
-// NewPeer reads the files and checks them: that they are there, that key and certificate belong
-// together, that the certificate is in its time, and that the CA has signed it for both ends of a
-// connection. allow are patterns (CheckPattern) for DNS names, URIs and common names: another gateway's
-// certificate must have a name that fits one of them. None: every certificate that the CA has signed is
-// a member's, so that the CA must sign for nothing else.
+// NewPeer reads and checks the files. They must exist, key and certificate must match, the
+// certificate must be valid now, and the CA must have signed it for both ends of a connection.
+// allow are patterns (CheckPattern) for DNS names, URIs and common names, one of which another
+// gateway's certificate must match. Without patterns every certificate of the CA is that of a
+// member, so the CA must sign no other certificates.
 func NewPeer(cfg Config, allow []string) (*Peer, error) {
 	all := []*file{{what: "peer certificate", name: cfg.Cert}, {what: "peer key", name: cfg.Key}, {what: "peer CA", name: cfg.CA}}
 	files, err := newFiles(all, cfg, func(texts [][]byte, now time.Time) (*identity, error) {
@@ -51,8 +51,9 @@ func peerIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 	return id, nil
 }
 
-// BelievesClientsOf reports whether the certificate of a port's client may pass for a gateway's: the authorities of both are the same, or those
-// of gateways have signed one of clients.
+// BelievesClientsOf reports whether the certificate of a port's client may be accepted as a
+// gateway's: both have the same authorities, or the gateways' authorities have signed one of the
+// clients' authorities.
 func (p *Peer) BelievesClientsOf(port *Files) bool {
 	ours := p.current().ca
 	return slices.ContainsFunc(port.current().authorities, func(authority *x509.Certificate) bool {
@@ -63,7 +64,7 @@ func (p *Peer) BelievesClientsOf(port *Files) bool {
 // Leaf returns this gateway's own certificate.
 func (p *Peer) Leaf() *x509.Certificate { return p.current().cert.Leaf }
 
-// Server returns the settings of a server: TLS 1.3, and a certificate is demanded of each client.
+// Server returns the settings of a server: TLS 1.3, with a required client certificate.
 func (p *Peer) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -75,25 +76,25 @@ func (p *Peer) Server() *tls.Config {
 				ClientAuth:             tls.RequireAndVerifyClientCert,
 				ClientCAs:              id.ca,
 				NextProtos:             []string{"http/1.1"},
-				SessionTicketsDisabled: true, // connections are kept: a ticket would only outlive a change of the files
+				SessionTicketsDisabled: true, // connections are kept, and a ticket would outlive a change of the files
 				VerifyConnection:       func(state tls.ConnectionState) error { return p.allowed(state.PeerCertificates[0]) },
 			}, nil
 		},
 	}
 }
 
-// Client returns the settings of a client: TLS 1.3, this gateway's certificate, and a server that
-// the CA has signed and that allow names. The address is not compared: gateways are dialed by
-// address, and known by name.
+// Client returns the settings of a client: TLS 1.3, this gateway's certificate, and a server whose
+// certificate the CA has signed and allow accepts. The address is not compared, because gateways
+// are dialed by address and identified by name.
 func (p *Peer) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,
 		NextProtos:           []string{"http/1.1"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &p.current().cert, nil },
-		InsecureSkipVerify:   true, // VerifyConnection does it, but for the address
+		InsecureSkipVerify:   true, // VerifyConnection verifies all but the address
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
-				return errors.New("the peer shows no certificate")
+				return errors.New("the peer presents no certificate")
 			}
 			leaf, middle := state.PeerCertificates[0], x509.NewCertPool()
 			for _, c := range state.PeerCertificates[1:] {
@@ -107,7 +108,7 @@ func (p *Peer) Client() *tls.Config {
 	}
 }
 
-// allowed returns an error unless a certificate that is good has a name that is allowed.
+// allowed returns an error unless a verified certificate has a name that is allowed.
 func (p *Peer) allowed(cert *x509.Certificate) error {
 	if len(p.allow) == 0 {
 		return nil

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Port is the certificate of a port for everybody, and the authorities whose clients it knows.
+// Port is the certificate of a port that all clients may use, and the authorities of its clients.
 type Port struct{ *Files }
 
-// NewPort reads the files and checks them: that they are there, that key and certificate belong
-// together, and that the certificate is in its time and may be a server's. Without a CA no client
-// is asked for a certificate.
+// NewPort reads and checks the files. They must exist, key and certificate must match, and the
+// certificate must be valid now and usable by a server. Without a CA no client is asked for a
+// certificate.
 func NewPort(cfg Config) (*Port, error) {
 	all := []*file{{what: "TLS certificate", name: cfg.Cert}, {what: "TLS key", name: cfg.Key}}
 	if cfg.CA != "" {
@@ -46,9 +46,9 @@ func portIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 	return id, nil
 }
 
-// Server returns the settings of a server: TLS 1.2 and 1.3 with Go's suites, and HTTP/1.1. Where
-// there is a client CA, a client may show a certificate, and a certificate that the CA has not
-// signed for a client ends the connection.
+// Server returns the settings of a server: TLS 1.2 and 1.3 with Go's suites, and HTTP/1.1. With a
+// client CA, a client may present a certificate. One that the CA has not signed for a client ends
+// the connection.
 func (p *Port) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -58,7 +58,7 @@ func (p *Port) Server() *tls.Config {
 				MinVersion:             tls.VersionTLS12,
 				Certificates:           []tls.Certificate{id.cert},
 				NextProtos:             []string{"http/1.1"},
-				SessionTicketsDisabled: true, // a resumed session would bring a client certificate that another CA had judged
+				SessionTicketsDisabled: true, // a resumed session would keep a client certificate that another CA had verified
 			}
 			if id.ca != nil {
 				c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, id.ca

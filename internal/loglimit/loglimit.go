@@ -1,5 +1,5 @@
-// Package loglimit limits the rate of log lines that clients cause: a scanner, or a client with a wrong
-// configuration that retries every second, must not fill the log.
+// Package loglimit limits the rate of log lines that clients cause: a scanner, or a client with a
+// wrong configuration that retries every second, must not fill the log.
 package loglimit
 
 import (
@@ -15,24 +15,26 @@ import (
 
 // Limits of the lines that clients cause.
 const (
-	Interval = time.Minute // between two lines of one kind
-	kinds    = 256         // of lines that are counted separately; beyond it all others are one kind
-	maxBytes = 512         // of a line or kind
+	Interval = time.Minute // shortest time between two lines of one kind
+	kinds    = 256         // number of kinds counted separately; all others are one kind
+	maxBytes = 512         // largest length of a line or kind
 )
 
-// Limiter allows one line of each kind per Interval. The zero value is ready. It is safe for concurrent use.
+// Limiter allows one line of each kind per Interval. The zero value is ready. It is safe for
+// concurrent use.
 type Limiter struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	kinds map[string]*lineCount
 }
 
 // lineCount counts the lines of one kind.
 type lineCount struct {
-	at   time.Time // of the last line
-	more int       // left out since then
+	at   time.Time // time of the last line
+	more int       // number of lines omitted since then
 }
 
-// Allow reports whether to write a line of this kind now, and how many lines were left out since the last one.
+// Allow reports whether to write a line of this kind now, and how many lines were omitted since the
+// last one.
 func (l *Limiter) Allow(kind string) (leftOut int, write bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +65,8 @@ func (l *Limiter) Allow(kind string) (leftOut int, write bool) {
 	return leftOut, true
 }
 
-// HTTP returns the log of an HTTP server, which takes what net/http has to say of connections: a
-// handshake that failed, a panic. A panic is always written.
+// HTTP returns a log for an HTTP server. It limits net/http's lines about connections, such as
+// failed handshakes, and always writes panics.
 func (l *Limiter) HTTP(to zerolog.Logger, message string) *log.Logger {
 	return log.New(&httpLog{l, to, message}, "", 0)
 }
@@ -88,7 +90,7 @@ func (l *httpLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Host is an address without its port, which is another one for each connection.
+// Host returns an address without its port, which differs for each connection.
 func Host(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
@@ -96,7 +98,7 @@ func Host(address string) string {
 	return address
 }
 
-// kindOf is a line of net/http without the ports in it.
+// kindOf returns a line of net/http without its ports.
 func kindOf(line string) string {
 	words := strings.Fields(line)
 	for i, w := range words {

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKey is the longest key, in bytes, that every store takes.
+// MaxKey is the length in bytes of the longest key that every store supports.
 const MaxKey = 1024
 
-// CheckKey says why key cannot be stored everywhere, or returns nil. A key is made of
-// non-empty elements between single slashes; none of them is "." or "..".
+// CheckKey returns an error if a key cannot be stored in every store. A key consists of non-empty
+// elements between single slashes, none of which is "." or "..".
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -32,8 +32,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckRange returns the number of bytes that a read of dst asks for, or says why it
-// cannot be read: a negative offset, or nothing to fill.
+// CheckRange returns the number of bytes in dst. It returns an error for a negative offset, or if
+// dst is empty.
 func CheckRange(offset int64, dst [][]byte) (int64, error) {
 	var n int64
 	for _, d := range dst {
@@ -50,8 +50,8 @@ func CheckRange(offset int64, dst [][]byte) (int64, error) {
 	return n, nil
 }
 
-// Kind names the vocabulary's error that err wraps, "canceled" for a context's end, "other" for
-// the rest and "" for nil. It labels counters.
+// Kind returns the name of the vocabulary's error that err wraps, "canceled" for the end of a
+// context, "other" for any other error and "" for nil. It labels counters.
 func Kind(err error) string {
 	if err == nil {
 		return ""

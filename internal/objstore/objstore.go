@@ -1,11 +1,10 @@
-// Package objstore is the seam between Millrace and whatever keeps its bytes: an
-// S3-compatible service, a directory, or memory. It fixes what a store must do, in
-// comments that read as a contract, and a vocabulary of seven errors in which every
-// store reports what went wrong. One conformance suite (objstoretest) holds all stores
-// to it.
+// Package objstore is the interface between Millrace and the stores that keep its bytes: an
+// S3-compatible service, a directory, or memory. Its comments are a contract of the behaviour of a
+// store, with seven errors by which every store reports failures. One conformance suite
+// (objstoretest) tests all stores.
 //
-// A read always names the version it expects (Ref.ETag): a store that finds another
-// one answers ErrChanged and delivers nothing, so two versions never mix.
+// A read always names the version it expects (Ref.ETag). If a store finds another one, it returns
+// ErrChanged and delivers nothing, so two versions never mix.
 //
 // The store is the only layer that retries a failed transfer. Callers do not.
 package objstore
@@ -17,10 +16,9 @@ import (
 	"time"
 )
 
-// The error vocabulary. Stores wrap exactly one of these with %w; callers act on
-// errors.Is and never on a message. A cancelled or expired context is reported as the
-// context's own error where the caller ended it, as ErrTimeout where the store was too
-// slow for a limit of its own.
+// The errors of the vocabulary. Stores wrap exactly one of these with %w. Callers use errors.Is and
+// never compare messages. If the caller's context ended, the error is the context's own; if the
+// store exceeded a limit of its own, it is ErrTimeout.
 var (
 	ErrNotFound    = errors.New("not found")   // no such object
 	ErrChanged     = errors.New("changed")     // the object is not the version expected, or a condition on a write failed
@@ -28,24 +26,24 @@ var (
 	ErrThrottled   = errors.New("throttled")   // the store asks us to slow down
 	ErrUnavailable = errors.New("unavailable") // the store is down, unreachable or out of order
 	ErrTimeout     = errors.New("timeout")     // the store is too slow
-	ErrShort       = errors.New("short")       // fewer bytes than asked for exist or came
+	ErrShort       = errors.New("short")       // fewer bytes than requested exist or arrived
 )
 
-// Object describes a stored object as it was at one moment.
+// Object describes a stored object at one moment.
 type Object struct {
 	Key       string
 	Size      int64
 	ETag      string // identity of this content, opaque, without quotes; never empty
-	VersionID string // the store's own version id, empty where it keeps none
+	VersionID string // the store's own version id; empty: none
 	Modified  time.Time
 }
 
-// Ref names one version of one object. An empty ETag accepts whatever version is there:
-// only for objects that name their own content, or for a first look.
+// Ref names one version of one object. An empty ETag accepts any version, and is only for objects
+// that name their own content, or for a first look.
 type Ref struct {
 	Key       string
 	ETag      string
-	VersionID string // when set, this version is read even if a newer one exists
+	VersionID string // if set, this version is read even if a newer one exists
 }
 
 // Ref returns the reference that reads exactly this version.
@@ -53,49 +51,49 @@ func (o Object) Ref() Ref { return Ref{Key: o.Key, ETag: o.ETag, VersionID: o.Ve
 
 // RangeReader reads exact ranges into memory that the caller owns.
 type RangeReader interface {
-	// ReadRange fills every slice of dst in turn with the bytes of ref from offset on:
-	// one request for len(dst[0])+len(dst[1])+... bytes. It returns nil only when all
-	// of them were filled from the version named; on an error their content is
-	// undefined. Object ends early: ErrShort. Another version: ErrChanged.
-	// A negative offset or nothing to fill is the caller's bug and an error.
+	// ReadRange fills every slice of dst in turn with the bytes of ref from offset on, in one
+	// request for the sum of their lengths. It returns nil only if all slices were filled from the
+	// named version. After an error their content is undefined. If the object ends early the error
+	// is ErrShort, for another version ErrChanged. A negative offset or an empty dst is a bug of
+	// the caller and an error.
 	ReadRange(ctx context.Context, ref Ref, offset int64, dst ...[]byte) error
 }
 
-// Store is everything Millrace asks of a store. Implementations are safe for
-// concurrent use; no method keeps a reference to its arguments after it returns.
+// Store is the interface to a store. Implementations are safe for concurrent use, and keep no
+// reference to arguments after a method returns.
 type Store interface {
 	RangeReader
 
-	// Stat returns what is stored under key, or ErrNotFound.
+	// Stat returns the object stored under key, or ErrNotFound.
 	Stat(ctx context.Context, key string) (Object, error)
 
-	// List calls visit for every object whose key begins with prefix, in byte order of
-	// the keys, until visit returns an error, which List then returns as it is.
+	// List calls visit for every object whose key begins with prefix, in byte order of the keys. It
+	// stops if visit returns an error, and returns that error unchanged.
 	List(ctx context.Context, prefix string, visit func(Object) error) error
 
-	// Open reads one version from offset to its end, in sequence. The reader resumes
-	// broken transfers at the offset reached and returns io.EOF only at the object's
-	// true end. The caller closes it. ctx ends the whole read.
+	// Open reads one version from offset to its end, in sequence. The reader resumes broken
+	// transfers at the offset reached, and returns io.EOF only at the object's true end. The caller
+	// closes it. The end of ctx ends the read.
 	Open(ctx context.Context, ref Ref, offset int64) (io.ReadCloser, error)
 
-	// Put stores size bytes of body under key if cond allows it, else ErrChanged. body may
-	// be read more than once and at several places at once. After an error the
-	// object is either the old one or the new one, never a mixture.
+	// Put stores size bytes of body under key if cond is met, and otherwise returns ErrChanged.
+	// body may be read more than once and at several offsets at once. After an error the object is
+	// either the old one or the new one, never a mixture.
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond Condition) (Object, error)
 
-	// Delete removes key. A key that is not there is no error.
+	// Delete removes key. A missing key is not an error.
 	Delete(ctx context.Context, key string) error
 }
 
-// LinkLister is a store that has links, and passes over some of them.
+// LinkLister is a store with symbolic links, some of which it does not list.
 type LinkLister interface {
-	// ListLinks is List, and calls passed for each link that it passes over: one that leads out of the store or
-	// nowhere, or to a directory. dir says that it leads to a directory.
+	// ListLinks is List, but also calls passed for each link that it does not list: one that leads
+	// out of the store, to nothing, or to a directory. dir reports whether it leads to a directory.
 	ListLinks(ctx context.Context, prefix string, visit func(Object) error, passed func(key string, dir bool)) error
 }
 
-// Condition limits a Put. The zero value always writes.
+// Condition is a condition of a Put. The zero value always writes.
 type Condition struct {
-	IfAbsent bool   // only when nothing is stored under the key
-	IfMatch  string // only when the stored object has this ETag
+	IfAbsent bool   // only if nothing is stored under the key
+	IfMatch  string // only if the stored object has this ETag
 }

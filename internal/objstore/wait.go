@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or returns the context's error as soon as that ends.
+// Sleep waits for d, or returns the context's error as soon as the context ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil || d <= 0 {
 		return err

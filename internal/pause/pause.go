@@ -1,5 +1,5 @@
-// Package pause remembers what has failed of late, so that it is left alone for a while: chunks that could
-// not be fetched, gateways that had nothing to send, a disk that fails.
+// Package pause remembers recent failures, so that the things that failed are not used for a while:
+// chunks that could not be fetched, gateways that had nothing to send, a failing disk.
 package pause
 
 import (
@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// Rule says when a thing is left alone, and for how long.
+// Rule defines when a thing is paused, and for how long.
 type Rule struct {
-	Failures int           // within First, of a thing that is not left alone: then it is
-	First    time.Duration // how long it is left alone
-	Longest  time.Duration // if it fails again right after a pause, the next one is twice as long, up to this; 0: as long
+	Failures int           // number of failures within First that start a pause
+	First    time.Duration // length of the first pause
+	Longest  time.Duration // if a thing fails again right after a pause, the next pause is twice as long, up to this; 0: as long as First
 }
 
 // List remembers the failures of many things. It is safe for concurrent use.
 type List[K comparable] struct {
 	rule Rule
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[K]trouble
-	sweep int // things known at which the old ones are forgotten
+	sweep int // size of known at which old entries are removed
 }
 
-// trouble is what is known of one thing.
+// trouble is the state of one thing that has failed.
 type trouble struct {
 	failures int
-	since    time.Time     // the first of these failures
-	pause    time.Duration // the last pause; 0: there was none
-	until    time.Time     // its end
+	since    time.Time     // time of the first of these failures
+	pause    time.Duration // length of the last pause; 0: there was none
+	until    time.Time     // end of the last pause
 }
 
-// leastSweep is how many things may be known before old ones are looked for.
+// leastSweep is the smallest number of known things at which old ones are removed.
 const leastSweep = 64
 
-// NewList returns a list that knows of no failure.
+// NewList returns a list without failures.
 func NewList[K comparable](rule Rule) *List[K] {
 	return &List[K]{rule: rule, known: map[K]trouble{}, sweep: leastSweep}
 }
 
-// Failed notes a failure, and reports whether the thing is left alone from now on. While it is left
-// alone no failure counts: what failed began before.
+// Failed records a failure, and reports whether it starts a pause. During a pause failures do not
+// count, since the failed operation began before it.
 func (l *List[K]) Failed(k K, now time.Time) (paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +62,8 @@ func (l *List[K]) Failed(k K, now time.Time) (paused bool) {
 	return paused
 }
 
-// forget forgets old failures once twice as many things are known as were left the last time: so one
-// failure costs as little beside thousands as alone. The caller holds mu.
+// forget removes old failures once twice as many things are known as after the last removal. The
+// cost of one failure is therefore constant on average. The caller holds mu.
 func (l *List[K]) forget(now time.Time) {
 	if len(l.known) < l.sweep {
 		return
@@ -76,8 +76,9 @@ func (l *List[K]) forget(now time.Time) {
 	l.sweep = max(2*len(l.known), leastSweep)
 }
 
-// Works notes a success, and reports whether it is the first one after a pause. While the thing is left alone no
-// success counts: what succeeded began before. Failures from before still count if there was no pause.
+// Works records a success, and reports whether it is the first one after a pause. During a pause
+// successes do not count, since the operation began before it. Without a pause, earlier failures
+// still count.
 func (l *List[K]) Works(k K, now time.Time) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,14 +89,14 @@ func (l *List[K]) Works(k K, now time.Time) (again bool) {
 	return again
 }
 
-// Forget forgets all failures of a thing.
+// Forget removes all failures of a thing.
 func (l *List[K]) Forget(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.known, k)
 }
 
-// Paused reports whether a thing is left alone now.
+// Paused reports whether a thing is paused now.
 func (l *List[K]) Paused(k K, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,20 +8,21 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestPauses follows one thing through its failures: some far apart, enough of them, one right after each pause.
+// The test follows one thing through failures that are far apart, close together, and right after a
+// pause.
 func TestPauses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := NewList[string](Rule{Failures: 3, First: 10 * time.Second, Longest: 30 * time.Second})
 		fail := func(want bool) {
 			t.Helper()
 			if got := l.Failed("a", time.Now()); got != want {
-				t.Errorf("failed: got it left alone from now on: %v, want %v", got, want)
+				t.Errorf("failed: got paused %v, want %v", got, want)
 			}
 		}
 		paused := func(want bool) {
 			t.Helper()
 			if got := l.Paused("a", time.Now()); got != want || l.Paused("b", time.Now()) {
-				t.Errorf("got left alone: %v, want %v, and the other never", got, want)
+				t.Errorf("got paused %v, want %v, and the other thing never paused", got, want)
 			}
 		}
 		fail(false)
@@ -31,15 +32,15 @@ func TestPauses(t *testing.T) {
 		fail(false)
 		paused(false)
 		if l.Works("a", time.Now()) {
-			t.Error("works: got that it had a pause")
+			t.Error("works: got the end of a pause, want none")
 		}
 		fail(true)
-		fail(false) // it began before
+		fail(false) // it began before the pause
 		for _, pause := range []time.Duration{10, 20, 30, 30} {
 			paused(true)
 			time.Sleep(pause*time.Second - 1)
 			if l.Works("a", time.Now()) {
-				t.Error("works: got the end of a pause by what began before it")
+				t.Error("works: an operation from before the pause ended the pause")
 			}
 			paused(true)
 			time.Sleep(time.Nanosecond)
@@ -48,35 +49,35 @@ func TestPauses(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		if !l.Works("a", time.Now()) || l.Works("a", time.Now()) {
-			t.Error("works after a pause: got nothing new, or twice")
+			t.Error("works after a pause: want the end of the pause once")
 		}
 		fail(false)
 	})
 }
 
-// TestOldFailuresAreForgotten, and those that count are not.
-func TestOldFailuresAreForgotten(t *testing.T) {
+// Old failures are removed, and those that still count are kept.
+func TestList_RemovesOldFailures(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := NewList[int](Rule{Failures: 1, First: time.Second})
 		for i := range 10_000 {
 			l.Failed(i, time.Now())
 			time.Sleep(10 * time.Millisecond)
 			if !l.Paused(i, time.Now()) {
-				t.Fatalf("%d: got it tried again at once", i)
+				t.Fatalf("%d: got no pause after a failure", i)
 			}
 		}
 		if got := len(l.known); got > 4*leastSweep {
-			t.Errorf("got %d things known, want about the 100 of the last second", got)
+			t.Errorf("got %d known things, want about the 100 of the last second", got)
 		}
 		l.Forget(9_999)
 		if l.Paused(9_999, time.Now()) {
-			t.Error("got what was forgotten left alone")
+			t.Error("got a pause for a removed thing")
 		}
 	})
 }
 
-// TestFailuresAreNotedInConstantTime: however many things have failed, one more costs as little as the first.
-func TestFailuresAreNotedInConstantTime(t *testing.T) {
+// The cost of recording a failure does not grow with the number of things that have failed.
+func TestFailed_TakesConstantTime(t *testing.T) {
 	const things, some, trials = 32_000, 100, 21
 	now := time.Now()
 	note := func(l *List[int], first, n int) float64 {
@@ -95,8 +96,9 @@ func TestFailuresAreNotedInConstantTime(t *testing.T) {
 		ratios[i] = note(many, things+i*some, some) / alone
 	}
 	slices.Sort(ratios)
-	// Steps that grow with the number of things make it 300. A machine that stands still spoils some trials, not the median.
+	// With a cost proportional to the number of things the ratio would be 300. A paused machine
+	// spoils some trials, but not the median.
 	if got := ratios[trials/2]; got > 30 {
-		t.Errorf("beside %d things it takes %.0f times as long to note %d as beside none, want about as long", things, got, some)
+		t.Errorf("with %d things it takes %.0f times as long to record %d failures as with none, want about the same time", things, got, some)
 	}
 }

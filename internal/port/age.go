@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// EndOf returns when a connection ends that begins now and may have a given age: at a random moment of the last quarter,
-// so that connections which began together do not end together.
+// EndOf returns the end of a connection that begins now and may reach a given age: a random moment
+// of the last quarter, so that connections that begin together do not end together.
 func EndOf(age time.Duration) time.Time { return time.Now().Add(age - rand.N(age/4+1)) }
 
-// endKey is where a request's context holds the end of its connection.
+// endKey is the key of the end of a request's connection in its context.
 type endKey struct{}
 
-// endOld makes a server end each connection that has reached an age, with an answer that says so: no request is lost.
+// endOld makes a server end each connection that has reached an age, with an answer that announces
+// it. No request is lost.
 func endOld(s *http.Server, age time.Duration) {
 	keep := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

@@ -11,25 +11,26 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// silentTime is how long a new connection may take to send its first bytes, and then the rest of the head of its first request, while no
-// place is left.
+// silentTime is the time a new connection has to send its first bytes, and then the rest of the
+// head of its first request, while the limit on connections is reached.
 const silentTime = 250 * time.Millisecond
 
-// idle knows the connections that have no request: the silent ones, which have not sent a whole head yet (with TLS they may be in
-// their handshake), and those that are kept open between requests. Where a new connection finds no place, one of them gives way:
-// a silent one if there is any, else a kept one. Neither locks out clients that send requests. A connection whose bytes the server has
-// not read yet does not give way.
+// idle tracks the connections without a request: silent ones, which have not sent a whole head yet
+// (with TLS they may be in their handshake), and kept ones, which are open between requests. When a
+// new connection needs room, one of them is closed: a silent one if there is any, otherwise a kept
+// one. Neither kind can lock out clients that send requests. A connection with bytes that the
+// server has not read yet is not closed.
 type idle struct {
 	listeners []*socket.Listener
 
-	mu     sync.Mutex               // guards what follows
-	fresh  map[net.Conn]*time.Timer // silent for less than silentTime: they do not give way yet
+	mu     sync.Mutex               // guards the fields below
+	fresh  map[net.Conn]*time.Timer // silent for less than silentTime, so not closed yet
 	silent queue
 	kept   queue
-	ended  bool // no connection stays open between requests any more
+	ended  bool // connections are no longer kept open between requests
 }
 
-// shedIdle makes the connections of a server that have no request give way.
+// shedIdle makes a server close connections without a request when new ones need room.
 func shedIdle(s *http.Server, listeners []*socket.Listener) *idle {
 	i := &idle{listeners: listeners, fresh: map[net.Conn]*time.Timer{}}
 	s.ConnState = i.changed
@@ -39,7 +40,7 @@ func shedIdle(s *http.Server, listeners []*socket.Listener) *idle {
 	return i
 }
 
-// changed notes the state of a connection.
+// changed records the state of a connection.
 func (i *idle) changed(c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -62,10 +63,10 @@ func (i *idle) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// watch lets a connection be fresh for silentTime. The caller holds mu.
+// watch makes a connection fresh for silentTime. The caller holds mu.
 func (i *idle) watch(c net.Conn) { i.fresh[c] = time.AfterFunc(silentTime, func() { i.age(c) }) }
 
-// age notes that a connection has been fresh for silentTime.
+// age marks a connection as silent after it has been fresh for silentTime.
 func (i *idle) age(c net.Conn) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -81,14 +82,16 @@ func (i *idle) age(c net.Conn) {
 	i.makeRoom()
 }
 
-// makeRoom closes a connection if another one waits for a place. The caller holds mu, as in what follows.
+// makeRoom closes a connection if another one waits for room. The caller holds mu, as for the
+// methods below.
 func (i *idle) makeRoom() {
 	if slices.ContainsFunc(i.listeners, (*socket.Listener).Waits) {
 		i.closeFirst()
 	}
 }
 
-// closeFirst closes the connection that gives way first. One that has just sent bytes is about to have a request.
+// closeFirst closes the first connection in the order of the queues. It keeps one that has just
+// sent bytes, because its request is about to begin.
 func (i *idle) closeFirst() {
 	for {
 		c, since := i.silent.first(), silentTime
@@ -108,7 +111,7 @@ func (i *idle) closeFirst() {
 	}
 }
 
-// shed makes room for a connection that has found no place.
+// shed makes room for a waiting connection.
 func (i *idle) shed() {
 	i.mu.Lock()
 	defer i.mu.Unlock() // a request that begins meanwhile waits in changed, before its handler runs
@@ -116,7 +119,8 @@ func (i *idle) shed() {
 }
 
 // end closes the kept connections, and from now on each that becomes idle. The server would close
-// them too, but say goodbye to one after the other, and let nobody else in meanwhile.
+// them too, but one after another with a close alert of TLS each, and would admit no other connection
+// meanwhile.
 func (i *idle) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -127,8 +131,9 @@ func (i *idle) end() {
 	}
 }
 
-// closeNow closes an idle connection at once. TLS would send a last word first, and wait five seconds for
-// a client that reads nothing. The server notices, and the client asks again over another connection.
+// closeNow closes an idle connection at once. TLS would send a close alert first, and wait five
+// seconds for a client that reads nothing. The server notices the end, and the client sends its
+// request again over another connection.
 func closeNow(c net.Conn) {
 	if secret, ok := c.(*tls.Conn); ok {
 		c = secret.NetConn()

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// pipes is a listener in memory, whose clients have the addresses that a test gives them.
+// pipes is a listener in memory, whose clients have addresses chosen by the test.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -61,7 +61,7 @@ func (p *pipes) dial(t *testing.T, address string) net.Conn {
 	return near
 }
 
-// get sends a request and returns the answer's status, 0 without an answer.
+// get sends a request and returns the answer's status, or 0 without an answer.
 func get(c net.Conn, path string) int {
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -72,7 +72,7 @@ func get(c net.Conn, path string) int {
 	return res.StatusCode
 }
 
-// closed reports whether the server has closed a connection. Nothing is read from it otherwise.
+// closed reports whether the server has closed a connection, which must have no bytes to read.
 func closed(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	defer c.SetReadDeadline(time.Time{})
@@ -87,7 +87,7 @@ func admin(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Con
 	return ServeAdmin(ctx, h, nil, zerolog.Nop(), ln, secret)
 }
 
-// data has as many places as where a process may open some 6,000 files.
+// data has as many places as with a limit of some 6,000 open files.
 func data(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error {
 	return New(Config{Handler: h, Service: unused{}, Log: zerolog.Nop(), Connections: 2900, TLS: secret}).Serve(ctx, ln)
 }
@@ -123,9 +123,9 @@ func serve(t *testing.T, port serving, secret *tls.Config, test func(t *testing.
 
 const stranger, trainer = "192.0.2.1", "198.51.100.7"
 
-// TestServer_SilentConnectionsGiveWay: clients that open connections all the time and never send a whole request, from the address of the
-// probes too, keep no probe waiting for a second.
-func TestServer_SilentConnectionsGiveWay(t *testing.T) {
+// Clients that keep opening connections and never send a whole request, also from the address of
+// the probes, delay no probe by a second.
+func TestServer_ClosesSilentConnections(t *testing.T) {
 	files, err := certs.NewPort(certtest.New(t).Issue(t, t.TempDir(), nil))
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,8 @@ func TestServer_SilentConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// probed reports whether a probe from the address of those who are silent is answered within a second.
+// probed reports whether a probe from the address of the silent clients is answered within a
+// second.
 func probed(t *testing.T, ln *pipes, secret *tls.Config) bool {
 	probe := ln.dial(t, stranger)
 	_ = probe.SetDeadline(time.Now().Add(time.Second))
@@ -175,9 +176,8 @@ func probed(t *testing.T, ln *pipes, secret *tls.Config) bool {
 	return get(probe, "/healthz") == http.StatusOK
 }
 
-// TestServer_SilentConnectionsGiveWayBeforeKeptOnes: a flood displaces neither a request in progress nor a connection that is kept between
-// requests.
-func TestServer_SilentConnectionsGiveWayBeforeKeptOnes(t *testing.T) {
+// A flood displaces neither a request in progress nor a connection that is kept between requests.
+func TestServer_ClosesSilentConnectionsBeforeKeptOnes(t *testing.T) {
 	serveAdmin(t, nil, func(t *testing.T, ln *pipes, leave chan struct{}) {
 		kept, busy, status := ln.dial(t, stranger), ln.dial(t, stranger), make(chan int)
 		if got := get(kept, "/"); got != http.StatusOK {
@@ -186,7 +186,7 @@ func TestServer_SilentConnectionsGiveWayBeforeKeptOnes(t *testing.T) {
 		go func() { status <- get(busy, "/busy") }()
 		for range 10 * adminConnections {
 			ln.dial(t, stranger)
-			time.Sleep(2 * silentTime / adminConnections) // so that half of the places have been silent for long
+			time.Sleep(2 * silentTime / adminConnections) // half of the places have then been silent for long
 		}
 		close(leave)
 		if got := <-status; got != http.StatusOK {
@@ -198,15 +198,15 @@ func TestServer_SilentConnectionsGiveWayBeforeKeptOnes(t *testing.T) {
 	})
 }
 
-// TestServer_NewConnectionsHaveTimeToSpeak: a burst of more clients than there are places is served to the last one.
-func TestServer_NewConnectionsHaveTimeToSpeak(t *testing.T) {
+// In a burst of more clients than places, all are served.
+func TestServer_ServesBurstOfSlowClients(t *testing.T) {
 	serveAdmin(t, nil, func(t *testing.T, ln *pipes, _ chan struct{}) {
 		answers := make(chan int)
 		const clients = 3 * adminConnections
 		for range clients {
 			c := ln.dial(t, trainer)
 			go func() {
-				time.Sleep(silentTime / 4) // as a handshake over a long way takes it
+				time.Sleep(silentTime / 4) // as long as a slow handshake takes
 				answers <- get(c, "/")
 			}()
 		}
@@ -218,9 +218,9 @@ func TestServer_NewConnectionsHaveTimeToSpeak(t *testing.T) {
 	})
 }
 
-// TestServer_AddressWithMostIdleConnectionsGivesWay: an address that has filled a port loses its own connections to new ones, the oldest
-// first, and another address loses none.
-func TestServer_AddressWithMostIdleConnectionsGivesWay(t *testing.T) {
+// An address that has filled a port loses its own connections to new ones, the oldest first, and
+// another address loses none.
+func TestServer_ClosesConnectionsOfLargestAddress(t *testing.T) {
 	for name, strangers := range map[string][]string{
 		"one address":          {stranger},
 		"a network of IPv6":    {"2001:db8::1", "2001:db8::2", "2001:db8::ffff:1", "2001:db8::ffff:2"},
@@ -259,8 +259,8 @@ func TestServer_AddressWithMostIdleConnectionsGivesWay(t *testing.T) {
 	}
 }
 
-// TestIdle_KeepsConnectionsWhoseBytesAreUnread: a server that is short of processor time reads requests late. Their connections do not
-// give way; those without bytes do.
+// A server that is short of processor time reads requests late. It does not close their
+// connections, only those without bytes.
 func TestIdle_KeepsConnectionsWhoseBytesAreUnread(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package port serves a handler on a listener: with every limit on connections set, with TLS where there is some, and with
-// an orderly end.
+// Package port serves a handler on a listener: with limits on connections, with optional TLS, and
+// with an orderly end.
 package port
 
 import (
@@ -21,21 +21,22 @@ import (
 // Service answers requests until it is drained.
 type Service interface {
 	Drain()        // is called once; the service is not ready from then on
-	Active() int64 // requests that are being answered
+	Active() int64 // number of requests being answered
 }
 
-// Config of a Server. Handler and Service are needed; the zero value of another field means its default.
+// Config configures a Server. Handler and Service are required. The zero value of another field
+// means its default.
 type Config struct {
 	Handler     http.Handler
 	Service     Service
 	Log         zerolog.Logger
-	Connections int                                // at a time: min(8192, (files that may be open - 512) / 2)
-	LameDuck    time.Duration                      // after Drain, requests are answered as before for so long: 0
-	DrainTime   time.Duration                      // for requests in flight once the lame-duck time is over, 45 s
+	Connections int                                // largest number at a time, default: min(8192, (limit of open files - 512) / 2)
+	LameDuck    time.Duration                      // time after Drain in which requests are answered as before, default 0
+	DrainTime   time.Duration                      // for requests in flight after the lame-duck time, default 45 s
 	TLS         *tls.Config                        // nil: plain HTTP
-	MostAge     time.Duration                      // of a connection; 0: it is not bounded
+	MostAge     time.Duration                      // longest age of a connection; 0: unlimited
 	BaseContext func(net.Listener) context.Context // of all requests; nil: an empty one
-	Leave       func() bool                        // asked when the end begins: is the lame-duck time of use to nobody? nil: it is of use
+	Leave       func() bool                        // called when the end begins; reports whether the lame-duck time can be skipped; nil: it cannot
 }
 
 const (
@@ -72,11 +73,12 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// adminConnections is how many connections the admin port has at a time: scrapers, probes, and a person or two.
+// adminConnections is the largest number of connections of the admin port at a time: scrapers,
+// probes, and a few people.
 const adminConnections = 64
 
-// ServeAdmin serves the handler of an admin port until ctx ends, as plain HTTP where secret is nil. It has no
-// drain: it is the last port to go.
+// ServeAdmin serves the handler of an admin port until ctx ends, as plain HTTP if secret is nil. It
+// does not drain, because it is the last port to close.
 func ServeAdmin(ctx context.Context, h http.Handler, base func(net.Listener) context.Context, log zerolog.Logger, ln net.Listener, secret *tls.Config) error {
 	s, limited := newHTTPServer(h, base, log), socket.Limit(adminConnections, ln)
 	kept := shedIdle(s, limited)
@@ -102,13 +104,14 @@ func newHTTPServer(h http.Handler, base func(net.Listener) context.Context, log 
 		BaseContext:       base,
 		ConnContext:       socket.Keep,
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and counts like any request
+		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and is counted like any request
 	}
 	s.Protocols.SetHTTP1(true)
 	return s
 }
 
-// MostConnections leaves file descriptors for the store and the index.
+// MostConnections returns the default limit on connections. It leaves file descriptors for the
+// store and the index.
 func MostConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -120,7 +123,8 @@ func MostConnections() int {
 	return int(min(defaultConnections, (limit.Cur-reservedFiles)/2))
 }
 
-// encrypt puts TLS, where there is any, on top of the bound on connections. Nobody reads what goes through a Unix socket: there is none.
+// encrypt adds TLS, if configured, on top of the limit on connections. A Unix socket needs none,
+// because no other machine can read its traffic.
 func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
 	if secret == nil || ln.Addr().Network() == "unix" {
 		return ln
@@ -128,9 +132,10 @@ func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
 	return tls.NewListener(ln, secret)
 }
 
-// Serve answers connections of all listeners until ctx ends, and then drains: not ready at once, keep-alive off,
-// batches served for the lame-duck time (none where cfg.Leave says so), then refused as draining until those in flight are through.
-// It closes the listeners, and returns when everything has ended.
+// Serve answers connections of all listeners until ctx ends, and then drains. It is not ready at
+// once, and turns keep-alive off. Batches are served for the lame-duck time (none if cfg.Leave
+// returns true), then refused as draining until those in flight have ended. Serve closes the
+// listeners, and returns when everything has ended.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	limited := socket.Limit(s.cfg.Connections, listeners...)
 	kept := shedIdle(s.http, limited)
@@ -139,11 +144,11 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		go func() { stopped <- fmt.Errorf("serve %s: %w", ln.Addr(), s.http.Serve(encrypt(ln, s.cfg.TLS))) }()
 	}
 	select {
-	case err := <-stopped: // nobody can come there any more, and those who are here are told so
+	case err := <-stopped: // clients can no longer connect there, so all are disconnected
 		err = errors.Join(err, s.http.Close())
 		s.leave()
 		for range limited[1:] {
-			<-stopped //nolint:errcheck // they were closed, and say so
+			<-stopped //nolint:errcheck // they were closed, and return that error
 		}
 		return err
 	case <-ctx.Done():
@@ -160,7 +165,8 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return err
 }
 
-// drain waits for the lame-duck time, then for what is in flight, and closes what is left.
+// drain waits for the lame-duck time, then for requests in flight, and closes the remaining
+// connections.
 func (s *Server) drain() error {
 	if s.cfg.Leave == nil || !s.cfg.Leave() {
 		time.Sleep(s.cfg.LameDuck)
@@ -177,14 +183,16 @@ func (s *Server) drain() error {
 	return err
 }
 
-// leave waits for the handlers whose connections were closed: Close waits for none, but their contexts have ended.
+// leave waits for the handlers of closed connections, because Close does not wait for them. Their
+// contexts have ended.
 func (s *Server) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
 	s.awaitIdle(ctx)
 }
 
-// awaitIdle keeps the listener open, so that who comes late is told, until no request is in flight.
+// awaitIdle waits until no request is in flight. The listener stays open meanwhile, so that late
+// clients get an answer.
 func (s *Server) awaitIdle(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()

@@ -7,30 +7,30 @@ import (
 	"net/netip"
 )
 
-// queue holds connections in the order in which they give way: first those of the client address that has most of them here, and of these the
-// one that has been here longest. So an address that opens many connections loses them before it displaces those of others.
-// The zero value is an empty queue.
+// queue holds connections in the order in which they are closed to make room. The first is the
+// oldest connection of the client address with the most connections. An address that opens many
+// connections therefore loses its own before those of others. The zero value is an empty queue.
 type queue struct {
-	at      map[net.Conn]*list.Element // of the list of its address
+	at      map[net.Conn]*list.Element // entries in the lists of clients
 	clients map[netip.Prefix]*client
 	order   byNumber
-	added   uint64 // connections so far
+	added   uint64 // number of connections ever added
 }
 
 // client is the address of a client, with its connections.
 type client struct {
 	address netip.Prefix
-	conns   list.List // of entry, longest here first
+	conns   list.List // of entry, oldest first
 	index   int       // in byNumber
 }
 
 type entry struct {
 	net.Conn
 	client *client
-	number uint64 // connections are numbered as they are added
+	number uint64 // number in the order of arrival
 }
 
-// add puts a connection behind the others of its address.
+// add appends a connection to those of its address.
 func (q *queue) add(c net.Conn) {
 	if q.at == nil {
 		q.at, q.clients = map[net.Conn]*list.Element{}, map[netip.Prefix]*client{}
@@ -46,7 +46,7 @@ func (q *queue) add(c net.Conn) {
 	heap.Fix(&q.order, from.index)
 }
 
-// remove takes a connection out, if it is here.
+// remove removes a connection from the queue, if it is there.
 func (q *queue) remove(c net.Conn) {
 	e := q.at[c]
 	if e == nil {
@@ -63,7 +63,7 @@ func (q *queue) remove(c net.Conn) {
 	delete(q.clients, from.address)
 }
 
-// first is the connection that gives way first, nil if there is none.
+// first returns the connection to be closed first, or nil.
 func (q *queue) first() net.Conn {
 	if len(q.order) == 0 {
 		return nil
@@ -73,19 +73,20 @@ func (q *queue) first() net.Conn {
 
 func (c *client) oldest() entry { return c.conns.Front().Value.(entry) }
 
-// addressOf returns the address of a client: of IPv6 the /64 network, all of whose addresses one machine may use. All clients of a Unix
-// socket have one.
+// addressOf returns the address of a client. For IPv6 it is the /64 network, because one machine
+// may use all its addresses. All clients of a Unix socket share one address.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	address := tcp.AddrPort().Addr().Unmap()
-	network, _ := address.Prefix(min(64, address.BitLen())) // that many bits it has
+	network, _ := address.Prefix(min(64, address.BitLen())) // the address has at least that many bits
 	return network
 }
 
-// byNumber is a heap of clients with connections: the one with most of them comes first, and of several the one with the oldest connection.
+// byNumber is a heap of clients with connections. The client with the most connections comes first,
+// and among equals the one with the oldest connection.
 type byNumber []*client
 
 func (b byNumber) Len() int { return len(b) }

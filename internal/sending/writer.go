@@ -1,5 +1,6 @@
-// Package sending writes answers to sockets: samples as they lie in memory, in as few calls as can be, to a reader that is
-// held to a least rate. What a body holds in memory settles while its reader is slow and memory is short.
+// Package sending writes answers to sockets. It writes samples directly from memory, in few calls,
+// and requires a minimum rate of the reader. While a reader is slow and memory is short, a body
+// releases as much of its memory as it can.
 package sending
 
 import (
@@ -17,50 +18,51 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// Limits on a reader that is slow. The server's own WriteTimeout is absolute and would cut good
-// downloads, so a deadline is set before each write instead.
+// Limits on slow readers. The server's own WriteTimeout is absolute and would cut good downloads,
+// so a deadline is set before each write instead.
 const (
-	maxWrite   = 1 << 20          // bytes handed to the kernel at a time
-	maxSealed  = 128 << 10        // bytes of a body for one write that cannot be interrupted, as over TLS
-	recordSize = 16 << 10         // bytes that a record of TLS holds at most
+	maxWrite   = 1 << 20          // bytes passed to the kernel in one write
+	maxSealed  = 128 << 10        // the same, for a body whose writes cannot be interrupted, as over TLS
+	recordSize = 16 << 10         // largest number of bytes in a record of TLS
 	smallBody  = 4 << 10          // bytes that the server sends together with the head
-	writeStall = 30 * time.Second // usual Writer.Stall
-	slowAfter  = time.Second      // a body that is not sent by then settles where memory is short
+	writeStall = 30 * time.Second // default of Writer.Stall
+	slowAfter  = time.Second      // a body that takes longer settles if memory is short
 	writeTotal = 10 * time.Minute // for a whole response
-	floorAfter = 30 * time.Second // from here on a reader must keep up with floorBytes a second
+	floorAfter = 30 * time.Second // from here on a reader must read floorBytes a second
 	floorBytes = 64 << 10
 
-	// pressedTime is how long a reader may take for a body where memory is short: other requests wait for its memory.
+	// pressedTime is the longest time for a body while memory is short, since other requests wait
+	// for its memory.
 	pressedTime = 60 * time.Second
 )
 
 var errSlowReader = errors.New("reader is too slow")
 
-// Writer records what is sent and holds the reader to the limits above.
+// Writer records the bytes sent and applies the limits above to the reader.
 type Writer struct {
 	http.ResponseWriter
-	First  time.Duration // from the request to the first byte of the answer
+	First  time.Duration // time from the request to the first byte of the answer
 	Status int           // of the answer; 0: none was sent
-	Bytes  int64         // of its body that were sent
+	Bytes  int64         // bytes of the body sent
 	Wrote  bool          // the first byte is sent
 	Err    error         // of the first write that failed
-	Stall  time.Duration // that a reader may take without a byte sent: 30 s
-	Begins func()        // called before the first byte of the answer is sent; nil: nobody is told
+	Stall  time.Duration // longest time without a byte sent, default 30 s
+	Begins func()        // called before the first byte of the answer is sent; may be nil
 
 	control *http.ResponseController
-	start   time.Time   // of the request
-	began   time.Time   // of the answer, or of what of it has time of its own
-	before  int64       // bytes that were sent by then
-	size    int64       // of the body, or of the part of it that has time of its own; 0: not known
-	pressed func() bool // memory is short
-	plain   bool        // a write that was cut short by a deadline can go on: there is no TLS
-	records *sync.Pool  // *[recordSize]byte, in which samples are put together for TLS
-	moved   time.Time   // when the last byte was sent
-	gather  func(bool)  // says whether records of TLS follow the one that is written; nil: there is no TLS
+	start   time.Time   // start of the request
+	began   time.Time   // start of the answer, or of its part since Renew
+	before  int64       // bytes sent before began
+	size    int64       // of the body, or of its part since Renew; 0: unknown
+	pressed func() bool // reports whether memory is short
+	plain   bool        // there is no TLS, so a write interrupted by a deadline can continue
+	records *sync.Pool  // of *[recordSize]byte, in which samples are collected for TLS
+	moved   time.Time   // time of the last progress
+	gather  func(bool)  // announces whether more records of TLS follow the next write; nil: no TLS
 }
 
-// New returns the writer of an answer. start is when its request came, pressed says whether memory is short, and records
-// keeps memory for TLS between answers: it may be empty.
+// New returns the writer of an answer. start is the arrival of its request, and pressed reports
+// whether memory is short. records pools memory for TLS between answers, and may be empty.
 func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *Writer {
 	out := &Writer{
 		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
@@ -72,10 +74,10 @@ func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func()
 	return out
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader notes the status and begins the reader's time.
+// WriteHeader records the status and starts the time limits.
 func (w *Writer) WriteHeader(status int) {
 	if status >= 200 && !w.Wrote {
 		if w.Begins != nil {
@@ -83,7 +85,7 @@ func (w *Writer) WriteHeader(status int) {
 		}
 		w.Wrote, w.Status, w.began = true, status, time.Now()
 		w.First = w.began.Sub(w.start)
-		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 where there is none
+		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 if there is none
 		w.moved = w.began
 		w.setDeadline(w.limit())
 	}
@@ -93,10 +95,11 @@ func (w *Writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Renew gives the next size bytes of a long answer the time that an answer has: it comes in parts that could be answers.
+// Renew restarts the time limits for the next size bytes of a long answer, which consists of parts
+// that could be answers of their own.
 func (w *Writer) Renew(size int64) { w.began, w.before, w.size = time.Now(), w.Bytes, size }
 
-// floor is the least rate of a reader, in bytes a second.
+// floor returns the minimum rate of a reader, in bytes a second.
 func (w *Writer) floor() float64 {
 	if !w.pressed() {
 		return floorBytes
@@ -104,14 +107,15 @@ func (w *Writer) floor() float64 {
 	return max(floorBytes, float64(w.size)/pressedTime.Seconds())
 }
 
-// setDeadline gives the next write its time. A writer without deadlines (a recorder in memory) has no slow reader.
+// setDeadline sets the deadline of the next write. A writer without deadlines (a recorder in
+// memory) has no slow reader.
 func (w *Writer) setDeadline(limit time.Time) {
 	if err := w.control.SetWriteDeadline(limit); err != nil && !errors.Is(err, http.ErrNotSupported) && w.Err == nil {
 		w.Err = fmt.Errorf("set write deadline: %w", err)
 	}
 }
 
-// limit is when a write that begins now has failed.
+// limit returns the deadline of a write that begins now.
 func (w *Writer) limit() time.Time {
 	stall, total := w.moved.Add(w.Stall), w.began.Add(writeTotal)
 	if total.Before(stall) {
@@ -127,13 +131,14 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return int(w.Bytes - before), err
 }
 
-// settleFunc makes what is left of a body, once so many bytes of it are sent, hold as little memory as it can. It returns
-// the bytes to go on with, or nil: they are the same.
+// settleFunc reduces the memory of the rest of a body, of which sent bytes are sent. It returns the
+// slices that replace the rest, or nil to continue with the same ones.
 type settleFunc func(sent int64) net.Buffers
 
-// Send writes parts one after the other, as many in one call to the kernel as one deadline is for: samples go
-// from the cache to the socket as they lie, however small they are. It uses parts up. settle, if not nil, is called while
-// the reader is slow and memory is short.
+// Send writes parts one after another, in few calls to the kernel: each deadline covers one call
+// with as many parts as possible. Samples go from the cache to the socket without a copy, however
+// small they are. Send consumes parts. settle, if not nil, is called while the reader is slow and
+// memory is short.
 func (w *Writer) Send(parts net.Buffers, settle settleFunc) error {
 	if !w.Wrote {
 		w.WriteHeader(http.StatusOK)
@@ -170,8 +175,8 @@ func (w *Writer) Send(parts net.Buffers, settle settleFunc) error {
 	return w.Err
 }
 
-// cut returns how many of the parts are within size bytes; the last of them is shortened to fit, and rest is what
-// was cut off.
+// cut returns the number of parts within size bytes. It shortens the last of them to fit, and
+// returns the remainder of that part as rest.
 func cut(parts net.Buffers, size int) (n int, rest []byte) {
 	for i, p := range parts {
 		if len(p) > size {
@@ -183,7 +188,8 @@ func cut(parts net.Buffers, size int) (n int, rest []byte) {
 	return len(parts), nil
 }
 
-// sendPiece writes what one deadline is for. Where it may be interrupted it returns after a while what the reader has left.
+// sendPiece writes the parts of one deadline. If it may be interrupted, it returns after slowAfter
+// with the parts that the reader has not taken.
 func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers) {
 	now := time.Now()
 	if sent := now.Sub(w.began); sent > floorAfter && w.Bytes-w.before < int64(sent.Seconds()*w.floor()) {
@@ -193,7 +199,7 @@ func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers
 	limit, soon := w.limit(), now.Add(slowAfter)
 	to, vectored := w.ResponseWriter.(io.ReaderFrom)
 	vectored = vectored && w.plain && (len(parts) > 1 || interrupts && len(parts[0]) > smallBody)
-	// An interrupted write would break the server's buffers, so nothing may lie in them.
+	// An interrupted write would break the server's buffers, so they must be empty.
 	if interrupts = interrupts && vectored && soon.Before(limit) && w.control.Flush() == nil; interrupts {
 		limit = soon
 	}
@@ -208,7 +214,7 @@ func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers
 		w.writeEach(parts)
 		return nil
 	}
-	// The server hands the parts to its connection, and that to the kernel: writev.
+	// The server passes the parts to its connection, which passes them to the kernel in one writev.
 	n, err := to.ReadFrom(&parts)
 	w.Bytes += n
 	if interrupts && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -228,7 +234,7 @@ func (w *Writer) writeEach(parts net.Buffers) {
 	}
 }
 
-// write writes p, unless a write has failed.
+// write writes p unless an earlier write has failed.
 func (w *Writer) write(p []byte) {
 	if w.Err != nil {
 		return
@@ -241,8 +247,8 @@ func (w *Writer) write(p []byte) {
 	w.moved = time.Now()
 }
 
-// writeRecords writes parts so that they fill records of TLS: each write ends a record. Parts that fill records by themselves are not
-// copied. Records go to the kernel together.
+// writeRecords writes parts so that they fill records of TLS, since each write ends a record. It
+// copies only parts that do not fill records themselves. Records go to the kernel together.
 func (w *Writer) writeRecords(parts net.Buffers) {
 	record, _ := w.records.Get().(*[recordSize]byte)
 	if record == nil {
@@ -276,8 +282,9 @@ func (w *Writer) writeRecords(parts net.Buffers) {
 	}
 }
 
-// writeWhole writes whole records, after which left bytes follow. They may wait for the last record's worth of those: the server keeps
-// less than that for itself, so it has all of them sent.
+// writeWhole writes whole records, after which left bytes follow. The records may be gathered while
+// another whole record follows, which is larger than the server's own buffer and so reaches the
+// connection. Otherwise the last one is written with gathering off, which sends all gathered ones.
 func (w *Writer) writeWhole(p []byte, left int) {
 	waiting := p
 	if left < recordSize {
@@ -291,7 +298,7 @@ func (w *Writer) writeWhole(p []byte, left int) {
 	}
 }
 
-// FlushError sends what the server still keeps for itself.
+// FlushError flushes the server's own buffer.
 func (w *Writer) FlushError() error {
 	if err := w.control.Flush(); err != nil && w.Err == nil {
 		w.Err = err
@@ -299,7 +306,8 @@ func (w *Writer) FlushError() error {
 	return w.Err
 }
 
-// MustWrite writes all of p or aborts the connection: a response that has begun ends whole or not at all.
+// MustWrite writes all of p or aborts the connection: a response is sent completely or ends with an
+// error.
 func (w *Writer) MustWrite(p []byte) {
 	if w.Send(net.Buffers{p}, nil) != nil {
 		panic(http.ErrAbortHandler)

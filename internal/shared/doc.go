@@ -1,11 +1,13 @@
-// Package shared lends memory to other processes of this machine: they are given a descriptor, and map it for reading. It knows nothing
-// of what is written there.
+// Package shared lends memory to other processes of this machine: they receive a descriptor, and
+// map it for reading. The package does not interpret the contents.
 //
-// Memory comes in segments. A segment belongs to one connection and serves one purpose, so a process that has a descriptor never sees
-// what is written for somebody else. A segment is lent for one batch at a time. It is written again only after the reader has let go of
-// that batch, and never after its connection has ended: a process that has mapped it then keeps what is there.
+// Memory is divided into segments. A segment belongs to one connection and serves one purpose, so
+// that a process with its descriptor never sees the data of another reader. A segment is lent for
+// one batch at a time. It is written again only after the reader has released that batch, and never
+// after its connection has ended: a process that has mapped it then keeps the contents.
 //
-// Readers die, forget, and leave their sockets to children. So the kernel is asked whether any other process has a segment open or
-// mapped: it grants a write lease on a file (F_SETLEASE) only to one who has it alone. Where a kernel does not answer this question
-// rightly, no memory is lent.
+// Readers may be killed, never release a lease, or leave their sockets to child processes. So the
+// package asks the kernel whether another process has a segment open or mapped: the kernel grants a
+// write lease on a file (F_SETLEASE) only if no other process holds it. On a kernel whose answers
+// are wrong, no memory is lent.
 package shared

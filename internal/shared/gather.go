@@ -1,15 +1,16 @@
 package shared
 
-// Bytes of a batch, and of one of its parts, from which on they are streamed. A smaller batch may still be in this processor's caches
-// when its reader looks at it.
+// The lengths of a batch, and of one of its parts, from which on parts are streamed. A smaller
+// batch may still be in this processor's caches when its reader reads it.
 const (
 	streamedBatch = 4 << 20
 	streamedPart  = 2 << 10
 )
 
-// Gather copies parts to a segment, one after the other. It streams those of a large batch: where the processor can, their bytes go past
-// its caches ("non-temporal" stores, as the Go runtime has them for a copy of 1 MiB or more). Else each line of the segment is read
-// before it is written, and takes the place of a line of the cached chunks.
+// Gather copies parts to a segment, one after another. On processors that support it, the parts of
+// a large batch are streamed: non-temporal stores write past the caches, as in the Go runtime's
+// copy of 1 MiB or more. An ordinary copy reads each line of the segment before writing it, and
+// evicts a line of the cached chunks.
 func Gather(to []byte, parts [][]byte) {
 	length := 0
 	for _, p := range parts {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestGather holds what is copied against Go's own copy, at all alignments, and looks at the bytes around it.
+// The test compares Gather with Go's own copy at all alignments, and checks the bytes around the
+// copy.
 func TestGather(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 1<<20)
@@ -32,19 +33,20 @@ func TestGather(t *testing.T) {
 		to := bytes.Repeat([]byte{0xa5}, before+len(want)+100)
 		Gather(to[before:], parts)
 		if !bytes.Equal(to[before:before+len(want)], want) {
-			t.Fatalf("turn %d: %d parts of %d bytes are not as they were", turn, len(parts), len(want))
+			t.Fatalf("turn %d: %d parts of %d bytes differ", turn, len(parts), len(want))
 		}
 		after := to[before+len(want):]
 		if n := bytes.Count(to[:before], []byte{0xa5}) + bytes.Count(after, []byte{0xa5}); n != before+len(after) {
-			t.Fatalf("turn %d: %d bytes were written beside %d bytes from %d on", turn, before+len(after)-n, len(want), before)
+			t.Fatalf("turn %d: %d bytes were written outside of %d bytes from %d on", turn, before+len(after)-n, len(want), before)
 		}
 	}
 }
 
-// TestStream tries all lengths from the shortest on that a loop of 128 bytes can end in, at all alignments of both sides.
+// The test copies all lengths with which a loop of 128 bytes can end, from the shortest on, at all
+// alignments of both sides.
 func TestStream(t *testing.T) {
 	if !canStream {
-		t.Log("this processor, or this port, copies as Go does")
+		t.Log("this processor or port has no streaming copy")
 		return
 	}
 	from := make([]byte, 1024)
@@ -58,14 +60,15 @@ func TestStream(t *testing.T) {
 				clear(to)
 				stream(to[a:a+n], from[b:b+n])
 				if !bytes.Equal(to[a:a+n], from[b:b+n]) || bytes.Count(to[:a], []byte{0}) != a || bytes.Count(to[a+n:], []byte{0}) != len(to)-a-n {
-					t.Fatalf("%d bytes from %d to %d: not as they were", n, b, a)
+					t.Fatalf("%d bytes from %d to %d: they differ", n, b, a)
 				}
 			}
 		}
 	}
 }
 
-// BenchmarkGather writes batches of 256 samples of 110 KB to segments in turn, as for a reader that looks at one of them.
+// BenchmarkGather writes batches of 256 samples of 110 KB to segments in turn, as for a reader that
+// reads one of them.
 func BenchmarkGather(b *testing.B) {
 	const samples, length, segments = 256, 110_000, 3
 	chunks := make([]byte, 512<<20)

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a file without a name, mapped by this process for writing. Its length is fixed, and nobody else can get write access.
+// memory is a file without a name, mapped by this process for writing. Its length is fixed, and no
+// other process can get write access.
 type memory struct {
 	descriptor int
-	bytes      []byte // nil: it is unmapped
+	bytes      []byte // nil: unmapped
 }
 
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE | unix.F_SEAL_SEAL
 
-// newMemory makes memory of size bytes, all of which are there.
+// newMemory makes memory of size bytes, all of which are allocated.
 func newMemory(size int) (_ *memory, err error) {
 	made, err := unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3
@@ -25,7 +26,8 @@ func newMemory(size int) (_ *memory, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make memory to lend: %w", err)
 	}
-	// A lease counts the descriptions that were opened by a path. The one that the memory was made with is none of them.
+	// F_SETLEASE counts only file descriptions opened by a path, and so ignores the one from
+	// MemfdCreate.
 	descriptor, err := reopen(made, unix.O_RDWR)
 	unix.Close(made)
 	if err != nil {
@@ -41,7 +43,7 @@ func newMemory(size int) (_ *memory, err error) {
 	if err := unix.Ftruncate(descriptor, int64(size)); err != nil {
 		return nil, err
 	}
-	// Without it a machine that is out of memory would end the process at a write.
+	// Without this, a write would kill the process on a machine that is out of memory.
 	if err := unix.Fallocate(descriptor, 0, 0, int64(size)); err != nil {
 		return nil, err
 	}
@@ -52,19 +54,20 @@ func newMemory(size int) (_ *memory, err error) {
 	return m, err
 }
 
-// reopen opens the file of a descriptor once more.
+// reopen opens the file of a descriptor again.
 func reopen(descriptor, flags int) (int, error) {
 	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", descriptor), flags|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("open memory to lend once more: %w", err)
+		return -1, fmt.Errorf("reopen memory to lend: %w", err)
 	}
 	return again, nil
 }
 
-// reader returns a descriptor to read the memory by. The caller closes it.
+// reader returns a read-only descriptor of the memory. The caller closes it.
 func (m *memory) reader() (int, error) { return reopen(m.descriptor, unix.O_RDONLY) }
 
-// held reports whether another process has the memory open or mapped, or a descriptor is on its way there.
+// held reports whether another process has the memory open or mapped, or a descriptor is being sent
+// to it.
 func (m *memory) held() bool {
 	if _, err := unix.FcntlInt(uintptr(m.descriptor), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return true
@@ -73,7 +76,7 @@ func (m *memory) held() bool {
 	return err != nil
 }
 
-// unmap takes the memory away from this process. Those who have mapped it keep it.
+// unmap unmaps the memory in this process. Other processes that have mapped it keep it.
 func (m *memory) unmap() {
 	if m.bytes != nil {
 		_ = unix.Munmap(m.bytes)
@@ -81,7 +84,7 @@ func (m *memory) unmap() {
 	}
 }
 
-// close ends this process's part.
+// close unmaps the memory and closes its descriptor in this process.
 func (m *memory) close() {
 	m.unmap()
 	_ = unix.Close(m.descriptor)
@@ -89,7 +92,7 @@ func (m *memory) close() {
 
 func closeDescriptor(descriptor int) { _ = unix.Close(descriptor) }
 
-// probe says why no memory can be lent here, or nothing.
+// probe returns the reason why this machine cannot lend memory, or nil.
 func probe() error {
 	m, err := newMemory(os.Getpagesize())
 	if err != nil {
@@ -111,9 +114,10 @@ func probe() error {
 	return nil
 }
 
-var errNoLeases = errors.New("the kernel does not tell whether memory is still held")
+var errNoLeases = errors.New("the kernel does not report whether memory is still held")
 
-// mostDescriptors leaves most of the files that may be open to connections, the store and the index.
+// mostDescriptors returns the largest number of segments. It leaves most of the open files to
+// connections, the store and the index.
 func mostDescriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

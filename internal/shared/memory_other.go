@@ -4,10 +4,10 @@ package shared
 
 import "errors"
 
-// memory is lent on Linux alone.
+// memory is lent only on Linux.
 type memory struct{ bytes []byte }
 
-var errNoMemory = errors.New("memory is lent on Linux alone")
+var errNoMemory = errors.New("memory is lent only on Linux")
 
 func newMemory(int) (*memory, error)   { return nil, errNoMemory }
 func (m *memory) reader() (int, error) { return -1, errNoMemory }

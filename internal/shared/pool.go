@@ -11,38 +11,39 @@ import (
 )
 
 const (
-	mostSegments     = 4096 // of all connections
-	mostOfConnection = 64   // segments
-	budgetShare      = 2    // segments take at most one part in so many of the budget
-	spare            = 32   // a segment is longer than asked for by one part in so many: the next batch may be a little longer
-	mostWaste        = 4    // a segment that is so many times as long as the batch is not used for it: the last batch of an epoch may be short
+	mostSegments     = 4096 // open at a time, for all connections
+	mostOfConnection = 64   // segments of one connection
+	budgetShare      = 2    // all segments together take at most 1/budgetShare of the budget
+	spare            = 32   // a segment is longer than requested by 1/spare, since the next batch may be a little longer
+	mostWaste        = 4    // a segment more than mostWaste times as long as the batch is not reused for it, such as the last batch of an epoch
 	smallWaste       = 64 << 10
-	idleTime         = 10 * time.Second // after which a segment that is not used goes
+	idleTime         = 10 * time.Second // an unused segment is dropped after this time
 	settleEvery      = time.Second
 )
 
-// Pool lends memory. It is safe for concurrent use.
+// Pool lends memory to readers. It is safe for concurrent use.
 type Pool struct {
-	budget      *budget.Budget // segments are taken from it
-	most        int64          // bytes of all segments
-	descriptors int            // segments of all connections
+	budget      *budget.Budget // source of the memory
+	most        int64          // limit on the bytes of all segments
+	descriptors int            // limit on the number of segments
 
-	mu      sync.Mutex // guards what follows, and the states of all segments
+	mu      sync.Mutex // guards the fields below, and the states of all segments
 	lenders map[*Lender]struct{}
-	left    []*segment // that are never written again, and may still be mapped by a reader
+	left    []*segment // dropped segments, which are never written again but may still be mapped by a reader
 	stats   Stats
 }
 
-// Stats says what is lent, and what was.
+// Stats are counters of a Pool.
 type Stats struct {
-	Bytes    int64 // of segments, free ones too
-	Lent     int64 // of these, bytes of segments that readers hold
-	Segments int   // descriptors that are open for them
-	Leases   int64 // that were given
-	Refused  int64 // leases that were asked for and not given
+	Bytes    int64 // of all segments, free ones included
+	Lent     int64 // bytes of the segments that readers hold
+	Segments int   // number of open segments, each with one descriptor
+	Leases   int64 // number of leases granted
+	Refused  int64 // number of leases refused
 }
 
-// New returns a pool that takes its memory from a budget, or an error that says why no memory can be lent on this machine.
+// New returns a pool that takes its memory from a budget, or an error that says why this machine
+// cannot lend memory.
 func New(b *budget.Budget) (*Pool, error) {
 	if err := probe(); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func New(b *budget.Budget) (*Pool, error) {
 	return &Pool{budget: b, most: b.Total() / budgetShare, descriptors: mostDescriptors(), lenders: map[*Lender]struct{}{}}, nil
 }
 
-// state of a segment.
+// state is the state of a segment.
 type state int
 
 const (
@@ -65,31 +66,31 @@ type segment struct {
 	number      uint64
 	size        int64
 	purpose     Purpose
-	state       state     // while the connection has it
+	state       state     // while the segment belongs to the connection
 	since       time.Time // when it became free
 	lease       uint64
-	ended       func() // of the lease; nil: there is none
+	ended       func() // called at the end of the lease; nil: there is no lease
 	reservation *budget.Reservation
 }
 
-// Purpose is what a segment is used for. It is used for nothing else.
+// Purpose is the only use of a segment: a segment is reused only for an equal Purpose.
 type Purpose struct {
-	Principal string // who reads it
+	Principal string // the reader
 	Dataset   string
-	Rules     int64 // number of the access rules by which the principal may
+	Rules     int64 // number of the access rules that allow the read
 }
 
-// Lender lends segments to the other end of one connection. One request at a time uses it.
+// Lender lends segments to the other end of one connection. Only one request at a time uses it.
 type Lender struct {
 	pool     *Pool
-	segments []*segment // guarded by the pool's mutex, like what follows
-	gone     []uint64   // dropped segments of which the reader was not told yet
-	numbers  uint64     // segments so far
-	leases   uint64     // so far
+	segments []*segment // guarded by the pool's mutex, as are the fields below
+	gone     []uint64   // numbers of dropped segments that the reader was not told of yet
+	numbers  uint64     // number of segments made
+	leases   uint64     // number of leases granted
 	closed   bool
 }
 
-// Lender returns one for a new connection.
+// Lender returns a Lender for a new connection.
 func (p *Pool) Lender() *Lender {
 	l := &Lender{pool: p}
 	p.mu.Lock()
@@ -102,16 +103,17 @@ func (p *Pool) Lender() *Lender {
 type Lease struct {
 	Number     uint64
 	Segment    uint64
-	Bytes      []byte   // to write to before Sent is called; the whole segment
-	Descriptor int      // to send along, if the reader does not have the segment yet; -1: the reader has it
-	Gone       []uint64 // segments that the reader can unmap
+	Bytes      []byte   // the whole segment, to be written before Sent is called
+	Descriptor int      // to send to the reader; -1: the reader already has it
+	Gone       []uint64 // numbers of segments that the reader can unmap
 
 	lender  *Lender
 	segment *segment
 }
 
-// Lend returns memory of at least n bytes, unless there is none that this connection may have. ended is called once, when the lease is
-// over. The caller writes to it, sends it, and calls Sent.
+// Lend returns memory of at least n bytes, or false if this connection cannot have it. The caller
+// writes to the memory, sends the lease, and calls Sent. ended is called once, when the lease is
+// over.
 func (l *Lender) Lend(n int64, purpose Purpose, ended func()) (_ Lease, ok bool) {
 	s, fresh := l.take(n, purpose)
 	if s == nil {
@@ -137,7 +139,8 @@ func (l *Lender) Lend(n int64, purpose Purpose, ended func()) (_ Lease, ok bool)
 	return lease, true
 }
 
-// take returns a segment in the state filling, and whether it is new to the reader; nil: there is none.
+// take returns a segment in the state filling, and whether it is new to the reader. nil: there is
+// none.
 func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 	p := l.pool
 	p.mu.Lock()
@@ -152,14 +155,14 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 		return s, false
 	}
 	for _, one := range slices.Clone(l.segments) {
-		if one.state == free && (one.size < n || one.purpose != purpose) { // it would be held in vain
+		if one.state == free && (one.size < n || one.purpose != purpose) { // it would only take room
 			p.drop(l, one)
 		}
 	}
 	page := int64(os.Getpagesize())
 	size := (n + n/spare + page - 1) / page * page
 	may := !l.closed && len(l.segments) < mostOfConnection && p.stats.Segments < p.descriptors && p.stats.Bytes+size <= p.most
-	if may { // counted at once, since it is made without the lock
+	if may { // counted now, because the segment is made without the lock
 		p.stats.Segments++
 		p.stats.Bytes += size
 	} else {
@@ -172,7 +175,7 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 	return l.make(size, purpose), true
 }
 
-// make makes a segment that is counted already; nil: there is no memory.
+// make makes a segment that is counted already. nil: there is no memory.
 func (l *Lender) make(size int64, purpose Purpose) *segment {
 	p := l.pool
 	reservation, ok := p.budget.ReserveNow(size)
@@ -198,8 +201,8 @@ func (l *Lender) make(size int64, purpose Purpose) *segment {
 	return s
 }
 
-// Sent ends the writing: ok says that the reader was sent the lease whole. If not, nobody knows what it has, and the memory is never
-// used again.
+// Sent ends the writing. ok says that the whole lease was sent. Otherwise the reader may have any
+// part of it, so the memory is never used again.
 func (s Lease) Sent(ok bool) {
 	if s.Descriptor >= 0 {
 		closeDescriptor(s.Descriptor)
@@ -214,7 +217,7 @@ func (s Lease) Sent(ok bool) {
 	}
 }
 
-// Release ends leases. Numbers that are not lent are passed over.
+// Release ends leases. It ignores numbers that are not lent.
 func (l *Lender) Release(leases []uint64) {
 	p := l.pool
 	p.mu.Lock()
@@ -231,8 +234,9 @@ func (l *Lender) Release(leases []uint64) {
 	}
 }
 
-// drop takes a segment away from its connection: nothing is written there any more. Its bytes count as lent until no reader has it open
-// or mapped. The caller holds the pool's mutex, and no request writes to the segment.
+// drop removes a segment from its connection, so that nothing is written to it again. Its bytes
+// count as lent until no reader has it open or mapped. The caller holds the pool's mutex, and no
+// request writes to the segment.
 func (p *Pool) drop(l *Lender, s *segment) {
 	l.segments = slices.DeleteFunc(l.segments, func(one *segment) bool { return one == s })
 	l.gone = append(l.gone, s.number)
@@ -243,7 +247,7 @@ func (p *Pool) drop(l *Lender, s *segment) {
 	p.left = append(p.left, s)
 }
 
-// Close ends the connection: its memory is never written again.
+// Close ends the connection. Its memory is never written again.
 func (l *Lender) Close() error {
 	p := l.pool
 	p.mu.Lock()
@@ -251,14 +255,14 @@ func (l *Lender) Close() error {
 	l.closed = true
 	delete(p.lenders, l)
 	for _, s := range slices.Clone(l.segments) {
-		if s.state != filling { // else Sent drops it
+		if s.state != filling { // otherwise Sent drops it
 			p.drop(l, s)
 		}
 	}
 	return nil
 }
 
-// Run finds out from time to time what is over, until ctx ends.
+// Run calls settle once every settleEvery, until ctx ends.
 func (p *Pool) Run(ctx context.Context) {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
@@ -272,13 +276,15 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// settle gives back what nobody holds any more.
+// settle drops idle segments and those whose reader has ended, and releases dropped segments that
+// no process holds.
 func (p *Pool) settle(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.lenders {
 		for _, s := range slices.Clone(l.segments) {
-			// What nobody has while its connection lives was a reader's that has ended, and another process keeps the socket.
+			// A lent segment that no process holds while its connection is open belonged to a
+			// reader that has ended. Another process keeps the socket open.
 			if s.state == lent && !s.held() || s.state == free && now.Sub(s.since) > idleTime {
 				p.drop(l, s)
 			}
@@ -293,7 +299,7 @@ func (p *Pool) settle(now time.Time) {
 	})
 }
 
-// forget ends a segment that was dropped. The mutex is held.
+// forget releases a dropped segment. The caller holds the mutex.
 func (p *Pool) forget(s *segment) {
 	p.stats.Lent -= s.size
 	p.stats.Segments--
@@ -312,7 +318,7 @@ func (p *Pool) Stats() Stats {
 	return p.stats
 }
 
-// Close ends this process's part in all that is lent. No connection may be left.
+// Close releases this process's share of all lent memory. All connections must be closed.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,8 @@ func (r *reader) drop(n uint64) {
 	}
 }
 
-// take has a batch of n bytes lent, each of them fill, and maps its segment if it is new. ok is false where it was refused.
+// take lends a batch of n bytes and fills each of them with fill. It maps the segment if that is
+// new. ok is false if the lease was refused.
 func (r *reader) take(n int64, why Purpose, fill byte) (l Lease, ok bool) {
 	r.t.Helper()
 	l, ok = r.lender.Lend(n, why, func() { r.ended++ })
@@ -72,7 +73,7 @@ func (r *reader) take(n int64, why Purpose, fill byte) (l Lease, ok bool) {
 		r.drop(n)
 	}
 	if (l.Descriptor >= 0) == (r.mapped[l.Segment] != nil) {
-		r.t.Fatalf("got descriptor %d for segment %d, of %d that are mapped", l.Descriptor, l.Segment, len(r.mapped))
+		r.t.Fatalf("got descriptor %d for segment %d, with %d mapped", l.Descriptor, l.Segment, len(r.mapped))
 	}
 	if l.Descriptor >= 0 {
 		b, err := unix.Mmap(l.Descriptor, 0, len(l.Bytes), unix.PROT_READ, unix.MAP_SHARED)
@@ -89,7 +90,7 @@ func (r *reader) mustTake(n int64, why Purpose, fill byte) Lease {
 	r.t.Helper()
 	l, ok := r.take(n, why, fill)
 	if !ok {
-		r.t.Fatalf("%d bytes were refused: %+v", n, r.lender.pool.Stats())
+		r.t.Fatalf("a lease of %d bytes was refused: %+v", n, r.lender.pool.Stats())
 	}
 	return l
 }
@@ -102,7 +103,8 @@ func (r *reader) sees(l Lease, n int64, fill byte) {
 	}
 }
 
-// wantStats compares bytes that are lent and segments, once what nobody holds is settled.
+// wantStats compares the lent bytes and the number of segments after the pool has dropped unused
+// ones.
 func wantStats(t *testing.T, p *Pool, lent int64, segments int) {
 	t.Helper()
 	p.settle(time.Now())
@@ -112,8 +114,7 @@ func wantStats(t *testing.T, p *Pool, lent int64, segments int) {
 	}
 }
 
-// TestMemoryIsUsedAgainOnceItIsLetGo: and not before.
-func TestMemoryIsUsedAgainOnceItIsLetGo(t *testing.T) {
+func TestLend_ReusesReleasedSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
 	first := r.mustTake(length, alice, 1)
@@ -129,9 +130,9 @@ func TestMemoryIsUsedAgainOnceItIsLetGo(t *testing.T) {
 	}
 	r.sees(second, length, 2)
 	r.sees(third, length-1, 3)
-	r.lender.Release([]uint64{first.Number}) // once more, when its segment is lent again
+	r.lender.Release([]uint64{first.Number}) // release it again, while its segment is lent again
 	if fourth := r.mustTake(length, alice, 4); fourth.Segment == third.Segment {
-		t.Errorf("an old number let go of a new lease")
+		t.Errorf("an old number released a new lease")
 	}
 	r.sees(third, length-1, 3)
 	wantStats(t, p, 3*int64(len(first.Bytes)), 3)
@@ -140,15 +141,15 @@ func TestMemoryIsUsedAgainOnceItIsLetGo(t *testing.T) {
 	}
 }
 
-// TestNobodyElseSeesIt: what is written for another principal, dataset, or under other rules, lies in other memory.
-func TestNobodyElseSeesIt(t *testing.T) {
+// Each principal, dataset and set of rules has segments of its own.
+func TestLend_SeparatesPurposes(t *testing.T) {
 	for _, other := range []Purpose{{"bob", "photos", 0}, {"alice", "letters", 0}, {"alice", "photos", 1}} {
 		p := newPool(t, 64<<20)
 		r := newReader(t, p)
 		first := r.mustTake(length, alice, 1)
 		old := r.mapped[first.Segment]
 		r.lender.Release([]uint64{first.Number})
-		delete(r.mapped, first.Segment) // it stays mapped beside
+		delete(r.mapped, first.Segment) // keep the first mapping
 		l, ok := r.lender.Lend(length, other, func() {})
 		if !ok || l.Segment == first.Segment || l.Descriptor < 0 || !slices.Equal(l.Gone, []uint64{first.Segment}) {
 			t.Fatalf("%v: got segment %d, descriptor %d, gone %v", other, l.Segment, l.Descriptor, l.Gone)
@@ -156,7 +157,7 @@ func TestNobodyElseSeesIt(t *testing.T) {
 		copy(l.Bytes, "a secret")
 		l.Sent(true)
 		if bytes.Contains(old, []byte("a secret")) {
-			t.Errorf("%v: %q is seen through an old descriptor", other, old[:8])
+			t.Errorf("%v: an old descriptor shows %q", other, old[:8])
 		}
 		wantStats(t, p, int64(len(l.Bytes)), 1) // the second one was never mapped, so it ends; the first is mapped
 		if err := unix.Munmap(old); err != nil {
@@ -166,8 +167,9 @@ func TestNobodyElseSeesIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldCounts until the reader's process has it no more, whatever becomes of the connection.
-func TestWhatIsHeldCounts(t *testing.T) {
+// A dropped segment counts until the reader's process has unmapped it, even after the connection
+// has ended.
+func TestStats_CountHeldSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
 	held := r.mustTake(length, alice, 1)
@@ -180,7 +182,7 @@ func TestWhatIsHeldCounts(t *testing.T) {
 	wantStats(t, p, 2*size, 2)
 	r.sees(held, length, 1)
 	if r.ended != 1 {
-		t.Errorf("got %d leases over, want the one that was let go", r.ended)
+		t.Errorf("got %d leases over, want the released one", r.ended)
 	}
 	r.unmap()
 	wantStats(t, p, 0, 0)
@@ -188,12 +190,12 @@ func TestWhatIsHeldCounts(t *testing.T) {
 		t.Errorf("got %d leases over, want both", r.ended)
 	}
 	if _, ok := r.take(length, alice, 1); ok {
-		t.Error("a connection that has ended is lent memory")
+		t.Error("an ended connection got a lease")
 	}
 }
 
-// TestAReaderThatIsGoneHoldsNothing, though somebody keeps its connection.
-func TestAReaderThatIsGoneHoldsNothing(t *testing.T) {
+// The reader ends while another process keeps its connection open.
+func TestSettle_DropsSegmentsOfEndedReaders(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
 	gone := r.mustTake(length, alice, 1)
@@ -203,25 +205,25 @@ func TestAReaderThatIsGoneHoldsNothing(t *testing.T) {
 	r.sees(kept, length, 2)
 }
 
-// TestIdleMemoryGoes: the reader is told with its next lease.
-func TestIdleMemoryGoes(t *testing.T) {
+// The reader's next lease lists the dropped segment.
+func TestSettle_DropsIdleSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
 	first := r.mustTake(length, alice, 1)
 	r.lender.Release([]uint64{first.Number})
 	p.settle(time.Now().Add(idleTime - time.Second))
 	if p.Stats().Lent != 0 {
-		t.Error("memory went before its time")
+		t.Error("the segment was dropped before its time")
 	}
 	p.settle(time.Now().Add(idleTime + time.Second))
 	next := r.mustTake(length, alice, 2)
 	if next.Segment == first.Segment || !slices.Equal(next.Gone, []uint64{first.Segment}) {
-		t.Errorf("got segment %d and gone %v, want a new one and %d gone", next.Segment, next.Gone, first.Segment)
+		t.Errorf("got segment %d and gone %v, want a new one, and %d in gone", next.Segment, next.Gone, first.Segment)
 	}
 	wantStats(t, p, int64(len(next.Bytes)), 1)
 }
 
-// TestLimits: beyond them there is no memory, and nothing else is harmed.
+// A lease beyond a limit is refused, and the pool stays usable.
 func TestLimits(t *testing.T) {
 	p := newPool(t, 8*length)
 	r := newReader(t, p)
@@ -233,7 +235,7 @@ func TestLimits(t *testing.T) {
 		}
 		taken = append(taken, l)
 	}
-	if len(taken) != 3 || p.Stats().Refused != 1 { // each is a little longer than asked for
+	if len(taken) != 3 || p.Stats().Refused != 1 { // each segment is a little longer than requested
 		t.Errorf("got %d leases and %+v, want 3 within half of the budget", len(taken), p.Stats())
 	}
 	others, ok := p.budget.TryReserve(4 * length)
@@ -254,7 +256,7 @@ func TestLimits(t *testing.T) {
 	other.mustTake(4096, alice, 1)
 	many.descriptors = many.Stats().Segments
 	if _, ok := other.take(4096, alice, 1); ok {
-		t.Error("got more descriptors than there may be")
+		t.Error("got more descriptors than the limit")
 	}
 
 	full := newPool(t, 8*length)
@@ -264,7 +266,7 @@ func TestLimits(t *testing.T) {
 	}
 	r = newReader(t, full)
 	if _, ok := r.take(length, alice, 1); ok {
-		t.Error("got memory that the budget does not have")
+		t.Error("got memory beyond the budget")
 	}
 	if s := full.Stats(); s.Segments != 0 || s.Bytes != 0 || s.Refused != 1 {
 		t.Errorf("got %+v after a refusal", s)
@@ -273,8 +275,8 @@ func TestLimits(t *testing.T) {
 	r.mustTake(length, alice, 1)
 }
 
-// TestWhatWasNotSentIsNotUsedAgain: the reader may have it.
-func TestWhatWasNotSentIsNotUsedAgain(t *testing.T) {
+// The reader may have a part of a batch that was not sent completely.
+func TestSent_DropsUnsentSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
 	l, _ := r.lender.Lend(length, alice, func() { r.ended++ })
@@ -289,7 +291,7 @@ func TestWhatWasNotSentIsNotUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.settle(time.Now())
-	l.Bytes[0] = 1 // is still there
+	l.Bytes[0] = 1 // still mapped
 	l.Sent(true)
 	r.unmap()
 	wantStats(t, p, 0, 0)
@@ -298,7 +300,7 @@ func TestWhatWasNotSentIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestReadersCannotWrite, by any way that there is.
+// Readers cannot get write access to a segment.
 func TestReadersCannotWrite(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -325,14 +327,15 @@ func TestReadersCannotWrite(t *testing.T) {
 		}
 	}
 	if _, err := unix.Pwrite(l.Descriptor, []byte("x"), 0); err == nil {
-		t.Error("the reader's descriptor can be written by")
+		t.Error("the reader's descriptor is writable")
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// TestAnyCourse: whatever readers do, each sees its own bytes while it holds them, and at the end nothing is left.
-func TestAnyCourse(t *testing.T) {
+// Readers take, release and end in random order. Each sees its own bytes while it holds them, and
+// at the end no memory is in use.
+func TestPool_RandomUse(t *testing.T) {
 	p := newPool(t, 32<<20)
 	random := rand.New(rand.NewPCG(1, 2))
 	type held struct {
@@ -391,6 +394,6 @@ func TestAnyCourse(t *testing.T) {
 	}
 	wantStats(t, p, 0, 0)
 	if s := p.Stats(); s.Leases < 500 || s.Refused < 50 {
-		t.Errorf("got %+v: too little was tried", s)
+		t.Errorf("got %+v: want at least 500 leases and 50 refusals", s)
 	}
 }

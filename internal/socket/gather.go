@@ -6,24 +6,27 @@ import (
 )
 
 const (
-	// gatherBytes is what one call to the kernel writes: eight full records of TLS, each with its head and its seal. A call for each
-	// record costs a fifth of the rate between two gateways.
+	// gatherBytes is the length of one write to the kernel: eight full records of TLS, each with
+	// its head and its seal. A write for each record would cost a fifth of the rate between two
+	// gateways.
 	gatherBytes = 8 * (16<<10 + 64)
-	// gathering is how many connections of a listener gather at a time: 8 MiB. The others write each record by itself.
+	// gathering is the number of connections of a listener that gather at a time, 8 MiB in all.
+	// Others write each record separately.
 	gathering = 64
 )
 
 func newSpare() chan []byte {
 	spare := make(chan []byte, gathering)
 	for range gathering {
-		spare <- nil // memory comes when it is needed
+		spare <- nil // allocated on first use
 	}
 	return spare
 }
 
 type gatherKey struct{}
 
-// Keep is an http.Server's ConnContext: it lets Gatherer find the connection below TLS, and LocalOf that of a Unix socket.
+// Keep is an http.Server's ConnContext. It stores the connection below TLS for Gatherer, and that
+// of a Unix socket for LocalOf.
 func Keep(ctx context.Context, c net.Conn) context.Context {
 	ctx = keepLocal(ctx, c)
 	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
@@ -34,9 +37,10 @@ func Keep(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Gatherer returns a function that tells the connection of a request whether more bytes follow those that are written now. Such
-// bytes may wait for the others, until a write of which the function has said that nothing follows. The function does nothing
-// without TLS, where parts of a body go to the kernel together anyway.
+// Gatherer returns a function that tells the connection of a request whether more bytes follow
+// those of the next writes. Such bytes may be held until a write of which the function has said
+// that nothing follows. Without TLS the function does nothing, because parts of a body go to the
+// kernel together anyway.
 func Gatherer(ctx context.Context) func(more bool) {
 	if c, ok := ctx.Value(gatherKey{}).(*conn); ok {
 		return c.gathers.Store
@@ -44,7 +48,8 @@ func Gatherer(ctx context.Context) func(more bool) {
 	return func(bool) {}
 }
 
-// gather keeps p for later, if there is memory for it. The caller holds mu, as in what follows.
+// gather holds p for later, if there is memory for it. The caller holds mu, as for the methods
+// below.
 func (c *conn) gather(p []byte) bool {
 	if len(p) > gatherBytes || c.failed != nil {
 		return false
@@ -63,7 +68,7 @@ func (c *conn) gather(p []byte) bool {
 	return true
 }
 
-// flush writes what waits.
+// flush writes the held bytes.
 func (c *conn) flush() {
 	if len(c.waiting) > 0 && c.failed == nil {
 		_, c.failed = c.Conn.Write(c.waiting)
@@ -71,7 +76,7 @@ func (c *conn) flush() {
 	c.waiting = c.waiting[:0]
 }
 
-// giveBack gives the memory for waiting writes back.
+// giveBack returns the memory of held bytes to the listener.
 func (c *conn) giveBack() {
 	if c.waiting != nil {
 		c.spare <- c.waiting[:0]

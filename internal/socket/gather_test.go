@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sink keeps what is written, as the kernel would get it.
+// sink records written bytes, as the kernel would receive them.
 type sink struct {
 	net.Conn
 	got    bytes.Buffer
@@ -17,8 +17,8 @@ type sink struct {
 func (s *sink) Write(p []byte) (int, error) { return s.got.Write(p) }
 func (s *sink) Close() error                { s.closed = true; return nil }
 
-// TestGatheredWritesArriveInOrder writes as TLS does, with and without memory for writes that wait. All is out after a write that no
-// other one follows, and memory is back where it came from.
+// The test writes as TLS does, with and without memory for gathered writes. After a write with
+// nothing to follow, all bytes are out and the memory is free again.
 func TestGatheredWritesArriveInOrder(t *testing.T) {
 	for room := range 2 {
 		r := rand.New(rand.NewPCG(7, uint64(room)))
@@ -38,7 +38,7 @@ func TestGatheredWritesArriveInOrder(t *testing.T) {
 			}
 			got := out.got.Bytes()
 			if !bytes.HasPrefix(want, got) {
-				t.Fatalf("write %d: bytes are out that were not written then", i)
+				t.Fatalf("write %d: bytes are out that were not written yet", i)
 			}
 			if len(got) < len(want) {
 				waited++

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// Local is a connection of a Unix socket: its other end is a process of this machine, which can be given descriptors.
+// Local is a connection of a Unix socket. Its other end is a process of this machine, which can
+// receive descriptors.
 type Local struct {
 	*conn
 	peer func() (uid uint32, ok bool)
@@ -22,7 +23,7 @@ func LocalOf(ctx context.Context) *Local {
 	return l
 }
 
-// keepLocal lets LocalOf find the connection.
+// keepLocal stores the connection for LocalOf.
 func keepLocal(ctx context.Context, c net.Conn) context.Context {
 	own, ok := c.(*conn)
 	if !ok {
@@ -36,12 +37,12 @@ func keepLocal(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, localKey{}, &Local{own, peer})
 }
 
-// UID returns the number of the user whose process has connected. ok says that the number means the same user here. The kernel is asked
-// once a connection.
+// UID returns the uid of the process that has connected. ok reports whether the number means the
+// same user here. The kernel is asked once for each connection.
 func (l *Local) UID() (uid uint32, ok bool) { return l.peer() }
 
-// Holds returns what the connection holds and closes when it is closed itself. make is called the first time. Of a connection that is
-// closed already, what make returns is closed at once.
+// Holds returns the object that is closed with the connection. The first call makes it by make. If
+// the connection is already closed, the new object is closed at once.
 func (l *Local) Holds(make func() io.Closer) io.Closer {
 	c := l.conn
 	c.holding.Lock()
@@ -55,8 +56,8 @@ func (l *Local) Holds(make func() io.Closer) io.Closer {
 	return c.held
 }
 
-// Pass has the next write of the connection take a descriptor along. It is duplicated by the kernel as it is sent, so it must stay open
-// until then. A negative number takes the request back.
+// Pass sends a descriptor with the next write of the connection. The kernel duplicates it during
+// that write, so it must stay open until then. A negative number cancels the request.
 func (l *Local) Pass(descriptor int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +67,7 @@ func (l *Local) Pass(descriptor int) {
 	}
 }
 
-// writePassing writes p with the descriptor that is to go along with its first byte. The caller holds mu.
+// writePassing writes p with the pending descriptor. The caller holds mu.
 func (c *conn) writePassing(p []byte) (int, error) {
 	local := c.Conn.(*net.UnixConn)
 	n, _, err := local.WriteMsgUnix(p, c.passes, nil)
@@ -78,7 +79,7 @@ func (c *conn) writePassing(p []byte) (int, error) {
 	return n + more, err
 }
 
-// closeHeld closes what the connection holds.
+// closeHeld closes the object from Holds.
 func (c *conn) closeHeld() {
 	c.holding.Lock()
 	defer c.holding.Unlock()

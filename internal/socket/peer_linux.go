@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf returns the uid of the process that has connected. It has none where the kernel cannot prove that the number means the same user
-// here and there: the process is in another user or PID namespace, has ended, or cannot be looked at.
+// peerOf returns the uid of the process that has connected. ok is false if the kernel cannot prove
+// that the number means the same user here and there: the process is in another user or PID
+// namespace, has ended, or cannot be inspected.
 func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -21,8 +22,9 @@ func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 		if who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err != nil {
 			return
 		}
-		// The number of a process may be another's by now: only the kernel's own descriptor of it is sure to mean the one that has
-		// connected. Linux has it since 6.5. To open one by the number would let a process of a container lend its number to others.
+		// The process's number may belong to another process by now. Only the kernel's own pidfd
+		// (Linux 6.5 and later) is certain to mean the process that connected. Opening one by
+		// number would let a process of a container use the number of another one.
 		var process int
 		if process, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err != nil {
 			return
@@ -36,16 +38,17 @@ func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 	return uid, true
 }
 
-// isNeighbour reports whether a process lives in the user and PID namespaces of this one. The links in /proc/PID/ns would say so, but
-// not to a gateway of another user.
+// isNeighbour reports whether a process is in the user and PID namespaces of this one. The links in
+// /proc/PID/ns would show that, but a gateway of another user cannot read them.
 func isNeighbour(process int, number string) bool {
-	// NSpid lists the number that the process has in each PID namespace, from that of /proc down to its own. A process of this namespace
-	// has one number.
+	// NSpid lists the number of the process in each PID namespace, from the namespace of /proc down
+	// to its own. A process of this namespace has one number.
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(process))
 	if err != nil || !bytes.Contains(info, []byte("\nNSpid:\t"+number+"\n")) {
 		return false
 	}
-	// What each number of a user stands for. Only root can make a namespace with the map of its parent, and the numbers mean the same then.
+	// The meaning of each user number. Only root can make a namespace with the map of its parent,
+	// and there the numbers mean the same.
 	own, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil || len(own) == 0 {
 		return false
@@ -55,5 +58,5 @@ func isNeighbour(process int, number string) bool {
 		return false
 	}
 	ended, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
-	return err == nil && ended == 0 // so the files above were its own
+	return err == nil && ended == 0 // still alive, so the files above were its own
 }

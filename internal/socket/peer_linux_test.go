@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerVariable has the test's program connect to a socket in the place of running tests. leaveVariable has it end at once, while a child
-// of it keeps the connection.
+// With peerVariable, the test program connects to that socket instead of running tests. With
+// leaveVariable it ends at once, while a child process keeps the connection.
 const (
 	peerVariable  = "MILLRACE_TEST_CONNECTS_TO"
 	leaveVariable = "MILLRACE_TEST_LEAVES"
@@ -41,11 +41,11 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	_, _ = c.Read(make([]byte, 1)) // until the test closes it
+	_, _ = c.Read(make([]byte, 1)) // until the test closes the connection
 }
 
-// TestUserOfAConnection: the uid of a process in the test's own namespaces counts, whoever it is, and that of no other process.
-func TestUserOfAConnection(t *testing.T) {
+// The uid counts only for a process in the test's own namespaces that is still alive.
+func TestUID_OnlyOfProvenProcesses(t *testing.T) {
 	root := os.Geteuid() == 0
 	inside := func(flags uintptr) syscall.SysProcAttr {
 		own := []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
@@ -57,7 +57,7 @@ func TestUserOfAConnection(t *testing.T) {
 		how       syscall.SysProcAttr
 		needsRoot bool
 		leaves    bool
-		uid       int // -1: it does not count
+		uid       int // -1: unproved
 	}{
 		{name: "the same user", uid: os.Geteuid()},
 		{name: "another user", how: syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}, needsRoot: true, uid: 4711},
@@ -70,7 +70,7 @@ func TestUserOfAConnection(t *testing.T) {
 			if c.needsRoot && !root {
 				t.Skip("needs root")
 			}
-			dir, err := os.MkdirTemp("", "m") // where every user may go
+			dir, err := os.MkdirTemp("", "m") // accessible to every user
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,18 +100,18 @@ func TestUserOfAConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.leaves {
-				if err := unix.Waitid(unix.P_PID, peer.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // its number stays taken
+				if err := unix.Waitid(unix.P_PID, peer.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // its number stays used
 					t.Fatal(err)
 				}
 				if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := conn.Read(make([]byte, 1)); !os.IsTimeout(err) {
-					t.Fatalf("got %v, want a connection that is open still", err)
+					t.Fatalf("got %v, want a connection that is still open", err)
 				}
 			}
 			local := LocalOf(Keep(t.Context(), conn))
-			for range 2 { // the answer stays
+			for range 2 { // a second call gives the same answer
 				uid, ok := local.UID()
 				if ok != (c.uid >= 0) || int(uid) != max(0, c.uid) {
 					t.Errorf("got %d, %v, want %d", uid, ok, c.uid)

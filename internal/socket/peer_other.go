@@ -4,5 +4,5 @@ package socket
 
 import "net"
 
-// peerOf has no uid: it is proved on Linux alone.
+// peerOf returns no uid, because only Linux can prove it.
 func peerOf(*net.UnixConn) (uid uint32, ok bool) { return 0, false }

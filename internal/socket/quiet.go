@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads bytes of the client, and notes when the first ones came.
+// Read reads bytes of the client, and records when the first ones arrived.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.heard.Load() == nil {
@@ -18,8 +18,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Quiet reports whether no bytes of a client wait to be read, and its first ones were read at least d ago, or none were. A server
-// that is short of processor time reads requests late, and must not take their clients for silent.
+// Quiet reports whether no bytes of a client wait to be read, and its first ones were read at least
+// d ago, or never. A server that is short of processor time reads requests late, and must not treat
+// their clients as silent.
 func Quiet(c net.Conn, d time.Duration) bool {
 	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = over.NetConn()
@@ -32,7 +33,7 @@ func Quiet(c net.Conn, d time.Duration) bool {
 	return (heard == nil || time.Since(*heard) >= d) && !unread(own.Conn)
 }
 
-// unread reports whether the kernel has bytes of a connection that were not read.
+// unread reports whether the kernel holds unread bytes of a connection.
 func unread(c net.Conn) bool {
 	system, ok := c.(syscall.Conn)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package socket bounds the connections of a server, and what each of them may have on its way.
+// Package socket limits the connections of a server, and the unsent bytes of each.
 package socket
 
 import (
@@ -13,25 +13,25 @@ const (
 	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
 	keepAlive      = 15 * time.Second
 	keepAliveCount = 3
-	userTimeout    = 30 * time.Second // what is sent and not acknowledged for so long ends a connection
+	userTimeout    = 30 * time.Second // bytes unacknowledged for this time end the connection
 )
 
-// Listener bounds the connections that are open at a time, and sets their sockets up. Above the bound one more waits in Accept for a place,
-// and others in the kernel's queue.
+// Listener limits the number of open connections, and sets their socket options. Above the limit
+// one more connection waits in Accept, and others in the kernel's queue.
 type Listener struct {
 	net.Listener
 
-	// Full is called when a new connection finds no place since as many are open as may be. nil: nothing is called.
+	// Full is called when a new connection must wait because the limit is reached. It may be nil.
 	Full func()
 
-	waits  atomic.Bool   // a new connection waits for a place
-	spare  chan []byte   // memory for writes that are gathered
-	open   chan struct{} // one token for each open connection, of all listeners that share the bound
+	waits  atomic.Bool   // a new connection is waiting
+	spare  chan []byte   // memory for gathered writes
+	open   chan struct{} // one token for each open connection of all listeners that share the limit
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Limit lets listeners have n connections open at a time, all together.
+// Limit returns listeners that together have at most n connections open at a time.
 func Limit(n int, listeners ...net.Listener) []*Listener {
 	open, spare := make(chan struct{}, n), newSpare()
 	var limited []*Listener
@@ -41,7 +41,7 @@ func Limit(n int, listeners ...net.Listener) []*Listener {
 	return limited
 }
 
-// Accept waits for a connection, and for a place for it.
+// Accept waits for a connection and for room below the limit.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -52,19 +52,20 @@ func (l *Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // one that has gone already fails its first read instead
+		_ = tcp.SetWriteBuffer(sendBuffer) // a connection that is closed already fails its first read instead
 		EndWhenDead(tcp)
 	}
 	return &conn{Conn: c, release: func() { <-l.open }, spare: l.spare}, nil
 }
 
-// EndWhenDead lets the kernel end a connection whose peer no longer answers, whether it is idle or bytes are on their way.
+// EndWhenDead makes the kernel end a connection whose peer no longer answers, whether it is idle or
+// sending.
 func EndWhenDead(tcp *net.TCPConn) {
 	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: keepAliveCount})
 	_ = setUserTimeout(tcp, userTimeout)
 }
 
-// place waits for a place.
+// place waits for room below the limit.
 func (l *Listener) place() error {
 	select {
 	case l.open <- struct{}{}:
@@ -84,36 +85,36 @@ func (l *Listener) place() error {
 	}
 }
 
-// Waits reports whether a new connection waits for a place.
+// Waits reports whether a new connection waits for room.
 func (l *Listener) Waits() bool { return l.waits.Load() }
 
-// Close ends the listener and whoever waits in Accept.
+// Close closes the listener and ends a waiting Accept.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
-// conn gives its place back when it is closed.
+// conn frees its place when it is closed.
 type conn struct {
 	net.Conn
 	once    sync.Once
 	release func()
-	spare   chan []byte // the listener's memory for writes that are gathered
+	spare   chan []byte // the listener's memory for gathered writes
 
-	heard   atomic.Pointer[time.Time] // when the first bytes of the client were read
-	gathers atomic.Bool               // writes wait for those that follow them
+	heard   atomic.Pointer[time.Time] // when the client's first bytes were read
+	gathers atomic.Bool               // writes wait for the following ones
 	mu      sync.Mutex                // guards the fields below
-	waiting []byte                    // writes that wait; nil: the connection has no memory for them
-	failed  error                     // of a write
+	waiting []byte                    // held writes; nil: the connection has no memory for them
+	failed  error                     // error of the first failed write
 	passes  []byte                    // control message with a descriptor, for the next write
 
-	holding sync.Mutex // guards what follows
+	holding sync.Mutex // guards the fields below
 	held    io.Closer  // closed with the connection
 	ended   bool
 }
 
-// Write writes p, unless a write has failed before: TLS would try its last word after a reader has
-// stalled, and wait five seconds more for it.
+// Write writes p unless an earlier write has failed. After a stalled reader, TLS would otherwise
+// try to send a close alert, and wait five seconds more.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,10 +144,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.failed
 }
 
-// ReadFrom lets the server hand a body's slices on as they are: the connection writes them in one call to the kernel.
+// ReadFrom lets the server pass the slices of a body unchanged. The connection writes them in one
+// call to the kernel.
 func (c *conn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
-// CloseWrite lets the server end its own side first where it refuses to read on: a reset would take its answer along.
+// CloseWrite lets the server close its side first if it does not read the rest of a request. A
+// reset could destroy the answer on its way.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -156,7 +159,7 @@ func (c *conn) CloseWrite() error {
 
 // Close ends the connection.
 func (c *conn) Close() error {
-	err := c.Conn.Close() // before the lock: it ends a write that is under way
+	err := c.Conn.Close() // before the lock, because it ends a write in progress
 	c.once.Do(c.release)
 	c.closeHeld()
 	c.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestServerEndsItsOwnSideFirst: net/http asks for this where it refuses to read what a client still sends.
-func TestServerEndsItsOwnSideFirst(t *testing.T) {
+// net/http calls CloseWrite when it does not read the rest of a request.
+func TestCloseWrite_EndsOneSide(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +44,8 @@ func TestServerEndsItsOwnSideFirst(t *testing.T) {
 	}
 }
 
-// TestListenersShareTheirBound: all of them together have no more connections than one may have.
-func TestListenersShareTheirBound(t *testing.T) {
+// All listeners together have at most as many connections as the limit allows.
+func TestLimit_IsShared(t *testing.T) {
 	var both []net.Listener
 	for range 2 {
 		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestListenersShareTheirBound(t *testing.T) {
 			}
 		}()
 	}
-	for i := range 12 { // so many that both listeners have one that waits, whichever gets the places
+	for i := range 12 { // enough that both listeners have a waiting connection, whichever gets the places
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", both[i%2].Addr().String())
 		if err != nil {
 			t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds how long bytes may go unacknowledged: a peer that has vanished without a word is noticed by this,
-// not by keep-alive probes, which are silent while there is something to send.
+// setUserTimeout limits the time for which bytes may be unacknowledged. It detects a vanished peer
+// while there are bytes to send, when the kernel sends no keep-alive probes.
 func setUserTimeout(c *net.TCPConn, d time.Duration) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing where the kernel has no such limit: the write deadline remains.
+// setUserTimeout does nothing if the kernel has no such limit. The write deadline remains.
 func setUserTimeout(*net.TCPConn, time.Duration) error { return nil }

@@ -20,7 +20,7 @@ func TestReleaseGivesBackSpace(t *testing.T) {
 	before := blocks(t, f)
 	Release(f, 0, size/2)
 	if got := blocks(t, f); got > before*6/10 {
-		t.Errorf("got %d blocks of %d after half was given back", got, before)
+		t.Errorf("got %d blocks of %d after half was released", got, before)
 	}
 	got := make([]byte, 2)
 	if _, err := f.ReadAt(got, size/2-1); err != nil || string(got) != "\x00x" {

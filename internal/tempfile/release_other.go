@@ -4,5 +4,5 @@ package tempfile
 
 import "os"
 
-// Release does nothing: the space is given back when the file is closed.
+// Release does nothing. Closing the file frees the space.
 func Release(*os.File, int64, int64) {}

@@ -1,4 +1,4 @@
-// Package tempfile makes temporary files that nobody has to remove.
+// Package tempfile makes temporary files that the system removes.
 package tempfile
 
 import (
@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// File makes a file without a name in dir, empty for the system's: its space is free again when it is closed, and whoever is
-// killed leaves nothing behind.
+// File makes a file without a name in dir, or in the system's directory if dir is empty. Its space
+// is free when it is closed, even if the process is killed.
 func File(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "millrace-*")
 	if err != nil {
 		if dir == "" {
-			err = fmt.Errorf("%w: set TMPDIR to a directory that takes temporary files", err)
+			err = fmt.Errorf("%w: set TMPDIR to a directory for temporary files", err)
 		}
 		return nil, err
 	}

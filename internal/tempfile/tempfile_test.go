@@ -26,13 +26,13 @@ func TestFileLeavesNothing(t *testing.T) {
 		t.Errorf("got %v, %v in the directory, want nothing", left, err)
 	}
 	if _, err := File(filepath.Join(dir, "none")); err == nil {
-		t.Error("got no error, want one of a directory that is not there")
+		t.Error("got no error, want one for a missing directory")
 	}
 }
 
-func TestFileNamesTMPDIRWhereNoFileCanBeMade(t *testing.T) {
+func TestFile_ErrorNamesTMPDIR(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/absent")
-	if _, err := File(""); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "set TMPDIR to a directory that takes temporary files") {
-		t.Errorf("got %v, want that TMPDIR is to be set", err)
+	if _, err := File(""); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "set TMPDIR to a directory for temporary files") {
+		t.Errorf("got %v, want an error that names TMPDIR", err)
 	}
 }

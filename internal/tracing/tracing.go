@@ -1,6 +1,7 @@
-// Package tracing follows work through the program as spans of OpenTelemetry: a request, its phases, each attempt at the
-// store, each question to another gateway. The span that work belongs to travels in the context. Where no traces are wanted,
-// which is the default, nothing is recorded, and a span costs one look-up in the context. Package export sends what is recorded.
+// Package tracing records work in the program as spans of OpenTelemetry: a request, its phases,
+// each attempt at the store, each request to another gateway. The context holds the current span.
+// By default there are no traces: nothing is recorded, and a span costs one look-up in the context.
+// Package export sends the recorded spans.
 package tracing
 
 import (
@@ -21,8 +22,8 @@ type Tracer struct{ of trace.Tracer }
 // New returns the tracer of a provider.
 func New(p trace.TracerProvider) Tracer { return Tracer{p.Tracer(library)} }
 
-// Request begins the span of a request. header is that of the request: a traceparent in it makes the span a part of the
-// caller's trace, with the caller's word on whether it is recorded.
+// Request begins the span of a request with this header. A traceparent in the header makes the span
+// a part of the caller's trace, and decides whether it is recorded.
 func (t Tracer) Request(ctx context.Context, header map[string][]string, name string) (context.Context, Span) {
 	if t.of == nil {
 		return ctx, Span{}
@@ -31,7 +32,7 @@ func (t Tracer) Request(ctx context.Context, header map[string][]string, name st
 	return started(t.of.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer)))
 }
 
-// Root begins a trace of work that no request has asked for.
+// Root begins a trace of work that belongs to no request.
 func (t Tracer) Root(ctx context.Context, name string) (context.Context, Span) {
 	if t.of == nil {
 		return ctx, Span{}
@@ -39,7 +40,7 @@ func (t Tracer) Root(ctx context.Context, name string) (context.Context, Span) {
 	return started(t.of.Start(ctx, name, trace.WithNewRoot()))
 }
 
-// Start begins a span within that of ctx.
+// Start begins a span within the span of ctx.
 func Start(ctx context.Context, name string) (context.Context, Span) { return within(ctx, name) }
 
 // Call is Start for a request to another machine.
@@ -47,8 +48,8 @@ func Call(ctx context.Context, name string) (context.Context, Span) {
 	return within(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
 }
 
-// Apart begins a trace of its own for work that is begun for the request of ctx, and that others may come to wait for too. It is
-// linked to that request, and recorded if that one is.
+// Apart begins a trace of its own for work that the request of ctx starts and that other requests
+// may wait for too. The trace is linked to that request, and recorded if that request is.
 func Apart(ctx context.Context, name string) (context.Context, Span) {
 	if !trace.SpanFromContext(ctx).IsRecording() { // before the link is made
 		return ctx, Span{}
@@ -71,7 +72,8 @@ func started(ctx context.Context, s trace.Span) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// Inject adds the traceparent of ctx's span to the header of a request to another machine, if it is recorded.
+// Inject adds the traceparent of ctx's span to the header of a request to another machine, if the
+// span is recorded.
 func Inject(ctx context.Context, header map[string][]string) {
 	if trace.SpanFromContext(ctx).IsRecording() {
 		propagation.TraceContext{}.Inject(ctx, carrier(header))
@@ -84,34 +86,35 @@ func Of(ctx context.Context) Span {
 	return s
 }
 
-// Span is a stretch of work, from where it was begun to its End. The zero value records nothing.
+// Span is a piece of work, from its start to End. The zero value records nothing.
 type Span struct{ of trace.Span }
 
-// Recorded reports whether anything is recorded: a caller whose notes take time to make asks first.
+// Recorded reports whether the span is recorded. Callers whose attributes are expensive check it
+// first.
 func (s Span) Recorded() bool { return s.of != nil }
 
-// Text notes something about the work.
+// Text sets a text attribute of the span.
 func (s Span) Text(key, value string) {
 	if s.of != nil {
 		s.of.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// Number notes a count or size.
+// Number sets a number attribute of the span.
 func (s Span) Number(key string, n int64) {
 	if s.of != nil {
 		s.of.SetAttributes(attribute.Int64(key, n))
 	}
 }
 
-// Link says that the work waited for other work, of a trace of its own.
+// Link records that the work waited for other work, which has a trace of its own.
 func (s Span) Link(other Span) {
 	if s.of != nil && other.of != nil {
 		s.of.AddLink(trace.Link{SpanContext: other.of.SpanContext()})
 	}
 }
 
-// Stretch records a part of the work that is over.
+// Stretch records a finished part of the work as a span.
 func (s Span) Stretch(name string, from, to time.Time) {
 	if s.of == nil {
 		return
@@ -129,21 +132,21 @@ func (s Span) Trace() string {
 	return s.of.SpanContext().TraceID().String()
 }
 
-// Fail says that the work has not come to its purpose.
+// Fail marks the work as failed.
 func (s Span) Fail(why string) {
 	if s.of != nil {
 		s.of.SetStatus(codes.Error, why)
 	}
 }
 
-// End ends the work.
+// End ends the span.
 func (s Span) End() {
 	if s.of != nil {
 		s.of.End()
 	}
 }
 
-// Ended ends the work, which has failed unless err is nil.
+// Ended ends the span, and marks it as failed if err is not nil.
 func (s Span) Ended(err error) {
 	if err != nil && s.of != nil {
 		s.Fail(err.Error())
@@ -151,13 +154,14 @@ func (s Span) Ended(err error) {
 	s.End()
 }
 
-// carrier is the header of a request, with keys as net/http has them.
+// carrier is the header of a request, with canonical keys as in net/http.
 type carrier map[string][]string
 
-// The two headers of W3C Trace Context, as net/http spells them.
+// spelled maps the two headers of W3C Trace Context to their spelling in net/http.
 var spelled = map[string]string{"traceparent": "Traceparent", "tracestate": "Tracestate"}
 
-// Get returns the one value of a header. Several are none: nobody can say which one is meant.
+// Get returns the value of a header that occurs once. Several values are ambiguous and count as
+// none.
 func (c carrier) Get(key string) string {
 	if v := c[spelled[key]]; len(v) == 1 {
 		return v[0]
@@ -168,5 +172,5 @@ func (c carrier) Get(key string) string {
 // Set sets a header.
 func (c carrier) Set(key, value string) { c[spelled[key]] = []string{value} }
 
-// Keys returns the headers that there may be.
+// Keys returns the possible headers.
 func (c carrier) Keys() []string { return []string{"traceparent", "tracestate"} }

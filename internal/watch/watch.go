@@ -1,5 +1,5 @@
-// Package watch reads files of settings that may change while the process runs. The content counts, not the time of the
-// last write.
+// Package watch reads files of settings that may change while the process runs. Changes are
+// detected by content, not by modification time.
 package watch
 
 import (
@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// LookEvery is how long a change of a file may go unnoticed.
+	// LookEvery is the interval at which a file is checked for changes.
 	LookEvery = time.Second
-	// Settle is how long a content must stay as it is before it counts: a file that changes within that time is being written.
+	// Settle is the time for which a content must be unchanged before it counts. A file that
+	// changes within that time is being written.
 	Settle = 100 * time.Millisecond
 )
 
 // File is a file of settings.
 type File struct {
-	What     string // begins the errors, such as "access file"
+	What     string // prefix of errors, such as "access file"
 	Name     string
-	MaxBytes int // a larger file is a fault
+	MaxBytes int // a larger file is an error
 }
 
-// Content is what a file holds at one moment.
+// Content is the content of a file at one moment.
 type Content struct {
 	Text []byte
-	Err  error // why the text could not be read, or is not to be trusted
+	Err  error // why the text could not be read, or cannot be trusted
 }
 
-// Same reports whether two contents are the same: the same text, or the same reason why there is none.
+// Same reports whether two contents have the same text or the same error.
 func (c Content) Same(d Content) bool {
 	if c.Err != nil || d.Err != nil {
 		return c.Err != nil && d.Err != nil && c.Err.Error() == d.Err.Error()
@@ -49,8 +50,8 @@ func (f File) Read() Content {
 	return Content{Text: text}
 }
 
-// Changed reports whether the file holds another content than the one that was seen last, and returns the new content. Two
-// readings must agree: a file that is being written may be readable, and lack the half that is still to come.
+// Changed reports whether the file's content differs from seen, and returns the new content. Two
+// reads must agree, because a file that is being written may be readable but incomplete.
 func (f File) Changed(ctx context.Context, seen Content) (Content, bool) {
 	is := f.Read()
 	if is.Same(seen) {
@@ -64,7 +65,7 @@ func (f File) Changed(ctx context.Context, seen Content) (Content, bool) {
 	return is, f.Read().Same(is)
 }
 
-// Settled returns what the file holds, once it is no longer being written as far as that can be told, or when ctx ends.
+// Settled returns the content of the file once two reads agree, or when ctx ends.
 func (f File) Settled(ctx context.Context, seen Content) Content {
 	for {
 		is, changed := f.Changed(ctx, seen)
@@ -78,7 +79,7 @@ func (f File) read() ([]byte, error) {
 	if f.Name == "" {
 		return nil, errors.New(": no file is named")
 	}
-	info, err := os.Stat(f.Name) // before it is opened: to open a pipe would wait for its writer
+	info, err := os.Stat(f.Name) // before it is opened, because opening a pipe would wait for its writer
 	if err != nil {
 		return nil, fmt.Errorf(": %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestTheContentCounts(t *testing.T) {
+func TestFile_ComparesContent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := File{What: "file", Name: filepath.Join(t.TempDir(), "f"), MaxBytes: 10}
 		write := func(text string) {
@@ -22,16 +22,16 @@ func TestTheContentCounts(t *testing.T) {
 		}
 		none := f.Read()
 		if !errors.Is(none.Err, fs.ErrNotExist) || !none.Same(f.Read()) {
-			t.Errorf("got %v, want that there is no file", none.Err)
+			t.Errorf("got %v, want a missing file", none.Err)
 		}
 		write("one")
 		one, changed := f.Changed(t.Context(), none)
 		if !changed || string(one.Text) != "one" {
 			t.Errorf("got %q, %v, want the new text", one.Text, changed)
 		}
-		write("one") // the time of the last write does not count
+		write("one") // the modification time does not count
 		if _, changed := f.Changed(t.Context(), one); changed {
-			t.Error("the same content counts as another one")
+			t.Error("the same content was reported as changed")
 		}
 		go func() {
 			write("tw")
@@ -48,16 +48,16 @@ func TestTheContentCounts(t *testing.T) {
 			write("three")
 		}()
 		if got := f.Settled(t.Context(), one); string(got.Text) != "three" {
-			t.Errorf("got %q, want what is there when nobody writes any more", got.Text)
+			t.Errorf("got %q, want the content after the last write", got.Text)
 		}
 		write("more than ten bytes")
 		if got := f.Read(); got.Err == nil || !strings.Contains(got.Err.Error(), "more than 10 bytes") {
-			t.Errorf("got %v, want a file that is too long", got.Err)
+			t.Errorf("got %v, want an error for a file that is too long", got.Err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, changed := f.Changed(ctx, one); changed {
-			t.Error("got a change after the end")
+			t.Error("got a change after the context ended")
 		}
 	})
 }

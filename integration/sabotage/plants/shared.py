@@ -18,12 +18,12 @@ PLANTS = [
     ),
     (
         "pool shows a batch to another principal",
-        "./internal/shared TestNobodyElseSeesIt",
+        "./internal/shared TestLend_SeparatesPurposes",
         [('internal/shared/pool.go', 'one.purpose == purpose &&', 'one.purpose.Dataset == purpose.Dataset && one.purpose.Rules == purpose.Rules &&')],
     ),
     (
         "pool keeps a killed reader's memory while a child holds its socket",
-        "./internal/shared TestAReaderThatIsGoneHoldsNothing",
+        "./internal/shared TestSettle_DropsSegmentsOfEndedReaders",
         [('internal/shared/pool.go', 's.state == lent && !s.held() ||', '')],
     ),
     (

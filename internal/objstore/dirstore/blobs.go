@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// blobs are the contents of a repository in Hugging Face's cache, datasets--NAME/blobs. A snapshot, datasets--NAME/snapshots/REVISION, has a link to a
-// blob for each file. Such a link leads to what the same download has written beside the snapshot, so nobody has to ask
-// for it to be followed; a link to anything else is one that leads out of the directory.
+// blobs are the contents of a repository in Hugging Face's cache, datasets--NAME/blobs. A snapshot,
+// datasets--NAME/snapshots/REVISION, has a link to a blob for each file. These links are followed
+// without an option, because the same download has written the blobs. All other links that lead out
+// of the directory are not.
 type blobs struct {
 	root *os.Root
 	dir  string // absolute path of blobs
 	from string // absolute path of the store's directory
 }
 
-// blobsOf returns the blobs of the snapshot that a directory is, or lies in; nil if it is none.
+// blobsOf returns the blobs of the snapshot that contains a directory, or nil.
 func blobsOf(root string) *blobs {
 	from, err := filepath.Abs(root)
 	if err != nil {
@@ -45,8 +46,8 @@ func blobsOf(root string) *blobs {
 	}
 }
 
-// blob returns the blob that a name leads to, if the name is a link that could not be followed because it leaves the directory;
-// empty: it is no link to a blob.
+// blob returns the name of the blob that a link leads to, if err says that the link leaves the
+// directory. Empty: it is not a link to a blob.
 func (d *directory) blob(name string, err error) string {
 	if err == nil || d.blobs == nil || name == "" || !strings.Contains(err.Error(), "path escapes") {
 		return ""

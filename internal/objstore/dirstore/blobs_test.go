@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// TestSnapshotsOfACache follows links to the blobs of the same repository, and none that leads anywhere else.
-func TestSnapshotsOfACache(t *testing.T) {
+// Links to the blobs of the same repository are followed, and no others.
+func TestStore_FollowsBlobsOfASnapshot(t *testing.T) {
 	cache := t.TempDir()
 	repo := filepath.Join(cache, "datasets--me--pairs")
 	snapshot := filepath.Join(repo, "snapshots", "0a1b2c")
@@ -68,7 +68,7 @@ func TestSnapshotsOfACache(t *testing.T) {
 	}
 	defer other.Close()
 	if _, err := other.Stat(t.Context(), "data/one"); !errors.Is(err, objstore.ErrDenied) {
-		t.Errorf("a directory that has not the name of a repository: got %v, want the link refused", err)
+		t.Errorf("a directory without the name of a repository: got %v, want the link refused", err)
 	}
 	s, err := dirstore.New(snapshot)
 	if err != nil {

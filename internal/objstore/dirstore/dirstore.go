@@ -1,16 +1,16 @@
-// Package dirstore keeps objects as the files of a directory: a local disk or a
-// mounted share. A key is the file's path below the directory, with slashes.
+// Package dirstore stores objects as the files of a directory, on a local disk or a mounted share.
+// A key is the file's path below the directory, with slashes.
 //
-// An object's ETag is made of the file's size, modification time and inode, so a file
-// that is rewritten or replaced is another version. A rewrite in place within one
-// tick of the file system's clock that keeps the size goes unseen: digests catch that.
+// An object's ETag consists of the file's size, modification time and inode, so a rewritten or
+// replaced file is another version. A rewrite in place within one tick of the file system's clock
+// that keeps the size is not seen here, but found by digests.
 //
-// Symbolic links to regular files are followed where they stay inside the directory. In a snapshot of Hugging Face's cache,
-// whose files are links to the blobs of the same repository, these links are followed too.
-// Follow opens a directory whose links are followed wherever they lead, to files and to
-// directories. Everything else that is no regular file is no object. Names that begin with
-// ".millrace-tmp-" and the file ".millrace-lock" are the store's own. A directory that is
-// replaced by another one under its path is opened anew.
+// Symbolic links to regular files are followed if they lead to places inside the directory. In a
+// snapshot of Hugging Face's cache, whose files are links to the blobs of the same repository,
+// these links are followed too. Follow opens a directory whose links are followed wherever they
+// lead, to files and to directories. Only regular files are objects. Names that begin with
+// ".millrace-tmp-" and the file ".millrace-lock" are the store's own. If the directory is replaced
+// by another one under its path, the store opens the new one.
 package dirstore
 
 import (
@@ -34,22 +34,22 @@ import (
 const (
 	tempPrefix = ".millrace-tmp-"
 	lockName   = ".millrace-lock"
-	piece      = 4 << 20 // bytes moved between two looks at the context
+	piece      = 4 << 20 // bytes read between two checks of the context
 )
 
-// Store is a directory as an objstore.Store.
+// Store is an objstore.Store in a directory.
 type Store struct {
 	path  string // of the directory
 	at    atomic.Pointer[directory]
-	links bool          // the directory's links are followed for reading
+	links bool          // links are followed for reading, wherever they lead
 	lock  chan struct{} // holds one token while a writer of this process commits
-	swept sync.Map      // directories that were rid of what killed writers left
+	swept sync.Map      // directories in which abandoned files were removed
 }
 
-// directory is what the store's path led to when it was last looked at.
+// directory is the directory that the store's path led to when it was last checked.
 type directory struct {
 	*os.Root
-	blobs *blobs // of the cache that the directory is a snapshot of; nil: it is none
+	blobs *blobs // of the cache that contains the directory as a snapshot; nil: none
 }
 
 // New opens the directory at root, which must exist.
@@ -58,7 +58,7 @@ func New(root string) (*Store, error) {
 	if info, statErr := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 		return nil, missingError("no such directory")
 	} else if err != nil && statErr == nil && !info.IsDir() {
-		return nil, missingError("this is a file: give the directory that it lies in")
+		return nil, missingError("this is a file: use the directory that holds it")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open directory: %w", unnamed(err))
@@ -70,8 +70,9 @@ func New(root string) (*Store, error) {
 
 func (s *Store) root() *directory { return s.at.Load() }
 
-// renew returns the directory that the path leads to now, which it opens if that is another one than before. The old one is not
-// closed, since calls may be under way there: the garbage collector closes it after the last of them.
+// renew returns the directory that the path leads to now, and opens it if it has changed. It does
+// not close the old one, which calls may still use: the garbage collector closes it after the last
+// of them.
 func (s *Store) renew() *directory {
 	was := s.root()
 	is, err := os.Stat(s.path)
@@ -84,15 +85,16 @@ func (s *Store) renew() *directory {
 	return s.root()
 }
 
-// missingError says that the directory does not exist. It is an objstore.ErrNotFound.
+// missingError is the error of a missing directory. It is an objstore.ErrNotFound.
 type missingError string
 
 func (m missingError) Error() string        { return string(m) }
 func (m missingError) Is(target error) bool { return target == objstore.ErrNotFound }
 
-// Follow is New for a directory whose links are followed out of it. Whoever can make links there chooses which files of
-// this machine are listed and read, as far as this process may. A version that was listed is the one that is
-// read, or none: a link that is changed afterwards makes another ETag. Writes never leave the directory.
+// Follow is New for a directory whose links are followed even out of it. Users that can make links
+// there choose which files of this machine are listed and read, as far as this process may. Only
+// the listed version is read, because a link that is changed afterwards has another ETag. Writes
+// never leave the directory.
 func Follow(root string) (*Store, error) {
 	s, err := New(root)
 	if err == nil {
@@ -101,7 +103,8 @@ func Follow(root string) (*Store, error) {
 	return s, err
 }
 
-// statFile describes the file, or the directory, that a name leads to. The empty name is the directory itself.
+// statFile describes the file or directory that a name leads to. The empty name is the directory
+// itself.
 func (s *Store) statFile(name string) (fs.FileInfo, error) {
 	if s.links {
 		return os.Stat(filepath.Join(s.path, filepath.FromSlash(name)))
@@ -114,7 +117,8 @@ func (s *Store) statFile(name string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// openFile opens for reading what a name leads to. O_NONBLOCK: opening a named pipe must not wait for its other end.
+// openFile opens the target of a name for reading. O_NONBLOCK prevents waiting for the other end of
+// a named pipe.
 func (s *Store) openFile(name string) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK
 	if s.links {
@@ -128,7 +132,7 @@ func (s *Store) openFile(name string) (*os.File, error) {
 	return f, err
 }
 
-// Create is New for a directory that is made, with its parents, if it is not there.
+// Create is New, but makes the directory and its parents if they do not exist.
 func Create(root string) (*Store, error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return nil, fmt.Errorf("create directory: %w", mapError(err))
@@ -136,7 +140,7 @@ func Create(root string) (*Store, error) {
 	return New(root)
 }
 
-// Close releases the directory. No call may be under way.
+// Close releases the directory. No call may be in progress.
 func (s *Store) Close() error {
 	if b := s.root().blobs; b != nil {
 		_ = b.root.Close() // only read from
@@ -144,7 +148,7 @@ func (s *Store) Close() error {
 	return s.root().Close()
 }
 
-// own says whether the last element of a key is a name of the store's own files.
+// own reports whether a key names one of the store's own files.
 func own(key string) bool {
 	base := path.Base(key)
 	return key == lockName || strings.HasPrefix(base, tempPrefix)
@@ -155,7 +159,7 @@ func checkKey(key string) error {
 		return err
 	}
 	if own(key) {
-		return fmt.Errorf("key %q is a name of the store's own", key)
+		return fmt.Errorf("key %q is reserved for the store", key)
 	}
 	return nil
 }
@@ -182,7 +186,7 @@ func (s *Store) stat(ctx context.Context, key string) (objstore.Object, error) {
 		return objstore.Object{}, unnamed(err)
 	}
 	if !info.Mode().IsRegular() {
-		return objstore.Object{}, fmt.Errorf("%w: no regular file", objstore.ErrNotFound)
+		return objstore.Object{}, fmt.Errorf("%w: not a regular file", objstore.ErrNotFound)
 	}
 	return object(key, info), nil
 }
@@ -201,7 +205,8 @@ func object(key string, info fs.FileInfo) objstore.Object {
 	}
 }
 
-// openVersion opens the file of ref and checks that it is the version expected. If not, the directory may have been replaced.
+// openVersion opens the file of ref and checks its version. After an error it tries again if the
+// directory has been replaced.
 func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, objstore.Object, error) {
 	was := s.root()
 	f, o, err := s.openOnce(ctx, ref)
@@ -214,7 +219,8 @@ func (s *Store) openVersion(ctx context.Context, ref objstore.Ref) (*os.File, ob
 	return f, o, err
 }
 
-// gone reports whether the path leads to no directory, or to one with nothing in it, as a mount point without its mount.
+// gone reports whether the path leads to no directory, or to an empty one, such as a mount point
+// without its mount.
 func (s *Store) gone() bool {
 	d, err := os.Open(s.path)
 	if err != nil {
@@ -235,7 +241,7 @@ func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objst
 	if ref.VersionID != "" {
 		return nil, objstore.Object{}, fmt.Errorf("%w: a directory keeps no version %q", objstore.ErrNotFound, ref.VersionID)
 	}
-	if s.links { // a device that a link leads to is not opened
+	if s.links { // never open a device that a link leads to
 		if _, err := s.stat(ctx, ref.Key); err != nil {
 			return nil, objstore.Object{}, err
 		}
@@ -262,7 +268,7 @@ func current(f *os.File, key, etag string) (objstore.Object, error) {
 		return objstore.Object{}, mapError(err)
 	}
 	if !info.Mode().IsRegular() {
-		return objstore.Object{}, fmt.Errorf("%w: no regular file", objstore.ErrNotFound)
+		return objstore.Object{}, fmt.Errorf("%w: not a regular file", objstore.ErrNotFound)
 	}
 	o := object(key, info)
 	if etag != "" && o.ETag != etag {
@@ -293,7 +299,7 @@ func (s *Store) readRange(ctx context.Context, ref objstore.Ref, offset int64, d
 		return fmt.Errorf("%w: %d bytes wanted, the object has %d", objstore.ErrShort, n, max(0, o.Size-offset))
 	}
 	readErr := readAll(ctx, f, offset, dst)
-	// A file rewritten during the read shows another state now, whatever the read met.
+	// A file that was rewritten during the read has another state now.
 	if _, err := current(f, ref.Key, o.ETag); err != nil {
 		return err
 	}
@@ -356,7 +362,7 @@ type reader struct {
 
 func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader ends with io.EOF itself; a wrapped one is a fault
+	if err != nil && err != io.EOF { //nolint:errorlint // unwrapped io.EOF is the reader's own end; a wrapped one is a fault
 		return 0, fmt.Errorf("read %q at %d: %w", r.object.Key, r.offset, err)
 	}
 	r.offset += int64(n)
@@ -388,7 +394,7 @@ func (r *reader) Close() error { return r.file.Close() }
 // errEscapes says that a link is not followed.
 var errEscapes = errors.New("a link leads out of the directory, and links=follow in the dataset's address was not given")
 
-// mapError puts an error of the file system into the store's vocabulary.
+// mapError wraps an error of the file system in an error of the store's vocabulary.
 func mapError(err error) error {
 	kind := objstore.ErrUnavailable
 	switch {
@@ -408,7 +414,7 @@ func mapError(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// unnamed is mapError for a path that the caller has named already.
+// unnamed is mapError without the path, for callers whose message already has it.
 func unnamed(err error) error {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
 		err = at.Err

@@ -21,7 +21,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestForeignFiles puts into the directory what is no object: none is listed or read.
+// Files that are not objects are neither listed nor read.
 func TestForeignFiles(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	write(t, outside, "secret")
@@ -50,8 +50,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// TestWhatKilledWritersLeft: a day later the next one who writes there removes it, and nothing else.
-func TestWhatKilledWritersLeft(t *testing.T) {
+// The next write to a directory removes abandoned temporary files a day later, and no other files.
+func TestPut_RemovesAbandonedFiles(t *testing.T) {
 	dir := t.TempDir()
 	s, err := dirstore.New(dir)
 	if err != nil {
@@ -85,8 +85,7 @@ func TestWhatKilledWritersLeft(t *testing.T) {
 	}
 }
 
-// TestRewriteDuringRead rewrites and truncates the file in place between two reads of
-// one reader.
+// The test rewrites and truncates the file in place between two reads of one reader.
 func TestRewriteDuringRead(t *testing.T) {
 	for _, text := range []string{strings.Repeat("b", 100), "b", strings.Repeat("b", 200)} {
 		dir := t.TempDir()
@@ -120,9 +119,9 @@ func TestRewriteDuringRead(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatIsReplaced removes the directory under a store, and moves another one to its path: the store has what lies at
-// the path, by whichever method it is asked first.
-func TestADirectoryThatIsReplaced(t *testing.T) {
+// The test removes the directory under a store, and moves another one to its path. The store then
+// has the objects at the path, whichever method is called first.
+func TestStore_RenewsReplacedDirectory(t *testing.T) {
 	got := make([]byte, 3)
 	read := func(s *dirstore.Store) error { return s.ReadRange(t.Context(), objstore.Ref{Key: "a"}, 0, got) }
 	for name, ask := range map[string]func(s *dirstore.Store) error{
@@ -173,37 +172,37 @@ func TestADirectoryThatIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := read(s); !errors.Is(err, objstore.ErrNotFound) {
-				t.Errorf("%s: got %v while there is no directory, want %v", name, err, objstore.ErrNotFound)
+				t.Errorf("%s: got %v without a directory, want %v", name, err, objstore.ErrNotFound)
 			}
 			remake("new")
 			if err := ask(s); err != nil {
-				t.Errorf("%s in the directory that was made again: %v", name, err)
+				t.Errorf("%s in the new directory: %v", name, err)
 			}
 			if err := read(s); err != nil || string(got) != "new" {
-				t.Errorf("after %s: got %q, %v, want what was made again", name, got, err)
+				t.Errorf("after %s: got %q, %v, want the new object", name, got, err)
 			}
 			if err := s.ReadRange(t.Context(), o.Ref(), 0, got); !errors.Is(err, objstore.ErrChanged) {
-				t.Errorf("the version of before: got %v, want %v", err, objstore.ErrChanged)
+				t.Errorf("the old version: got %v, want %v", err, objstore.ErrChanged)
 			}
 			if err := os.Rename(dir, dir+"-aside"); err != nil {
 				t.Fatal(err)
 			}
 			remake("3rd")
 			if err := ask(s); err != nil {
-				t.Errorf("%s in the directory that was moved there: %v", name, err)
+				t.Errorf("%s in the moved directory: %v", name, err)
 			}
 		}
 	}
 }
 
-// TestStore_TellsAMissingDirectoryFromAMissingFile: an unmounted directory is unavailable, and comes back with its objects.
-func TestStore_TellsAMissingDirectoryFromAMissingFile(t *testing.T) {
+// An unmounted directory is unavailable, and its objects are back after it is mounted again.
+func TestStore_MissingDirectoryIsUnavailable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "a"), "text")
-	s, err := dirstore.Follow(dir) // each read takes the path
+	s, err := dirstore.Follow(dir) // each read uses the path
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// linked makes a directory of links of every kind, and what they lead to outside.
+// linked makes a directory of links of every kind, and their targets outside.
 func linked(t *testing.T) (dir, outside string) {
 	t.Helper()
 	dir, outside = t.TempDir(), t.TempDir()
@@ -36,7 +36,8 @@ func linked(t *testing.T) (dir, outside string) {
 	return dir, outside
 }
 
-// listed returns the keys of a listing, and the links that it passes over: those to directories end in a slash.
+// listed returns the keys of a listing, and the links that it does not list: those to directories
+// end in a slash.
 func listed(t *testing.T, s *dirstore.Store, prefix string) (keys, passed []string) {
 	t.Helper()
 	err := s.ListLinks(t.Context(), prefix, func(o objstore.Object) error { keys = append(keys, o.Key); return nil }, func(key string, dir bool) {
@@ -51,7 +52,7 @@ func listed(t *testing.T, s *dirstore.Store, prefix string) (keys, passed []stri
 	return keys, passed
 }
 
-func TestLinksThatArePassedOver(t *testing.T) {
+func TestListLinks_ReportsUnfollowedLinks(t *testing.T) {
 	dir, _ := linked(t)
 	s, err := dirstore.New(dir)
 	if err != nil {
@@ -67,13 +68,13 @@ func TestLinksThatArePassedOver(t *testing.T) {
 	}
 	_, err = s.Open(t.Context(), objstore.Ref{Key: "b"}, 0)
 	if !errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), "links=follow") {
-		t.Errorf("got %v, want one that names the cure", err)
+		t.Errorf("got %v, want an error that names links=follow", err)
 	}
 }
 
-// TestStore_FileReplacedByALinkIsChanged: a file that became a link out of the directory after it was listed is another version, which no
-// credentials cure.
-func TestStore_FileReplacedByALinkIsChanged(t *testing.T) {
+// A file that became a link out of the directory after it was listed is another version, and not an
+// error of access.
+func TestStore_FileReplacedByLinkIsChanged(t *testing.T) {
 	dir, outside := linked(t)
 	s, err := dirstore.New(dir)
 	if err != nil {
@@ -89,11 +90,11 @@ func TestStore_FileReplacedByALinkIsChanged(t *testing.T) {
 	}
 	err = s.ReadRange(t.Context(), a.Ref(), 0, make([]byte, 1))
 	if !errors.Is(err, objstore.ErrChanged) || errors.Is(err, objstore.ErrDenied) || !strings.Contains(err.Error(), "a link leads out") {
-		t.Errorf("got %v, want %v and the cause", err, objstore.ErrChanged)
+		t.Errorf("got %v, want %v that names the cause", err, objstore.ErrChanged)
 	}
 }
 
-func TestLinksThatAreFollowed(t *testing.T) {
+func TestFollow_FollowsLinks(t *testing.T) {
 	dir, outside := linked(t)
 	s, err := dirstore.Follow(dir)
 	if err != nil {
@@ -118,14 +119,14 @@ func TestLinksThatAreFollowed(t *testing.T) {
 	if err := s.ReadRange(t.Context(), b.Ref(), 0, got); err != nil || string(got) != "blob" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	// A link that leads elsewhere than when it was listed is another version.
+	// A link whose target has changed since it was listed is another version.
 	other := filepath.Join(outside, "secret")
 	write(t, other, "secr")
 	if err := errors.Join(os.Remove(filepath.Join(dir, "b")), os.Symlink(other, filepath.Join(dir, "b"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ReadRange(t.Context(), b.Ref(), 0, got); !errors.Is(err, objstore.ErrChanged) {
-		t.Errorf("a link that was changed: got %v, want %v", err, objstore.ErrChanged)
+		t.Errorf("a changed link: got %v, want %v", err, objstore.ErrChanged)
 	}
 	for _, key := range []string{"../" + filepath.Base(outside) + "/blob", "null", "nowhere", "dir/../../x"} {
 		if err := s.ReadRange(t.Context(), objstore.Ref{Key: key}, 0, got); err == nil {

@@ -27,7 +27,7 @@ func (s *Store) ListLinks(ctx context.Context, prefix string, visit func(objstor
 		dir = prefix[:i]
 	}
 	if dir != "" && objstore.CheckKey(dir) != nil {
-		return nil // no key begins so
+		return nil // no key begins with the prefix
 	}
 	s.renew()
 	w := walk{store: s, prefix: prefix, visit: visit, passed: passed}
@@ -43,11 +43,11 @@ type walk struct {
 	prefix   string
 	visit    func(objstore.Object) error
 	passed   func(key string, dir bool)
-	visitErr error         // what visit returned, to be passed on as it is
-	above    []fs.FileInfo // of the directories that are open, where links to directories are followed
+	visitErr error         // error of visit, to be returned unchanged
+	above    []fs.FileInfo // the open directories, if links to directories are followed
 }
 
-// dir visits what lies below the directory name, in byte order of the keys.
+// dir visits the objects below the directory name, in byte order of the keys.
 func (w *walk) dir(ctx context.Context, name string) error {
 	if w.store.links {
 		info, err := w.store.statFile(name)
@@ -55,7 +55,7 @@ func (w *walk) dir(ctx context.Context, name string) error {
 			return w.gone(err)
 		}
 		if slices.ContainsFunc(w.above, func(d fs.FileInfo) bool { return os.SameFile(d, info) }) {
-			w.passed(name, true) // it leads back to where the walk came from
+			w.passed(name, true) // the link leads back to a directory of the walk
 			return nil
 		}
 		w.above = append(w.above, info)
@@ -82,7 +82,8 @@ func (w *walk) dir(ctx context.Context, name string) error {
 	return nil
 }
 
-// gone turns the error of a directory that is not there any more, or was none, into nothing.
+// gone returns nil for the error of a directory that does not exist or is a file, and a mapped
+// error otherwise.
 func (w *walk) gone(err error) error {
 	if err = mapError(err); errors.Is(err, objstore.ErrNotFound) {
 		return nil
@@ -90,8 +91,8 @@ func (w *walk) gone(err error) error {
 	return err
 }
 
-// entries returns what may be or hold a key with the prefix, sorted. A directory that
-// is gone, or is none, holds nothing.
+// entries returns the names in a directory that may be or hold keys with the prefix, sorted. A
+// missing directory, or a file, has no entries.
 func (w *walk) entries(name string) ([]string, error) {
 	var info fs.FileInfo
 	var err error
@@ -122,7 +123,7 @@ func (w *walk) entries(name string) ([]string, error) {
 			continue
 		}
 		if d.IsDir() || w.linkedDir(key, d) {
-			key += "/" // that is how its keys sort
+			key += "/" // with the slash it sorts like its keys
 			if strings.HasPrefix(w.prefix, key) {
 				entries = append(entries, key)
 				continue
@@ -136,7 +137,7 @@ func (w *walk) entries(name string) ([]string, error) {
 	return entries, nil
 }
 
-// linkedDir says whether an entry is a link to a directory that is followed.
+// linkedDir reports whether an entry is a link to a directory that is followed.
 func (w *walk) linkedDir(key string, d fs.DirEntry) bool {
 	if !w.store.links || d.Type()&fs.ModeSymlink == 0 {
 		return false
@@ -145,7 +146,7 @@ func (w *walk) linkedDir(key string, d fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// file visits one file, unless it is gone or no object.
+// file visits one file, unless it has been removed or is not an object.
 func (w *walk) file(ctx context.Context, key string) error {
 	o, err := w.store.stat(ctx, key)
 	switch {
@@ -159,7 +160,7 @@ func (w *walk) file(ctx context.Context, key string) error {
 	return w.visitErr
 }
 
-// pass tells of a file that is no object, if it is a link.
+// pass calls passed for a file that is not an object, if it is a link.
 func (w *walk) pass(key string) {
 	if info, err := w.store.root().Lstat(key); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return

@@ -33,7 +33,7 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	if size < 0 {
 		return objstore.Object{}, fmt.Errorf("negative size %d", size)
 	}
-	if err := s.check(ctx, key, cond); err != nil { // early, before the bytes are written
+	if err := s.check(ctx, key, cond); err != nil { // an early check, before the bytes are written
 		return objstore.Object{}, err
 	}
 	temp, info, err := s.writeTemp(ctx, key, body, size)
@@ -46,7 +46,7 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return object(key, info), nil
 }
 
-// writeTemp writes the body, down to the disk, into a file beside the key's.
+// writeTemp writes the body to a temporary file in the key's directory, and syncs it.
 func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, size int64) (string, fs.FileInfo, error) {
 	temp := path.Join(path.Dir(key), tempPrefix+rand.Text())
 	f, err := s.createTemp(temp)
@@ -56,8 +56,8 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 	s.sweep(path.Dir(key))
 	err = writeBody(ctx, f, body, size)
 	if err == nil {
-		// The file system's own time may stand still between two writes, and an inode be
-		// used again: the clock's nanoseconds keep their ETags apart.
+		// The file system's clock may not advance between two writes, and inodes may be reused.
+		// With the nanoseconds of the system clock, the ETags differ.
 		now := time.Now()
 		err = mapError(s.root().Chtimes(temp, now, now))
 	}
@@ -78,8 +78,8 @@ func (s *Store) writeTemp(ctx context.Context, key string, body io.ReaderAt, siz
 	return temp, info, nil
 }
 
-// createTemp makes the file and its directories. A Delete may take an empty directory away
-// in between, so it tries again.
+// createTemp makes the file and its directories. It tries again if a Delete removes an empty
+// directory in between.
 func (s *Store) createTemp(temp string) (*os.File, error) {
 	for attempt := 0; ; attempt++ {
 		if err := s.root().MkdirAll(path.Dir(temp), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -101,11 +101,12 @@ func (s *Store) createTemp(temp string) (*os.File, error) {
 	}
 }
 
-// abandoned is how long nothing has been written to a file that its writer left behind when it was killed.
+// abandoned is the age of the last write from which on a temporary file counts as left by a killed
+// writer.
 const abandoned = 24 * time.Hour
 
-// sweep removes such files from a directory, when something is first written there. What cannot be removed is in
-// nobody's way but the disk's, so it is no error.
+// sweep removes abandoned files from a directory, when this process first writes there. It ignores
+// errors, because such files only take space.
 func (s *Store) sweep(dir string) {
 	if _, done := s.swept.LoadOrStore(dir, true); done {
 		return
@@ -159,7 +160,7 @@ func (s *Store) removeTemp(temp string) error {
 	return nil
 }
 
-// check says whether cond holds now.
+// check returns an error unless cond holds now.
 func (s *Store) check(ctx context.Context, key string, cond objstore.Condition) error {
 	if !cond.IfAbsent && cond.IfMatch == "" {
 		return ctx.Err()
@@ -181,7 +182,7 @@ func (s *Store) check(ctx context.Context, key string, cond objstore.Condition) 
 	return nil
 }
 
-// commit gives the finished file its name, if cond holds at that moment.
+// commit renames the finished file to the key, if cond holds at that moment.
 func (s *Store) commit(ctx context.Context, temp, key string, cond objstore.Condition) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
@@ -199,7 +200,8 @@ func (s *Store) commit(ctx context.Context, temp, key string, cond objstore.Cond
 
 func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 	if cond.IfAbsent {
-		// A link, unlike a rename, does not replace what a stranger wrote meanwhile.
+		// Unlike a rename, a link does not replace a file that another program has written
+		// meanwhile.
 		err := s.root().Link(temp, key)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%w: it exists", objstore.ErrChanged)
@@ -207,11 +209,11 @@ func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 		if err == nil {
 			return s.removeTemp(temp)
 		}
-		// Not every file system has hard links: then the lock alone must do.
+		// Not every file system has hard links. Then only the lock prevents such a race.
 	}
 	if err := s.root().Rename(temp, key); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: %w", objstore.ErrDenied, err) // a directory has that name
+			return fmt.Errorf("%w: %w", objstore.ErrDenied, err) // there is a directory of that name
 		}
 		return mapError(err)
 	}
@@ -225,14 +227,14 @@ func (s *Store) syncDir(name string) error {
 		return mapError(err)
 	}
 	defer d.Close()
-	// Some file systems cannot sync a directory; there is nothing better to do then.
+	// Some file systems cannot sync a directory, and offer no alternative.
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) {
 		return mapError(err)
 	}
 	return nil
 }
 
-// Delete implements objstore.Store. Directories that it empties go too.
+// Delete implements objstore.Store. It also removes directories that become empty.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.delete(ctx, key); err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)
@@ -262,8 +264,8 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// acquire takes the lock that all writers of the directory share, other processes
-// included. It ends with ctx.
+// acquire takes the lock that all writers of the directory share, in other processes too. It fails
+// when ctx ends.
 func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 	select {
 	case s.lock <- struct{}{}:

@@ -10,9 +10,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// Test is synctest.Test. Under the race detector it lets the program use one processor until the test ends: Go 1.26 runs
-// the timers of a bubble under one context of the detector, and two that fire on two processors at once corrupt it, which
-// ends the process with "ThreadSanitizer: CHECK failed" (golang/go#78156).
+// Test is synctest.Test. Under the race detector it limits the program to one processor until the
+// test ends: Go 1.26 runs the timers of a bubble under one context of the detector. Two timers that
+// fire on two processors at once corrupt that context, which ends the process with
+// "ThreadSanitizer: CHECK failed" (golang/go#78156).
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	if race.Enabled {
@@ -25,8 +26,8 @@ func Test(t *testing.T, f func(*testing.T)) {
 //nolint:gochecknoglobals // the processors of the process are global
 var (
 	mu      sync.Mutex // guards bubbles and before
-	bubbles int        // that run now
-	before  int        // the processors that the program had before the first of them
+	bubbles int        // number of running bubbles
+	before  int        // GOMAXPROCS before the first bubble
 )
 
 func oneProcessor() {

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// A bubble has one processor under the race detector, beside others too, and all are back when the last one ends.
+// A bubble has one processor under the race detector, also while other bubbles run. All processors
+// are back when the last one ends.
 func TestBubblesHaveOneProcessor(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(before + 3))

@@ -26,7 +26,7 @@ type Authority struct {
 	key *ecdsa.PrivateKey
 }
 
-// New makes an authority, with its certificate in a fresh directory.
+// New makes an authority, with its certificate in a new directory.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{File: filepath.Join(t.TempDir(), "ca.crt"), key: newKey(t)}
@@ -34,7 +34,7 @@ func New(t testing.TB) *Authority {
 		Subject: pkix.Name{CommonName: "a test's authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	a.Cert = template // of itself
+	a.Cert = template // signed by itself
 	der := a.sign(t, template, &a.key.PublicKey)
 	var err error
 	if a.Cert, err = x509.ParseCertificate(der); err != nil {
@@ -44,15 +44,15 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Pool believes this authority alone.
+// Pool returns a pool of only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.Cert)
 	return pool
 }
 
-// Issue writes a new certificate and its key to a directory. Unless change says otherwise, the
-// certificate is for localhost and 127.0.0.1, for both ends of a connection, and for a day.
+// Issue writes a new certificate and its key to a directory. By default the certificate is for
+// localhost and 127.0.0.1, for both ends of a connection, and for a day. change may alter that.
 func (a *Authority) Issue(t testing.TB, dir string, change func(*x509.Certificate)) certs.Config {
 	t.Helper()
 	key := newKey(t)

@@ -8,12 +8,12 @@ import (
 
 // Context is a context that never ends. It counts the contexts and functions that wait for its end.
 type Context struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // it is a context itself
 	done            chan struct{}
 	open            *atomic.Int64
 }
 
-// NewContext returns a Context that nothing waits for.
+// NewContext returns a Context without waiting contexts or functions.
 func NewContext() Context {
 	return Context{context.Background(), make(chan struct{}), new(atomic.Int64)}
 }
@@ -21,7 +21,7 @@ func NewContext() Context {
 // Done returns a channel that is never closed.
 func (c Context) Done() <-chan struct{} { return c.done }
 
-// AfterFunc is how package context adds to a context that it does not know.
+// AfterFunc is called by package context to register contexts and functions with a foreign context.
 func (c Context) AfterFunc(func()) (stop func() bool) {
 	c.open.Add(1)
 	return sync.OnceValue(func() bool {
@@ -30,5 +30,5 @@ func (c Context) AfterFunc(func()) (stop func() bool) {
 	})
 }
 
-// Open returns how many contexts and functions wait.
+// Open returns the number of waiting contexts and functions.
 func (c Context) Open() int64 { return c.open.Load() }

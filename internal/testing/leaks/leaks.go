@@ -1,4 +1,4 @@
-// Package leaks verifies that a test returns what it takes from the system: goroutines and file descriptors.
+// Package leaks checks that a test ends its goroutines and closes its file descriptors.
 package leaks
 
 import (
@@ -14,9 +14,9 @@ import (
 
 var checked sync.Map //nolint:gochecknoglobals // the tests of a process are global
 
-// Check fails tb at its end if goroutines run or descriptors are open that were not when Check was called. Call it before
-// anything that cleans up at the end of the test, and never in tests that run in parallel. A test that has failed already
-// is not checked, and further calls for the same test do nothing.
+// Check fails tb at its end if goroutines run or descriptors are open that were not when Check was
+// called. Call it before any other cleanup is registered, and never in tests that run in parallel.
+// A test that has already failed is not checked, and further calls for the same test do nothing.
 func Check(tb testing.TB) {
 	tb.Helper()
 	if _, again := checked.LoadOrStore(tb, true); again {
@@ -29,7 +29,7 @@ func Check(tb testing.TB) {
 			return
 		}
 		var err error
-		for range 5 { // each waits for half a second: a busy machine is slow to end goroutines
+		for range 5 { // each waits for half a second, because a busy machine is slow to end goroutines
 			if err = goleak.Find(others); err == nil {
 				break
 			}
@@ -47,7 +47,7 @@ func Check(tb testing.TB) {
 // descriptors returns the open descriptors of the process, on Linux with the file of each.
 func descriptors(tb testing.TB) []string {
 	tb.Helper()
-	r, w, err := os.Pipe() // the first pipe makes the runtime open descriptors of its own, for good
+	r, w, err := os.Pipe() // the first pipe makes the runtime open permanent descriptors of its own
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,9 +1,9 @@
-// Package memory measures what code under test allocates.
+// Package memory measures the allocations of code under test.
 package memory
 
 import "runtime"
 
-// Allocated returns the bytes that do allocates.
+// Allocated returns the number of bytes that do allocates.
 func Allocated(do func()) uint64 {
 	var a, b runtime.MemStats
 	runtime.ReadMemStats(&a)

@@ -12,7 +12,7 @@ import (
 // Op is a kind of request.
 type Op string
 
-// The kinds of requests, one per method of objstore.Store.
+// The kinds of requests, one for each method of objstore.Store.
 const (
 	Stat   Op = "stat"
 	List   Op = "list"
@@ -22,37 +22,36 @@ const (
 	Delete Op = "delete"
 )
 
-// Call is one request, as a script sees it.
+// Call is one request, in the form that a script receives.
 type Call struct {
-	N      int // how many requests came before this one
+	N      int // number of requests before this one
 	Op     Op
 	Key    string // for List, the prefix
-	ETag   string // the version a read expects
+	ETag   string // the version that a read expects
 	Offset int64
-	Length int64 // bytes to read or write; -1 to the end
+	Length int64 // bytes to read or write; -1: to the end
 }
 
-// Fault is what befalls one request. The zero value is none. Its parts strike in the
-// order in which they are listed.
+// Fault is the fault of one request. The zero value is none. The fields take effect in this order.
 type Fault struct {
 	// Delay passes before anything else, unless the context ends.
 	Delay time.Duration
-	// Before is called next, without a lock held: it may change or delete the object.
+	// Before is called next, without a lock held, so it may change or delete the object.
 	Before func()
 	// Corrupt changes the bytes that a read delivers or a put stores.
 	Corrupt func([]byte)
-	// Applied lets a put or a delete take effect before Err or Stall strikes: an answer lost on its way.
+	// Applied makes a put or a delete take effect before Err or Stall, as if its answer were lost.
 	Applied bool
-	// After is the number of bytes (for List, of objects) delivered before Err or Stall strikes.
-	// It does nothing without one of them.
+	// After is the number of bytes (for List, of objects) delivered before Err or Stall. It has no
+	// effect without one of them.
 	After int64
-	// Stall keeps the request hanging until its context ends.
+	// Stall keeps the request waiting until its context ends.
 	Stall bool
-	// Err ends the request. Wrap an error of objstore's vocabulary.
+	// Err ends the request. It should wrap an error of objstore's vocabulary.
 	Err error
 }
 
-// strike applies what ends a request: nil when nothing does.
+// strike returns the error that ends the request, or nil. With Stall it waits for the end of ctx.
 func (f Fault) strike(ctx context.Context) error {
 	if f.Stall {
 		<-ctx.Done()
@@ -61,16 +60,15 @@ func (f Fault) strike(ctx context.Context) error {
 	return f.Err
 }
 
-// SetFault sets the script: it decides each request that comes from now on. It is asked about one
-// request at a time, so it may count without a lock, and must not wait. nil ends all faults.
+// SetFault sets the script that decides the fault of each request from now on. It is called for one
+// request at a time, so it needs no lock, and must not wait. nil ends all faults.
 func (s *Store) SetFault(script func(Call) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = script
 }
 
-// begin counts a call, asks the script for its fate, and lets the delay pass. done
-// ends the call.
+// begin counts a call, gets its fault from the script, and waits for the delay. done ends the call.
 func (s *Store) begin(ctx context.Context, c Call) (f Fault, done func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return Fault{}, nil, err
@@ -109,20 +107,20 @@ func (s *Store) end() {
 	s.mu.Unlock()
 }
 
-// Stats counts what was asked of a store.
+// Stats are counters of requests.
 type Stats struct {
 	Total        int
 	Requests     map[Op]int
 	BytesRead    int64 // delivered, also by reads that then failed
 	BytesWritten int64
-	MaxInFlight  int // the most requests at one time
+	MaxInFlight  int // most requests at one time
 }
 
-// Range is one read that was asked for.
+// Range is the range of one read request.
 type Range struct {
 	Key    string
 	Offset int64
-	Length int64 // -1 to the end
+	Length int64 // -1: to the end
 }
 
 // Stats returns the counts since New or Reset.
@@ -134,7 +132,7 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Reads returns every range asked for since New or Reset, in order.
+// Reads returns all requested ranges since New or Reset, in order.
 func (s *Store) Reads() []Range {
 	s.mu.Lock()
 	defer s.mu.Unlock()

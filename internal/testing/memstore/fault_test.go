@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestFaults runs under a fake clock: delays and stalls cost nothing.
+// The test runs under a fake clock, so delays and stalls take no time.
 func TestFaults(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("got %q, %v, want one bit flipped", got, err)
 		}
 		if b, _ := s.Bytes("a"); !bytes.Equal(b, []byte("0123456789")) {
-			t.Errorf("the object itself became %q", b)
+			t.Errorf("the stored object became %q", b)
 		}
 		if _, err := read(memstore.Fault{Before: func() { s.Set("a", nil) }}); !errors.Is(err, objstore.ErrChanged) {
 			t.Errorf("got %v, want %v", err, objstore.ErrChanged)
@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 		fault = memstore.Fault{Applied: true, Err: objstore.ErrUnavailable}
 		_, err = s.Put(t.Context(), "b", strings.NewReader("x"), 1, objstore.Condition{})
 		if _, ok := s.Bytes("b"); !errors.Is(err, objstore.ErrUnavailable) || !ok {
-			t.Errorf("an answer lost: got %v, stored %v", err, ok)
+			t.Errorf("a lost answer: got %v, stored %v", err, ok)
 		}
 		if st := s.Stats(); st.Requests[memstore.Read] != 5 || st.Requests[memstore.Put] != 1 || s.InFlight() != 0 || len(s.Reads()) != 5 {
 			t.Errorf("got %+v, %d in flight", st, s.InFlight())

@@ -1,6 +1,6 @@
-// Package memstore keeps objects in memory. It counts what is asked of it and fails as
-// a test's script says, so that the layers above can be shown every fault of a real
-// store, cheaply and under testing/synctest's clock.
+// Package memstore stores objects in memory. It counts requests, and fails them as a test's script
+// decides. Tests can thus produce every fault of a real store, cheaply and under testing/synctest's
+// clock.
 package memstore
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Store is an in-memory objstore.Store. The zero value is not ready: use New.
+// Store is an in-memory objstore.Store. Its zero value is not usable, use New.
 type Store struct {
 	mu       sync.Mutex
 	objects  map[string][]version // newest last
@@ -41,16 +41,16 @@ func New() *Store {
 	return &Store{objects: map[string][]version{}, stats: Stats{Requests: map[Op]int{}}}
 }
 
-// NewVersioned returns an empty store that keeps every version of an object and gives
-// each a version id, as a bucket with versioning does.
+// NewVersioned returns an empty store that keeps every version of an object under a version id, as
+// a bucket with versioning does.
 func NewVersioned() *Store {
 	s := New()
 	s.keepOld = true
 	return s
 }
 
-// Set stores data under key without copying it and without a fault or a count. The caller
-// no longer writes to data.
+// Set stores data under key without copying it, and without faults and counts. The caller must not
+// write to data afterwards.
 func (s *Store) Set(key string, data []byte) objstore.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *Store) set(key string, data []byte) objstore.Object {
 	return v.object
 }
 
-// Bytes returns the content stored under key, not to be written to, and whether there
-// is one. It is neither counted nor subject to faults.
+// Bytes returns the content stored under key, and whether there is one. Callers must not write to
+// it. The call has no faults and is not counted.
 func (s *Store) Bytes(key string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Store) Bytes(key string) ([]byte, bool) {
 	return v.data, ok
 }
 
-// Keys returns all keys in byte order, uncounted.
+// Keys returns all keys in byte order, without counting the call.
 func (s *Store) Keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Store) newest(key string) (version, bool) {
 	return vs[len(vs)-1], true
 }
 
-// find returns the version that ref names. s.mu is held.
+// find returns the version that ref names. The caller holds s.mu.
 func (s *Store) find(ref objstore.Ref) (version, error) {
 	v, ok := s.newest(ref.Key)
 	if ref.VersionID != "" {
@@ -132,7 +132,8 @@ func (s *Store) find(ref objstore.Ref) (version, error) {
 func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) (err error) {
 	defer func() {
 		if err != nil {
-			// What an error leaves in dst is undefined: make it wrong, so that no caller relies on it.
+			// The content of dst is undefined after an error. Make it wrong, so that no caller
+			// relies on it.
 			for _, d := range dst {
 				spoil(d)
 			}

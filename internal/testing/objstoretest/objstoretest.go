@@ -1,5 +1,5 @@
-// Package objstoretest is the conformance suite of the store seam: every store passes
-// it, in memory, in a directory, shaped, and real S3 servers.
+// Package objstoretest is the conformance suite of stores. Every store passes it: in memory, in a
+// directory, shaped, and real S3 servers.
 package objstoretest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Run holds a store to the contract of package objstore. newStore is called once per
-// subtest; stores of several subtests may share one bucket, as each uses keys of its own,
-// but newStore then has to see to it that the bucket is empty at first.
+// Run tests a store against the contract of package objstore. newStore is called once for each
+// subtest, and must return a store that is empty at first. Stores of several subtests may share one
+// bucket, because each uses keys of its own.
 func Run(t *testing.T, newStore func(t *testing.T) objstore.Store) {
 	t.Helper()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func Run(t *testing.T, newStore func(t *testing.T) objstore.Store) {
 	}
 }
 
-// content returns n bytes that differ everywhere and per seed.
+// content returns n pseudo-random bytes, which depend on the seed.
 func content(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	b := make([]byte, n)
@@ -79,14 +79,14 @@ func read(t *testing.T, s objstore.Store, ref objstore.Ref) []byte {
 	return b
 }
 
-// wantErr checks that err is want and no other word of the vocabulary.
+// wantErr checks that err is want and no other error of the vocabulary.
 func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
 	}
 	for _, other := range objstore.Vocabulary() {
-		if other != want && errors.Is(err, other) { //nolint:errorlint // two words of one list
+		if other != want && errors.Is(err, other) { //nolint:errorlint // two errors of one list
 			t.Errorf("%s: got %v, which is %q as well as %q", what, err, other, want)
 		}
 	}
@@ -136,7 +136,7 @@ func testReadRange(t *testing.T, s objstore.Store) {
 		}
 		ctx := objstore.WithProgress(t.Context(), func(n int64) {
 			if got := slices.Concat(dst...); !bytes.Equal(got[:n], data[c.offset:c.offset+n]) {
-				t.Errorf("at %d into %v: it reported %d bytes that were not there yet", c.offset, c.sizes, n)
+				t.Errorf("at %d into %v: it reported %d bytes that were not filled yet", c.offset, c.sizes, n)
 			}
 		})
 		if err := s.ReadRange(ctx, ref, c.offset, dst...); err != nil {
@@ -189,7 +189,7 @@ func testReadChanged(t *testing.T, s objstore.Store) {
 	old.VersionID = ""
 	buf := make([]byte, 10)
 	wantErr(t, "a read of the old version", s.ReadRange(t.Context(), old, 0, buf), objstore.ErrChanged)
-	// The range exists in the old version only: that it changed is the reason.
+	// The range exists only in the old version, and the error must be that the object changed.
 	wantErr(t, "a read past the new end", s.ReadRange(t.Context(), old, 400, buf), objstore.ErrChanged)
 	_, err := s.Open(t.Context(), old, 0)
 	wantErr(t, "an open of the old version", err, objstore.ErrChanged)
@@ -240,7 +240,7 @@ func testOpen(t *testing.T, s objstore.Store) {
 	if _, err = s.Open(t.Context(), ref, -1); err == nil {
 		t.Error("an open at -1 gave no error")
 	}
-	// A reader that is closed half-way ends; the next one starts afresh.
+	// A reader that is closed half-way ends, and does not affect the next one.
 	r, err := s.Open(t.Context(), objstore.Ref{Key: "open/a"}, 10)
 	if err != nil {
 		t.Fatal(err)

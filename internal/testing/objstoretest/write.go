@@ -75,12 +75,13 @@ func testListStops(t *testing.T, s objstore.Store) {
 		}
 		return nil
 	})
-	if err != stop || n != 3 { //nolint:errorlint // it must come back as it is
-		t.Errorf("got %v after %d, want %v as it is after 3", err, n, stop)
+	if err != stop || n != 3 { //nolint:errorlint // it must be returned unchanged
+		t.Errorf("got %v after %d, want %v unchanged after 3", err, n, stop)
 	}
 }
 
-// testListMany crosses the page of an S3 list, where the service's pages are that large.
+// testListMany lists more objects than fit in a page of an S3 list, for services with pages of
+// 1,000.
 func testListMany(t *testing.T, s objstore.Store) {
 	const n = 1005
 	var wg sync.WaitGroup
@@ -124,7 +125,7 @@ func testConditions(t *testing.T, s objstore.Store) {
 	}
 }
 
-// race lets n writers try at once and returns the data of the winners.
+// race starts n writers at once and returns the data of those that succeed.
 func race(t *testing.T, s objstore.Store, key string, cond objstore.Condition) []string {
 	t.Helper()
 	const n = 16
@@ -134,8 +135,8 @@ func race(t *testing.T, s objstore.Store, key string, cond objstore.Condition) [
 	start := make(chan struct{})
 	for i := range n {
 		wg.Go(func() {
-			// The content names the round too: where an ETag is a digest, content that
-			// comes again is the same version.
+			// The content names the round too, because the same content would be the same version
+			// where an ETag is a digest.
 			data := fmt.Sprint("writer ", i, " after ", cond.IfMatch)
 			<-start
 			_, err := s.Put(t.Context(), key, strings.NewReader(data), int64(len(data)), cond)
@@ -204,7 +205,7 @@ func testLarge(t *testing.T, s objstore.Store) {
 	}
 }
 
-// testShortBody promises more bytes than the body has: nothing may be stored.
+// testShortBody gives a larger size than the body has. Nothing may be stored.
 func testShortBody(t *testing.T, s objstore.Store) {
 	old := put(t, s, "short/a", []byte("old"))
 	_, err := s.Put(t.Context(), "short/a", strings.NewReader("new"), 4, objstore.Condition{})
@@ -241,7 +242,7 @@ func testDelete(t *testing.T, s objstore.Store) {
 		}
 	}
 	if err := s.Delete(t.Context(), "delete/none"); err != nil {
-		t.Errorf("of a key that is not there: %v", err)
+		t.Errorf("of a missing key: %v", err)
 	}
 	_, err := s.Stat(t.Context(), "delete/a/b")
 	wantErr(t, "stat of what was deleted", err, objstore.ErrNotFound)
@@ -251,7 +252,7 @@ func testDelete(t *testing.T, s objstore.Store) {
 	if err := s.Delete(t.Context(), "delete/a/c"); err != nil {
 		t.Fatal(err)
 	}
-	// What was a directory of keys may be a key now.
+	// A former directory of keys may be a key now.
 	put(t, s, "delete/a", []byte("y"))
 }
 
@@ -297,8 +298,8 @@ func testBadKeys(t *testing.T, s objstore.Store) {
 	}
 }
 
-// testParallel overwrites an object while others read it: each read gives one version whole,
-// or says that it changed.
+// testParallel overwrites an object while others read it. Each read returns one version completely,
+// or ErrChanged.
 func testParallel(t *testing.T, s objstore.Store) {
 	const size, writes = 50_000, 20
 	versions := make([][]byte, writes)

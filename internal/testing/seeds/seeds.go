@@ -1,5 +1,6 @@
-// Package seeds says which seeds a random test plays: a few in an ordinary run, many in a long one, other ones in each
-// of the runs in which tools/steady.py repeats a test, and exactly those that a failure named.
+// Package seeds chooses the seeds of a random test: a few in an ordinary run, many in a long one,
+// and others in each of the runs in which tools/steady.py repeats a test. The seeds of a failure
+// can be repeated.
 package seeds
 
 import (
@@ -11,18 +12,19 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// repeats is how many repeated runs together play as many seeds as an ordinary one does: a test that is
-// repeated hundreds of times need not play all of them each time.
+// repeats is the number of repeated runs that together use as many seeds as an ordinary run,
+// because a test that is repeated hundreds of times need not use all seeds each time.
 const repeats = 20
 
-// slower divides the number of seeds of an ordinary run under the race detector, which makes a test ten times slower.
-// make unit also plays all of them without it.
+// slower divides the number of seeds of an ordinary run under the race detector, which makes a test
+// ten times slower. make unit also uses all of them without it.
 const slower = 4
 
-// Range returns the seeds that a run plays: the first, and the one after the last. An ordinary run plays usual seeds,
-// under the race detector a fourth of them; a run with MILLRACE_LONG plays long seeds. All begin at 0.
-// MILLRACE_TEST_STEADY=i plays the i-th of many short ranges, and MILLRACE_SEEDS=from:to those seeds alone. few is true
-// where the range has fewer than usual seeds, too few to expect that each possible outcome occurs.
+// Range returns the seeds of a run: the first, and the one after the last. An ordinary run uses
+// usual seeds, and a fourth of them under the race detector. A run with MILLRACE_LONG uses long
+// seeds. All begin at 0. MILLRACE_TEST_STEADY=i uses the i-th of many short ranges, and
+// MILLRACE_SEEDS=from:to only those seeds. few is true if there are fewer than usual seeds, too few
+// to expect every possible outcome.
 func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	tb.Helper()
 	if s := os.Getenv("MILLRACE_SEEDS"); s != "" {
@@ -48,7 +50,7 @@ func number(tb testing.TB, name, s string) uint64 {
 	tb.Helper()
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		tb.Fatalf("%s=%s: want numbers, FROM:TO for MILLRACE_SEEDS: %v", name, os.Getenv(name), err)
+		tb.Fatalf("%s=%s: want a number, or FROM:TO for MILLRACE_SEEDS: %v", name, os.Getenv(name), err)
 	}
 	return n
 }

@@ -1,6 +1,6 @@
-// Package shaped makes a fast store behave like a distant one: it adds a time to first
-// byte, bounds the bandwidth of a stream and of all together, and the number of
-// connections. Benchmarks and experiments use it, so that a directory stands for S3.
+// Package shaped makes a fast store behave like a distant one. It adds a time to the first byte,
+// and limits the bandwidth of each stream and of all together, and the number of connections.
+// Benchmarks and experiments use a shaped directory in place of S3.
 package shaped
 
 import (
@@ -14,21 +14,21 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Shape is what a store is bent to. The zero value of a field bounds nothing.
+// Shape is the behaviour of a shaped store. The zero value of a field sets no limit.
 type Shape struct {
-	FirstByte   time.Duration // before a request is answered
+	FirstByte   time.Duration // time before a request is answered
 	Stream      float64       // bytes per second of one request
 	Total       float64       // bytes per second of all requests together
 	Connections int           // requests at one time; others wait
-	Piece       int64         // bytes that a stream gets of the line at a time, 256 KiB
+	Piece       int64         // bytes that a stream transfers at a time, default 256 KiB
 }
 
 // Store is a shaped store.
 type Store struct {
 	next  objstore.Store
 	shape Shape
-	conns chan struct{} // nil when unbounded
-	total *pipe         // nil when unbounded
+	conns chan struct{} // nil: unlimited
+	total *pipe         // nil: unlimited
 
 	requests, reads, opens  atomic.Int64
 	bytesRead, bytesWritten atomic.Int64
@@ -36,7 +36,7 @@ type Store struct {
 	waited                  atomic.Int64
 }
 
-// New shapes next.
+// New returns a shaped store on top of next.
 func New(next objstore.Store, shape Shape) *Store {
 	if shape.Piece <= 0 {
 		shape.Piece = 256 << 10
@@ -51,15 +51,15 @@ func New(next objstore.Store, shape Shape) *Store {
 	return s
 }
 
-// Stats counts what passed.
+// Stats are counters of requests.
 type Stats struct {
 	Requests     int64 // of all kinds
-	Reads        int64 // ReadRange
+	Reads        int64 // calls of ReadRange
 	Opens        int64
-	BytesRead    int64 // asked for by ReadRange, delivered by Open
+	BytesRead    int64 // requested by ReadRange, or delivered by Open
 	BytesWritten int64
-	MaxInFlight  int64         // requests that held a connection at one time
-	Waited       time.Duration // for connections, in sum
+	MaxInFlight  int64         // most requests that held a connection at one time
+	Waited       time.Duration // total time of waiting for connections
 }
 
 // Stats returns the counts since New or Reset.
@@ -82,14 +82,14 @@ func (s *Store) Reset() {
 	}
 }
 
-// pipe is a line of a fixed rate: each transfer gets its place behind those before it.
+// pipe is a line of a fixed rate, on which transfers follow one another.
 type pipe struct {
 	mu   sync.Mutex
 	rate float64   // bytes per second
-	free time.Time // when the line has sent what was asked so far
+	free time.Time // end of the transfers so far
 }
 
-// book returns when n more bytes have passed.
+// book adds a transfer of n bytes to the line and returns its end.
 func (p *pipe) book(n int64) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,8 @@ func (p *pipe) book(n int64) time.Time {
 	return p.free
 }
 
-// transfer lets n bytes pass through a stream's own line and the common one, and reports how many have.
+// transfer waits until n bytes have passed the stream's own line and the common one, and reports
+// progress.
 func (s *Store) transfer(ctx context.Context, stream *pipe, n int64) error {
 	report := objstore.Progress(ctx)
 	for passed := int64(0); passed < n; report(passed) {
@@ -129,7 +130,7 @@ func (s *Store) stream() *pipe {
 	return &pipe{rate: s.shape.Stream}
 }
 
-// begin waits for a connection and for the first byte. end gives the connection back.
+// begin waits for a connection and for the first byte. end releases the connection.
 func (s *Store) begin(ctx context.Context) (end func(), err error) {
 	s.requests.Add(1)
 	if s.conns != nil {
@@ -203,7 +204,7 @@ func (s *Store) List(ctx context.Context, prefix string, visit func(objstore.Obj
 		found = append(found, o)
 		return nil
 	})
-	end() // visit may call the store again: it must not hold the last connection
+	end() // visit may call the store again, so it must not hold the last connection
 	if err != nil {
 		return err
 	}

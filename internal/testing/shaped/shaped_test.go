@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// read reads n ranges of the object at once and returns how long all took, by the bubble's clock.
+// read reads n ranges of the object in parallel and returns the total time by the bubble's clock.
 func read(t *testing.T, s *shaped.Store, ref objstore.Ref, n, size int) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -55,7 +55,7 @@ func TestShape(t *testing.T) {
 				mem := memstore.New()
 				ref := mem.Set("a", make([]byte, size)).Ref()
 				s := shaped.New(mem, c.shape)
-				// The fake clock moves only by what the shape asks for: this is arithmetic, no timing.
+				// The fake clock advances only by the shape's delays, so the times are exact.
 				if got := read(t, s, ref, c.n, size); (got - c.want).Abs() > time.Microsecond {
 					t.Errorf("got %v, want %v", got, c.want)
 				}

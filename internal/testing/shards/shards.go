@@ -1,5 +1,5 @@
-// Package shards fills stores of tests with small datasets, and looks at what was written beside them. It imports nothing of
-// chunkindex, so that tests inside those packages can use it.
+// Package shards writes small datasets to stores for tests, and reads the objects of Millrace next
+// to them. It imports nothing of chunkindex, so that tests inside those packages can use it.
 package shards
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Photos puts n loose objects in a store and returns their bodies by key.
+// Photos stores n loose objects and returns their contents by key.
 func Photos(store *memstore.Store, n int) map[string][]byte {
 	all := map[string][]byte{}
 	for i := range n {
@@ -23,7 +23,7 @@ func Photos(store *memstore.Store, n int) map[string][]byte {
 	return all
 }
 
-// Copy is a store without faults that holds what another one does.
+// Copy returns a copy of a store, without faults.
 func Copy(store *memstore.Store) *memstore.Store {
 	other := memstore.New()
 	for _, key := range store.Keys() {
@@ -33,7 +33,7 @@ func Copy(store *memstore.Store) *memstore.Store {
 	return other
 }
 
-// Bytes returns an object that has to be there.
+// Bytes returns an object, and fails the test if it does not exist.
 func Bytes(t *testing.T, store *memstore.Store, key string) []byte {
 	t.Helper()
 	b, ok := store.Bytes(key)
@@ -43,7 +43,7 @@ func Bytes(t *testing.T, store *memstore.Store, key string) []byte {
 	return b
 }
 
-// Binding returns the one binding in a store.
+// Binding returns the only binding in a store.
 func Binding(t *testing.T, store *memstore.Store) []byte {
 	t.Helper()
 	for _, k := range store.Keys() {
@@ -56,7 +56,7 @@ func Binding(t *testing.T, store *memstore.Store) []byte {
 	return nil
 }
 
-// Tars stores two tar shards of three samples in all.
+// Tars stores two tar shards with three samples in total.
 func Tars(t testing.TB, store *memstore.Store) {
 	t.Helper()
 	for i, names := range [][]string{{"x.jpg", "x.cls", "y.jpg"}, {"dir/z"}} {
@@ -64,7 +64,7 @@ func Tars(t testing.TB, store *memstore.Store) {
 	}
 }
 
-// TarOf returns a tar of members that hold their own names.
+// TarOf returns a tar with these members, whose contents are their names.
 func TarOf(t testing.TB, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +83,7 @@ func TarOf(t testing.TB, names ...string) []byte {
 	return b.Bytes()
 }
 
-// Lines stores two shards of JSON Lines, of so many lines each.
+// Lines stores two shards of JSON Lines with that many lines each.
 func Lines(store *memstore.Store, lines int) {
 	for shard := range 2 {
 		var b strings.Builder

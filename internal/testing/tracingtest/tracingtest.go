@@ -1,4 +1,4 @@
-// Package tracingtest keeps the spans of tests.
+// Package tracingtest records the spans of tests.
 package tracingtest
 
 import (
@@ -10,27 +10,27 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// Span is one that has ended. Ids are in hex.
+// Span is a span that has ended. Ids are in hex.
 type Span struct {
 	Name, Trace, ID string
 	Parent          string            // "0000000000000000": none
 	Links           []string          // ids of spans
 	Said            map[string]string // its attributes
-	Failed          string            // why; "": it has not
+	Failed          string            // reason of the failure; "": not failed
 	Start, End      time.Time
 }
 
-// Recorder keeps spans in the order in which they have ended.
+// Recorder records spans in the order in which they end.
 type Recorder struct{ of *tracetest.SpanRecorder }
 
-// New returns a recorder, and a tracer whose spans it keeps: all of them, unless a caller's traceparent says that a trace
-// is not to be recorded.
+// New returns a recorder, and a tracer of which it records all spans, except those that a caller's
+// traceparent excludes.
 func New() (Recorder, tracing.Tracer) {
 	r := Recorder{tracetest.NewSpanRecorder()}
 	return r, tracing.New(trace.NewTracerProvider(trace.WithSpanProcessor(r.of), trace.WithSampler(trace.ParentBased(trace.AlwaysSample()))))
 }
 
-// Spans returns those that have ended.
+// Spans returns the spans that have ended.
 func (r Recorder) Spans() []Span {
 	var all []Span
 	for _, s := range r.of.Ended() {
@@ -49,7 +49,7 @@ func (r Recorder) Spans() []Span {
 	return all
 }
 
-// Named returns those of a name.
+// Named returns the ended spans with this name.
 func (r Recorder) Named(name string) []Span {
 	var some []Span
 	for _, s := range r.Spans() {

@@ -1,5 +1,5 @@
-// Package vectors keeps what tests compute in files that other languages check too: JSON, one vector a line. A file is the promise that
-// what was released stays as it is.
+// Package vectors keeps results of tests in JSON files, one vector a line, that other languages
+// check too. The files ensure that released behaviour does not change.
 package vectors
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Hold compares what a test computed with a file of it, and with update writes that anew first. V is a struct of slices of vectors, each
-// of which has its JSON name as a tag. It returns what the file holds.
+// Hold compares computed vectors with a file, and returns the content of the file. With update it
+// first writes them to the file. V is a struct of slices of vectors, each of which has its JSON
+// name as a tag.
 func Hold[V any](t *testing.T, file string, update bool, got V) V {
 	t.Helper()
 	if update {
@@ -38,12 +39,12 @@ func Hold[V any](t *testing.T, file string, update bool, got V) V {
 		t.Fatalf("%s: %v", file, err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what %s holds moved (-committed +computed):\n%s", file, diff)
+		t.Errorf("%s differs (-committed +computed):\n%s", file, diff)
 	}
 	return want
 }
 
-// Python has a script hold a file against an implementation of its own.
+// Python runs a script that checks a file against an implementation of its own.
 func Python(t *testing.T, script, file string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "python3", "-B", script, file).CombinedOutput()

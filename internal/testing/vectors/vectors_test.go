@@ -16,7 +16,7 @@ type file struct {
 	Words []string `json:"words,omitempty"`
 }
 
-func TestOneVectorALine(t *testing.T) {
+func TestHold_WritesOneVectorALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vectors.json")
 	computed := file{Pairs: []pair{{1, []int{2, 3}}, {4, nil}}, Words: []string{"x"}}
 	if held := Hold(t, path, true, computed); len(held.Pairs) != 2 {

@@ -1,5 +1,5 @@
-// Package export sends spans to a collector of OpenTelemetry. It is set up by the standard variables of OpenTelemetry alone,
-// and does nothing without them.
+// Package export sends spans to a collector of OpenTelemetry. It is configured only by the standard
+// variables of OpenTelemetry, and does nothing without them.
 package export
 
 import (
@@ -24,26 +24,27 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// endTime is how long spans that are left may take at the end of the program.
+// endTime is the time limit for sending the remaining spans at the end of the program.
 const endTime = 5 * time.Second
 
-// Exporter is what sends spans. The zero value sends none.
+// Exporter sends spans. The zero value sends none.
 type Exporter struct{ provider *trace.TracerProvider }
 
-// settings are what the environment says.
+// settings are the values from the environment.
 type settings struct {
 	wanted   bool
 	protocol string
 	sampler  trace.Sampler
 }
 
-// Check returns what is wrong with the variables of the environment. It names the variable.
+// Check returns an error that names an invalid variable of the environment, or nil.
 func Check() error {
 	_, err := read()
 	return err
 }
 
-// Open reads the variables of the environment, and begins to send if they name a collector. Errors name the variable.
+// Open reads the variables of the environment, and starts sending if they name a collector. Errors
+// name the variable.
 func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, error) {
 	s, err := read()
 	if err != nil || !s.wanted {
@@ -67,7 +68,7 @@ func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, er
 	return Exporter{trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithSampler(linkSampler{s.sampler}), trace.WithResource(of))}, nil
 }
 
-// Tracer begins the traces that are sent.
+// Tracer returns the tracer whose spans are sent.
 func (e Exporter) Tracer() tracing.Tracer {
 	if e.provider == nil {
 		return tracing.Tracer{}
@@ -75,7 +76,7 @@ func (e Exporter) Tracer() tracing.Tracer {
 	return tracing.New(e.provider)
 }
 
-// Close sends what is left, for some seconds at most.
+// Close sends the remaining spans, for endTime at most.
 func (e Exporter) Close() error {
 	if e.provider == nil {
 		return nil
@@ -85,7 +86,8 @@ func (e Exporter) Close() error {
 	return e.provider.Shutdown(ctx)
 }
 
-// warnSeldom returns what logs faults of the collector: it may be away for hours, and says so with each batch of spans.
+// warnSeldom returns a function that logs errors of the collector once a minute at most. A
+// collector may be down for hours, with an error for each batch of spans.
 func warnSeldom(log zerolog.Logger) func(error) {
 	due := rate.Sometimes{First: 1, Interval: time.Minute}
 	return func(err error) {
@@ -126,7 +128,7 @@ func read() (s settings, err error) {
 	return s, err
 }
 
-// first returns the first of some variables that is set.
+// first returns the first variable that is set.
 func first(names ...string) (name string, ok bool) {
 	for _, name := range names {
 		if os.Getenv(name) != "" {

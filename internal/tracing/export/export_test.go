@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing/export"
 )
 
-// sink is what a collector is to the exporter.
+// sink is a collector that records the names of spans.
 type sink struct {
 	mu    sync.Mutex
 	names []string // "service/span"
@@ -59,7 +59,7 @@ func (s *sink) got() string {
 	return strings.Join(s.names, " ")
 }
 
-// work makes spans: a request, a part of it, and work of its own that it has begun.
+// work makes the spans of a request, of a part of it, and of separate work that it starts.
 func work(t tracing.Tracer, parent string) {
 	ctx, request := t.Request(context.Background(), http.Header{"Traceparent": {parent}}, "request")
 	_, part := tracing.Start(ctx, "part")
@@ -71,10 +71,11 @@ func work(t tracing.Tracer, parent string) {
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
 
-// TestWhatTheEnvironmentAsksFor: the standard variables decide whether traces are sent, as what, and which.
-func TestWhatTheEnvironmentAsksFor(t *testing.T) {
+// The standard variables decide whether spans are sent, under which service name, and which are
+// sampled.
+func TestOpen_FollowsTheEnvironment(t *testing.T) {
 	for name, tc := range map[string]struct {
-		env    map[string]string // with the collector's address for HERE
+		env    map[string]string // HERE is replaced by the collector's address
 		parent string
 		want   string
 	}{
@@ -111,8 +112,9 @@ func TestWhatTheEnvironmentAsksFor(t *testing.T) {
 	}
 }
 
-// TestFaultsNameTheVariable: what the library would take for its default is refused.
-func TestFaultsNameTheVariable(t *testing.T) {
+// Values that the library would silently replace by its default are refused, with the name of the
+// variable.
+func TestCheck_NamesTheVariable(t *testing.T) {
 	for name, value := range map[string]string{
 		"OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "x",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "collector:4318", "OTEL_TRACES_SAMPLER": "sometimes", "OTEL_TRACES_SAMPLER_ARG": "1.5",
@@ -124,14 +126,14 @@ func TestFaultsNameTheVariable(t *testing.T) {
 				t.Errorf("got %v, want a fault of %s", err, name)
 			}
 			if _, err := export.Open(t.Context(), "1", zerolog.Nop()); err == nil {
-				t.Error("it was opened all the same")
+				t.Error("Open gave no error")
 			}
 		})
 	}
 }
 
-// TestACollectorThatIsAway costs a line in the log, not one for each batch of spans.
-func TestACollectorThatIsAway(t *testing.T) {
+// An unreachable collector causes one line in the log, not one for each batch of spans.
+func TestOpen_LogsUnreachableCollectorOnce(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
@@ -144,7 +146,7 @@ func TestACollectorThatIsAway(t *testing.T) {
 	for range 100 {
 		work(e.Tracer(), "")
 	}
-	_ = e.Close() // says that the last ones are lost, or logs it
+	_ = e.Close() // reports that the last spans are lost, or logs it
 	if got := strings.Count(log.String(), "traces are not sent"); got > 1 {
 		t.Errorf("got %d lines, want one at most: %s", got, &log)
 	}

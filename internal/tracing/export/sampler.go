@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// samplerOf reads OTEL_TRACES_SAMPLER and its argument as the specification has them. The library's own reading of them is
-// not exported, and takes what it does not know for the default.
+// samplerOf parses OTEL_TRACES_SAMPLER and its argument as the specification requires. The
+// library's own parser is not exported, and uses the default for unknown values.
 func samplerOf(name, argument string) (trace.Sampler, error) {
 	ratio := 1.0
 	if argument != "" {
@@ -31,14 +31,14 @@ func samplerOf(name, argument string) (trace.Sampler, error) {
 	case "parentbased_traceidratio":
 		return trace.ParentBased(trace.TraceIDRatioBased(ratio)), nil
 	}
-	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these behind parentbased_", name)
+	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these after parentbased_", name)
 }
 
-// linkSampler samples spans that link to a sampled one, although they begin a trace of their own
+// linkSampler samples spans that link to a sampled span, although they begin a trace of their own
 // (tracing.Apart).
 type linkSampler struct{ trace.Sampler }
 
-// ShouldSample decides on one span.
+// ShouldSample decides whether a span is sampled.
 func (s linkSampler) ShouldSample(p trace.SamplingParameters) trace.SamplingResult {
 	for _, link := range p.Links {
 		if link.SpanContext.IsSampled() {
