@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs integration/conformance/: a gateway against the vectors, and every client whose language is on this machine.
 
-usage: conformance.py [WORD...]    all of it, or what has one of the words in its name
+usage: conformance.py [WORD...]    all clients, or those whose names contain one of the words
 
-Clients are compiled into bin/conformance. With CI=true those of Go, Python, curl and Node must run; those of Rust and Java
-run where rustc and javac are. Nothing is downloaded. The totals are appended to bin/test-summary. Exit code: 0, or 1 when
+Clients are compiled into bin/conformance. With CI=true those of Go, Python, curl and Node must run. Those of Rust and
+Java run if rustc and javac are installed. Nothing is downloaded. The totals are appended to bin/test-summary. Exit code: 0, or 1 when
 anything failed.
 """
 
@@ -21,7 +21,7 @@ BUILT = os.path.join(ROOT, "bin", "conformance")
 CHECK = os.path.join(KIT, "check.py")
 READERS = os.path.join(ROOT, "examples", "readers")
 
-# Name, programs it takes, how it is compiled, how it is run; those that start slowest come first.
+# Name, required programs, command to compile, command to run. The slowest ones to start come first.
 CLIENTS = (
     ("java", ["javac", "java"], ["javac", "-Xlint:all", "-Werror", "-d", BUILT, f"{READERS}/Reader.java"], ["java", "-cp", BUILT, "Reader"]),
     ("rust", ["rustc"], ["rustc", "--edition", "2021", "-D", "warnings", "-O", "-o", f"{BUILT}/reader-rust", f"{READERS}/reader.rs"],
@@ -53,7 +53,7 @@ def check_client(compiling, command):
 
 
 def works(program):
-    """Whether a program is there and runs: macOS has a javac that only says where to get one."""
+    """Returns whether a program is installed and runs: the javac of macOS only says where to get one."""
     if not shutil.which(program):
         return False
     flag = {"go": "version", "javac": "-version", "java": "-version"}.get(program, "--version")
@@ -61,7 +61,7 @@ def works(program):
 
 
 def types():
-    """mypy and ruff over the kit, and pyarrow over its tables, where the Python environment of the tests is installed."""
+    """Checks the kit with mypy and ruff, and its tables with pyarrow, if the Python environment of the tests is installed."""
     found = subprocess.run([os.path.join(ROOT, "tools", "python.sh"), "--path"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if found.returncode != 0:
         return None

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every fuzz target of the repository for FUZZTIME (5s), as many at once as there are cores.
+"""Runs every fuzz target of the repository for FUZZTIME (5s), as many in parallel as there are cores.
 
 Each target has one worker, so that its share of the machine does not depend on the others. PIECE=2/6 runs the second sixth of the targets.
-Every target runs to its end, whatever became of those before it. What was done stands in
-bin/fuzz.json; one line of totals is appended to bin/test-summary.
+Every target runs to its end, even if others have failed. The results are written to bin/fuzz.json, and a line of totals
+is appended to bin/test-summary.
 """
 
 import concurrent.futures
@@ -35,7 +35,7 @@ def targets():
 
 def fuzz(package, target):
     result, output = run(package, target, FUZZTIME)
-    # A corpus that long runs have left behind is read first, and on a busy machine that alone may take FUZZTIME.
+    # The corpus of earlier long runs is read first, which on a busy machine may already take FUZZTIME.
     if result["executions"] == 0 and "gathering baseline coverage" in output and "Failing input" not in output:
         result, output = run(package, target, "60s")
     return result, output
@@ -43,7 +43,7 @@ def fuzz(package, target):
 
 def run(package, target, span):
     start = time.monotonic()
-    # Each input that reaches new code is made smaller for up to a minute by default: then nothing else is done in 5 s.
+    # By default each input that reaches new code is minimized for up to a minute, which would use up the 5 s.
     done = subprocess.run(
         ["go", "test", "-vet=off", "-run", "^$", "-fuzz", f"^{target}$", "-fuzztime", span, "-fuzzminimizetime", "10x", "-parallel", "1",
          "-timeout", "4h", package],

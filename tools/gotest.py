@@ -1,29 +1,28 @@
 #!/usr/bin/env python3
-"""Runs `go test -json -vet=off ARGS`, since `make vet` vets, prints failures in full and one line per package, counts.
+"""Runs `go test -json -vet=off ARGS` (`make vet` vets), prints failures in full and one line per package, and counts tests.
 
 usage: gotest.py NAME [--concurrent | --others] [--plain] ARGS...
        gotest.py --summary
 
---concurrent runs the packages of this module that start goroutines or have mutexes or atomics outside their tests, except for those
-that take long under the race detector (SLOW); --others the remaining packages. --plain runs the tests of files that race builds
-leave out (//go:build !race), those of one thread, which the detector slows tenfold and finds nothing in; and random tests, of which race
-builds play a fourth (internal/testing/seeds).
+--concurrent runs the packages of this module that start goroutines or have mutexes or atomics outside their tests, except those that
+take long under the race detector (SLOW). --others runs the remaining packages. --plain runs tests of files that race builds exclude
+(//go:build !race): they have one thread, so the detector only makes them ten times slower. It also runs random tests, of which race
+builds use a fourth of the seeds (internal/testing/seeds).
 
-A skipped test is a failure when CI=true: a skip there would be a hole in the proof that
-nobody sees. The totals are appended to bin/test-summary of the repository, so that they
-can be shown again at the end, and lines that a test logs as "figure: ..." to
-bin/figures-NAME.json. Exit code: 0, or 1 when anything failed.
+A skipped test is a failure when CI=true, because a skip there would go unnoticed. The totals are appended to bin/test-summary of the
+repository, so that they can be shown again at the end. Lines that a test logs as "figure: ..." are written to bin/figures-NAME.json.
+Exit code: 0, or 1 when anything failed.
 
-A test that compares what it measured with a bound logs "judged", or "not judged: REASON" if the machine paused meanwhile
-(integration/harness, Judge). Tests with either line can be judged. The summary lists those that were not, and what tests log as
-"only with long counts: NAME".
+A test that compares a measurement with a bound logs "judged", or "not judged: REASON" if the machine paused meanwhile
+(integration/harness, Judge). Tests with either line can be judged. The summary lists those that were not, and the lines
+"only with long counts: NAME" that tests log.
 
 pgregory.net/rapid starts from RAPID_SEED: a constant by default, a new one with MILLRACE_LONG. The seed is printed.
 
 --summary prints bin/test-summary. When CI=true it fails if more than a tenth of the tests that can be judged, over all steps, were not.
 
-A package in which the race detector itself breaks ("ThreadSanitizer: CHECK failed", a fault of the detector and not a race) is
-run again, twice at most, and that is said.
+A package in which the race detector itself fails ("ThreadSanitizer: CHECK failed", a bug of the detector and not a race) is run
+again, twice at most, and the output says so.
 """
 
 import json
@@ -51,10 +50,10 @@ class Run:
         self.build = {}  # import path -> lines of the compiler
         self.passed = self.skipped = self.failed = self.packages = 0
         self.skips = []
-        self.figures = []  # what tests have measured: package, test, text
-        self.judged = {}  # package and test -> whether the test compared all that it measured with its bounds
-        self.long = []  # what is tested only with long counts
-        self.detector = set()  # packages in which the race detector broke
+        self.figures = []  # measurements of tests: package, test, text
+        self.judged = {}  # package and test -> whether the test compared all measurements with its bounds
+        self.long = []  # tests that run only with long counts
+        self.detector = set()  # packages in which the race detector failed
         self.passes = {}  # package -> tests passed, until the package ends
 
     def line(self, text):
@@ -78,7 +77,7 @@ class Run:
             self.ended(event, action)
 
     def logged(self, package, test, line):
-        """Keeps what a test logs for the summary."""
+        """Records the lines that a test logs for the summary."""
         logged = LOGGED.match(line)
         text = logged[1] if logged else ""
         if text == "judged":
@@ -122,14 +121,14 @@ class Run:
             print("".join(lines), end="", flush=True)
 
     def dump(self, package):
-        """Prints what tests that never ended have written: a panic, a time-out."""
+        """Prints the output of tests that did not end because of a panic or a time-out."""
         for key in [k for k in self.output if k[0] == package]:
             lines = self.output.pop(key)
             print("".join(lines[-2000:]), end="")
 
 
 def test(run, args):
-    """Runs go test, and returns whether something failed that is no fault of the race detector."""
+    """Runs go test, and returns whether anything failed that is not a bug of the race detector."""
     failed = run.failed
     process = subprocess.Popen(
         ["go", "test", "-json", "-vet=off", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
@@ -140,7 +139,7 @@ def test(run, args):
 
 
 def packages():
-    """The folders of this module that have tests, each with the texts of its files by name."""
+    """Yields the folders of this module that have tests, each with the texts of its files by name."""
     for folder, below, names in os.walk("."):
         below[:] = [name for name in below if name != "testdata" and not os.path.exists(os.path.join(folder, name, "go.mod"))]
         texts = {}
@@ -152,7 +151,7 @@ def packages():
 
 
 def concurrent():
-    """The folders of --concurrent."""
+    """Returns the folders of --concurrent."""
     found = {folder for folder, texts in packages() if any(CONCURRENT.search(text) for name, text in texts.items() if not name.endswith("_test.go"))}
     if gone := SLOW - found:
         sys.exit(f"gotest.py: {', '.join(gone)} of SLOW: not a concurrent package")
@@ -160,7 +159,7 @@ def concurrent():
 
 
 def unraced(texts):
-    """The tests of a package that race builds leave out or cut short."""
+    """Yields the tests of a package that race builds exclude or shorten."""
     for text in (text for name, text in texts.items() if name.endswith("_test.go")):
         whole = text.startswith("//go:build !race\n")
         for function in text.split("\nfunc ")[1:]:
@@ -170,7 +169,7 @@ def unraced(texts):
 
 
 def choose(args):
-    """Replaces --concurrent, --others and --plain by arguments of go test."""
+    """Returns args with --concurrent, --others and --plain replaced by arguments of go test."""
     options = {"--concurrent", "--others", "--plain"} & set(args)
     if not options:
         return args

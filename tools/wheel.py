@@ -25,7 +25,7 @@ def run(failed, *command):
 
 
 def main():
-    if sys.version_info < (3, 10):  # noqa: UP036  whatever python3 a user has
+    if sys.version_info < (3, 10):  # noqa: UP036  users may have an older python3
         sys.exit(f"make wheel: {sys.executable} is Python {sys.version.split()[0]}; make a python3 of 3.10 or later the first in PATH")
     if shutil.which("go") is None:
         sys.exit("make wheel: go is not in PATH; install Go, which builds the program inside the wheel, from https://go.dev/dl")

@@ -21,7 +21,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-UNRELEASED = "0.0.0.dev0"  # of a checkout, as _version.py has it
+UNRELEASED = "0.0.0.dev0"  # version of a checkout in _version.py
 
 # The program is static, so that it runs with any C library, and on Linux from kernel 3.2. Go 1.26 needs macOS 12.
 PLATFORMS = {
@@ -70,21 +70,21 @@ def host():
 def build_program(platform, path):
     system, architecture = platform.split("/")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": architecture}
-    # -buildvcs=auto is Go's default, and is what gives the program its version: GOFLAGS may say otherwise.
+    # -buildvcs=auto, Go's default, gives the program its version. GOFLAGS may override it.
     command = ["go", "build", "-trimpath", "-buildvcs=auto", "-ldflags", "-s -w", "-o", path, "./cmd/millrace"]
     if subprocess.run(command, cwd=ROOT, env=environment).returncode != 0:
-        raise SystemExit(f"wheels: cannot build the program for {platform}: go's reason is above; a first build downloads Go modules")
+        raise SystemExit(f"wheels: cannot build the program for {platform}: see go's error above; the first build downloads Go modules")
 
 
 def program_version(path):
-    """Reads what `millrace version` says, of a program for any platform."""
+    """Returns the version that `millrace version` would print, for a program of any platform."""
     said = subprocess.run(["go", "version", "-m", "-json", path], check=True, capture_output=True, text=True).stdout
     version = json.loads(said)["Main"].get("Version", "")
     return "devel" if version in ("", "(devel)") else version
 
 
 def python_version(program):
-    """Turns a version of Go's into one of Python's (PEP 440).
+    """Converts a version of Go to one of Python (PEP 440).
 
     After a release, Go counts to the next one and adds the time of the commit: a development release in Python. Go's +dirty
     stays: package indexes refuse such versions.
@@ -101,7 +101,7 @@ def python_version(program):
 
 
 def copy_sources(target, version):
-    """Copies the package's sources, and gives them the version."""
+    """Copies the package's sources, and sets their version."""
     shutil.copytree(os.path.join(ROOT, "client", "python"), target, ignore=shutil.ignore_patterns("__pycache__", "dist", ".*_cache"))
     path = os.path.join(target, "millrace", "_version.py")
     with open(path, encoding="utf-8") as f:
@@ -112,10 +112,10 @@ def copy_sources(target, version):
 
 
 def build(parts, out):
-    """Builds the parts and yields the paths of what was built."""
+    """Builds the parts and yields the paths of the results."""
     with tempfile.TemporaryDirectory() as work:
         programs = {}
-        for platform in [p for p in parts if p in PLATFORMS] or ["linux/amd64"]:  # a version is asked of one at least
+        for platform in [p for p in parts if p in PLATFORMS] or ["linux/amd64"]:  # at least one is needed for the version
             programs[platform] = os.path.join(work, platform.replace("/", "-"))
             build_program(platform, programs[platform])
         sources, command = os.path.join(work, "python"), os.path.join(work, "command")

@@ -1,4 +1,5 @@
-// Command collector is an OpenTelemetry Collector for tests: it receives spans over OTLP and writes them to a file.
+// Command collector is an OpenTelemetry Collector for tests. It receives spans over OTLP and writes
+// them to a file.
 package main
 
 import (
@@ -29,7 +30,7 @@ func main() {
 	}
 }
 
-// factories make the parts that a configuration may name.
+// factories returns the components that a configuration may name.
 func factories() (otelcol.Factories, error) {
 	receive, write := otlpreceiver.NewFactory(), fileexporter.NewFactory()
 	return otelcol.Factories{

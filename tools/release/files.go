@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// file is a file of an archive. One whose name ends in a slash is a directory.
+// file is a file of an archive. A name that ends in a slash is that of a directory.
 type file struct {
 	name  string
 	data  []byte
 	mode  int64
-	owner int // and group
+	owner int // number of the user and of the group
 }
 
 func sorted(files []file) []file {
@@ -43,7 +43,7 @@ func readTree(dir, below string) (files []file, err error) {
 	return files, err
 }
 
-// writeTar writes files in the order in which they come, all of one time.
+// writeTar writes files in the given order, all with the same time.
 func writeTar(w io.Writer, files []file, at time.Time) error {
 	out := tar.NewWriter(w)
 	for _, f := range files {
@@ -63,7 +63,7 @@ func writeTar(w io.Writer, files []file, at time.Time) error {
 	return out.Close()
 }
 
-// writeTarGz writes a file of dist.
+// writeTarGz writes a compressed archive to dist.
 func (r *release) writeTarGz(name string, files []file) error {
 	var out bytes.Buffer
 	zip, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -83,7 +83,8 @@ func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// writeArchives writes for each platform its program and the papers, below a directory that says which they are.
+// writeArchives writes an archive for each platform, with its program and the papers below a
+// directory named after the version and the platform.
 func (r *release) writeArchives() error {
 	for _, p := range r.programs {
 		top := "millrace-" + r.version + "-" + p.system + "-" + p.arch
@@ -102,7 +103,8 @@ func (r *release) writeArchives() error {
 	return nil
 }
 
-// writeChart packs the Helm chart, with the version of the release as its own and as that of the program.
+// writeChart packs the Helm chart. Its own version and that of the program are the version of the
+// release.
 func (r *release) writeChart() error {
 	files, err := readTree(filepath.Join(r.root, "deploy", "helm", "millrace"), "millrace")
 	if err != nil {
@@ -123,7 +125,7 @@ func (r *release) writeChart() error {
 	return r.writeTarGz("millrace-"+r.version+".tgz", files)
 }
 
-// writeSums writes SHA256SUMS, which `sha256sum --check` reads, of all files of dist.
+// writeSums writes SHA256SUMS of all files of dist, in the format of `sha256sum --check`.
 func (r *release) writeSums() error {
 	if err := os.RemoveAll(filepath.Join(r.out, "SHA256SUMS")); err != nil {
 		return err

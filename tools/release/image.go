@@ -17,10 +17,10 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// imageName is where releases put the image.
+// imageName is the name under which releases publish the image.
 const imageName = "ghcr.io/millrace-data/millrace"
 
-// nonroot is the user that the image runs as, and its group: the number that other small images use too.
+// nonroot is the number of the image's user and group, which other small images use too.
 const nonroot = 65532
 
 // writeImage writes one image for Linux on both architectures, as an archive in the layout of OCI.
@@ -43,7 +43,8 @@ func (r *release) writeImage() error {
 	if err != nil {
 		return err
 	}
-	// The index of both images is the only entry of the archive: podman, skopeo and containerd take one that is alone.
+	// The index of both images is the only entry of the archive, because podman, skopeo and
+	// containerd accept only a single entry.
 	if err := place.AppendIndex(both, layout.WithAnnotations(map[string]string{
 		"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": imageName + ":" + r.version,
 	})); err != nil {
@@ -90,7 +91,7 @@ func (r *release) image(p program) (v1.Image, error) {
 func (r *release) imageConfig(image v1.Image, p program) *v1.ConfigFile {
 	config, err := image.ConfigFile()
 	if err != nil {
-		panic(err) // the image was made in memory
+		panic(err) // impossible: the image was made in memory
 	}
 	config.OS, config.Architecture, config.Created = p.system, p.arch, v1.Time{Time: r.time}
 	config.Config = v1.Config{
@@ -105,11 +106,12 @@ func (r *release) imageConfig(image v1.Image, p program) *v1.ConfigFile {
 	return config
 }
 
-// baseLayer holds what the program finds on any system: a user, directories to write in, and the authorities that Mozilla trusts.
+// baseLayer returns the files that the program expects on any system: a user, writable directories,
+// and the authorities that Mozilla trusts.
 func (r *release) baseLayer() (v1.Layer, error) {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		if root.Constraint != nil { // trusted for some certificates alone, which a file of roots cannot say
+		if root.Constraint != nil { // trusted only for some certificates, which a file of roots cannot express
 			continue
 		}
 		if err := pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {

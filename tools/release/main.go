@@ -1,5 +1,6 @@
-// Command release fills dist with what a release consists of: archives, packages of Debian and RPM, an image, the chart, lists of
-// what the programs are made of, the notes, and the sums of all files, those of the wheels too that lie there already.
+// Command release fills dist with the parts of a release: archives, Debian and RPM packages, an
+// image, the chart, lists of modules, the notes, and the sums of all files, including wheels that
+// are already in dist.
 //
 // usage: release ROOT        of a checkout without changes; two runs at one commit write the same bytes
 //
@@ -33,17 +34,17 @@ func run(args []string) error {
 	return fmt.Errorf("expected ROOT or pin DOCKERFILE..., got %q", args)
 }
 
-// release is what all parts of a release know.
+// release holds the values that all parts of a release share.
 type release struct {
 	root    string    // the checkout
-	work    string    // a directory for files that are not released as they are
+	work    string    // a directory for intermediate files
 	out     string    // dist
 	commit  string    // of the checkout
-	time    time.Time // of the commit: every file has this time
+	time    time.Time // of the commit; the time of every file
 	version string    // without the v: 0.1.0
 
 	programs []program
-	papers   []file // what each archive holds beside its program
+	papers   []file // files in each archive next to the program
 }
 
 func makeAll(root string) (err error) {
@@ -79,7 +80,7 @@ func makeAll(root string) (err error) {
 	return nil
 }
 
-// readCommit refuses a checkout with changes, since nobody could build the same from its commit.
+// readCommit refuses a checkout with changes, because its commit would not reproduce the release.
 func (r *release) readCommit() error {
 	changes, err := r.output("git", "status", "--porcelain")
 	if err != nil {
@@ -101,7 +102,7 @@ func (r *release) readCommit() error {
 	return nil
 }
 
-// output runs a program in the checkout and returns what it prints.
+// output runs a program in the checkout and returns its standard output.
 func (r *release) output(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Stderr = r.root, os.Stderr

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
-	_ "github.com/goreleaser/nfpm/v2/deb" // makes packages of Debian
+	_ "github.com/goreleaser/nfpm/v2/deb" // registers Debian packages
 	"github.com/goreleaser/nfpm/v2/files"
-	_ "github.com/goreleaser/nfpm/v2/rpm" // makes packages of RPM
+	_ "github.com/goreleaser/nfpm/v2/rpm" // registers RPM packages
 )
 
-// writePackages writes a package of Debian and one of RPM for each architecture of Linux.
+// writePackages writes a Debian package and an RPM package for each architecture of Linux.
 func (r *release) writePackages() error {
 	for _, p := range r.programs {
 		if p.system != "linux" {
@@ -46,7 +46,7 @@ func (r *release) writePackage(p program, kind string) error {
 				PreRemove:   filepath.Join(r.root, "deploy", "packages", "removing.sh"),
 				PostRemove:  filepath.Join(r.root, "deploy", "packages", "removed.sh"),
 			},
-			RPM: nfpm.RPM{BuildHost: "millrace"}, // else the name of this machine
+			RPM: nfpm.RPM{BuildHost: "millrace"}, // otherwise the name of this machine
 		},
 	})
 	packager, err := nfpm.Get(kind)
@@ -60,7 +60,7 @@ func (r *release) writePackage(p program, kind string) error {
 	return r.write(packager.ConventionalFileName(info), out.Bytes())
 }
 
-// contents are the files of a package, at the places where distributions look for them.
+// contents returns the files of a package, at the paths that distributions use.
 func (r *release) contents(p program, kind string) (files.Contents, error) {
 	const doc = "/usr/share/doc/millrace/"
 	zsh := map[string]string{"deb": "vendor-completions", "rpm": "site-functions"}[kind]
@@ -78,7 +78,7 @@ func (r *release) contents(p program, kind string) (files.Contents, error) {
 		place, data := places[f.name], f.data
 		if strings.HasPrefix(f.name, "man/") {
 			var zipped bytes.Buffer
-			zip, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one that there is
+			zip, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // no error: the level is valid
 			if _, err := zip.Write(f.data); err != nil {
 				return nil, err
 			}

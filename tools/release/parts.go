@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writeParts writes for each program which modules it is made of, as CycloneDX has it (an SBOM).
+// writeParts writes the list of modules of each program in the format of CycloneDX (an SBOM).
 func (r *release) writeParts() error {
 	for _, p := range r.programs {
 		g, err := bin.NewGenerator(p.path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true))
@@ -40,8 +40,8 @@ func (r *release) writeParts() error {
 	return nil
 }
 
-// licenses returns the licenses of Go, of every module in the programs, and of the page's chart library: most want to be
-// handed on with copies.
+// licenses returns the licenses of Go, of every module in the programs, and of the page's chart
+// library. Most of them must accompany copies.
 func (r *release) licenses() ([]byte, error) {
 	info, err := buildinfo.ReadFile(r.programs[0].path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *release) licenses() ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// addLicenses adds the licenses and notices that lie in a directory.
+// addLicenses adds the licenses and notices in a directory.
 func addLicenses(all *bytes.Buffer, module, dir string) error {
 	license := regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice|patents)([._-].*)?$`)
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

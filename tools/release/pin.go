@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// pinImages looks up the base images of Dockerfiles in their registries, and writes the digests behind the tags: NAME:TAG@sha256:... A build takes
-// these bytes, whatever the tags become. It changes no file unless it has found every image.
+// pinImages looks up the base images of Dockerfiles in their registries, and writes the digests
+// after the tags: NAME:TAG@sha256:... Builds then use these bytes even if a tag moves. It changes
+// no file unless it has found every image.
 func pinImages(files ...string) error {
 	texts := make([]string, len(files))
 	var faults []error
@@ -44,7 +45,8 @@ func pinImages(files ...string) error {
 	return nil
 }
 
-// digestOf asks a registry for the digest of an image, that of the index of all platforms where there is one.
+// digestOf gets the digest of an image from a registry: that of the index of all platforms, if
+// there is one.
 func digestOf(image string) (string, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// TestPinImages_WritesTheDigestsOfTheRegistry: of each image, and again when a tag has moved; stages stay, and so do files if an image is missing.
+// The digests are updated when a tag has moved. Stages are unchanged, and so are files if an image
+// is missing.
 func TestPinImages_WritesTheDigestsOfTheRegistry(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -52,7 +53,7 @@ func TestPinImages_WritesTheDigestsOfTheRegistry(t *testing.T) {
 		t.Error("an image that no registry has: got no error")
 	}
 	if text, _ := os.ReadFile(file); strings.Contains(string(text), "sha256") {
-		t.Errorf("got %s, want the file as it was", text)
+		t.Errorf("got %s, want the file unchanged", text)
 	}
 	for range 2 {
 		golang := push("library/golang:1.26-alpine")

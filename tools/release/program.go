@@ -12,13 +12,14 @@ import (
 
 // program is millrace for one platform.
 type program struct {
-	system, arch string // as Go calls them
+	system, arch string // in Go's names
 	path         string
 }
 
 func (p program) platform() string { return p.system + "_" + p.arch }
 
-// buildPrograms builds with the arguments of tools/wheels.py, so that a wheel, an archive and the image hold the same bytes.
+// buildPrograms builds with the arguments of tools/wheels.py, so that a wheel, an archive and the
+// image contain the same bytes.
 func (r *release) buildPrograms() error {
 	for _, system := range []string{"linux", "darwin"} {
 		for _, arch := range []string{"amd64", "arm64"} {
@@ -39,22 +40,23 @@ func (r *release) buildPrograms() error {
 	}
 	r.version = strings.TrimPrefix(info.Main.Version, "v")
 	if strings.ContainsAny(r.version, "(+") { // (devel), or +dirty
-		return fmt.Errorf("the program calls its version %q, want that of a commit: build in a clone of the repository, not in a worktree of git", info.Main.Version)
+		return fmt.Errorf("the program's version is %q, want that of a commit: build in a clone of the repository, not in a worktree of git", info.Main.Version)
 	}
 	return nil
 }
 
-// native returns the path of the program that runs on this machine.
+// native returns the path of the program for this machine.
 func (r *release) native() (string, error) {
 	for _, p := range r.programs {
 		if p.system == runtime.GOOS && p.arch == runtime.GOARCH {
 			return p.path, nil
 		}
 	}
-	return "", fmt.Errorf("no program is made for %s/%s, which has to write its manual and completions", runtime.GOOS, runtime.GOARCH)
+	return "", fmt.Errorf("no program for %s/%s, which is needed to write the manual and completions", runtime.GOOS, runtime.GOARCH)
 }
 
-// collectPapers has the program write its manual and its completions, and adds what people have to be told.
+// collectPapers collects the files that accompany a program: license, README, the licenses of all
+// modules, completions and manual, of which the program writes the last two.
 func (r *release) collectPapers() error {
 	native, err := r.native()
 	if err != nil {
