@@ -192,7 +192,7 @@ func (j *job) advance(more chunkindex.Progress) {
 	j.opt.Progress(j.progress)
 }
 
-// result is what a worker returns for a finished shard.
+// result is the result of a worker: a finished shard.
 type result struct {
 	finishedShard
 	reused bool

@@ -1,5 +1,5 @@
-// Package arrival stores in a context when the request for a batch arrived, so that the table of
-// ranks knows how long a rank has waited when the read begins.
+// Package arrival stores in a context when the request for a batch arrived. The table of ranks thus
+// knows how long a rank has waited when the read begins.
 package arrival
 
 import (

@@ -9,12 +9,13 @@
 // to have given up. After half of the longest wait the oldest goes first, so that small
 // reservations cannot overtake a large one until it fails.
 //
-// A reservation passes the oldest if the oldest is to go first, or if it has not waited itself. It
-// may pass only if both fit: the oldest could take its bytes now and they remain free, or all that
-// have passed hold at most as many bytes as the oldest waits for, and at most the rest of the
-// total. Once the oldest goes first, it is therefore served at the latest when the bytes then in
-// use are released, even if those that passed it keep theirs. A reservation that waits for much of
-// the total does not stop small ones.
+// Two kinds of reservations pass the oldest: those that are served while it is the oldest's turn,
+// and tries, which never wait (TryReserve, ReserveNow). They may pass in two cases: the bytes of
+// the oldest are free and remain free, or all that have passed hold at most as many bytes as the
+// oldest waits for. In the second case they also hold at most the rest of the total. So once the
+// oldest goes first, it is served at the latest when the bytes then in use are released. Those that
+// passed it may keep theirs. A reservation that waits for much of the total does not stop small
+// ones.
 package budget
 
 import (

@@ -57,9 +57,9 @@ func check(t *testing.T, property func(*rapid.T)) {
 	bubble.Test(t, func(t *testing.T) { rapid.Check(struct{ rapid.TB }{t}, property) })
 }
 
-// Random programs are compared with a model. A try is granted if its bytes are free, and if all
-// tries that passed the waiter hold at most as many bytes as it waits for, and together with these
-// at most the total.
+// Random programs are compared with a model. A try is granted if its bytes are free and it may pass
+// the waiter. All tries that passed the waiter hold at most as many bytes as it waits for, and
+// together with these at most the total.
 func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")
@@ -147,8 +147,8 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	})
 }
 
-// Once a reservation has waited for half of the longest wait, it gets its bytes when all bytes then
-// in use are released, even if later grants are kept.
+// Once a reservation has waited for half of the longest wait, the release of all bytes then in use
+// serves it, even if later grants are kept.
 func TestBudget_ServesTheOldestOnceEarlierBytesAreReleased(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")

@@ -15,8 +15,8 @@ type Config struct {
 	Key  string // PEM: its private key
 	CA   string // PEM: the accepted authorities
 
-	// Changed is called once for each content of the files, with nil if the content is in use now,
-	// and otherwise with the reason why the old certificate is kept. It must not block.
+	// Changed is called once for each content of the files. Its argument is nil if the content is
+	// in use now, and otherwise the reason why the old certificate is kept. It must not block.
 	Changed func(error)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// silentTime is the time a new connection has to send its first bytes, and then the rest of the
-// head of its first request, while the limit on connections is reached.
+// silentTime is the time a new connection has to send its first bytes, and the same time again for
+// the rest of its first request's head. It applies while the limit on connections is reached.
 const silentTime = 250 * time.Millisecond
 
 // idle tracks the connections without a request: silent ones, which have not sent a whole head yet

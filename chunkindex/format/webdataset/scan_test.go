@@ -347,7 +347,7 @@ func TestScan_OtherArchivers(t *testing.T) {
 	}
 }
 
-// compare returns the differences from what archive/tar reads.
+// compare returns the differences between the members found and those that archive/tar reads.
 func compare(b []byte, got []scantest.Sample) string {
 	type file struct{ Name, Body string }
 	var want, have []file

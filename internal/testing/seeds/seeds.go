@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// repeats is the number of repeated runs that together use as many seeds as an ordinary run,
-// because a test that is repeated hundreds of times need not use all seeds each time.
+// repeats is the number of repeated runs that together use as many seeds as an ordinary run. A test
+// that is repeated hundreds of times need not use all seeds each time.
 const repeats = 20
 
 // slower divides the number of seeds of an ordinary run under the race detector, which makes a test
