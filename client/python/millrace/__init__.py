@@ -6,8 +6,8 @@
         for batch in client.epoch(0, global_batch_size=256, decode={"cls": int}):
             images, labels = batch["jpg"], batch["cls"]
 
-The bytes of a batch depend only on the index generation, the plan, the epoch and the batch number. Gateways keep no
-state per reader: a request may go to any gateway and be retried at another, and a job resumes from two integers.
+The bytes of a batch depend only on the index generation, the plan, the epoch and the batch number. Gateways keep no state per reader: a
+request may go to any gateway and be retried at another, and a job resumes from two integers.
 """
 
 from ._http import TLS, Routing

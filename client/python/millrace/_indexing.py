@@ -1,6 +1,4 @@
-"""Datasets that are opened without a server: their canonical address, their index, and changed
-files.
-"""
+"""Datasets that are opened without a server: their canonical address, their index, and changed files."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ SEVERAL = "several folders are millrace.mix({millrace.open(A): 1, millrace.open(
 
 @dataclass(frozen=True)
 class Wanted:
-    """A dataset and the requested index: the one with these options of `millrace index`, in this
-    place.
-    """
+    """A dataset and the requested index: the one with these options of `millrace index`, in this place."""
 
     where: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -54,9 +50,7 @@ class Wanted:
 
     @property
     def address(self) -> str:
-        """The canonical address of the dataset. Each set of options has an index of its own, named
-        after the options.
-        """
+        """The canonical address of the dataset. Each set of options has an index of its own, named after the options."""
         where, _, place = self.where.partition(",index=")
         where, place = _absolute(where), self.place or place
         if self.options:
@@ -135,17 +129,14 @@ class Found:
 
     @classmethod
     def of_served(cls, program: str, address: str) -> Found:
-        """Compares the files of a dataset that is already served with its index. Buckets are not
-        compared.
-        """
+        """Compares the files of a dataset that is already served with its index. Buckets are not compared."""
         said = {} if "://" in address.partition(",index=")[0] else run(program, "info", address)[0]
         return cls(address, said.get("changes", {}))
 
     def tell_changes(self) -> None:
         """Warns if files of a directory were added, removed or changed since it was indexed.
 
-        The index is not updated automatically, because a resumed run needs the files that it
-        started with.
+        The index is not updated automatically, because a resumed run needs the files that it started with.
         """
         where, kinds = self.address.partition(",index=")[0], {"new": "new", "gone": "gone", "rewritten": "rewritten or copied"}
         said = [f"{one['files']} {kinds[kind]} (such as {one['example']})" for kind, one in self.changes.items() if kind in kinds]
@@ -172,9 +163,7 @@ class Failure:
     fields: Sequence[str] = ()  # columns of the dataset
 
     def error(self, address: str, fields: str = "") -> MillraceError:
-        """Returns the exception, with a Python remedy if open supports it. fields are those passed
-        to open.
-        """
+        """Returns the exception, with a Python remedy if open supports it. fields are those passed to open."""
         missing = [name for name in fields.split(",") if name not in self.fields]
         where = address.partition(",index=")[0].partition("#")[0]
         own = [one for one in self.choices if set(one) <= set(OPTIONS)]
@@ -194,9 +183,7 @@ class Failure:
 
 
 def said_here(text: str) -> str:
-    """Replaces flags of the program by the parameter names of open, except in commands between
-    backticks.
-    """
+    """Replaces flags of the program by the parameter names of open, except in commands between backticks."""
     return re.sub("`[^`]*`|--[a-z-]+", lambda m: _NAMES.get(m[0], m[0]), text)
 
 
@@ -209,9 +196,7 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def _of_options(name: str) -> bool:
-    """Whether an index was named by Wanted.address: open created it, so the default index may be
-    created too.
-    """
+    """Whether an index was named by Wanted.address: open created it, so the default index may be created too."""
     option, _, digits = name[1:].partition("-")
     return option in OPTIONS and len(digits.rpartition("-")[2]) == _DIGITS
 
@@ -225,9 +210,7 @@ def text_of(where: object) -> str:
 
 
 def _absolute(text: str) -> str:
-    """Returns a URL without trailing slashes, or the absolute path of an existing directory,
-    keeping `#NAME`.
-    """
+    """Returns a URL without trailing slashes, or the absolute path of an existing directory, keeping `#NAME`."""
     if not text:
         raise InvalidArgument("open '': no place is given", cure=WHERE)
     where, _, name = text.partition("#")
@@ -314,9 +297,7 @@ def environment() -> dict[str, str]:
 
 
 def cache() -> Path:
-    """Returns the directory for this user's indexes, and for gateways if no other directory is
-    writable.
-    """
+    """Returns the directory for this user's indexes, and for gateways if no other directory is writable."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "millrace")
 
 

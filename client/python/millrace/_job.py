@@ -1,5 +1,4 @@
-"""State shared by the processes of a job: ranks, one generation of the data, and the position to
-resume from.
+"""State shared by the processes of a job: ranks, one generation of the data, and the position to resume from.
 
 Also checks that objects can be sent to spawned workers, before the workers start.
 """
@@ -46,9 +45,7 @@ _BAD = re.compile(r"quarantine=[^&)]*&?")  # in the definition of a mixture
 
 
 def find_ranks() -> tuple[int, int]:
-    """Returns rank and world size, from torch.distributed if it is initialized, else from the
-    environment, else 0 and 1.
-    """
+    """Returns rank and world size, from torch.distributed if it is initialized, else from the environment, else 0 and 1."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
@@ -66,9 +63,7 @@ def find_ranks() -> tuple[int, int]:
 
 
 def warn_of_uneven_shares(plan: Plan) -> None:
-    """Warns if ranks get different numbers of samples of a full batch, or if some get none of the
-    last batch.
-    """
+    """Warns if ranks get different numbers of samples of a full batch, or if some get none of the last batch."""
     size, ranks = plan.batch_size, plan.world_size
     if size % ranks:
         shares = f"some get {size // ranks} samples of every batch, others {size // ranks + 1}; choose a global_batch_size that the ranks divide"
@@ -80,8 +75,8 @@ def warn_of_uneven_shares(plan: Plan) -> None:
 
 
 def advise_homes(core: Gateways, plan: Plan) -> None:
-    """Logs once, on rank 0, that homes would reduce store reads, if ranks read through a list or
-    pattern of gateways and the order has homes.
+    """Logs once, on rank 0, that homes would reduce store reads, if ranks read through a list or pattern of gateways and the order has
+    homes.
 
     The client cannot detect whether the gateways are a cluster.
     """
@@ -99,8 +94,7 @@ def advise_homes(core: Gateways, plan: Plan) -> None:
 
 
 def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK) -> None:
-    """Rejects a read without a generation by one of several ranks, if ranks could get different
-    generations.
+    """Rejects a read without a generation by one of several ranks, if ranks could get different generations.
 
     about is the gateway's description of the dataset.
     """
@@ -113,12 +107,10 @@ def refuse(about: Mapping[str, Any], rank: int, world_size: int, cure: str = ASK
 
 
 def agree(dataset: str, generation: str) -> Optional[str]:
-    """Makes all processes of torch.distributed use one generation of a dataset: that of the first
-    process that asks.
+    """Makes all processes of torch.distributed use one generation of a dataset: that of the first process that asks.
 
-    Returns None if torch.distributed is not initialized, or has no store. The store is used rather
-    than the group: a broadcast would hang if some processes do not create the dataset, and requires
-    a GPU per process.
+    Returns None if torch.distributed is not initialized, or has no store. The store is used rather than the group: a broadcast would hang
+    if some processes do not create the dataset, and requires a GPU per process.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -132,9 +124,7 @@ def agree(dataset: str, generation: str) -> Optional[str]:
 
 
 def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optional[Mapping[str, Any]]]:
-    """Returns the generation to read, and the dataset's description if other ranks may have another
-    generation.
-    """
+    """Returns the generation to read, and the dataset's description if other ranks may have another generation."""
     if given is not None:
         return given, None
     present = str(about["generation"])
@@ -148,9 +138,7 @@ def settle(about: Mapping[str, Any], given: Optional[str]) -> tuple[str, Optiona
 
 
 class Place(NamedTuple):
-    """The next position: a batch of an epoch, or a sample in this rank's share of the batch if
-    samples are yielded individually.
-    """
+    """The next position: a batch of an epoch, or a sample in this rank's share of the batch if samples are yielded individually."""
 
     epoch: int
     batch: int = 0
@@ -158,9 +146,7 @@ class Place(NamedTuple):
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """Names the properties of a plan that must not change. The world size is included if
-        samples of a rank's share are counted.
-        """
+        """Names the properties of a plan that must not change. The world size is included if samples of a rank's share are counted."""
         return "generation", "batch_size", "order_digest", *(("world_size",) if self.sample else ())
 
     def refuse_samples(self) -> None:
@@ -176,8 +162,7 @@ class Place(NamedTuple):
 class State:
     """A position, and the properties that must be unchanged when a reader resumes there.
 
-    The name of the dataset may change: a copy of the same data, in another directory or at another
-    gateway, has the same generation.
+    The name of the dataset may change: a copy of the same data, in another directory or at another gateway, has the same generation.
     """
 
     place: Place
@@ -215,12 +200,10 @@ class State:
         return str(self.fixed["generation"])
 
     def hold(self, dataset: str, opened: Callable[[], Plan]) -> None:
-        """Compares the state with the current dataset and the plan of the epoch, which opened
-        returns.
+        """Compares the state with the current dataset and the plan of the epoch, which opened returns.
 
-        Raises StateError like check, and for a position beyond the end of the epoch. The state of
-        one of several workers is only checked, since it may exceed the end by less than their
-        number. GenerationGone explains the consequence for the resumed run.
+        Raises StateError like check, and for a position beyond the end of the epoch. The state of one of several workers is only checked,
+        since it may exceed the end by less than their number. GenerationGone explains the consequence for the resumed run.
         """
         try:
             plan = opened()
@@ -235,9 +218,7 @@ class State:
             raise StateError(f"load state: batch {self.place.batch} of epoch {self.place.epoch}, which has {plan.batches}")
 
     def tell_age(self, present: str) -> None:
-        """Warns if the generation is not the current one, since files added or removed later are
-        not read.
-        """
+        """Warns if the generation is not the current one, since files added or removed later are not read."""
         if self.generation != present:
             log.warning(
                 "load state: the state is of generation %s; the data were indexed again since (generation %s): reading goes on with the files as "
@@ -245,9 +226,7 @@ class State:
             )
 
     def check(self, plan: Plan) -> None:
-        """Raises StateError if the data or the order have changed or, within an epoch, the batch
-        size.
-        """
+        """Raises StateError if the data or the order have changed or, within an epoch, the batch size."""
         begun = self.place != Place(self.place.epoch)
         for name, value in self.fixed.items():
             if name == "batch_size" and not begun:
@@ -257,9 +236,7 @@ class State:
                 raise StateError(f"load state: {changed} when the state was saved", cure=_CURES.get(name, self._cure(plan)))
 
     def _cure(self, plan: Plan) -> Optional[str]:
-        """Returns a remedy for another subset, if exclude may have caused it; None: the earlier
-        parameters are required.
-        """
+        """Returns a remedy for another subset, if exclude may have caused it; None: the earlier parameters are required."""
         subset = plan.order.get("subset", "")
         if "samples:" not in subset or subset == self.order.get("subset", ""):
             return None
@@ -273,9 +250,7 @@ class State:
         return bad != bad_before and rest == rest_before
 
     def _changed(self, plan: Plan) -> str:
-        """Describes the changed parameters of the order. For a mixture they are in its definition,
-        which is the dataset's name.
-        """
+        """Describes the changed parameters of the order. For a mixture they are in its definition, which is the dataset's name."""
         now, was = {"dataset": plan.dataset, **plan.order}, {"dataset": self.dataset, **self.order}
         names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
         names = [name for name in names if name != "dataset"] or names
@@ -297,8 +272,7 @@ def _apart(dataset: str, order: Mapping[str, str]) -> tuple[list[str], list[Any]
 
 
 def send_checked(kind: type, options: str) -> None:
-    """Makes objects of a class raise InvalidArgument when they are sent to another process with a
-    function that cannot be pickled.
+    """Makes objects of a class raise InvalidArgument when they are sent to another process with a function that cannot be pickled.
 
     options names the attribute with their parameters by name, including functions.
     """

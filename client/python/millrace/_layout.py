@@ -1,6 +1,4 @@
-"""The binary format of answers, as in docs/spec/framed.md: header, framed and .npy bodies, manifest,
-and the index's chunks.
-"""
+"""The binary format of answers, as in docs/spec/framed.md: header, framed and .npy bodies, manifest, and the index's chunks."""
 
 from __future__ import annotations
 
@@ -53,8 +51,7 @@ def samples_after(head: Head, table: memoryview) -> int:
 
 
 def open_framed(head: Head, body: memoryview, apart: Optional[memoryview] = None) -> tuple[memoryview, Table]:
-    """Returns the sample bytes of a framed batch and its table. Keys and parts are unpacked on
-    demand.
+    """Returns the sample bytes of a framed batch and its table. Keys and parts are unpacked on demand.
 
     The samples follow the table, or are passed as apart.
     """
@@ -79,17 +76,14 @@ class Table:
     """The positions of a batch's samples and parts in its bytes. The table is unpacked on demand."""
 
     def __init__(self, raw: memoryview, samples: int, names: int, parts: int, key_text: int, name_text: int) -> None:
-        """key_text and name_text are the offsets of the texts of keys and names; key_text is 0
-        without keys.
-        """
+        """key_text and name_text are the offsets of the texts of keys and names; key_text is 0 without keys."""
         self._raw, self._samples, self._names, self._parts = raw, samples, names, parts
         self._key_text, self._name_text = key_text, name_text
         self.bounds: Sequence[int] = [0, *accumulate(self._numbers(0, samples))]
         """One more than samples: sample i is [bounds[i], bounds[i+1])."""
         self.name_of: Callable[[str], str] = str
         """Maps stored names to public names; set before the table is unpacked."""
-        # Not cached_property, which locks until Python 3.12: after a fork the lock could stay
-        # locked in the child.
+        # Not cached_property, which locks until Python 3.12: after a fork the lock could stay locked in the child.
         self._unpacked_keys: Optional[list[str]] = None
         self._layout: Optional[_Layout] = None
 
@@ -147,9 +141,7 @@ class Table:
         return out
 
     def column(self, name: str) -> Optional[list[tuple[int, int]]]:
-        """Returns the position of one part in all samples, if all have the same parts in the same
-        order, which is the usual case; else None.
-        """
+        """Returns the position of one part in all samples, if all have the same parts in the same order; else None."""
         names, which, offsets, lengths, first = self._laid()
         each = first[1] if self._samples else 0
         if not each or which != which[:each] * self._samples or name not in (parts := [names[w] for w in which[:each]]):
@@ -228,9 +220,7 @@ MAX_CHUNKS = 1 << 25
 
 
 def chunk_counts(read: Callable[[int, int], bytes], what: str) -> list[int]:
-    """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start,
-    length) returns bytes of the index; only a few are read.
-    """
+    """Returns the sample counts of an index's chunks (docs/spec/index-format.md). read(start, length) returns bytes of it."""
     head = read(0, _INDEX.size + _CHUNKS * _SECTION.size)
     *ours, chunks, samples = _INDEX.unpack_from(head)
     if tuple(ours) != _OURS:

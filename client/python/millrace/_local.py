@@ -77,9 +77,7 @@ def is_path(where: object) -> bool:
 
 
 def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
-    """Splits GATEWAY/NAME, like the program. If dataset is given, the path in the address belongs
-    to a proxy.
-    """
+    """Splits GATEWAY/NAME, like the program. If dataset is given, the path in the address belongs to a proxy."""
     if dataset or where.startswith(("dns:", "srv:", "unix:")):
         return where, dataset
     first = expand(where)[0]
@@ -92,9 +90,7 @@ def served(where: str, dataset: Optional[str]) -> tuple[str, Optional[str]]:
 
 @dataclass(frozen=True)
 class Local:
-    """One dataset at a gateway of this user. It can be pickled: another process finds the same
-    gateway, or starts it again.
-    """
+    """One dataset at a gateway of this user. It can be pickled: another process finds the same gateway, or starts it again."""
 
     directory: str
     command: tuple[str, ...]  # the program and the arguments of serve, except places and datasets
@@ -124,9 +120,7 @@ class Local:
         return Hold(Path(self.directory, "users"))
 
     def revive(self) -> bool:
-        """Starts the gateway if it has ended, and adds missing datasets. Returns whether anything
-        was necessary.
-        """
+        """Starts the gateway if it has ended, and adds missing datasets. Returns whether anything was necessary."""
         with self._changing():
             if not self._answers():
                 self._start(self.opened)
@@ -148,9 +142,7 @@ class Local:
                     raise
 
     def explain(self, e: MillraceError) -> None:
-        """Adds a remedy to an error of this gateway, whose user knows neither its address nor its
-        log.
-        """
+        """Adds a remedy to an error of this gateway, whose user knows neither its address nor its log."""
         if isinstance(e, (GatewayUnavailable, InternalError, IntegrityError, StoreError)):
             e.cure = f"the gateway's log is {self.directory}/log"
             if isinstance(e, (IntegrityError, StoreError)):
@@ -179,8 +171,7 @@ class Local:
     def _answers(self) -> bool:
         if self.loopback:
             try:
-                # Another program, or another user's gateway, may have taken the port: this gateway
-                # requires and accepts the token.
+                # Another program, or another user's gateway, may have taken the port: this gateway requires and accepts the token.
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
             except (OSError, ValueError, http.client.HTTPException):
                 return False
@@ -236,9 +227,7 @@ class Local:
         _put(Path(self.directory, "datasets.yaml"), json.dumps({"datasets": served}, indent=1))
 
     def _start(self, served: Mapping[str, str]) -> None:
-        """Starts a gateway in a session of its own, so that Ctrl-C and the end of this process do
-        not affect it.
-        """
+        """Starts a gateway in a session of its own, so that Ctrl-C and the end of this process do not affect it."""
         self._write(served)
         d = self.directory
         args = [
@@ -250,8 +239,7 @@ class Local:
         ends, alive = os.pipe()
         try:
             with Path(d, "log").open("wb") as out:
-                # The shell ends at once, so that init adopts the gateway and no zombie process is
-                # left.
+                # The shell ends at once, so that init adopts the gateway and no zombie process is left.
                 subprocess.run(
                     ["/bin/sh", "-c", '"$@" &', "sh", *args], stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=(alive,),
                     start_new_session=True, check=True, cwd="/", env={**environment(), **settings},
@@ -266,9 +254,7 @@ class Local:
         log.info("started a gateway for this user: %s serves %s", self.gateway, self.address)
 
     def _await(self, ends: int) -> None:
-        """Waits until the gateway listens, with all datasets open. The pipe ends reaches its end
-        when the gateway exits.
-        """
+        """Waits until the gateway listens, with all datasets open. The pipe ends reaches its end when the gateway exits."""
         os.set_blocking(ends, False)
         begun = time.monotonic()
         while not self._answers():
@@ -285,9 +271,7 @@ class Local:
             time.sleep(0.02)
 
     def _refusal(self) -> Optional[MillraceError]:
-        """Asks the program whether it rejects the settings or datasets of this gateway. None: it
-        does not.
-        """
+        """Asks the program whether it rejects the settings or datasets of this gateway. None: it does not."""
         failure = run(*self.command, "--datasets", f"{self.directory}/datasets.yaml", "--check")[1]
         if failure is None:
             return None
@@ -343,9 +327,7 @@ class Hold(Closing):
 def find(
     wanted: Wanted, memory: Optional[Size], disk_cache: Optional[tuple[Union[str, os.PathLike[str]], Size]]
 ) -> tuple[Local, Hold]:
-    """Makes this user's gateway serve a dataset, starting the gateway and indexing if necessary.
-    Returns the dataset and a share of the gateway.
-    """
+    """Makes this user's gateway serve a dataset, starting the gateway and indexing if necessary. Returns both dataset and share."""
     if sys.platform == "win32":
         raise InvalidArgument("open: there is no gateway for Windows", cure="use WSL, or give the address of a gateway: http://host:8080")
     program = _program()
@@ -394,9 +376,7 @@ def _program() -> str:
 
 
 def _directory(serve: list[str]) -> tuple[str, bool]:
-    """Returns the directory of the gateway with these arguments, and whether it must listen on a
-    port.
-    """
+    """Returns the directory of the gateway with these arguments, and whether it must listen on a port."""
     is_ = Path(serve[0]).stat()
     settings = sorted((k, v) for k, v in os.environ.items() if _SETTINGS.match(k))
     # Includes the machine, since several may share a home directory.

@@ -1,8 +1,6 @@
-"""Parameters of a Client, and of an epoch for Client.epoch, numpy.epoch, torch.Dataset, MapDataset
-and jax.DataLoader.
+"""Parameters of a Client, and of an epoch for Client.epoch, numpy.epoch, torch.Dataset, MapDataset and jax.DataLoader.
 
-Each function declares its parameters, so that type checkers and help() know the names. Wrong names
-are rejected where they are written.
+Each function declares its parameters, so that type checkers and help() know the names. Wrong names are rejected where they are written.
 """
 
 from __future__ import annotations
@@ -207,11 +205,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(options: Optional[type] = None, *, passed: Iterable[str] = (), unfit: Mapping[str, str] = MappingProxyType({})) -> Callable[[F], F]:
-    """Makes a function reject invalid values, and names that are not in its own parameters or its
-    set of options.
+    """Makes a function reject invalid values, and names that are not in its own parameters or its set of options.
 
-    None means a parameter's default unless it is a value of its own. Whole numbers of other types,
-    such as a tensor with one element, become int.
+    None means a parameter's default unless it is a value of its own. Whole numbers of other types, such as a tensor with one element,
+    become int.
 
       options  the set of parameters that the function accepts as **options
       passed   names that the function passes on to another library
@@ -319,9 +316,7 @@ class EpochOptions(BatchOptions, total=False):
 
 
 GROUPS: Mapping[str, type] = {"order": Order, "share": Share, "reading": Reading, "routing": Routing, "tls": TLS}
-"""The dataclasses of parameters, by the name of the parameter that accepts one. None means a
-default in them too.
-"""
+"""The dataclasses of parameters, by the name of the parameter that accepts one. None means a default in them too."""
 for _kind in GROUPS.values():
     setattr(_kind, "__init__", checked()(vars(_kind)["__init__"]))  # noqa: B010  wrong names and values are refused where they are written
 

@@ -1,14 +1,11 @@
-"""Threads that read ahead: one pool whose threads switch between fetching and decoding, depending
-on which is behind.
+"""Threads that read ahead: one pool whose threads switch between fetching and decoding, depending on which is behind.
 
-The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et
-al., ICPP 2022), with queues instead of a performance model: see Pool._choose. If the network is
-slow all threads fetch; if decoding is slow all but one decode.
+The idea is Lobster's flexible allocation of a node's threads to loading and preprocessing (Liu et al., ICPP 2022), with queues instead of
+a performance model: see Pool._choose. If the network is slow all threads fetch; if decoding is slow all but one decode.
 
-Two limits bound the memory. Fetching may continue while the stored bytes of requested batches that
-are not handed out yet are within `room`. Decoding may continue while at most `decoded_most` batches
-are decoded or being decoded, with at most `decoded_room` bytes of decoder results. The batch that
-the consumer waits for is always fetched and decoded.
+Two limits bound the memory. Fetching may continue while the stored bytes of requested batches that are not handed out yet are within
+`room`. Decoding may continue while at most `decoded_most` batches are decoded or being decoded, with at most `decoded_room` bytes of
+decoder results. The batch that the consumer waits for is always fetched and decoded.
 """
 
 from __future__ import annotations
@@ -41,8 +38,8 @@ _FETCHING, _FETCHED, _DECODING, _READY = range(4)
 class Stats:
     """Counters and current state of a reader's threads.
 
-    Seconds are sums over all threads; waiting_seconds is the consumer's total wait for batches.
-    ahead_bytes are stored bytes, decoded_bytes are decoder results of the waiting batches.
+    Seconds are sums over all threads; waiting_seconds is the consumer's total wait for batches. ahead_bytes are stored bytes,
+    decoded_bytes are decoder results of the waiting batches.
     """
 
     threads: int = 0
@@ -87,16 +84,13 @@ class _Average:
 
 
 _working: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools that have or had threads
-# seconds for threads to end before the interpreter does; decoders on a busy machine may need most
-# of them
+# seconds for threads to end before the interpreter does; decoders on a busy machine may need most of them
 _LAST = 30.0
 
 
 @atexit.register
 def _end() -> None:
-    """Ends the threads of all pools before the interpreter ends: it would abort if a thread
-    returned from C++ afterwards.
-    """
+    """Ends the threads of all pools before the interpreter ends: it would abort if a thread returned from C++ afterwards."""
     end = time.monotonic() + _LAST
     for p in (pools := list(_working)):
         p.stop()
@@ -120,9 +114,7 @@ class Pool:
         decoded_most: int = sys.maxsize,
         decoded_room: float = math.inf,
     ) -> None:
-        """Creates a pool. room limits the bytes ahead, most the batches ahead; guess is the initial
-        estimate of a batch's bytes.
-        """
+        """Creates a pool. room limits the bytes ahead, most the batches ahead; guess is the initial estimate of a batch's bytes."""
         self._numbers, self._fetch, self._decode = numbers, fetch, decode
         self._room, self._most, self._decoded_most, self._decoded_room = room, most, decoded_most, decoded_room
         self.elsewhere: Callable[[int], int] = lambda _: 0
@@ -144,9 +136,7 @@ class Pool:
         self._stopped = False
 
     def take(self) -> Optional[Batch]:
-        """Returns the next batch, or None at the end. An error is raised at the position of its
-        batch, and ends the pool.
-        """
+        """Returns the next batch, or None at the end. An error is raised at the position of its batch, and ends the pool."""
         self._must_be_ours()
         self._start()
         begun = time.monotonic()
@@ -193,10 +183,9 @@ class Pool:
     def _wait(self) -> None:
         """Waits until the next batch may be ready. The caller does not hold the lock.
 
-        A Condition is not suitable. If Ctrl-C arrives just after its wait has released the lock,
-        the lock stays released, and the end of the enclosing with statement fails. A Ctrl-C that
-        arrives just before a wait does not end it either: Python checks for one only after the
-        wait.
+        A Condition is not suitable. If Ctrl-C arrives just after its wait has released the lock, the lock stays released, and the end of
+        the enclosing with statement fails. A Ctrl-C that arrives just before a wait does not end it either: Python checks for one only
+        after the wait.
         """
         try:
             with contextlib.suppress(queue.Empty):
@@ -240,12 +229,10 @@ class Pool:
             del slot  # a waiting thread must not keep the batch in memory
 
     def _choose(self) -> Optional[tuple[int, bool]]:
-        """Returns the next batch for an idle thread, and whether to fetch it. The caller holds the
-        lock.
+        """Returns the next batch for an idle thread, and whether to fetch it. The caller holds the lock.
 
-        The batch that the consumer waits for has priority: if it is fetched, it is decoded.
-        Otherwise the thread fetches if no other thread does and the limits allow it, or decodes the
-        oldest fetched batch, or else fetches too.
+        The batch that the consumer waits for has priority: if it is fetched, it is decoded. Otherwise the thread fetches if no other
+        thread does and the limits allow it, or decodes the oldest fetched batch, or else fetches too.
         """
         first = self._now.batches
         waited = self._slots.get(first)
@@ -263,9 +250,7 @@ class Pool:
         return (self._next, True) if can_fetch else None
 
     def _may_decode(self, at: int) -> bool:
-        """Reports whether one more batch may be decoded. Its size is estimated by the average, and
-        initially by the whole room.
-        """
+        """Reports whether one more batch may be decoded. Its size is estimated by the average, and initially by the whole room."""
         first = self._now.batches
         elsewhere = self.elsewhere(first)
         if at - first + elsewhere >= self._decoded_most:
@@ -297,18 +282,14 @@ class Pool:
         slot.reserved = size
 
     def _announced(self, slot: _Slot, size: int) -> None:
-        """Replaces the estimate by the length that a gateway has announced, and updates the
-        average.
-        """
+        """Replaces the estimate by the length that a gateway has announced, and updates the average."""
         with self._lock:
             self._stored.add(size)
             self._reserve(slot, size)
             self._wake_another()
 
     def _wake_another(self) -> None:
-        """Wakes one thread if there is work; that thread wakes the next. Waking all at once would
-        only cause contention.
-        """
+        """Wakes one thread if there is work; that thread wakes the next. Waking all at once would only cause contention."""
         if self._choose() is not None:
             self._work.notify()
 
@@ -335,9 +316,7 @@ class Pool:
             return replace(self._now, threads=threads, undecoded=states.count(_FETCHED), ready=states.count(_READY))
 
     def ours(self) -> bool:
-        """Reports whether this process created the pool. In a forked child it belongs to the
-        parent, including sockets and locks.
-        """
+        """Reports whether this process created the pool. In a forked child it belongs to the parent, including sockets and locks."""
         return self._pid == os.getpid()
 
     def _must_be_ours(self) -> None:
@@ -356,9 +335,7 @@ class Pool:
         self._task.set()
 
     def close(self) -> None:
-        """Stops the work in progress and waits for the threads. Only a function of the caller, such
-        as a decoder or token function, can delay one.
-        """
+        """Stops the work in progress and waits for the threads. Only a function of the caller, such as a decoder, can delay one."""
         self.stop()
         self.join(math.inf)
 

@@ -1,13 +1,11 @@
 """Resources of one process: locks that a fork waits for, reusable memory, and cleanup at the end.
 
-A fork copies locks that other threads of the parent hold, but not these threads: in the child such
-a lock would stay locked forever. Connections, buffers and readers therefore belong to one process,
-and a child creates its own. This module has the parts that both share.
+A fork copies locks that other threads of the parent hold, but not these threads: in the child such a lock would stay locked forever.
+Connections, buffers and readers therefore belong to one process, and a child creates its own. This module has the parts that both share.
 
-A new buffer costs a pass over its memory (zeros, page faults): a quarter of the processor time of
-receiving a body on the same machine. Buffers are therefore reused when no view of them is left. A
-bytearray, or a mapping, cannot be resized while a memoryview or an array over it exists, which is
-how views are detected.
+A new buffer costs a pass over its memory (zeros, page faults): a quarter of the processor time of receiving a body on the same machine.
+Buffers are therefore reused when no view of them is left. A bytearray, or a mapping, cannot be resized while a memoryview or an array over
+it exists, which is how views are detected.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, Union
 
 no_fork = threading.RLock()
-"""A fork waits for this lock. Hold it only for short operations, never during network access or a
-caller's function.
-"""
+"""A fork waits for this lock. Hold it only for short operations, never during network access or a caller's function."""
 
 before_fork: list[Callable[[], None]] = []
 """Functions to call before a fork, with no_fork held."""
@@ -38,9 +34,7 @@ def _begin_fork() -> None:
 
 
 def import_whole(module: str) -> Any:
-    """Imports a library for a reader's thread. A fork waits for it, since a child could never
-    complete an import that its parent has started.
-    """
+    """Imports a library for a reader's thread. A fork waits for it, since a child cannot complete its parent's import."""
     with no_fork:
         found = importlib.import_module(module)
         finish_imports()
@@ -48,9 +42,7 @@ def import_whole(module: str) -> Any:
 
 
 def finish_imports() -> None:
-    """Makes Pillow, if imported, load its formats before readers' threads start; otherwise it would
-    do so when a thread opens the first image.
-    """
+    """Makes Pillow, if imported, load its formats before readers' threads start; otherwise a thread would do so later."""
     pillow: Any = sys.modules.get("PIL.Image")
     if hasattr(pillow, "init"):
         with no_fork:
@@ -62,9 +54,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_begin_fork, after_in_parent=no_fork.release, after_in_child=no_fork._at_fork_reinit)  # type: ignore[attr-defined]
 
 parsing: AbstractContextManager[Any] = no_fork if sys.version_info[:2] == (3, 11) else nullcontext()
-"""Hold it while parsing a literal. CPython 3.11 counts the depth of trees globally, and raises
-SystemError if two threads parse.
-"""
+"""Hold it while parsing a literal. CPython 3.11 counts the depth of trees globally, and raises SystemError if two threads parse."""
 
 
 def literal(text: str) -> Any:
@@ -73,8 +63,7 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
 
 
-# minimum bytes of a column whose memory is reused. The C library mixes large and small blocks and
-# keeps them
+# minimum bytes of a column whose memory is reused. The C library mixes large and small blocks and keeps them
 LARGE = 1 << 20
 # a new buffer is larger than requested by 1/SPARE, since the next batch may be slightly longer
 SPARE = 32
@@ -93,9 +82,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self.most = 1
-        """Maximum buffers to reuse: as many as the reader uses at once. Others belong to the
-        caller, who keeps batches.
-        """
+        """Maximum buffers to reuse: as many as the reader uses at once. Others belong to the caller, who keeps batches."""
         self._lock = threading.Lock()  # guards the fields below
         self._known: list[bytearray] = []
 
@@ -139,9 +126,7 @@ def own(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Estimates the bytes of a value: exact for tensors, arrays and bytes, including all elements
-    of a list, tuple or dict.
-    """
+    """Estimates the bytes of a value: exact for tensors, arrays and bytes, including all elements of a list, tuple or dict."""
     n = getattr(value, "nbytes", None)
     if isinstance(n, int):
         return n
@@ -157,9 +142,7 @@ def size_of(value: Any) -> int:
 
 
 def filled(out: Any, first: Any, values: Iterator[Any], alike: Callable[[Any], bool]) -> Any:
-    """Writes the first value and the following ones into the rows of out. Returns a list of all
-    values if one differs from the first.
-    """
+    """Writes the first value and the following ones into the rows of out. Returns a list of all values if one differs from the first."""
     out[0] = first
     for i, value in enumerate(values, 1):
         if not alike(value):

@@ -1,7 +1,7 @@
 """The selection of samples and parts to read: of a dataset, a part of it, or a mixture.
 
-A selection is part of every requested address. A list of samples, or a selection that is too long
-for an address, is stored by the gateway, and addresses contain its digest.
+A selection is part of every requested address. A list of samples, or a selection that is too long for an address, is stored by the
+gateway, and addresses contain its digest.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Listed:
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection of a dataset; by default all of it. Addresses depend on the selection and, if
-    samples are named, on the generation, because sample numbers differ between generations.
+    """The selection of a dataset; by default all of it. Addresses depend on the selection and, if samples are named, on the generation,
+    because sample numbers differ between generations.
     """
 
     # steps of the subset, in order: values for `subset=`, or excluded samples
@@ -79,9 +79,7 @@ class Selection:
         return {**about, "generation": self.generation, "follows": False} if self.generation else about
 
     def over(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parameters of an epoch combined with those of the selection. Conflicting
-        values are rejected.
-        """
+        """Returns the parameters of an epoch combined with those of the selection. Conflicting values are rejected."""
         own = {"subset": self.subset, "quarantine": self.quarantine, "generation": self.generation}
         for name, value in own.items():
             if value and asked[name] not in (None, value):
@@ -122,9 +120,7 @@ def whole(what: str, shares: Mapping[Any, Weight], *, relative: bool = True) -> 
 
 
 def split_rule(parts: Mapping[str, Weight]) -> str:
-    """Returns the parts of a split in the gateway's notation. If fractions leave a remainder, it
-    becomes a part with an unused name.
-    """
+    """Returns the parts of a split in the gateway's notation. If fractions leave a remainder, it becomes a part with an unused name."""
     sizes = dict(zip(parts, whole("split", parts)))
     if not all(isinstance(v, int) for v in parts.values()):
         total = sum(map(_fraction, parts.values()))
@@ -137,9 +133,7 @@ def split_rule(parts: Mapping[str, Weight]) -> str:
 
 
 def named_samples(what: str, keys: Keys, reason: str = "") -> Samples:
-    """Returns the keys, shards and reasons of samples. A string is one key; a path is a file with
-    one key per line.
-    """
+    """Returns the keys, shards and reasons of samples. A string is one key; a path is a file with one key per line."""
     if isinstance(keys, str) and os.path.isfile(keys):  # noqa: PTH113 (a key may be too long for a path)
         cure = f"write pathlib.Path({keys!r}) for the names in the file, or [{keys!r}] for the sample"
         raise InvalidArgument(f"{what}: {keys!r} names a sample, and there is a file of this name", cure=cure)
@@ -218,9 +212,7 @@ def numbered(what: str, numbers: object) -> str:
 
 
 def columns_of(about: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the fields of a dataset's description if they are all parts of its samples, else
-    none.
-    """
+    """Returns the fields of a dataset's description if they are all parts of its samples, else none."""
     return [] if about.get("other_parts") else [f for f in about.get("fields") or () if f.get("name")]
 
 
@@ -254,9 +246,7 @@ class Contents:
     # parts that only mark all columns of a row or struct as null
     _markers: frozenset[str] = frozenset()
     missed: set[str] = field(default_factory=set, compare=False)
-    """Reasons why no sample has the names passed to `in` and get; empty while all are names of
-    parts.
-    """
+    """Reasons why no sample has the names passed to `in` and get; empty while all are names of parts."""
 
     @classmethod
     def of(cls, about: Mapping[str, Any], fields: Union[str, Sequence[str], None], decode: Collection[str]) -> Contents:
@@ -291,9 +281,7 @@ class Contents:
         return replace(whole, sources=sources)
 
     def name_of(self, name: str) -> str:
-        """Returns the public name of a stored part. Suffixes are case-insensitive, and jpeg becomes
-        jpg.
-        """
+        """Returns the public name of a stored part. Suffixes are case-insensitive, and jpeg becomes jpg."""
         if not self.by_suffix:
             return name
         head, dot, last = name.lower().rpartition(".")

@@ -1,9 +1,7 @@
-"""The processing of a batch in the reader's threads: decode, filter, transform, collate,
-batch_transform, in this order.
+"""The processing of a batch in the reader's threads: decode, filter, transform, collate, batch_transform, in this order.
 
-_rng.Draws gives torch's random functions a generator per sample. Draws from Python's random and
-numpy.random cannot be redirected in a single thread, so they are reported, as are draws of torch
-that bypass Draws.
+_rng.Draws gives torch's random functions a generator per sample. Draws from Python's random and numpy.random cannot be redirected in a
+single thread, so they are reported, as are draws of torch that bypass Draws.
 """
 
 from __future__ import annotations
@@ -31,14 +29,13 @@ from .values import Automatic
 OnError = Union[str, Callable[[SampleError], Any]]
 """The action if a decoder, the filter or the transform fails for a sample.
 
-"raise", "skip", or a function of the SampleError. Its result replaces the part's value, the
-filter's result or the transformed sample; None omits the sample.
+"raise", "skip", or a function of the SampleError. Its result replaces the part's value, the filter's result or the transformed sample;
+None omits the sample.
 """
 
 _LOG = logging.getLogger("millrace")
 _LINES = 10  # omitted samples that are logged individually; after that at 100, 1,000 and so on
-# if this many samples fail with the same error before any succeeds, the error is not one of single
-# samples
+# if this many samples fail with the same error before any succeeds, the error is not one of single samples
 _ALIKE = 8
 # errors that usually affect every sample
 _SLIPS = (KeyError, NameError, TypeError, AttributeError, ImportError)
@@ -51,17 +48,13 @@ class Failures:
     """The handling of failed samples of one reader."""
 
     def __init__(self, function: Optional[Callable[[SampleError], Any]], *, silent: bool = False) -> None:
-        """function returns a replacement for a failed value; None: samples are omitted. silent
-        disables logging.
-        """
+        """function returns a replacement for a failed value; None: samples are omitted. silent disables logging."""
         self._function, self._silent, self._left_out, self._through = function, silent, 0, False
         self._alike: dict[tuple[Any, ...], int] = {}
 
     @property
     def collects(self) -> bool:
-        """Whether errors are added to a list or set of the user, which another process has a copy
-        of.
-        """
+        """Whether errors are added to a list or set of the user, which another process has a copy of."""
         return isinstance(getattr(self._function, "__self__", None), (list, set, deque))
 
     def __call__(self, error: SampleError) -> Any:
@@ -75,9 +68,7 @@ class Failures:
         return value
 
     def check(self, batch: Batch, fail_too: Callable[[], bool]) -> None:
-        """Raises the error if all first samples of a pass fail with it, and fail_too reports that
-        samples throughout the epoch do.
-        """
+        """Raises the error if all first samples of a pass fail with it, and fail_too reports that samples throughout the epoch do."""
         self._through = self._through or self._silent or len(batch) > 0 or bool(batch._refused)
         if self._through or (self._function is not None and not self.collects):
             return
@@ -97,9 +88,7 @@ def on_error_of(said: OnError) -> Optional[Failures]:
 
 
 class Watch:
-    """Warns once for each shared generator that the functions of one epoch draw from, with the line
-    that draws.
-    """
+    """Warns once for each shared generator that the functions of one epoch draw from, with the line that draws."""
 
     def __init__(self) -> None:
         self._left = _WATCHED
@@ -109,9 +98,7 @@ class Watch:
 
     @contextmanager
     def of(self, step: str) -> Iterator[None]:
-        """Watches a call in this thread, for the first calls of an epoch. After a generator has
-        changed, calls are traced to find the line.
-        """
+        """Watches a call in this thread, for the first calls of an epoch. After a generator has changed, calls are traced to find it."""
         self._left -= 1
         if self._left < 0 or _in_later_worker():
             yield
@@ -184,9 +171,7 @@ def _in_later_worker() -> bool:
 
 
 def _states() -> dict[str, Any]:
-    """Returns the states of Python's and NumPy's shared generators. torch's operators are
-    intercepted instead: see _rng.
-    """
+    """Returns the states of Python's and NumPy's shared generators. torch's operators are intercepted instead: see _rng."""
     states: dict[str, Any] = {"random": random.getstate()}
     if numpy := sys.modules.get("numpy.random"):
         state = numpy.get_state(legacy=False)
@@ -200,18 +185,14 @@ def _rng() -> Any:
 
 
 def _libraries() -> tuple[str, ...]:
-    """Returns the files and folders that do not belong to the caller: those of the generators and
-    of this package.
-    """
+    """Returns the files and folders that do not belong to the caller: those of the generators and of this package."""
     modules = (sys.modules.get(name) for name in ("numpy", "torch"))
     folders = [Path(m.__file__).parent for m in modules if m is not None and m.__file__]
     return random.__file__, *(f"{folder}/" for folder in (*folders, Path(__file__).parent))
 
 
 def _run(step: str, function: Callable[[Sample], Any], sample: Sample, watch: Watch) -> Any:
-    """Calls the reader's filter or transform, and adds the sample to an error. A raised
-    TransformError was passed to on_error.
-    """
+    """Calls the reader's filter or transform, and adds the sample to an error. A raised TransformError was passed to on_error."""
     try:
         with watch.of(step):
             return function(sample)
@@ -236,9 +217,7 @@ def _run_whole(step: str, function: Callable[[Any], Any], given: Any, batch: Bat
 
 
 def _hint(step: str, sample: Sample, e: Exception) -> str:
-    """Returns the likely mistake of a filter or transform. torchvision's errors name the type of
-    the argument.
-    """
+    """Returns the likely mistake of a filter or transform. torchvision's errors name the type of the argument."""
     part = next((name for name in sample if name.rpartition(".")[2] in (*PICTURES, "bytes")), next(iter(sample), "NAME"))
     if "pic should be PIL Image" in str(e) and "Tensor" in str(e):
         return f"decoded pictures are uint8 tensors already: write s[{part!r}] / 255 in place of ToTensor"
@@ -298,9 +277,7 @@ class Steps:
             batch.value = _run_whole("batch_transform", self.batch_transform, batch, batch)
 
     def _samples(self, batch: Batch, draws: Any) -> list[Any]:
-        """Filters and transforms the samples of a batch in order, and omits those that are rejected
-        or fail.
-        """
+        """Filters and transforms the samples of a batch in order, and omits those that are rejected or fail."""
         batch.check_decoders()
         lost, refused, values, judged = set[int](), [], [], []
         kept: list[ref[Sample]] = []  # weak references, since samples hold their decoded parts
@@ -329,9 +306,7 @@ class Steps:
         return values
 
     def _together(self, batch: Batch, values: list[Any], draws: Any) -> Any:
-        """Collates the values of a batch. Those of an empty share stay a list: collate functions
-        require a sample.
-        """
+        """Collates the values of a batch. Those of an empty share stay a list: collate functions require a sample."""
         if self.collate is None or not values:
             return values
         if draws is not None:

@@ -46,11 +46,9 @@ class Decoding:
     # for several datasets, which the manifest names: the addresses that some were opened by
     mixed: Optional[Mapping[str, str]] = None
     contents: Contents = field(default_factory=Contents)
-    # identifies the order of all epochs: seed of the samples' generators, together with epoch and
-    # position
+    # identifies the order of all epochs: seed of the samples' generators, together with epoch and position
     seed: str = ""
-    # one rank reads the epoch; several ranks take equal numbers of steps regardless of filter and
-    # on_error
+    # one rank reads the epoch; several ranks take equal numbers of steps regardless of filter and on_error
     alone: bool = True
 
 
@@ -61,9 +59,8 @@ class Batch(Sequence["Sample"]):
     else memoryviews. In millrace.numpy it is an array of samples x shape if the values can be
     stacked. Parsing and object creation happen on demand.
 
-    A view keeps the bytes of the whole batch in memory: copy data that outlives the batch
-    (`bytes(view)`). Views are read-only if a gateway on this machine shares the memory. `with
-    batch:` closes it at the end.
+    A view keeps the bytes of the whole batch in memory: copy data that outlives the batch (`bytes(view)`). Views are read-only if a
+    gateway on this machine shares the memory. `with batch:` closes it at the end.
 
     A batch that was requested in a `form` is not split into samples: it has only `data`, `keys`,
     `positions` and the values of its header.
@@ -106,20 +103,15 @@ class Batch(Sequence["Sample"]):
         self.nbytes: int = len(data)
         """Length of data; it stays when the batch is closed."""
         self.layout = layout
-        """Positions of the samples in data; with `Reading(form="npy")` type and shape of the array;
-        None in other forms.
-        """
+        """Positions of the samples in data; with `Reading(form="npy")` type and shape of the array; None in other forms."""
         self.value: Any = None
-        """Result of the reader's `batch_transform` or `collate`, or a list of the results of
-        `transform`.
-        """
+        """Result of the reader's `batch_transform` or `collate`, or a list of `transform` results."""
 
     def close(self) -> None:
-        """Releases the bytes at once, not when the batch is collected. `len`, numbers and `value`
-        stay.
+        """Releases the bytes at once, not when the batch is collected. `len`, numbers and `value` stay.
 
-        Raises BufferError for memory lent by a gateway if a view of it is left, or an array over
-        one, possibly in `value`. The batch then remains usable.
+        Raises BufferError for memory lent by a gateway if a view of it is left, or an array over one, possibly in `value`. The batch then
+        remains usable.
         """
         if self.closed:
             return
@@ -159,9 +151,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def emptied(self) -> bool:
-        """Whether the batch is skipped: filter or on_error have omitted all its samples, and no
-        other ranks must stay in step.
-        """
+        """Whether the batch is skipped: filter or on_error have omitted all its samples, and no other ranks must stay in step."""
         return self._decoding.alone and len(self) == 0 < self.came
 
     def _pick(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -224,9 +214,7 @@ class Batch(Sequence["Sample"]):
 
     @property
     def positions(self) -> Sequence[int]:
-        """The positions of the samples in the order of the epoch; those of padding are beyond its
-        end or repeat.
-        """
+        """The positions of the samples in the order of the epoch; those of padding are beyond its end or repeat."""
         return self._pick(self._all_positions())
 
     @property
@@ -255,9 +243,7 @@ class Batch(Sequence["Sample"]):
         return self[name] if name in self.names() else default
 
     def column(self, name: str) -> list[Any]:
-        """Returns one part of all samples, decoded if there is a decoder for it. A null value is
-        None.
-        """
+        """Returns one part of all samples, decoded if there is a decoder for it. A null value is None."""
         done = self._decoded.get(name)
         if done is not None:
             return done
@@ -293,9 +279,7 @@ class Batch(Sequence["Sample"]):
         return self._asked().sources[self._kept[i]] if self._decoding.contents.sources else ""
 
     def decoder(self, name: str, i: int = 0) -> Optional[Decoder]:
-        """Returns the reader's decoder for a part of sample i, if any. It differs between samples
-        only in a mixture.
-        """
+        """Returns the reader's decoder for a part of sample i, if any. It differs between samples only in a mixture."""
         given, automatic = self._decoding.decode.get(name), self._decoding.automatic
         if given is not None or automatic is None:
             return given
@@ -308,8 +292,7 @@ class Batch(Sequence["Sample"]):
         return any(self.decoder(name, i) is not None for i in range(len(self)))
 
     def decode_all(self) -> None:
-        """Decodes every part that has a decoder, as the reader's threads do ahead. A sample may
-        lack some of them, but not all.
+        """Decodes every part that has a decoder, as the reader's threads do ahead. A sample may lack some of them, but not all.
 
         A sample with a part that cannot be decoded is omitted if the reader's on_error says so.
         """
@@ -361,9 +344,7 @@ class Batch(Sequence["Sample"]):
             self._gather(name, column, one)
 
     def _decode(self, name: str, i: int, view: Optional[memoryview]) -> Any:
-        """Returns the value of a part, or its replacement by on_error. A raised DecodeError was
-        passed to on_error.
-        """
+        """Returns the value of a part, or its replacement by on_error. A raised DecodeError was passed to on_error."""
         decoder = self.decoder(name, i)
         if view is None or decoder is None:
             return view
@@ -385,9 +366,7 @@ class Batch(Sequence["Sample"]):
         return self.instead(error)
 
     def which(self, i: int) -> str:
-        """Describes sample i, with position and key if available. It fetches them if the batch does
-        not include them.
-        """
+        """Describes sample i, with position and key if available. It fetches them if the batch does not include them."""
         text = f"sample {i} of batch {self.number} in epoch {self.epoch}"
         with contextlib.suppress(MillraceError):
             text += f" (position {self.positions[i]})"
@@ -426,16 +405,12 @@ class Batch(Sequence["Sample"]):
         self._kept = [self._kept[i] for i in keep]
 
     def let_go(self) -> None:
-        """Releases the bytes and the decoded parts. Unlike close it ignores views, which keep their
-        memory.
-        """
+        """Releases the bytes and the decoded parts. Unlike close it ignores views, which keep their memory."""
         self.forget_decoded()
         self.data, self.layout = _CLOSED, None
 
     def forget_decoded(self) -> None:
-        """Releases the decoded parts, after a loader has put its result into `value`. A part is
-        decoded again on demand.
-        """
+        """Releases the decoded parts, after a loader has put its result into `value`. A part is decoded again on demand."""
         self._decoded, self._some = {}, {}
 
     def decoded_size(self) -> int:
@@ -467,12 +442,10 @@ class Parts(dict[str, Any]):
 
 
 class Sample(MutableMapping[str, Any]):
-    """One sample of a batch: a mapping from the names of its parts to their content, decoded if
-    there is a decoder.
+    """One sample of a batch: a mapping from the names of its parts to their content, decoded if there is a decoder.
 
-    A part is decoded on first access and kept; a part without a decoder is a memoryview of the
-    batch's bytes. A sample may be changed: `sample["jpg"] = crop(sample["jpg"])`. The batch's own
-    columns do not change.
+    A part is decoded on first access and kept; a part without a decoder is a memoryview of the batch's bytes. A sample may be changed:
+    `sample["jpg"] = crop(sample["jpg"])`. The batch's own columns do not change.
     """
 
     __slots__ = ("__weakref__", "_content", "_numpy_rng", "_own", "_rng", "batch", "index")
@@ -512,9 +485,7 @@ class Sample(MutableMapping[str, Any]):
         return self.batch.parts(self.index)
 
     def seed(self, more: str = "") -> int:
-        """Returns a 128-bit number that depends only on the order of the epoch, the epoch's number
-        and the sample's position.
-        """
+        """Returns a 128-bit number that depends only on the order of the epoch, the epoch's number and the sample's position."""
         text = f"{self.batch._decoding.seed}/{self.epoch}/{self.position}{more}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
@@ -522,9 +493,8 @@ class Sample(MutableMapping[str, Any]):
     def rng(self) -> random.Random:
         """A random generator of this sample.
 
-        Its seed is `seed`, so a random crop is reproducible with any number of ranks, workers and
-        threads, and after a resume. The same holds for torch's own random functions in a filter,
-        transform or collate.
+        Its seed is `seed`, so a random crop is reproducible with any number of ranks, workers and threads, and after a resume. The same
+        holds for torch's own random functions in a filter, transform or collate.
         """
         if self._rng is None:
             self._rng = random.Random(self.seed())
@@ -600,9 +570,7 @@ class Sample(MutableMapping[str, Any]):
         return len(self._all())
 
     def plain(self, keys: bool = False) -> dict[str, Any]:
-        """Returns a dict that outlives the batch: all parts, decoded, or as bytes without a
-        decoder. keys adds the name as "__key__".
-        """
+        """Returns a dict that outlives the batch: all parts, decoded, or as bytes without a decoder. keys adds the name as "__key__"."""
         out = {name: own(self[name]) for name in self}
         if keys:
             out["__key__"] = self.key

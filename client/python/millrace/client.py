@@ -154,8 +154,8 @@ def open(
     For a directory or a bucket the first process of a user starts a gateway on this machine; all processes that open datasets with the
     same settings share it and its memory, and it ends a minute after the last of them. If it is killed it is restarted, and reading
     continues. A dataset without an index is read once and indexed: with the data, or in the user's cache directory if that is not
-    writable. Opening a dataset serves its newest index; existing readers keep theirs. Files that were
-    added to or removed from a directory later cause a warning.
+    writable. Opening a dataset serves its newest index; existing readers keep theirs. Files that were added to or removed from a directory
+    later cause a warning.
 
     where       `#NAME` after a directory or bucket selects one of several indexes. Credentials and endpoints of buckets come from the
                 environment, as for other S3 programs
@@ -195,9 +195,7 @@ def open(
 
 
 Origin = Union[Source, str, "os.PathLike[str]", Sequence[str]]
-"""Sources of datasets and loaders: a client, an argument of `open`, or the addresses of several
-gateways.
-"""
+"""Sources of datasets and loaders: a client, an argument of `open`, or the addresses of several gateways."""
 
 
 def client_of(source: Origin, dataset: Optional[str] = None) -> Source:
@@ -228,9 +226,7 @@ class ClientOwner(Closing):
         return self.client.describe(dataset)
 
     def close(self) -> None:
-        """Stops readers, closes connections, and releases the gateway that millrace.open started;
-        garbage collection does so too.
-        """
+        """Stops readers, closes connections, and releases the gateway that millrace.open started; garbage collection does so too."""
         if self.client is not self._given and isinstance(self.client, Client):
             self.client.close()
 
@@ -241,8 +237,8 @@ def class_names(of: Union[Source, ClientOwner, Mapping[str, Any]], part: str = "
         names = millrace.class_names(client)
         labels = millrace.class_names(client, "label")
 
-    of is a Client or View, a dataset that uses one, or the result of Client.describe. InvalidArgument: the values have no
-    names, or the sources of a mixture number their classes differently.
+    of is a Client or View, a dataset that uses one, or the result of Client.describe. InvalidArgument: the values have no names, or the
+    sources of a mixture number their classes differently.
     """
     description = of if isinstance(of, Mapping) else source_of("class_names", of).describe()
     names = next((f.get("classes") for f in description.get("fields", ()) if f.get("name") == part), None)

@@ -1,8 +1,7 @@
 """CRC-32C (Castagnoli) of received data.
 
-The standard library has none (zlib.crc32 uses another polynomial), and pure Python is about a
-thousand times too slow. It is therefore computed if a package for it is installed (`pip install
-'millrace-data[crc]'`), and by a table in Python only on request.
+The standard library has none (zlib.crc32 uses another polynomial), and pure Python is about a thousand times too slow. It is therefore
+computed if a package for it is installed (`pip install 'millrace-data[crc]'`), and by a table in Python only on request.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ CHECKS = ("auto", "always", "never")
 def checksum(check: str) -> Optional[Checksum]:
     """Returns the function to check bodies with, or None.
 
-    check is "auto" (if the package crc32c is installed), "always" (else in Python, a few megabytes
-    per second: for tests and diagnosis) or "never". Lengths are always compared.
+    check is "auto" (if the package crc32c is installed), "always" (else in Python, a few megabytes per second: for tests and diagnosis) or
+    "never". Lengths are always compared.
     """
     if check == "never":
         return None
@@ -49,9 +48,7 @@ def _table() -> tuple[int, ...]:
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """Returns the CRC-32C of data, computed byte by byte in Python; value is that of the preceding
-    bytes.
-    """
+    """Returns the CRC-32C of data, computed byte by byte in Python; value is that of the preceding bytes."""
     table, crc = _table(), value ^ 0xFFFFFFFF
     for byte in memoryview(data).cast("B"):
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

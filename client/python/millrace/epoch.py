@@ -31,9 +31,7 @@ THREADS = 4
 _TRIED = 64  # samples to try if the first ones of a pass all fail
 MOST_NAMED = 256  # samples per request that lists positions in its URL: proxies accept 8 KiB
 Gather = Callable[[Callable[[int], memoryview], int, Iterator[Any]], Any]
-"""(memory, n, values) -> the column of n decoded values. memory(bytes) provides memory for large
-columns.
-"""
+"""(memory, n, values) -> the column of n decoded values. memory(bytes) provides memory for large columns."""
 
 _LOG = logging.getLogger("millrace")
 
@@ -72,22 +70,16 @@ class Plan:
 
     @property
     def order(self) -> Mapping[str, str]:
-        """The parameters that determine the order of samples, without those of batches, ranks and
-        forms.
-        """
+        """The parameters that determine the order of samples, without those of batches, ranks and forms."""
         return {name: value for name, value in self.parameters.items() if name not in (*SHARING, "fields", "format", "generation", "table")}
 
     @property
     def delivered(self) -> int:
-        """Number of positions in all batches, all ranks together; with tail=drop the remainder is
-        not included.
-        """
+        """Number of positions in all batches, all ranks together; with tail=drop the remainder is not included."""
         return min(self.samples, self.batches * self.batch_size)
 
     def share(self, batch: int) -> Optional[range]:
-        """Returns the positions of this rank's share of a batch; None if they depend on the
-        samples' lengths or homes.
-        """
+        """Returns the positions of this rank's share of a batch; None if they depend on the samples' lengths or homes."""
         p = self.parameters
         if p.get("balance", "samples") != "samples" or p.get("share", "contiguous") != "contiguous":
             return None
@@ -119,13 +111,9 @@ class Epoch:
     gather: Optional[Gather] = None
     """Combines decoded values into a column as they arrive; None: a list."""
     cut: Optional[Callable[[Any], Any]] = None
-    """With several ranks: derives the value of an empty share from that of other samples; None: the
-    steps run on no samples.
-    """
+    """With several ranks: derives the value of an empty share from that of other samples; None: the steps run on no samples."""
     writable: bool = False
-    """Whether functions may write into their arguments: batches are then copied instead of mapped
-    from a gateway's shared memory.
-    """
+    """Whether functions may write into their arguments: batches are then copied instead of mapped from a gateway's shared memory."""
 
     @property
     def number(self) -> int:
@@ -150,9 +138,8 @@ class Epoch:
     def read(self, start: Optional[int] = None, stop: Optional[int] = None, step: int = 1, *, ledger: Optional[Ledger] = None) -> Reader:
         """Reads batches start, start + step, ... before stop, ahead of the consumer and in order.
 
-        Several concurrent readers each read every step-th batch. Use it as a context manager, which
-        at its end cancels requests and ends all threads. A start at or after the end of the epoch
-        yields nothing.
+        Several concurrent readers each read every step-th batch. Use it as a context manager, which at its end cancels requests and ends
+        all threads. A start at or after the end of the epoch yields nothing.
         """
         first = self.start if start is None else start
         last = len(self) if stop is None else min(stop, len(self))
@@ -173,11 +160,9 @@ class Epoch:
         return b
 
     def samples(self, positions: Sequence[int]) -> Batch:
-        """Reads the samples at up to 1,024 positions of the epoch's order as one batch, in the
-        given order, regardless of ranks.
+        """Reads the samples at up to 1,024 positions of the epoch's order as one batch, in the given order, regardless of ranks.
 
-        With shuffle=False positions are those of stored order. Nothing is read ahead: for the
-        epoch's own order, iterating is faster.
+        With shuffle=False positions are those of stored order. Nothing is read ahead: for the epoch's own order, iterating is faster.
         """
         if not isinstance(positions, Collection):
             raise InvalidArgument(f"samples {positions!r}: want positions", cure="write samples([5]), or samples(range(100))")
@@ -193,19 +178,15 @@ class Epoch:
         return Ledger(self.plan.delivered, name=f"{self.plan.order_digest}/{self.number}")
 
     def chunks(self) -> list[int]:
-        """Returns the sample counts of the dataset's chunks from its index, from which
-        `millrace.proof` computes the order.
-        """
+        """Returns the sample counts of the dataset's chunks from its index, for `millrace.proof`."""
         path = f"/v1/datasets/{quote(self.plan.dataset, safe='')}/index"
         query = {"generation": self.plan.generation}
         return chunk_counts(lambda start, length: self.core.json("GET", path, query, span=range(start, start + length)), path)
 
     def order(self) -> Order:
-        """Computes this epoch's order locally: the sample, numbered in stored order, at each
-        position.
+        """Computes this epoch's order locally: the sample, numbered in stored order, at each position.
 
-        Not for subsets, quarantines and importance, which need more than the chunks' counts: see
-        millrace.proof.
+        Not for subsets, quarantines and importance, which need more than the chunks' counts: see millrace.proof.
         """
         p = self.plan.parameters
         for name in ("importance", "subset", "quarantine"):
@@ -250,9 +231,7 @@ class Epoch:
         return not len(self._silently().samples(spread))
 
     def _value_near(self, b: Batch) -> Any:
-        """Returns the value of samples near a batch, of any rank: of the first ones that filter and
-        on_error keep.
-        """
+        """Returns the value of samples near a batch, of any rank: of the first ones that filter and on_error keep."""
         near, n = self._silently(), self.plan.samples
         done, size = 0, self.plan.world_size
         while done < n:
@@ -308,8 +287,7 @@ class Epoch:
 class Reader(Iterator[Batch], Closing):
     """Batches in order, read ahead by a pool of threads.
 
-    Close it, or use it as a context manager, to end its threads; they also end when the reader is
-    garbage-collected.
+    Close it, or use it as a context manager, to end its threads; they also end when the reader is garbage-collected.
     """
 
     def __init__(self, epoch: Epoch, numbers: range, ledger: Optional[Ledger]) -> None:
@@ -380,9 +358,7 @@ class Reader(Iterator[Batch], Closing):
         return self._numbers[self._taken] if self._taken < len(self._numbers) else self._numbers.stop
 
     def count_elsewhere(self, elsewhere: Callable[[int], int]) -> None:
-        """Includes batches that still wait for the trainer in the count of batches ahead:
-        elsewhere(taken) returns their number.
-        """
+        """Includes batches that still wait for the trainer in the count of batches ahead: elsewhere(taken) returns their number."""
         self._pool.elsewhere = elsewhere
 
     @property
@@ -398,9 +374,7 @@ class Reader(Iterator[Batch], Closing):
 
 
 def _stop_elsewhere(pool: Pool) -> None:
-    """Ends the threads of an unreferenced reader. It uses another thread, since the garbage
-    collector may run in one that holds the pool's lock.
-    """
+    """Ends the threads of an unreferenced reader. It uses another thread: the collector's may hold the pool's lock."""
     if pool.ours():
         with contextlib.suppress(RuntimeError):  # during interpreter shutdown
             _thread.start_new_thread(pool.stop, ())

@@ -1,8 +1,8 @@
 """Exceptions by cause, each with a remedy.
 
-Every exception of this package is a MillraceError. `millrace` itself exports the five that most
-programs catch: MillraceError, InvalidArgument, NotFound, GatewayUnavailable and SampleError. Base
-decisions on an exception's class, `code` and `retryable`, never on its text.
+Every exception of this package is a MillraceError. `millrace` itself exports the five that most programs catch: MillraceError,
+InvalidArgument, NotFound, GatewayUnavailable and SampleError. Base decisions on an exception's class, `code` and `retryable`, never on its
+text.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
             self.cure = "help(millrace.Client.epoch) explains the parameters"
 
     def call(self, names: Mapping[str, str]) -> None:
-        """Renames parameters that the gateway rejects to their names in Python. For this package's
-        own modules.
-        """
+        """Renames parameters that the gateway rejects to their names in Python. For this package's own modules."""
         # other names are common words
         words = re.compile(rf"\b({'|'.join(name for name in names if '_' in name)})\b")
         said = "; ".join(f"{name}: {reason}" for name, reason in self.faults)
@@ -110,9 +108,7 @@ class InvalidArgument(MillraceError, ValueError, code="invalid_argument"):
 
 
 class CannotDecode(InvalidArgument, code="cannot_decode"):
-    """A part that is not decoded automatically: it requires a library that is not installed, or is
-    a pickle.
-    """
+    """A part that is not decoded automatically: it requires a library that is not installed, or is a pickle."""
 
 
 class NotAcceptable(
@@ -239,8 +235,8 @@ class SampleError(MillraceError, code="sample_error"):
         return f"part {self.part} does not decode" if self.part else f"{self.step} fails"
 
     def report(self, dataset: str = "DATASET") -> str:
-        """Returns the command that replaces this sample by healthy ones. dataset is the address
-        that was indexed, such as s3://train/photos.
+        """Returns the command that replaces this sample by healthy ones. dataset is the address that was indexed, such as
+        s3://train/photos.
         """
         if self.key is None:
             raise InvalidArgument("report: the sample's key is not known", cure="open the epoch with reading=millrace.Reading(keys=True)")
@@ -277,18 +273,14 @@ class Denied(
     MillraceError, code="forbidden",
     cure="the gateway's access file must grant the right: ask its operator; a proxy in front may want headers=...",
 ):
-    """The caller lacks the right (403) on a dataset that it may read, or at a proxy in front of the
-    gateways.
-    """
+    """The caller lacks the right (403) on a dataset that it may read, or at a proxy in front of the gateways."""
 
 
 class Unauthenticated(
     Denied, code="unauthenticated",
     cure="give a token that the gateway knows: MILLRACE_TOKEN_FILE, MILLRACE_TOKEN, or Client(token_file=...)",
 ):
-    """The gateway, or a proxy in front of it, does not accept the caller's credentials (401): the
-    token is missing, wrong or expired.
-    """
+    """The gateway, or a proxy in front of it, does not accept the caller's credentials (401): the token is missing, wrong or expired."""
 
 
 class Misdirected(ProtocolError, code="misdirected_request", cure="use an address that the gateway knows, or name this one to it with --host"):
@@ -324,9 +316,7 @@ _BY_STATUS: dict[int, type[MillraceError]] = {
 
 
 def by_code(code: str, status: Optional[int] = None) -> type[MillraceError]:
-    """Returns the class for a code of a gateway or of the program, or for a status without a code,
-    as from a proxy.
-    """
+    """Returns the class for a code of a gateway or of the program, or for a status without a code, as from a proxy."""
     return _BY_CODE.get(code) or (MillraceError if status is None else _BY_STATUS.get(status, ProtocolError))
 
 

@@ -7,8 +7,7 @@
     epoch = client.epoch(4, order=millrace.Order(importance=snapshot))
 
 Losses are stored only for whole datasets, not for a split, subset, quarantine or mixture. The page Importance shows the same for
-millrace.torch, and explains how weights follow from losses:
-https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
+millrace.torch, and explains how weights follow from losses: https://github.com/millrace-data/millrace/blob/main/docs/importance.md.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
     losses  a finite number for each sample, in the order of the batch: numbers, an array or a tensor. Only their order counts, so they
             may be negative
 
-    The first report of a batch counts. Reports are idempotent, from any process to any gateway; another loss for the
-    same position of the same epoch is a Conflict, and that whole report is rejected. A resumed run may ignore it; a new run should use
-    another seed. A read-only bucket causes ReadOnly.
+    The first report of a batch counts. Reports are idempotent, from any process to any gateway; another loss for the same position of the
+    same epoch is a Conflict, and that whole report is rejected. A resumed run may ignore it; a new run should use another seed. A
+    read-only bucket causes ReadOnly.
     """
     source, path, location = _target("report", client, batch)
     plain = _numbers(losses)
@@ -63,8 +62,8 @@ def report(client: Union[Source, ClientOwner], batch: Union[Batch, str], losses:
 def freeze(client: Union[Source, ClientOwner], batch: Union[Batch, str], *, hot_share: Optional[float] = None, repeat: Optional[int] = None) -> str:
     """Creates a snapshot of the losses reported for the epoch of a batch, and returns its name.
 
-    hot_share is the share of hot samples, repeat the factor of their weight: by default .1 and 3.
-    The same losses make the same snapshot, on any gateway. client and batch are as for report.
+    hot_share is the share of hot samples, repeat the factor of their weight: by default .1 and 3. The same losses make the same snapshot,
+    on any gateway. client and batch are as for report.
     """
     source, path, location = _target("freeze", client, batch)
     body: dict[str, Any] = {"url": location}

@@ -6,8 +6,8 @@
     for batch in loader:                    # {"jpg": uint8 (256, 224, 224, 3), "cls": int32 (256,)}
         state = train_step(state, batch)
 
-Every process reads only the rows of the global batch that its devices hold. It needs no worker processes: threads fetch, decode
-and stack, and the next batch is transferred to the devices while a step runs.
+Every process reads only the rows of the global batch that its devices hold. It needs no worker processes: threads fetch, decode and stack,
+and the next batch is transferred to the devices while a step runs.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ _UNFIT = {
 
 
 def rows_of(sharding: Any, rows: int) -> tuple[int, int]:
-    """Returns this process's rank and the number of ranks, for a sharding of the given number of
-    rows.
+    """Returns this process's rank and the number of ranks, for a sharding of the given number of rows.
 
-    If each process holds separate rows these are jax.process_index() and jax.process_count().
-    Processes that hold the same rows, because their devices share a model, are one rank.
+    If each process holds separate rows these are jax.process_index() and jax.process_count(). Processes that hold the same rows, because
+    their devices share a model, are one rank.
     """
     spec = getattr(sharding, "spec", ())
     others = [sharding.mesh.size] * (len(spec) - 1) if spec else []
@@ -88,9 +87,10 @@ class DataLoader(ClientOwner):
     reading       millrace.Reading: allow_pickle, on_error, form, threads, prefetch_bytes, decoded_bytes. on_error is "raise" or a function
                   that returns a value: samples cannot be left out. form="npy" yields one array of tokens or records, without a copy
 
-    Yields dicts from part to jax.Array, the first axis global_batch_size long; types are NumPy's, with 32 instead of 64 bits unless jax_enable_x64
-    is set. All processes create the loader with the same arguments, after jax.distributed.initialize. This fixes the dataset's generation. A loader
-    of a directory or bucket keeps its gateway until it is closed or garbage-collected; it is also a context manager.
+    Yields dicts from part to jax.Array, the first axis global_batch_size long; types are NumPy's, with 32 instead of 64 bits unless
+    jax_enable_x64 is set. All processes create the loader with the same arguments, after jax.distributed.initialize. This fixes the
+    dataset's generation. A loader of a directory or bucket keeps its gateway until it is closed or garbage-collected; it is also a context
+    manager.
     """
 
     @checked(BatchOptions, unfit=_UNFIT)
@@ -181,9 +181,7 @@ class DataLoader(ClientOwner):
 
     @checked()
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A
-        position in it from a loaded state is kept.
-        """
+        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A position in it from a loaded state is kept."""
         self._begin_at(self._next if self._next.epoch == epoch else Place(epoch))
 
     def _begin_at(self, place: Place) -> None:
@@ -191,18 +189,14 @@ class DataLoader(ClientOwner):
         self._pass += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a checkpoint after the last yielded batch: integers and texts, the
-        same in all processes.
-        """
+        """Returns the state for a checkpoint after the last yielded batch: integers and texts, the same in all processes."""
         return State.of(self._after, self._epoch(self._after.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes where state was saved, on any number of processes and devices, in the state's
-        generation.
+        """Resumes where state was saved, on any number of processes and devices, in the state's generation.
 
-        Raises StateError immediately if the state has another batch size or order, and
-        GenerationGone if it is of other data. The data may have another name, or be at another
-        gateway.
+        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it is of other data. The data may
+        have another name, or be at another gateway.
         """
         loaded = State.parse(state)
         loaded.place.refuse_samples()

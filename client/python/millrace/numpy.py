@@ -37,9 +37,7 @@ __all__ = ["array", "as_array", "epoch"]
 
 
 def as_array(value: Any) -> Any:
-    """Returns a Pillow image as an array of height x width x bands, uint8 for 8-bit bands; an array
-    is returned unchanged.
-    """
+    """Returns a Pillow image as an array of height x width x bands, uint8 for 8-bit bands; an array is returned unchanged."""
     if isinstance(value, np.ndarray):
         return value
     image = np.asarray(value)
@@ -47,9 +45,7 @@ def as_array(value: Any) -> Any:
 
 
 def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Combines arrays or numbers into one array; other values, or arrays of different shape or
-    type, into a list.
-    """
+    """Combines arrays or numbers into one array; other values, or arrays of different shape or type, into a list."""
     first = next(values, None)
     if isinstance(first, np.ndarray):
         shape, size = (n, *first.shape), n * first.nbytes
@@ -62,8 +58,8 @@ def _stack(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> 
 
 @checked(EpochOptions, unfit=TORCH_ONLY)
 def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode: Decode = True, **options: Unpack[EpochOptions]) -> Epoch:
-    """Opens an epoch whose batches have columns of arrays, for a Client or an argument of
-    millrace.open. Options are those of Client.epoch.
+    """Opens an epoch whose batches have columns of arrays, for a Client or an argument of millrace.open. Options are those of
+    Client.epoch.
 
     `batch["jpg"]` is an array whose first axis is the batch: for images samples x height x width x
     bands, uint8 for 8-bit bands; for arrays of one shape samples x shape, in their own type; for
@@ -77,9 +73,9 @@ def epoch(source: Origin, number: int, *, dataset: Optional[str] = None, decode:
 def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None, *, part: Optional[str] = None) -> np.ndarray[Any, Any]:
     """Returns a batch as one array, its first axis the samples.
 
-    A batch in the form `npy` includes type and shape. Without `form`, give the dtype of an element
-    and, if samples have more than one axis, their shape; all samples, or all contents of `part`,
-    must have the same length. Parts are not contiguous in a batch and are copied.
+    A batch in the form `npy` includes type and shape. Without `form`, give the dtype of an element and, if samples have more than one
+    axis, their shape; all samples, or all contents of `part`, must have the same length. Parts are not contiguous in a batch and are
+    copied.
     """
     layout = batch.layout
     if isinstance(layout, ArrayHeader):
@@ -104,7 +100,5 @@ def array(batch: Batch, dtype: Any = None, shape: Optional[Sequence[int]] = None
 
 
 def _descr(descr: Any) -> Any:
-    """Returns the dtype of a header: fields of a record are tuples, which a header may contain as
-    lists.
-    """
+    """Returns the dtype of a header: fields of a record are tuples, which a header may contain as lists."""
     return [tuple(f) for f in descr] if isinstance(descr, list) else descr

@@ -1,6 +1,4 @@
-"""Sources to read: a dataset, a part of one, or a mixture of several, through the connections of a
-client.
-"""
+"""Sources to read: a dataset, a part of one, or a mixture of several, through the connections of a client."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class Connected(Protocol):
 
 
 class Source:
-    """The common methods of Client, which reads a whole dataset, and View, which reads a part or a
-    mixture.
-    """
+    """The common methods of Client, which reads a whole dataset, and View, which reads a part or a mixture."""
 
     if TYPE_CHECKING:
         dataset: str
@@ -115,8 +111,7 @@ class Source:
         self.__iter__()
 
     def describe(self, dataset: Optional[str] = None) -> dict[str, Any]:
-        """Returns the description of one dataset, by default of the client's or the gateway's
-        default one.
+        """Returns the description of one dataset, by default of the client's or the gateway's default one.
 
         `fields` describes the parts if the format declares them: name, encoding, type, shape, as
         the page HTTP interface explains.
@@ -215,9 +210,7 @@ class Source:
         raise InvalidArgument(f"epoch {plan.epoch} of {self!r}: {why}", cure=cure)
 
     def _with_sources(self, about: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the description of a mixture with `fields` if all sources have the same, else
-        with all sources `described`.
-        """
+        """Returns the description of a mixture with `fields` if all sources have the same, else with all sources `described`."""
         described: dict[str, Any] = {}
         for name in dict.fromkeys(source["dataset"] for source in about.get("sources") or () if not columns_of(about)):
             described[name] = {}
@@ -262,8 +255,8 @@ class Source:
             train, val = client.split(train=.9, val=.1).values()
 
         The parts are fractions of all samples, on average; a remainder belongs to none of them. Whole numbers are parts relative to each
-        other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order
-        of the parts matters. The parts are those of `millrace subset --into`.
+        other: `train=9, val=1`. Every process gets the same parts, and adding data never moves samples between parts. The order of the
+        parts matters. The parts are those of `millrace subset --into`.
 
         parts   the same as a mapping, for names that are not Python identifiers
         salt    another salt makes an independent split. A split of a split uses another salt by default
@@ -303,8 +296,8 @@ class Source:
                     of them, one a line, with a tab before the shard. A text is one name. A name that is given twice counts once
         generation  of the dataset, to look the names up in, by default the present one. The View reads it from now on
 
-        Keys, and numbers that exceed an address (8 KiB), are stored with the index, like `millrace subset --keys`: the
-        caller needs the right `report` and the bucket must be writable, else Denied or ReadOnly is raised. An unknown name raises InvalidArgument.
+        Keys, and numbers that exceed an address (8 KiB), are stored with the index, like `millrace subset --keys`: the caller needs the
+        right `report` and the bucket must be writable, else Denied or ReadOnly is raised. An unknown name raises InvalidArgument.
         """
         if (which is None) == (keys is None) or (isinstance(which, str) and not which):
             raise InvalidArgument("subset: want either a subset or keys", cure="write subset('train'), subset(range(1000)) or subset(keys=[...])")
@@ -320,11 +313,10 @@ class Source:
         return self._with(replace(self.selection, steps=(*self.selection.steps, step)), generation)
 
     def exclude(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
-        """Returns a View of all samples except these, which shortens an epoch. About five hundred
-        keys fit into an address.
+        """Returns a View of all samples except these, which shortens an epoch. About five hundred keys fit into an address.
 
-        This changes the order, so a run that stopped in mid-epoch should resume with `quarantine`
-        instead. The parameters are those of `quarantine`.
+        This changes the order, so a run that stopped in mid-epoch should resume with `quarantine` instead. The parameters are those of
+        `quarantine`.
         """
         steps, named = self.selection.steps, named_samples("exclude", keys, reason)
         if steps and not isinstance(before := steps[-1], (str, Listed)):
@@ -332,8 +324,8 @@ class Source:
         return self._with(replace(self.selection, steps=(*steps, named)), generation)
 
     def quarantine(self, keys: Keys, *, reason: str = "", generation: Optional[str] = None) -> View:
-        """Returns a View with a healthy sample in place of each bad one, so that some samples repeat. All other positions are
-        unchanged: a job can resume with the same batches.
+        """Returns a View with a healthy sample in place of each bad one, so that some samples repeat. All other positions are unchanged: a
+        job can resume with the same batches.
 
             bad = []                                    # collected by on_error=bad.append
             client = client.quarantine(bad)
@@ -371,8 +363,7 @@ class Source:
     def _reading(self, dataset: str, chosen: Selection, generation: Optional[str], again: bool = False) -> View:
         """Returns a View of a selection.
 
-        again: samples were named in another generation; those that this one does not have are
-        skipped
+        again: samples were named in another generation; those that this one does not have are skipped
         """
         made = View(self._client, Selection(dataset=dataset))
         if chosen.names_samples and not chosen.sources:
@@ -424,9 +415,7 @@ class Source:
         return View(self._client, replace(chosen, dataset=dataset, generation=",".join(read) if pinned else ""))
 
     def _numbers_of(self, named: Samples, generation: Optional[str], subset: str, again: bool) -> list[int]:
-        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending.
-        Samples outside the subset are omitted.
-        """
+        """Returns the numbers of samples in stored order, of the dataset or of a subset, ascending. Others are omitted."""
         found = set[int]()
         for key, shard, _ in named:
             asked = {"key": key, "shard": shard, "epochs": "0", "shuffle": "none", "tail": "short", "generation": generation, "subset": subset}

@@ -10,8 +10,8 @@ wav, flac          float32 array in [-1, 1], channels x frames, and the frames a
 cls, txt, json     int, str, parsed JSON
 pt, pkl            rejected unless allow_pickle=True
 
-The page Python: values and decoding has the whole table: https://github.com/millrace-data/millrace/blob/main/docs/python-decoding.md. A library,
-such as Pillow, is imported when the first part requires it. Numbers and texts require none:
+The page Python: values and decoding has the whole table: https://github.com/millrace-data/millrace/blob/main/docs/python-decoding.md. A
+library, such as Pillow, is imported when the first part requires it. Numbers and texts require none:
 
     decode = millrace.decoders(client.describe("pairs"))
     for batch in client.epoch(0, decode=decode):
@@ -37,9 +37,7 @@ from .batch import Decoder
 from .errors import CannotDecode, InvalidArgument, ProtocolError
 
 Field = Mapping[str, Any]
-"""The description of a part, or of an element in one: name, encoding, type, logical, nullable,
-classes, children.
-"""
+"""The description of a part, or of an element in one: name, encoding, type, logical, nullable, classes, children."""
 
 _NUMBERS = {  # format characters of the module struct
     "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
@@ -53,10 +51,9 @@ _INTERVALS = {"year_month": 4, "day_time": 8, "month_day_nano": 16}
 def value(field: Field, data: Union[bytes, memoryview]) -> Any:
     """Returns the value of a part's bytes.
 
-    Numbers are int, float and bool, decimals are Decimal, text is str, all else bytes. A list is a
-    list, a struct a dict, a map a list of pairs, and a null in one of these None. Dates, times and
-    durations are the stored integers, in the unit of the type. Decimal digits are int, and JSON is
-    parsed. Other encodings, and arrays with a shape, raise InvalidArgument.
+    Numbers are int, float and bool, decimals are Decimal, text is str, all else bytes. A list is a list, a struct a dict, a map a list of
+    pairs, and a null in one of these None. Dates, times and durations are the stored integers, in the unit of the type. Decimal digits are
+    int, and JSON is parsed. Other encodings, and arrays with a shape, raise InvalidArgument.
     """
     view, encoding = memoryview(data), field.get("encoding")
     if encoding == "json":
@@ -77,9 +74,7 @@ def value(field: Field, data: Union[bytes, memoryview]) -> Any:
 
 
 def decoders(description: Mapping[str, Any]) -> dict[str, Decoder]:
-    """Returns a decoder for each part that value supports, from a dataset's description
-    (Client.describe). They can be pickled.
-    """
+    """Returns a decoder for each part that value supports, from a dataset's description (Client.describe). They can be pickled."""
     return {f["name"]: partial(value, f) for f in description.get("fields", ()) if f.get("name") and _known(f)}
 
 
@@ -193,9 +188,7 @@ class _Nested:
         return value(field, self.take(self.number()))
 
     def row(self, fields: Sequence[Field]) -> dict[str, Any]:
-        """Parses a struct in a list: a bitmap of null fields, the lengths of values without a fixed
-        size, and the values.
-        """
+        """Parses a struct in a list: a bitmap of null fields, the lengths of values without a fixed size, and the values."""
         nullable = _nullable(fields)
         bitmap = self.take(max(1, (nullable + 7) // 8))
         nulls = (bool(bitmap[i >> 3] >> (i & 7) & 1) for i in range(8 * len(bitmap)))
@@ -215,9 +208,7 @@ def _nullable(fields: Sequence[Field]) -> int:
 
 
 def _shape(fields: Sequence[Field], nulls: Iterator[bool], gone: bool, present: list[tuple[dict[str, Any], Field]]) -> dict[str, Any]:
-    """Returns a row without values yet, and lists the present fields. gone means that an enclosing
-    struct is null.
-    """
+    """Returns a row without values yet, and lists the present fields. gone means that an enclosing struct is null."""
     row: dict[str, Any] = {}
     for field in fields:
         null = (next(nulls) if field.get("nullable") else False) or gone
@@ -266,9 +257,7 @@ class Automatic:
         return replace(bare, known=known)
 
     def __call__(self, name: str, source: str = "") -> Optional[Decoder]:
-        """Returns the decoder of a part, or None if it stays bytes. source is the sample's dataset
-        in a mixture.
-        """
+        """Returns the decoder of a part, or None if it stays bytes. source is the sample's dataset in a mixture."""
         if source in self.sources:
             return self.sources[source](name)
         if name in self.known:
@@ -301,9 +290,7 @@ def _image(how: Automatic, view: memoryview) -> Any:
 
 
 def _bare_image(how: Automatic, view: memoryview) -> Any:
-    """Decodes pixels preceded by width, height and mode, as MosaicML Streaming and LitData store a
-    Pillow image.
-    """
+    """Decodes pixels preceded by width, height and mode, as MosaicML Streaming and LitData store a Pillow image."""
     width, height, letters = struct.unpack_from("<3I", view)
     pixels = view[12 + letters :]
     # Pillow allocates memory for all pixels first; a byte holds at most 8
@@ -392,9 +379,7 @@ _LITDATA = {
 
 
 def _mds_array(dtype: Optional[str], shape: Optional[Sequence[int]], how: Automatic, view: memoryview) -> Any:
-    """Decodes an array of MosaicML Streaming. Type and shape precede the elements if the column
-    does not fix them.
-    """
+    """Decodes an array of MosaicML Streaming. Type and shape precede the elements if the column does not fix them."""
     if dtype is None:
         dtype, view = _numbered(_MDS, view[0]), view[1:]
     if shape is None:

@@ -90,8 +90,8 @@ def run(*args: str) -> str:
 
 
 def run_example(name: str, *args: str, cwd: Path, ranks: int = 1) -> str:
-    """Runs the ranks of a script of examples/, with the environment of torchrun if there are
-    several, and returns the output of the first one.
+    """Runs the ranks of a script of examples/, with the environment of torchrun if there are several, and returns the output of the first
+    one.
     """
     command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / name), *args]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "client" / "python"), *sys.path]), "OMP_NUM_THREADS": "1"}
@@ -215,8 +215,8 @@ def is_batch(head: bytes) -> bool:
 class Proxy:
     """Forwards connections to a gateway, one request at a time, and lets a fault have its way with each answer.
 
-    fault gets the number of the request, its head, and the whole answer, and returns the bytes to send; when they are fewer
-    than the answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
+    fault gets the number of the request, its head, and the whole answer, and returns the bytes to send; when they are fewer than the
+    answer, the connection is closed after them. None: nothing is sent and the connection stays open until the proxy ends.
     """
 
     def __init__(self, target: int, fault: Fault, tls: Union[bool, ssl.SSLContext] = False) -> None:

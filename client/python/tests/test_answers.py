@@ -1,5 +1,4 @@
-"""Answers to requests without connections: JSON, batches, the rest of a broken body, and refusals.
-"""
+"""Answers to requests without connections: JSON, batches, the rest of a broken body, and refusals."""
 
 from __future__ import annotations
 

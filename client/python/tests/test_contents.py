@@ -1,6 +1,4 @@
-"""Properties of parts that are known before they are read: nulls and names; and suggestions for
-misspelled names.
-"""
+"""Properties of parts that are known before they are read: nulls and names; and suggestions for misspelled names."""
 
 from __future__ import annotations
 

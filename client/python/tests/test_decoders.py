@@ -1,5 +1,5 @@
-"""Decoders of parts, without a gateway and without the libraries that they use: the decoder of a
-part, and its results for right and wrong bytes.
+"""Decoders of parts, without a gateway and without the libraries that they use: the decoder of a part, and its results for right and wrong
+bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The end of work in progress: by the clock, by close, by the garbage collector, in a fork, with
-the interpreter.
-"""
+"""The end of work in progress: by the clock, by close, by the garbage collector, in a fork, with the interpreter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Faults of networks and machines: gateways that die, stop, refuse or send wrong data. Typed
-exceptions, never a hang, never a short batch.
+"""Faults of networks and machines: gateways that die, stop, refuse or send wrong data. Typed exceptions, never a hang, never a short
+batch.
 """
 
 from __future__ import annotations

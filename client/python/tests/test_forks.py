@@ -47,9 +47,7 @@ def test_a_fork_at_every_line(gateway: harness.Gateway, way: str, hidden: tuple[
 
 
 def test_no_thread_imports(gateway: harness.Gateway) -> None:
-    """All imports are complete when threads begin, including formats of Pillow: a failed import is
-    attempted each time.
-    """
+    """All imports are complete when threads begin, including formats of Pillow: a failed import is attempted each time."""
     program = """
 import contextlib, io, sys, threading, millrace
 import PIL.Image

@@ -1,6 +1,4 @@
-"""Faults of proxies, strangers and callers: cut, changed and early answers, odd parameters,
-functions that misbehave.
-"""
+"""Faults of proxies, strangers and callers: cut, changed and early answers, odd parameters, functions that misbehave."""
 
 from __future__ import annotations
 

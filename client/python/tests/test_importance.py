@@ -51,9 +51,7 @@ def test_a_location_stands_for_its_batch(client: millrace.Client) -> None:
 
 
 def test_a_batch_that_lost_samples_is_not_reported(client: millrace.Client) -> None:
-    """Samples that the filter refuses would weigh like samples without a loss, more than most with
-    one. An empty batch reports nothing.
-    """
+    """Samples that the filter refuses would weigh like samples without a loss, more than most with one. An empty batch reports nothing."""
     kept = Reading(filter=lambda sample: sample.position % 3 and sample.position // 32 != 2)
     refused = 0
     for batch in client.epoch(0, seed=93, share=Share(rank=0, world_size=2), reading=kept):

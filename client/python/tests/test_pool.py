@@ -255,9 +255,7 @@ class Case:
         )
 
     def look(self) -> None:
-        """Checks that a waiting thread has been notified, or another one is about to check, when
-        there is work.
-        """
+        """Checks that a waiting thread has been notified, or another one is about to check, when there is work."""
         if self.slow:
             time.sleep(self.random.random() * 1e-3)
         p = self.pool

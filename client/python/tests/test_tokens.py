@@ -1,6 +1,4 @@
-"""Tokens and TLS: the receivers of a token, and the effect of a new token or an unknown certificate
-on a job.
-"""
+"""Tokens and TLS: the receivers of a token, and the effect of a new token or an unknown certificate on a job."""
 
 from __future__ import annotations
 
@@ -272,8 +270,7 @@ def test_nothing_shows_a_token(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For all failures, at all levels of logging, with the variables of all frames in the
-    traceback, and with http.client's debug output.
+    """For all failures, at all levels of logging, with the variables of all frames in the traceback, and with http.client's debug output.
     """
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(http.client.HTTPConnection, "debuglevel", 1)

@@ -136,9 +136,7 @@ def test_a_filter_decodes_no_part_twice(client: millrace.Client) -> None:
 
 
 def test_a_transformed_sample_frees_its_decoded_parts(client: millrace.Client) -> None:
-    """Decoded pictures are larger than the transform's results: a whole batch of them is never in
-    memory at once.
-    """
+    """Decoded pictures are larger than the transform's results: a whole batch of them is never in memory at once."""
 
     class Picture:
         pass

@@ -1,6 +1,4 @@
-"""The output of `make wheel` and `make wheels`: wheels with the program inside, read without other
-tools; versions, tags, equal bytes.
-"""
+"""The output of `make wheel` and `make wheels`: wheels with the program inside, read without other tools; versions, tags, equal bytes."""
 
 from __future__ import annotations
 

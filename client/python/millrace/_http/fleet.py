@@ -1,5 +1,4 @@
-"""Selection of gateways: the nearest one or the rank's own first, and those with recent faults
-last.
+"""Selection of gateways: the nearest one or the rank's own first, and those with recent faults last.
 
 The algorithm is that of the Go client. The choice affects only speed, never bytes.
 """
@@ -28,8 +27,7 @@ from ..errors import GatewayUnavailable, InvalidArgument
 Home = Callable[[int, int, int], int]
 """(rank, world_size, gateways) -> index of the gateway that the rank asks first."""
 
-# A gateway is avoided after a fault. The time doubles with each fault, and grows with the time that
-# the fault took.
+# A gateway is avoided after a fault. The time doubles with each fault, and grows with the time that the fault took.
 FIRST_COOLDOWN = 1.0
 MOST_COOLDOWN = 30.0
 MOST_TIMES = 8.0  # multiple of the time that a fault took
@@ -38,8 +36,7 @@ LOOKUP_EVERY = 30.0
 PROBE_EVERY = 60.0
 PROBE_TIME = 0.25
 
-# A gateway becomes the preferred one only if its latency is below NEAR_SHARE of the current one's
-# and lower by at least NEAR_GAIN.
+# A gateway becomes the preferred one only if its latency is below NEAR_SHARE of the current one's and lower by at least NEAR_GAIN.
 NEAR_SHARE = 0.7
 NEAR_GAIN = 0.0005
 
@@ -54,17 +51,15 @@ RECORDS = "records"  # srv:NAME: one gateway per SRV record of the name
 MOST_GATEWAYS = 4096  # maximum gateways in a pattern: four times the largest simulated fleet
 _PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
 _SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
-# Matches a host whose first label ends in a number, as the pods of a StatefulSet. A label that
-# starts with a digit was made from an address, and its number is ignored.
+# Matches a host whose first label ends in a number, as the pods of a StatefulSet. A label that starts with a digit was made from an
+# address, and its number is ignored.
 _NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*|)")
 # form of the tokens that `millrace token` prints
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")
 
 
 def home_by_rank(rank: int, world_size: int, gateways: int) -> int:
-    """Returns the gateway floor(rank*gateways/world_size), if all ranks list the gateways in the
-    same order: for share=locality.
-    """
+    """Returns the gateway floor(rank*gateways/world_size), if all ranks list the gateways in the same order: for share=locality."""
     return rank * gateways // world_size if rank < world_size else 0
 
 
@@ -86,8 +81,8 @@ class Address:
     def here(self) -> Optional[tuple[int, Any]]:
         """Returns the socket family and address of a gateway of this user; None for other gateways.
 
-        The file is read each time, since a restarted gateway has another port. An empty file means
-        that the gateway does not listen yet: a retryable OSError.
+        The file is read each time, since a restarted gateway has another port. An empty file means that the gateway does not listen yet: a
+        retryable OSError.
         """
         if self.port_file:
             host, _, port = Path(self.port_file).read_text(errors="replace").strip().rpartition(":")
@@ -132,9 +127,7 @@ def is_here(host: str) -> bool:
 
 
 def _check_socket(path: str) -> None:
-    """Rejects a path where another user could have created the socket. A missing file is left to
-    the connection.
-    """
+    """Rejects a path where another user could have created the socket. A missing file is left to the connection."""
     try:
         is_, directory = os.lstat(path), os.stat(os.path.dirname(path))  # noqa: PTH116, PTH120
     except FileNotFoundError:
@@ -157,9 +150,7 @@ def _secret() -> InvalidArgument:
 
 
 def parse(text: str, what: str = "gateway") -> Address:
-    """Parses a base URL, unix:PATH or port:FILE; a bare host and port means http. Errors never
-    contain a token or a proxy's password.
-    """
+    """Parses a base URL, unix:PATH or port:FILE; a bare host and port means http. Errors never contain a token or a proxy's password."""
     if text.startswith("unix:/"):
         return Address("http", "localhost", 80, socket=text[5:])
     if text.startswith("port:/"):
@@ -189,8 +180,8 @@ def parse(text: str, what: str = "gateway") -> Address:
 def expand(address: str) -> list[str]:
     """Returns the addresses of a pattern, in order: gateways-{0..7}.gateways:8080.
 
-    If FIRST has leading zeros, as in node-{01..16}, all numbers are padded to its width. Addresses
-    without braces, and paths, are returned unchanged.
+    If FIRST has leading zeros, as in node-{01..16}, all numbers are padded to its width. Addresses without braces, and paths, are returned
+    unchanged.
     """
     if not re.search("[{}]", address) or address.startswith(("unix:", "port:")):
         return [address]
@@ -228,9 +219,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, spread: bool) -> list[Endpoint]:
-        """Parses a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT
-        means one gateway per address of the name.
-        """
+        """Parses a base URL, dns:NAME:PORT, srv:NAME or a pattern. With spread, http://NAME:PORT is one gateway per address."""
         if _TOKEN_FORM.search(text):
             raise _secret()
         if text.startswith("srv:"):
@@ -260,9 +249,7 @@ class Endpoint:
 
     @property
     def must(self) -> bool:
-        """Whether there is no gateway without an answer from DNS. Otherwise the name is resolved
-        when connecting.
-        """
+        """Whether there is no gateway without an answer from DNS. Otherwise the name is resolved when connecting."""
         return self.means in (ADDRESSES, RECORDS)
 
     @property
@@ -294,9 +281,7 @@ class Gateway:
 
 
 class Fleet:
-    """The gateways of a client. It is not locked, because concurrent updates of their state affect
-    only speed.
-    """
+    """The gateways of a client. It is not locked, because concurrent updates of their state affect only speed."""
 
     def __init__(
         self,
@@ -316,9 +301,7 @@ class Fleet:
         self.fault: Optional[Exception] = None
 
     def order(self, rank: int, world_size: int) -> list[Gateway]:
-        """Returns the gateways in the order in which to ask them. It may look names up and measure
-        latency first.
-        """
+        """Returns the gateways in the order in which to ask them. It may look names up and measure latency first."""
         every = LOOKUP_EVERY if self.names else math.inf
         self._renew(lambda: not self.gateways or time.monotonic() - self.resolved >= every, self._resolve, not self.gateways)
         if not self.gateways:
@@ -335,9 +318,7 @@ class Fleet:
             self._probe(lead)
 
     def _renew(self, due: Callable[[], bool], renew: Callable[[], None], wait: bool) -> None:
-        """Makes one thread run a due renewal. Other threads wait for it only if there are no
-        earlier results.
-        """
+        """Makes one thread run a due renewal. Other threads wait for it only if there are no earlier results."""
         if due() and self.asking.acquire(blocking=wait):
             try:
                 if due():
@@ -433,9 +414,7 @@ class Fleet:
         self.first = best if best.near > 0 and gains else old
 
     def _probe(self, g: Gateway) -> None:
-        """Measures the latency of a gateway. After its cooldown, a gateway that does not answer in
-        time is still avoided.
-        """
+        """Measures the latency of a gateway. After its cooldown, a gateway that does not answer in time is still avoided."""
         begun = time.monotonic()
         try:
             lives = self.probe(g, PROBE_TIME)
@@ -471,8 +450,8 @@ def lookup_records(name: str) -> list[tuple[str, int]]:
 
 
 def in_order(records: Iterable[tuple[str, int]], fill: bool) -> list[tuple[str, int]]:
-    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 without a record are
-    added, if all names differ only in the number.
+    """Sorts targets by the numbers in their hosts. With fill, numbers from 0 without a record are added, if all names differ only in the
+    number.
 
     Gateway i then has index i even while others have no record, such as pods that are starting.
     """

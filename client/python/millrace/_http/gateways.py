@@ -52,8 +52,7 @@ MAX_RETRY_AFTER = 30.0
 MAX_JSON = 512 << 20
 # bytes of buffers that are kept for the next reader, so that short epochs avoid page faults
 IDLE_BUFFERS = 32 << 20
-# bytes of shared memory that stay mapped for the next reader: mapping new memory costs more than a
-# batch
+# bytes of shared memory that stay mapped for the next reader: mapping new memory costs more than a batch
 IDLE_MEMORY = 256 << 20
 SILENCE = 2.0  # seconds after which a wait is logged
 
@@ -76,9 +75,7 @@ class Process:
 
 
 class Gateways:
-    """The gateways, used as one. Pickling keeps only the settings, since connections belong to one
-    process.
-    """
+    """The gateways, used as one. Pickling keeps only the settings, since connections belong to one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -124,9 +121,7 @@ class Gateways:
 
     @property
     def listed(self) -> int:
-        """Number of listed gateways in an order that all ranks share, without homes; 0 without such
-        a list.
-        """
+        """Number of listed gateways in an order that all ranks share, without homes; 0 without such a list."""
         endpoints = self.settings.endpoints
         return 0 if self.settings.routing.home is not None or any(s.means == ADDRESSES for s in endpoints) else len(endpoints)
 
@@ -143,9 +138,7 @@ class Gateways:
         return here.wire.transport or "shared memory, if the gateway gives it: no batch was read yet"
 
     def lend(self, most: int) -> Buffers:
-        """Provides buffers for a reader that uses at most this many at once, reusing those of an
-        earlier reader.
-        """
+        """Provides buffers for a reader that uses at most this many at once, reusing those of an earlier reader."""
         idle = self.here().buffers
         found = idle.pop() if idle else Buffers()
         found.most = most
@@ -159,9 +152,7 @@ class Gateways:
         here.wire.unmap(IDLE_MEMORY)
 
     def _retry(self, what: str, ask: Ask[T], rank: int, world_size: int, task: Task) -> T:
-        """Asks one gateway after another until one answers: without delay within a round, with a
-        wait between rounds.
-        """
+        """Asks one gateway after another until one answers: without delay within a round, with a wait between rounds."""
         try:
             return _Request(self, what, rank, world_size, task).run(ask)
         except MillraceError as e:
@@ -172,9 +163,7 @@ class Gateways:
     def json(
         self, method: str, path: str, query: Optional[Mapping[str, str]] = None, body: Any = None, *, span: Optional[range] = None
     ) -> Any:
-        """Reads or sends a resource, with the same retries as a batch. With a span it returns those
-        bytes of the resource.
-        """
+        """Reads or sends a resource, with the same retries as a batch. With a span it returns those bytes of the resource."""
         sent = None if body is None else json.dumps(body, allow_nan=False).encode()
         target = target_of(path, query)
         headers = {"Accept": "application/json"} if span is None else {"Range": f"bytes={span.start}-{span.stop - 1}"}
@@ -202,9 +191,8 @@ class Gateways:
     ) -> Answered:
         """Reads a batch: its header, the bytes of its complete, checked body, and its layout.
 
-        take provides memory for a body, and announced is called with its length. writable requests
-        bytes, because shared memory of a gateway is read-only. Setting the task cancels the
-        request.
+        take provides memory for a body, and announced is called with its length. writable requests bytes, because shared memory of a
+        gateway is read-only. Setting the task cancels the request.
         """
         transfer = Transfer(self.settings, want, take, announced, writable=writable)
         return self._retry(f"read epoch {want.epoch} batch {want.number}", transfer.ask, want.rank, want.world_size, task)
@@ -275,8 +263,7 @@ class _Request:
         """Records a gateway's failure. Raises a final one, and returns whether the round is over."""
         self._go_on()
         elsewhere = _elsewhere(e)
-        # A fault says more than a deadline in the middle of an attempt, and is reported in addition
-        # to absence.
+        # A fault says more than a deadline in the middle of an attempt, and is reported in addition to absence.
         if self._last is None or not (elsewhere or (isinstance(e, ShortBody) and self._watch.seconds() >= self._end())):
             self._last = e
         self._core.answered = self._core.answered or e.status != 0
@@ -300,8 +287,7 @@ class _Request:
         """Reports whether neither another gateway nor a later attempt can succeed."""
         if elsewhere:
             if not isinstance(self._absence, GenerationGone):
-                # generation_gone is kept: its gateway has looked in the store, so it says more than
-                # other absences
+                # generation_gone is kept: its gateway has looked in the store, so it says more than other absences
                 self._absence = e
             self._absent += 1
             return self._absent == len(self._everyone)
@@ -395,9 +381,7 @@ class Expected:
 
 
 class Transfer:
-    """The transfer of a batch. It keeps the bytes of a truncated body: the ETag identifies the same
-    bytes on any gateway.
-    """
+    """The transfer of a batch. It keeps the bytes of a truncated body: the ETag identifies the same bytes on any gateway."""
 
     def __init__(self, settings: Settings, want: Expected, take: Take, announced: Optional[Callable[[int], None]], *, writable: bool) -> None:
         self._settings, self._want, self._take, self._announced, self._writable = settings, want, take, announced, writable
@@ -481,9 +465,7 @@ class Transfer:
             raise IntegrityError(text, gateway=g.name)
 
     def _refusal(self, e: MillraceError, g: Gateway) -> MillraceError:
-        """Converts an end of epoch into a protocol error if the batch must exist, and also a body
-        of another length.
-        """
+        """Converts an end of epoch into a protocol error if the batch must exist, and also a body of another length."""
         if e.status == 416:
             return no_answer(e.message, g)
         most = max(e.batches or 0, self._want.batches)
@@ -526,8 +508,7 @@ class Transfer:
                 self._got += n
         except OSError as e:
             text = f"{g.name}: body ends after {self._got} of {size} bytes: {cause(e)}"
-            # A strong ETag identifies these bytes, except for a table whose samples are in shared
-            # memory.
+            # A strong ETag identifies these bytes, except for a table whose samples are in shared memory.
             if self._head is None or not self._head.etag.startswith('"') or self._head.content_type == shm.MEDIA_TYPE:
                 self._drop()
             code = None if isinstance(e, TimeoutError) else "short_body"
@@ -591,8 +572,6 @@ def _said(query: str) -> dict[str, str]:
 
 
 def target_of(path: str, query: Optional[Mapping[str, str]] = None) -> str:
-    """Returns path and query, in alphabetical order as gateways write them. Only keys are fully
-    escaped.
-    """
+    """Returns path and query, in alphabetical order as gateways write them. Only keys are fully escaped."""
     written = (f"{name}={quote(value, safe='' if name == 'key' else ',:%+')}" for name, value in sorted((query or {}).items()))
     return f"{path}?{'&'.join(written)}" if query else path

@@ -38,9 +38,7 @@ def secret(token: Token) -> Token:
 
 
 class Tokens:
-    """The token of a process: read when the first client needs it, and again when a gateway refuses
-    it.
-    """
+    """The token of a process: read when the first client needs it, and again when a gateway refuses it."""
 
     def __init__(self, token: Token, token_file: Path) -> None:
         """Arguments take precedence over the environment."""
@@ -128,9 +126,7 @@ def _plain_allowed() -> bool:
 
 
 class Local(Protocol):
-    """The dataset of a gateway of this user, which is restarted when it has ended:
-    millrace._local.Local.
-    """
+    """The dataset of a gateway of this user, which is restarted when it has ended: millrace._local.Local."""
 
     @property
     def name(self) -> str: ...
@@ -210,9 +206,7 @@ class Settings:
     local: Optional[Local] = None
 
     def __post_init__(self) -> None:
-        """Rejects an invalid token or certificates here rather than in a worker, which uses the
-        settings unchecked.
-        """
+        """Rejects an invalid token or certificates here rather than in a worker, which uses the settings unchecked."""
         self.tokens()
         if self.tls.ca_file or self.tls.client_cert:
             self.new_context()

@@ -1,8 +1,7 @@
 """Batches in shared memory of a gateway on this machine: docs/spec/shared-memory.md has the protocol.
 
-Memory is mapped once and reused for later batches. The gateway may overwrite a batch when no view
-of it is left, which a mapping reports like a bytearray. Such memory is released with the next
-request on its connection.
+Memory is mapped once and reused for later batches. The gateway may overwrite a batch when no view of it is left, which a mapping reports
+like a bytearray. Such memory is released with the next request on its connection.
 """
 
 from __future__ import annotations
@@ -73,15 +72,11 @@ class LocalSocket(socket.socket):
 
     @property
     def refuses(self) -> bool:
-        """Whether no request may follow: unexpected data has arrived, or the two sides may disagree
-        about mappings.
-        """
+        """Whether no request may follow: unexpected data has arrived, or the two sides may disagree about mappings."""
         return bool(self.descriptors) or self.segments.spoiled
 
     def take(self, text: Optional[str], table: int) -> memoryview:
-        """Returns the samples that the header Millrace-Shared of an answer describes. table is
-        their length according to the table.
-        """
+        """Returns the samples that the header Millrace-Shared of an answer describes. table is their length according to the table."""
         came, self.descriptors = self.descriptors, []
         try:
             if self.segments.spoiled:
@@ -106,9 +101,7 @@ class LocalSocket(socket.socket):
 
 
 def _members(text: str) -> dict[str, str]:
-    """Parses a dictionary of structured fields, as far as the protocol uses them. Raises ValueError
-    if it is malformed.
-    """
+    """Parses a dictionary of structured fields, as far as the protocol uses them. Raises ValueError if it is malformed."""
     found, at = {}, 0
     while at < len(text):
         member = _MEMBER.match(text, at)
@@ -161,9 +154,7 @@ class Segments:
         return ", ".join(map(str, over))
 
     def take(self, said: Mapping[str, str], came: list[int], table: int) -> memoryview:
-        """Returns the samples of a lease. Raises ValueError, KeyError or OSError if the protocol is
-        violated.
-        """
+        """Returns the samples of a lease. Raises ValueError, KeyError or OSError if the protocol is violated."""
         lease, segment, size, length = (_number(said[name]) for name in ("lease", "segment", "size", "length"))
         if not 0 < length <= size <= MOST_BYTES or length != table:
             raise ValueError(f"{length} bytes of {size}, where the table says {table}")
@@ -199,9 +190,7 @@ def _close(memory: Optional[mmap.mmap]) -> None:
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:
-    """Maps memory that a gateway has sealed. Unsealed memory could shrink, and accessing it would
-    kill this process.
-    """
+    """Maps memory that a gateway has sealed. Unsealed memory could shrink, and accessing it would kill this process."""
     import fcntl
 
     is_ = os.fstat(descriptor)

@@ -1,12 +1,10 @@
-"""HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library
-only.
+"""HTTP/1.1 to gateways: kept connections, and attempts that wait in short steps. Standard library only.
 
-A thread waits for its own answer, at most TICK at a time. After each step it checks for
-cancellation, the deadline, and whether the gateway is alive. Attempts therefore need no other
-thread and share no state.
+A thread waits for its own answer, at most TICK at a time. After each step it checks for cancellation, the deadline, and whether the
+gateway is alive. Attempts therefore need no other thread and share no state.
 
-Connections belong to one process: a forked child starts without any (`Gateways` has one Wire per
-process), and never shares a socket with its parent.
+Connections belong to one process: a forked child starts without any (`Gateways` has one Wire per process), and never shares a socket with
+its parent.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ DIAL_TIME = 5.0  # seconds: short, because the client can fail over to another g
 LOOKUP_TIME = 30.0  # maximum seconds of a name lookup by the system
 IDLE_TIME = 90.0  # seconds after which a kept connection is not reused
 
-# A gateway that has sent nothing for QUIET_TIME is probed. After MOST_SIGNS failed probes it counts
-# as stopped. A gateway that answers probes has a slow store, and the client keeps waiting for it.
+# A gateway that has sent nothing for QUIET_TIME is probed. After MOST_SIGNS failed probes it counts as stopped. A gateway that answers
+# probes has a slow store, and the client keeps waiting for it.
 QUIET_TIME = 2.0
 SIGN_TIME = 1.0
 MOST_SIGNS = 2
@@ -69,17 +67,15 @@ class ShortBody(MillraceError):
 class Stopwatch:
     """Counts the seconds in which this process ran.
 
-    A job that the scheduler suspends, a virtual machine that is moved, or a closed laptop say
-    nothing about a gateway. An answer that arrived meanwhile waits in the socket.
+    A job that the scheduler suspends, a virtual machine that is moved, or a closed laptop say nothing about a gateway. An answer that
+    arrived meanwhile waits in the socket.
     """
 
     def __init__(self) -> None:
         self._seen, self._sum = time.monotonic(), 0.0
 
     def seconds(self, step: float = TICK) -> float:
-        """Returns the time since the start. step is how long the thread may have waited since the
-        last call.
-        """
+        """Returns the time since the start. step is how long the thread may have waited since the last call."""
         now = time.monotonic()
         self._sum += min(now - self._seen, step + STILL)
         self._seen = now
@@ -92,9 +88,7 @@ class Attempt:
     def __init__(
         self, gateway: Gateway, watch: Stopwatch, ends: float, over: Callable[[], bool], quiet: Optional[Callable[[Attempt], None]] = None
     ) -> None:
-        """Waits raise when `over` returns true, and when the watch reaches `ends`. quiet is called
-        when no data arrives.
-        """
+        """Waits raise when `over` returns true, and when the watch reaches `ends`. quiet is called when no data arrives."""
         self.gateway, self.watch, self.ends, self._over, self._quiet = gateway, watch, ends, over, quiet
         self._heard = watch.seconds()
         self._owed = 0  # failed probes
@@ -126,9 +120,7 @@ class Attempt:
                 self.go_on()
 
     def receive(self, sock: socket.socket, into: memoryview, whole: bool = False) -> int:
-        """Reads available bytes, at least one; 0 at the end. With `whole` the kernel may wait for
-        all of them, which is much cheaper than many small reads.
-        """
+        """Reads available bytes, at least one; 0 at the end. With `whole` the kernel may wait for all of them: cheaper than many reads."""
         flags = _WAITS_FOR_ALL if whole and not isinstance(sock, ssl.SSLSocket) else 0
         while True:
             self.go_on()  # also after data: a gateway may send single bytes
@@ -180,8 +172,7 @@ class Attempt:
             if family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(None if _WAITS_FOR_ALL else TICK)
-            # the kernel enforces the timeout: with Python's own timeouts, each call would return
-            # with the available bytes
+            # the kernel enforces the timeout: with Python's own timeouts, each call would return with the available bytes
             if _WAITS_FOR_ALL:
                 for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                     sock.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", 0, int(TICK * 1e6)))
@@ -241,9 +232,7 @@ class Answer:
         return found
 
     def readinto(self, into: memoryview) -> int:
-        """Reads available bytes of the body, at least one; 0 at the end of the connection. It never
-        reads beyond the body.
-        """
+        """Reads available bytes of the body, at least one; 0 at the end of the connection. It never reads beyond the body."""
         n = min(len(self._rest), len(into))
         if n:
             into[:n] = self._rest[:n]
@@ -293,9 +282,7 @@ class Answer:
 
 
 class Wire:
-    """The connections of one process. They are closed with it, when it is dropped, and when the
-    interpreter ends.
-    """
+    """The connections of one process. They are closed with it, when it is dropped, and when the interpreter ends."""
 
     def __init__(self, settings: Settings) -> None:
         self._tokens, self._new_context = settings.tokens(), settings.new_context
@@ -314,8 +301,7 @@ class Wire:
         _live.add(self)
 
     def lives(self, gateway: Gateway, limit: float, over: Optional[Callable[[], bool]] = None) -> bool:
-        """Probes a gateway, and returns whether it accepts requests. One that answers but refuses
-        requests is alive.
+        """Probes a gateway, and returns whether it accepts requests. One that answers but refuses requests is alive.
 
         The probe requires no right, so no token is sent.
         """
@@ -326,9 +312,7 @@ class Wire:
 
     @contextlib.contextmanager
     def send(self, a: Attempt, method: str, target: str, headers: dict[str, str], body: Optional[bytes] = None) -> Iterator[Answer]:
-        """Sends a request, and retries once if the gateway refuses the token and it has changed
-        since.
-        """
+        """Sends a request, and retries once if the gateway refuses the token and it has changed since."""
         g, token = a.gateway, self._tokens.current()
         for again in (True, False):
             r = self._exchange(a, self._request(g, method, target, headers, token, body))
@@ -350,9 +334,7 @@ class Wire:
             raise Unauthenticated(text, status=401, gateway=g.name) from None
 
     def _exchange(self, a: Attempt, request: memoryview) -> Answer:
-        """Sends a request and reads the head of its answer. A kept connection that the gateway has
-        closed is replaced.
-        """
+        """Sends a request and reads the head of its answer. A kept connection that the gateway has closed is replaced."""
         while True:
             kept = self._take(a.gateway)
             sock = kept or self._connect(a)
@@ -381,8 +363,7 @@ class Wire:
                 idle = self._idle.get(gateway.name)
                 if not idle:
                     return None
-                # Prefers a connection whose shared memory can be reused, before the gateway
-                # allocates more.
+                # Prefers a connection whose shared memory can be reused, before the gateway allocates more.
                 at = next((i for i, (_, s) in enumerate(idle) if isinstance(s, LocalSocket) and s.segments.ready), -1)
                 since, sock = idle.pop(at)
             # this process may have been forked meanwhile
@@ -468,16 +449,13 @@ _live: weakref.WeakSet[Wire] = weakref.WeakSet()
 
 @atexit.register
 def _end() -> None:
-    """Closes idle connections, after the threads of readers have ended: _pool registers later, and
-    therefore runs first.
-    """
+    """Closes idle connections, after the threads of readers have ended: _pool registers later, and therefore runs first."""
     for wire in list(_live):
         _drain(wire._idle)
 
 
 def _drain(idle: _Idle) -> None:
-    """Closes connections without a lock, which a forked child or the garbage collector's thread may
-    find held.
+    """Closes connections without a lock, which a forked child or the garbage collector's thread may find held.
 
     It therefore does not unmap their memory: Segments is freed with its connection.
     """
@@ -508,9 +486,7 @@ def _letting_go(request: memoryview, sock: socket.socket) -> memoryview:
 
 
 def _shake_hands(a: Attempt, sock: ssl.SSLSocket) -> None:
-    """Performs the TLS handshake. OpenSSL locks shared state meanwhile, so a fork waits for each
-    step.
-    """
+    """Performs the TLS handshake. OpenSSL locks shared state meanwhile, so a fork waits for each step."""
     sock.settimeout(0)
     while True:
         try:
@@ -556,9 +532,7 @@ def _proxy_of(at: Address) -> Optional[Address]:
 
 
 def printable(text: object, most: int = 4096) -> str:
-    """Makes a gateway's text safe for terminals and logs: it replaces control characters and limits
-    the length.
-    """
+    """Makes a gateway's text safe for terminals and logs: it replaces control characters and limits the length."""
     return "".join(c if c.isprintable() else " " for c in str(text)[:most])
 
 

@@ -1,7 +1,7 @@
 """Proof of exactly-once delivery: a ledger of delivered samples, and the order of an epoch, computed without a gateway.
 
-The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md.
-It requires the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
+The order is a public format, version 1, which never changes: https://github.com/millrace-data/millrace/blob/main/docs/spec/order.md. It
+requires the sample counts of the chunks, the shuffle, its window and the seed, as a plan has them (`Epoch.plan.parameters`):
 
     from millrace import proof
 
@@ -54,18 +54,14 @@ _MOST_NAMED = 10
 class Ledger:
     """The delivered positions of one epoch.
 
-    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several
-    processes are merged; `check` reports missing and duplicate positions. Positions are stored as
-    intervals: an epoch read in order needs a few bytes per rank. The ledger proves that every
-    position was delivered once, and each position is another sample, or with importance another
-    draw. The lengths and checksums of batches prove the bytes. It may be used from many threads,
-    and in a forked child.
+    Readers of all ranks add their batches (`Epoch.read(ledger=...)` does); ledgers of several processes are merged; `check` reports
+    missing and duplicate positions. Positions are stored as intervals: an epoch read in order needs a few bytes per rank. The ledger
+    proves that every position was delivered once, and each position is another sample, or with importance another draw. The lengths and
+    checksums of batches prove the bytes. It may be used from many threads, and in a forked child.
     """
 
     def __init__(self, samples: int, *, name: str = "") -> None:
-        """Creates the ledger of an epoch with the given number of positions; only ledgers with the
-        same name can be merged.
-        """
+        """Creates the ledger of an epoch with the given number of positions; only ledgers with the same name can be merged."""
         self.samples, self.name = samples, name
         self.seen = 0
         """Number of added samples, without padding."""
@@ -76,9 +72,7 @@ class Ledger:
         self._most = _COMPACT  # collected runs before they are merged
 
     def add(self, batch: Batch) -> None:
-        """Adds the samples of a batch, including those that a filter has rejected. Padding is
-        counted separately.
-        """
+        """Adds the samples of a batch, including those that a filter has rejected. Padding is counted separately."""
         positions = batch.positions
         n = len(positions) - batch.padded
         refused = batch.refused
@@ -138,9 +132,7 @@ class Ledger:
         return sum(b - a for a, b in self._twice)
 
     def check(self, part: bool = False) -> None:
-        """Raises LedgerError unless every position was delivered exactly once; with part, if any
-        was delivered twice.
-        """
+        """Raises LedgerError unless every position was delivered exactly once; with part, if any was delivered twice."""
         runs, faults = self._joined(), []
         beyond = runs[-1][1] - self.samples if runs else 0
         missing, duplicates = (0 if part else self.missing), self.duplicates
@@ -197,16 +189,13 @@ def _runs(positions: Iterable[int]) -> Iterable[tuple[int, int]]:
 
 
 def subset_part(parts: Sequence[int], salt: str, name: bytes) -> int:
-    """Returns the part of a split that a sample belongs to, by its key; parts are the relative
-    sizes.
-    """
+    """Returns the part of a split that a sample belongs to, by its key; parts are the relative sizes."""
     u = int.from_bytes(sha256(b"millrace subset\n" + salt.encode() + b"\n" + name).digest()[:8], "big")
     return bisect_right(list(accumulate(parts)), u * sum(parts) >> 64)
 
 
 def shard_part(patterns: Sequence[str], shard: str) -> int:
-    """Returns the part that a sample belongs to, by the key of its shard: the first with a matching
-    pattern, or -1.
+    """Returns the part that a sample belongs to, by the key of its shard: the first with a matching pattern, or -1.
 
     Raises ValueError for a malformed pattern.
     """
@@ -221,9 +210,7 @@ _PIECE = re.compile(r"(?P<any>[*?])|\[(?P<not>\^?)(?P<of>(?:\\.|[^\]\\])+)\]|\\(
 
 
 def _expression(pattern: str) -> str:
-    """Returns the regular expression for a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\
-    before any character.
-    """
+    """Returns the regular expression for a pattern of Go's path.Match: *, ?, [a-z], [^a-z] and \\ before any character."""
     out, at = "", 0
     while at < len(pattern):
         piece = _PIECE.match(pattern, at)
@@ -241,9 +228,7 @@ def _expression(pattern: str) -> str:
 
 
 def subset_counts(counts: Sequence[int], members: Sequence[int]) -> list[int]:
-    """Returns the number of samples of each chunk that belong to a subset of these samples,
-    ascending.
-    """
+    """Returns the number of samples of each chunk that belong to a subset of these samples, ascending."""
     first = prefix(counts)
     return [bisect_left(members, b) - bisect_left(members, a) for a, b in pairwise(first)]
 
@@ -372,9 +357,7 @@ def deal(lengths: Sequence[int], world_size: int) -> list[list[int]]:
 
 
 def deal_homes(homes: Sequence[int], world_size: int, groups: Optional[int] = None) -> list[list[int]]:
-    """Returns the shares of all ranks for share=locality; homes are the groups at home with the
-    batch's samples, by default one group per rank.
-    """
+    """Returns the shares of all ranks for share=locality; homes are the groups at home with the batch's samples, by default one per rank."""
     n, groups = len(homes), groups or world_size
     quota = [(r + 1) * n // world_size - r * n // world_size for r in range(world_size)]
     group_of = [r * groups // world_size for r in range(world_size)]

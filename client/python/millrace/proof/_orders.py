@@ -129,9 +129,7 @@ def prefix(counts: Iterable[int]) -> list[int]:
 
 
 class Order(Protocol):
-    """The order of one epoch: sample at(t) is at position t, and sample x is at position(x).
-    Samples are numbered in stored order.
-    """
+    """The order of one epoch: sample at(t) is at position t, and sample x is at position(x). Samples are numbered in stored order."""
 
     def at(self, t: int) -> int: ...
     def position(self, x: int) -> int: ...
@@ -259,9 +257,7 @@ class Slot:
         return j * self._samples // self._m
 
     def _lane(self, j: int) -> tuple[list[Piece], list[int], int]:
-        """Returns the pieces of lane j in this epoch's order, their first offsets, and the offset
-        to read from.
-        """
+        """Returns the pieces of lane j in this epoch's order, their first offsets, and the offset to read from."""
         found = self._lanes.get(j)
         if found is None:
             lo, hi = self._cut(j), self._cut(j + 1)
@@ -306,9 +302,7 @@ class Slot:
         return lanes[p.at(i)]
 
     def chunk_home(self, chunk: int) -> tuple[int, int]:
-        """Returns the lane with most of a chunk, and the number of lanes; 0 and 0 for an empty
-        chunk.
-        """
+        """Returns the lane with most of a chunk, and the number of lanes; 0 and 0 for an empty chunk."""
         begin = self._layout.get(chunk)
         if begin is None:
             return 0, 0
@@ -358,9 +352,7 @@ def order_digest(
     name: str, counts: Sequence[int], *, window: int = 0, seed: int = 0, strata: int = 0, importance: str = "", weights: Sequence[int] = (),
     subset: str = "",
 ) -> str:
-    """Returns the digest of the order of all epochs, a plan's `order_digest`. With a subset the
-    counts are those of its samples.
-    """
+    """Returns the digest of the order of all epochs, a plan's `order_digest`. With a subset the counts are those of its samples."""
     first = prefix(counts)
     words = [1, key(name), first[-1]]
     if name != "none" or importance:

@@ -4,9 +4,9 @@
     for batch in millrace.torch.DataLoader(dataset, num_workers=4):
         images, labels = batch["jpg"], batch["cls"]
 
-The gateway assembles batches, and DataLoader of this module yields them. global_batch_size is the number of samples in a batch, all
-ranks together. Each rank gets its share of every batch, and its workers take turns with the batches. Another torch loader with a
-batch_size makes its own batches: pass it dataset.samples().
+The gateway assembles batches, and DataLoader of this module yields them. global_batch_size is the number of samples in a batch, all ranks
+together. Each rank gets its share of every batch, and its workers take turns with the batches. Another torch loader with a batch_size
+makes its own batches: pass it dataset.samples().
 """
 
 try:

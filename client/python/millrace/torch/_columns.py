@@ -20,11 +20,10 @@ _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 
 
 def as_tensor(value: Any) -> Any:
-    """Returns an image as a tensor of bands x height x width, like torchvision's pil_to_tensor, and
-    an array as a tensor of its shape.
+    """Returns an image as a tensor of bands x height x width, like torchvision's pil_to_tensor, and an array as a tensor of its shape.
 
-    Images with 8-bit bands are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64
-    bits int64. Arrays of times or text stay arrays, since torch has no such tensors.
+    Images with 8-bit bands are uint8. Unsigned integers of 16 bits become int32, those of 32 and 64 bits int64. Arrays of times or text
+    stay arrays, since torch has no such tensors.
     """
     np = library("numpy", "numpy")
     if not isinstance(value, np.ndarray):
@@ -39,9 +38,7 @@ def as_tensor(value: Any) -> Any:
 
 
 def gives_views(decode: Any, *functions: Optional[Callable[..., Any]]) -> bool:
-    """Whether functions outside this package receive views of batches: a decoder, or one of the
-    others.
-    """
+    """Whether functions outside this package receive views of batches: a decoder, or one of the others."""
     given = decode.values() if isinstance(decode, Mapping) else ()
     return any(f not in (int, float, str, bytes) for f in given) or any(f is not None for f in functions)
 
@@ -56,13 +53,12 @@ AUTOMATIC = Automatic(finish=as_tensor)
 
 
 def collate_columns(batch: Batch, *, keys: bool = False) -> Any:
-    """Returns the columns of a batch, as a Dataset without collate and batch_transform yields them:
-    tensors if values can be stacked, lists otherwise.
+    """Returns the columns of a batch, as a Dataset without collate and batch_transform yields them: tensors if values can be stacked,
+    lists otherwise.
 
-    Tensors, NumPy arrays and numbers are stacked like torch's default_collate; other values are a
-    list, and a part without a decoder is a list of bytes. The columns are a dict, or depend on the
-    results of transform: a dict for dicts, a tuple for tuples, else one column. keys adds the names
-    of the samples to the dict as "__key__".
+    Tensors, NumPy arrays and numbers are stacked like torch's default_collate; other values are a list, and a part without a decoder is a
+    list of bytes. The columns are a dict, or depend on the results of transform: a dict for dicts, a tuple for tuples, else one column.
+    keys adds the names of the samples to the dict as "__key__".
     """
     if not issubclass(type(batch), Batch):
         cure = "loaders of others yield no Batch: say reading=millrace.Reading(batch_transform=millrace.torch.collate_columns)"
@@ -97,8 +93,7 @@ def columns_alone(batch: Batch, *, keys: bool) -> Any:
 
 
 def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterator[Any]) -> Any:
-    """Stacks tensors as they are decoded, and frees each one: a thread needs memory for only one
-    sample in addition to the batch's.
+    """Stacks tensors as they are decoded, and frees each one: a thread needs memory for only one sample in addition to the batch's.
 
     Returns a list if values are not tensors or differ, which _stack then reports.
     """
@@ -119,9 +114,7 @@ def stack_as_they_come(take: Callable[[int], memoryview], n: int, values: Iterat
 
 
 def collate_samples(batch: Batch) -> Any:
-    """Combines the results of transform for the samples of a batch: dicts to a dict, tuples to a
-    tuple, other values to one column.
-    """
+    """Combines the results of transform for the samples of a batch: dicts to a dict, tuples to a tuple, other values to one column."""
     values = batch.value
     first = values[0] if values else {}
     odd = next((i for i, value in enumerate(values) if _form(value) != _form(first)), None)
@@ -138,9 +131,7 @@ def collate_samples(batch: Batch) -> Any:
 
 
 def _form(value: Any) -> Any:
-    """Returns the common structure of transformed samples: the names of dicts, the length of
-    tuples; None for other values.
-    """
+    """Returns the common structure of transformed samples: the names of dicts, the length of tuples; None for other values."""
     return value.keys() if isinstance(value, Mapping) else len(value) if isinstance(value, tuple) else None
 
 
@@ -165,9 +156,7 @@ def _cure_of_shapes(shapes: list[tuple[int, ...]], part: str) -> str:
 
 
 def _stack(batch: Batch, what: str, values: list[Any], part: str = "") -> Any:
-    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded
-    from.
-    """
+    """Stacks tensors and numbers; other values stay a list. part is the part that they are decoded from."""
     first = next((value for value in values if value is not None), None)
     if not (isinstance(first, (torch.Tensor, int, float)) or type(first).__module__ == "numpy"):
         return values

@@ -34,9 +34,7 @@ _UNSAID = {"dataset", "decode"}
 
 
 def _build(batch: Batch, *, make: Callable[[Batch], Any]) -> Any:
-    """Converts a batch to the value that the dataset yields, as the last step in the reader's
-    threads.
-    """
+    """Converts a batch to the value that the dataset yields, as the last step in the reader's threads."""
     value = make(batch)
     if not isinstance(value, (Batch, Sample)):
         batch.forget_decoded()  # otherwise a waiting batch would hold its data twice
@@ -66,10 +64,10 @@ class Dataset(ClientOwner):
                    second of a Batch, for example to return the location for reporting losses: see
                    collate_columns and the page Importance. keys=True yields the samples' names too
 
-    The dataset's generation is requested immediately, and then used for all epochs, workers and resumed runs. All processes
-    of torch.distributed use the same one, if it is initialized by then; generation sets another. Workers may be forked
-    or spawned; for spawned ones all these functions must be importable. A dataset of a directory or bucket keeps its
-    gateway until it is closed or garbage-collected; it is also a context manager.
+    The dataset's generation is requested immediately, and then used for all epochs, workers and resumed runs. All processes of
+    torch.distributed use the same one, if it is initialized by then; generation sets another. Workers may be forked or spawned; for
+    spawned ones all these functions must be importable. A dataset of a directory or bucket keeps its gateway until it is closed or
+    garbage-collected; it is also a context manager.
     """
 
     @checked(EpochOptions, unfit=NOT_FOR_LOADERS)
@@ -99,9 +97,7 @@ class Dataset(ClientOwner):
         }  # fmt: skip
         self._options.pop("generation", None)
         self.prefetch_factor = PREFETCH_FACTOR
-        """Number of batches that each process decodes ahead, including those in the queues of this
-        module's DataLoader.
-        """
+        """Number of batches that each process decodes ahead, including those in the queues of this module's DataLoader."""
         self._makes_batches = "collate" if collate is not None else "batch_transform" if batch_transform is not None else ""
         self._cut = without_rows if batch_transform is None else None
         self._gather = stack_as_they_come if not one_by_one and batch_transform is None else None
@@ -172,8 +168,7 @@ class Dataset(ClientOwner):
         return self._of(place.epoch, *self.ranks())
 
     def epoch_of_samples(self, number: int, processes: int) -> Epoch:
-        """Returns the Epoch whose values are lists of samples: all samples if Accelerate
-        distributes them. For this package's own modules.
+        """Returns the Epoch whose values are lists of samples: all samples if Accelerate distributes them. For this package's own modules.
         """
         epoch = self._of(number, *((0, 1) if processes > 1 else self.ranks()))
         return replace(epoch, steps=replace(epoch.steps, collate=list, batch_transform=None), gather=None, cut=None)
@@ -183,18 +178,14 @@ class Dataset(ClientOwner):
         return self.epoch().plan.batches
 
     def batches(self) -> BatchDataset:
-        """Returns the batches as a torch IterableDataset, for other loaders:
-        DataLoader(dataset.batches(), batch_size=None).
-        """
+        """Returns the batches as a torch IterableDataset, for other loaders: DataLoader(dataset.batches(), batch_size=None)."""
         return BatchDataset(self)
 
     def samples(self) -> SampleDataset:
-        """Returns the samples individually as a torch IterableDataset: for loaders with a
-        batch_size, and libraries that use them.
+        """Returns the samples individually as a torch IterableDataset: for loaders with a batch_size, and libraries that use them.
 
-        A sample is the result of transform, or else a dict of decoded parts. len() is the number of
-        samples for this rank. The returned dataset and this one share their position: each can load
-        a state that the other saved.
+        A sample is the result of transform, or else a dict of decoded parts. len() is the number of samples for this rank. The returned
+        dataset and this one share their position: each can load a state that the other saved.
         """
         if self._makes_batches:
             raise InvalidArgument(
@@ -204,9 +195,7 @@ class Dataset(ClientOwner):
 
     @checked()
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A
-        position in it from a loaded state is kept.
-        """
+        """Sets the epoch of the next pass, which is otherwise the one after the last pass. A position in it from a loaded state is kept."""
         if epoch != self.places.last.epoch:
             self._yielded = None
         self.places.fix(epoch)
@@ -225,9 +214,7 @@ class Dataset(ClientOwner):
         self._yielded = None
 
     def leave(self) -> None:
-        """Starts a pass, of the next epoch if one has begun. Rank 0 logs the first unfinished pass.
-        For this package's own modules.
-        """
+        """Starts a pass, of the next epoch if one has begun. Rank 0 logs the first unfinished pass. For this package's own modules."""
         places, left, begins = self.places, self._reached(), self.places.next
         batches = next((len(epoch) for (number, *_), epoch in self._open.items() if left and number == left.epoch), 0)
         if places.begun and left and left.batch < batches and not self._left and self.ranks()[0] == 0:
@@ -248,8 +235,8 @@ class Dataset(ClientOwner):
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for a checkpoint after the batches that were yielded in this process.
 
-        It contains no rank, world size or number of workers. With workers only the loader knows the
-        yielded batches: use the loader's state_dict.
+        It contains no rank, world size or number of workers. With workers only the loader knows the yielded batches: use the loader's
+        state_dict.
         """
         if torch_data.get_worker_info() is not None:
             return {}  # the iterator's own state is sufficient
@@ -272,12 +259,10 @@ class Dataset(ClientOwner):
         return State.of(place, self.epoch(place.epoch).plan).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes where state was saved, on any number of ranks and workers, in the state's
-        generation.
+        """Resumes where state was saved, on any number of ranks and workers, in the state's generation.
 
-        Raises StateError immediately if the state has another batch size or order, and
-        GenerationGone if it is of other data. The data may have another name, or be at another
-        gateway.
+        Raises StateError immediately if the state has another batch size or order, and GenerationGone if it is of other data. The data may
+        have another name, or be at another gateway.
         """
         if torch_data.get_worker_info() is not None:
             return
@@ -306,9 +291,7 @@ class Dataset(ClientOwner):
         return self.begin()
 
     def begin(self, *, samples: bool = False, processes: int = 1) -> Pass:
-        """Starts a pass of this process, or of this worker for its share. For this package's own
-        modules.
-        """
+        """Starts a pass of this process, or of this worker for its share. For this package's own modules."""
         worker = torch_data.get_worker_info()
         if worker is None:
             self.places.own()
@@ -326,9 +309,7 @@ send_checked(Dataset, "_options")
 
 
 def _threads_of_worker(workers: int) -> int:
-    """Returns the number of decoding threads per worker of a loader: the cores divided by the
-    workers, from 1 to 2.
-    """
+    """Returns the number of decoding threads per worker of a loader: the cores divided by the workers, from 1 to 2."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(2, cores // workers))
 
@@ -350,9 +331,7 @@ class Count:
 
 
 class Parcel(NamedTuple):
-    """A batch for this package's DataLoader, which counts it: without remaining samples, or with
-    errors for a list of the main process.
-    """
+    """A batch for this package's DataLoader, which counts it: without remaining samples, or with errors for a list of the main process."""
 
     value: Any
     emptied: bool
@@ -360,14 +339,10 @@ class Parcel(NamedTuple):
 
 
 class Pass(Iterator[Any]):
-    """One pass of one process over a dataset. It opens nothing before the first item is requested,
-    and counts the yielded items.
-    """
+    """One pass of one process over a dataset. It opens nothing before the first item is requested, and counts the yielded items."""
 
     def __init__(self, dataset: Dataset, yielded: Optional[Count], samples: bool, processes: int, worker: int = 0, step: int = 1) -> None:
-        """Items are batches or samples. yielded has the start; None: a worker determines it when
-        the first item is requested.
-        """
+        """Items are batches or samples. yielded has the start; None: a worker determines it when the first item is requested."""
         self._dataset, self._yielded, self._samples, self._processes = dataset, yielded, samples, processes
         self._worker, self._step = worker, step
         self._in_worker = torch_data.get_worker_info() is not None
@@ -430,9 +405,7 @@ class Pass(Iterator[Any]):
         yielded.place = Place(epoch, batch.number, done)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of this worker, which torchdata's StatefulDataLoader saves after each
-        batch.
-        """
+        """Returns the state of this worker, which torchdata's StatefulDataLoader saves after each batch."""
         state = self._dataset.state_at(self.place, self._processes)
         return {**state, "worker": self._worker, "workers": self._step}
 
@@ -482,8 +455,8 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the Dataset."""
-        # Until 1.14, a loader from Accelerate's skip_first_batches calls set_epoch(0) at the start
-        # of a pass even when it resumes another epoch.
+        # Until 1.14, a loader from Accelerate's skip_first_batches calls set_epoch(0) at the start of a pass even when it resumes another
+        # epoch.
         if epoch or not getattr(loader_of(self), "skip_batches", 0):
             self.dataset.set_epoch(epoch)
 
@@ -496,9 +469,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
         self.dataset.load_state_dict(state)
 
     def _processes(self) -> int:
-        """Returns the number of processes among which Accelerate distributes items; 1 means that it
-        does not.
-        """
+        """Returns the number of processes among which Accelerate distributes items; 1 means that it does not."""
         if loader_of(self) is not None and (processes := processes_of_accelerate()) > 1:
             raise InvalidArgument(
                 f"read batches: Accelerate would share the batches of one rank out among {processes} processes",
@@ -510,9 +481,8 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 class SampleDataset(BatchDataset):
     """The samples of a Dataset, individually. Position and state are the Dataset's.
 
-    Accelerate, and Hugging Face's Trainer through it, distributes the samples of a prepared loader
-    among its processes. Such a loader reads the samples of all ranks. Accelerate's own state
-    identifies its processes, and the loader being read.
+    Accelerate, and Hugging Face's Trainer through it, distributes the samples of a prepared loader among its processes. Such a loader
+    reads the samples of all ranks. Accelerate's own state identifies its processes, and the loader being read.
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -552,9 +522,7 @@ class SampleDataset(BatchDataset):
 
 
 def _share_of(plan: Plan) -> int:
-    """Returns the number of samples for a rank in an epoch; an estimate if shares depend on the
-    samples' lengths or homes.
-    """
+    """Returns the number of samples for a rank in an epoch; an estimate if shares depend on the samples' lengths or homes."""
     first, last = plan.share(0), plan.share(plan.batches - 1)
     if first is None or last is None:
         return -(-plan.delivered // plan.world_size)
@@ -574,9 +542,7 @@ def processes_of_accelerate() -> int:
 
 
 def loader_of(dataset: Any) -> Optional[Any]:
-    """Returns the loader, prepared by Accelerate, that is iterating over dataset, or over a part or
-    chain of it.
-    """
+    """Returns the loader, prepared by Accelerate, that is iterating over dataset, or over a part or chain of it."""
     if (state := _state()) is None:
         return None
     loaders = [loader for loader in state.GradientState().dataloader_references if loader is not None]

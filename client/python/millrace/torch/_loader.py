@@ -29,17 +29,15 @@ _NOT_HERE = {
 
 
 class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ignore]
-    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that
-    count the yielded batches.
+    """torch's DataLoader for a Dataset of this module, with state_dict and load_state_dict that count the yielded batches.
 
-    Batches are in the order of the epoch for any number of workers. The next pass reads the next
-    epoch, whether this one was finished or not; set_epoch selects another. prefetch_factor is the
-    number of batches that each process decodes ahead, including the main one without workers. The
-    other options are torch's, except those that form batches.
+    Batches are in the order of the epoch for any number of workers. The next pass reads the next epoch, whether this one was finished or
+    not; set_epoch selects another. prefetch_factor is the number of batches that each process decodes ahead, including the main one
+    without workers. The other options are torch's, except those that form batches.
     """
 
-    # The ranks already share batches. Accelerate's prepare must therefore leave this loader
-    # unchanged, and its checkpoints must include the state.
+    # The ranks already share batches. Accelerate's prepare must therefore leave this loader unchanged, and its checkpoints must include
+    # the state.
     _is_accelerate_prepared = True
     use_stateful_dataloader = True
 
@@ -53,9 +51,7 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         shuffle: Optional[bool] = None,
         **options: Any,
     ) -> None:
-        """shuffle=False reads the dataset in stored order; True or None in its own. options are
-        torch's.
-        """
+        """shuffle=False reads the dataset in stored order; True or None in its own. options are torch's."""
         given: object = dataset
         if not isinstance(given, Dataset):
             cure = "write DataLoader(millrace.torch.Dataset(source, global_batch_size=...)), and give a MapDataset to torch's own DataLoader"
@@ -99,16 +95,12 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         self._batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state for a checkpoint after the last yielded batch, for any number of ranks
-        and workers.
-        """
+        """Returns the state for a checkpoint after the last yielded batch, for any number of ranks and workers."""
         current = self._current()
         return self._batches.state_at(self._batches.places.next if current is None else current.place)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes where state was saved: see Dataset.load_state_dict. Takes effect at the next
-        iter().
-        """
+        """Resumes where state was saved: see Dataset.load_state_dict. Takes effect at the next iter()."""
         self._batches.load_state_dict(state)
 
 
@@ -149,9 +141,7 @@ class _CountedPass(Iterator[Any]):
         return batch
 
     def _report_killed(self) -> None:
-        """Reports the killed worker, like torch's SIGCHLD handler, which does not see children of a
-        fork server.
-        """
+        """Reports the killed worker, like torch's SIGCHLD handler, which does not see children of a fork server."""
         workers = getattr(self._batches, "_workers", ())
         ended = connection.wait([worker.sentinel for worker in workers], _END)
         for worker in workers:
@@ -164,8 +154,8 @@ class _CountedPass(Iterator[Any]):
         return max(0, self._count.total - self._count.place.batch)
 
     def _shut_down(self) -> None:
-        """Ends the workers. The garbage collector would do it later, because the frames of an
-        exception delay it, and torch would need 5 s for each.
+        """Ends the workers. The garbage collector would do it later, because the frames of an exception delay it, and torch would need 5 s
+        for each.
         """
         failed, self._batches = self._batches, iter(())
         self._count.failed = True
@@ -184,9 +174,7 @@ class _CountedPass(Iterator[Any]):
 
 
 class _EpochSampler(torch_data.Sampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """Replaces torch's sampler that repeats None, since the dataset has the batches. It only
-    forwards epochs.
-    """
+    """Replaces torch's sampler that repeats None, since the dataset has the batches. It only forwards epochs."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset

@@ -1,6 +1,4 @@
-"""The start of the next pass over a torch dataset, shared by a process and the workers of its
-loaders.
-"""
+"""The start of the next pass over a torch dataset, shared by a process and the workers of its loaders."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ _PATIENCE = 60.0
 class Places:
     """The position of a dataset, in memory shared with its workers.
 
-    A pass has begun when its first batch has arrived; from then on the next pass is of the next
-    epoch. Loaders other than this package's do not announce a pass. Worker 0 therefore advances the
-    dataset when it starts a pass, and stores the start of that pass for the other workers.
+    A pass has begun when its first batch has arrived; from then on the next pass is of the next epoch. Loaders other than this package's
+    do not announce a pass. Worker 0 therefore advances the dataset when it starts a pass, and stores the start of that pass for the other
+    workers.
     """
 
     def __init__(self) -> None:
@@ -34,9 +32,7 @@ class Places:
         self._pid = os.getpid()
         self._passes = 0  # number of passes that this worker has started
         self.moves = 0
-        """Number of changes of the position in this process, so that a pass can detect whether it
-        is still current.
-        """
+        """Number of changes of the position in this process, so that a pass can detect whether it is still current."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -60,8 +56,8 @@ class Places:
         return bool(self._cells[_BEGUN])
 
     def own(self) -> None:
-        """Creates cells of its own in a forked process. Call it before reading cells to change
-        them, since the parent changes its own meanwhile.
+        """Creates cells of its own in a forked process. Call it before reading cells to change them, since the parent changes its own
+        meanwhile.
         """
         if self._pid != os.getpid():
             self._cells, self._pid = self._cells.clone().share_memory_(), os.getpid()
@@ -100,9 +96,7 @@ class Places:
         return Place(self.last.epoch, int(self._cells[_HANDED]))
 
     def in_queues(self, first: int, step: int, taken: int) -> int:
-        """Returns how many batches from a worker's reader wait in the queues of their loader, if it
-        is this package's.
-        """
+        """Returns how many batches from a worker's reader wait in the queues of their loader, if it is this package's."""
         next_out = int(self._cells[_HANDED])
         return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
 
@@ -129,9 +123,7 @@ class Places:
         return self._left(name, at) or self.next
 
     def claim(self, worker: int, given: Optional[Place] = None) -> Place:
-        """Starts this worker's next pass, at the place from its loader's state if given; returns
-        the start.
-        """
+        """Starts this worker's next pass, at the place from its loader's state if given; returns the start."""
         self._passes += 1
         if self._told():
             return self.last
@@ -153,15 +145,12 @@ class Places:
         return found
 
     def _told(self) -> bool:
-        """Whether the loader has announced the start of the pass, or cannot be followed, as in a
-        process that only received the dataset.
-        """
+        """Whether the loader has announced the start of the pass, or cannot be followed, as in a process that only received the dataset."""
         parent = multiprocessing.parent_process()
         return self.counted or parent is None or parent.pid != self._pid
 
     def _pass(self, worker: int, count: int) -> tuple[int, int]:
-        """Returns the name of a pass, which all its workers can compute, and the cell with its
-        place.
+        """Returns the name of a pass, which all its workers can compute, and the cell with its place.
 
         A process numbers its children, and a loader creates those of a pass consecutively.
         """

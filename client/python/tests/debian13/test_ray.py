@@ -19,9 +19,7 @@ HERE = Path(__file__).parent
 
 
 def steps_of(at: Path, name: str, rank: int) -> list[tuple[int, list[str]]]:
-    """Returns the steps of a worker with their samples, including those repeated after the last
-    checkpoint.
-    """
+    """Returns the steps of a worker with their samples, including those repeated after the last checkpoint."""
     return [tuple(json.loads(line)) for line in (at / f"{name}-{rank}").read_text().splitlines()]
 
 

@@ -26,9 +26,7 @@ HELD = b"/shard-000500.tar"  # of part 4, in the middle of it
 
 
 class Store:
-    """A bucket with tar shards, behind a proxy that delays all reads of one shard until it is
-    released.
-    """
+    """A bucket with tar shards, behind a proxy that delays all reads of one shard until it is released."""
 
     def __init__(self, directory: Path) -> None:
         self.minio = bucket.MinIO(directory / "minio")
@@ -65,9 +63,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, store: Store) -> Iterator[str]:
-    """Returns the address of three nodes. Processes that start after this reach the store through
-    its proxy.
-    """
+    """Returns the address of three nodes. Processes that start after this reach the store through its proxy."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.proxy.url)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")

@@ -1,7 +1,7 @@
 """What the scripts of this folder share: the dataset, a model, a record of what was trained, and an end by SIGKILL.
 
-A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. It appends a line to the job's record
-for each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it goes on from the
+A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. It appends a line to the job's record for
+each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it goes on from the
 framework's own checkpoint.
 """
 
@@ -35,9 +35,7 @@ def number_of(view: memoryview) -> int:
 
 
 def row(sample: millrace.Sample) -> dict[str, Any]:
-    """Returns the input of a model: tensors only, as Accelerate requires where one process sends
-    batches to the others.
-    """
+    """Returns the input of a model: tensors only, as Accelerate requires where one process sends batches to the others."""
     return {"x": torch.tensor([sample["jpg"] / 500, sample.rng.random()]), "labels": sample["cls"], "number": sample["jpg"]}
 
 

@@ -73,9 +73,7 @@ def each_once(steps: dict[int, Step]) -> bool:
 
 
 def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int, **job: Any) -> None:
-    """Trains until the job is killed, resumes it on other ranks, and compares each step with the
-    uninterrupted order.
-    """
+    """Trains until the job is killed, resumes it on other ranks, and compares each step with the uninterrupted order."""
     whole = [(e, n) for e in range(EPOCHS) for n in order(gateway.url, e)]
     assert all(sorted(n for e, n in whole if e == epoch) == list(range(500)) for epoch in range(EPOCHS))
     want = {step: (whole[20 * step - 20][0], [n for _, n in whole[20 * step - 20 : 20 * step]]) for step in range(1, STEPS + 1)}
@@ -88,8 +86,8 @@ def check(script: str, gateway: harness.Gateway, at: Path, ranks: int, then: int
     assert rest == {step: want[step] for step in range(SAVE + 1, STEPS + 1)}
 
 
-# Of several workers of a torch loader each has its own batches, so that the samples of a step
-# depend on the number of workers and of ranks.
+# Of several workers of a torch loader each has its own batches, so that the samples of a step depend on the number of workers and of
+# ranks.
 OURS = {"loader": "millrace", "batch_size": 20}
 ACCELERATE = [(2, 1, {}), (1, 2, OURS)]
 if harness.LONG:
@@ -142,8 +140,7 @@ def test_lightning_with_workers_of_torch(gateway: harness.Gateway, tmp_path: Pat
     assert each_once(steps)
 
 
-# Without its own batch_size a node gets batches. Loaders with a state require the same ranks and
-# workers.
+# Without its own batch_size a node gets batches. Loaders with a state require the same ranks and workers.
 TORCH = [(2, {"loader": "nodes", "batch_size": 20}), (1, {"loader": "torchdata"})]
 if harness.LONG:
     TORCH += [(2, {"loader": "torchdata", "batch_size": 20}), (2, {"loader": "torchdata", "batch_size": 20, "workers": 2})]

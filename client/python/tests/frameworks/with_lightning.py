@@ -36,9 +36,7 @@ data, workers = dataset(), JOB["workers"]
 
 
 class OfTorch(lightning.LightningDataModule):  # type: ignore[misc]
-    """torch's own loader, which keeps no state: without workers the dataset itself knows its
-    position.
-    """
+    """torch's own loader, which keeps no state: without workers the dataset itself knows its position."""
 
     def train_dataloader(self) -> Any:
         return DataLoader(data.samples(), batch_size=JOB["loader_batch"], num_workers=workers)

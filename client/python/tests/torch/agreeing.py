@@ -1,6 +1,4 @@
-"""One rank of a job that reads an epoch without naming a generation: python agreeing.py URL. Prints
-its samples as JSON.
-"""
+"""One rank of a job that reads an epoch without naming a generation: python agreeing.py URL. Prints its samples as JSON."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ HANGS = 60  # seconds without a batch on a busy machine
 
 
 def label(view: memoryview) -> int:
-    """A decoder that computes for a while: other threads wait for the interpreter's lock while they
-    hold their own locks.
-    """
+    """A decoder that computes for a while: other threads wait for the interpreter's lock while they hold their own locks."""
     end = time.thread_time() + 0.002
     while time.thread_time() < end:
         pass

@@ -1,6 +1,4 @@
-"""Datasets of tensors without written decoders, and loaders that get a sample that cannot be
-decoded.
-"""
+"""Datasets of tensors without written decoders, and loaders that get a sample that cannot be decoded."""
 
 from __future__ import annotations
 

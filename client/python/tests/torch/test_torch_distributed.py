@@ -1,6 +1,4 @@
-"""Real jobs of 1, 2 and 3 ranks by torch.distributed: their training is equal bit for bit, wherever
-they stop.
-"""
+"""Real jobs of 1, 2 and 3 ranks by torch.distributed: their training is equal bit for bit, wherever they stop."""
 
 from __future__ import annotations
 

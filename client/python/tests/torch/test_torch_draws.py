@@ -1,6 +1,4 @@
-"""Repeated random numbers in functions of samples: the table of docs/python-decoding.md, row by
-row, and the reports about the others.
-"""
+"""Repeated random numbers in functions of samples: the table of docs/python-decoding.md, row by row, and the reports about the others."""
 
 from __future__ import annotations
 

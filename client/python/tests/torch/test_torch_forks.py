@@ -61,9 +61,7 @@ def test_a_forked_child_chooses_its_epoch_while_its_parent_reads() -> None:
 
 
 def slow_trainer(tmp_path: Path, workers: int) -> None:
-    """14 MB of JPEG are 1.2 GB of tensors: the waiting ones take at most 1.5 times the memory of
-    ImageFolder's batches.
-    """
+    """14 MB of JPEG are 1.2 GB of tensors: the waiting ones take at most 1.5 times the memory of ImageFolder's batches."""
     from PIL import Image
 
     r = random.Random(1)

@@ -235,9 +235,7 @@ def test_a_decoder_that_fails_in_a_worker(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize(("workers", "factor"), [(0, 2), (0, 5), (2, 2), (2, 3)])
 def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int, factor: int) -> None:
-    """prefetch_factor counts the decoded batches of a worker, in its reader and in the queues of
-    the loader together.
-    """
+    """prefetch_factor counts the decoded batches of a worker, in its reader and in the queues of the loader together."""
     dataset = dataset_of(gateway, global_batch_size=10, decode={"cls": _Counting()}, fields="cls", keys=False)
     count = dataset._options["decode"]["cls"].count
     most = factor * max(workers, 1)
@@ -252,9 +250,7 @@ def test_what_is_decoded_ahead_is_bounded(gateway: harness.Gateway, workers: int
 
 @pytest.mark.parametrize("decoded_bytes", [0, 60_000])
 def test_what_decoders_return_is_bounded(gateway: harness.Gateway, decoded_bytes: int) -> None:
-    """50 samples of 400 bytes are 20,000 of a batch; the next batch is decoded even beyond the
-    limit.
-    """
+    """50 samples of 400 bytes are 20,000 of a batch; the next batch is decoded even beyond the limit."""
     dataset = dataset_of(gateway, global_batch_size=50, decode={"cls": _large}, fields="cls", keys=False, decoded_bytes=decoded_bytes)
     dataset.prefetch_factor = 100
     reader = dataset.epoch().read()

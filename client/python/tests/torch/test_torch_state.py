@@ -1,6 +1,4 @@
-"""Stopping at random batches and resuming with other loaders, workers and ranks: every sample
-exactly once.
-"""
+"""Stopping at random batches and resuming with other loaders, workers and ranks: every sample exactly once."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ def test_a_state_that_an_older_release_saved(gateway: harness.Gateway) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_stateful_data_loader(gateway: harness.Gateway, workers: int) -> None:
-    """torchdata's loader saves its workers' iterators and makes them twice; prefetched batches are
-    discarded.
-    """
+    """torchdata's loader saves its workers' iterators and makes them twice; prefetched batches are discarded."""
     seed = random.randrange(1 << 32)
     r = random.Random(seed)
     want = core_order(gateway, 0)

@@ -1,6 +1,4 @@
-"""Random augmentation in torch's loaders: equal to the bit for all numbers of workers, ranks and
-threads, and after a resume.
-"""
+"""Random augmentation in torch's loaders: equal to the bit for all numbers of workers, ranks and threads, and after a resume."""
 
 from __future__ import annotations
 

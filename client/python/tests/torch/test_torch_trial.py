@@ -4,12 +4,12 @@ test_torch_accuracy.py looks at the order itself; here a network is trained with
 `make test-nightly` has the minutes that this takes. All is drawn from seeds and computed by one thread: a machine gives the same figures
 each time.
 
-The network sees the middle of each picture alone: of whole ones it soon knows all 3,000, and nothing is left to lose. What is set
-here was chosen with `full` and a seed that is not among SEEDS, before any other order was tried: accuracy then comes to 0.93, and
-hardly moves in the last four epochs.
+The network sees the middle of each picture alone: of whole ones it soon knows all 3,000, and nothing is left to lose. What is set here was
+chosen with `full` and a seed that is not among SEEDS, before any other order was tried: accuracy then comes to 0.93, and hardly moves in
+the last four epochs.
 
-Means over SEEDS: 0.937 with `full`, 0.935 with the default. Other orders in the default's place, to see that the test can fail: 0.855
-with what `slot` was when it had no more lanes than there are chunks, 0.803 with `window` and a window of 1, 0.109 with `none`.
+Means over SEEDS: 0.937 with `full`, 0.935 with the default. Other orders in the default's place, to see that the test can fail: 0.855 with
+what `slot` was when it had no more lanes than there are chunks, 0.803 with `window` and a window of 1, 0.109 with `none`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def held_out() -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.fixture
 def _one_thread() -> Iterator[None]:
-    """Several threads add in varying order, so that the result of training differs a little each
-    time.
-    """
+    """Several threads add in varying order, so that the result of training differs a little each time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,7 +1,7 @@
 """One rank of a small training job: python training.py JOB-AS-JSON. Prints what it did as JSON.
 
-Every rank gathers the samples of all ranks and computes the whole global batch, so that sums are taken in one order whatever the
-number of ranks: two runs that saw the same global batches end with the same bits.
+Every rank gathers the samples of all ranks and computes the whole global batch, so that sums are taken in one order whatever the number of
+ranks: two runs that saw the same global batches end with the same bits.
 """
 
 from __future__ import annotations
