@@ -11,7 +11,7 @@ FUZZTIME ?= 5s
 # With long counts a package has as long as a part of test-nightly.
 TIMEOUT := $(if $(MILLRACE_LONG),1h,45m)
 
-.PHONY: help build test test-ci test-nightly unit race fuzz vet size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage mutation mutation-python histories wheel wheels release release-files vulncheck pin-images fmt clean summary
+.PHONY: help build test test-ci test-nightly unit race fuzz vet prose size types lint cross python-short python-test plain-test frameworks-test ray-test newest-test conformance integration-short integration browser-test cluster-test kubernetes-test slurm-test release-test deps docs pictures demo dev dev-cluster dev-stop smoke bench figures figures-current bench-peers bench-train bench-compare experiments experiments-short sabotage mutation mutation-python histories wheel wheels release release-files vulncheck pin-images fmt clean summary
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,12 +56,16 @@ race: ## the other packages under the race detector, and simulated clusters
 fuzz: ## run every fuzz target for FUZZTIME (5s), as many at once as there are cores
 	FUZZTIME=$(FUZZTIME) python3 tools/fuzz.py
 
-vet: ## go vet and staticcheck on all modules, ruff on all Python, and whether the planted bugs fit
+vet: ## go vet and staticcheck on all modules, ruff on all Python, whether the planted bugs fit, and the style of the English
 	@tools/plain.sh 3 -- -m ruff check -q --no-cache .
 	go vet ./...
 	cd integration && go vet ./...
 	$(TOOL) staticcheck ./...
 	@integration/sabotage/run.sh --check
+	@python3 tools/prose.py
+
+prose: ## count the words of the documentation, the flags of serve, and breaches of the style, against their limits
+	@python3 tools/prose.py
 
 size: ## count the product's lines, functions and files, which a test bounds
 	@go test -count=1 -run TestSizeOfTheProduct -v . | sed -n 's/^ *size_test.go:[0-9]*: //p'

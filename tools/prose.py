@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "tools/prose/counts.json"
-PLACES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples", "shuffle", "datapath", "chunkindex", "s3backend", "cluster", "gateway", "client",
-          "internal", "cmd", "integration", "tools"]  # fmt: skip
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples"]
+CODE = ["shuffle", "datapath", "chunkindex", "s3backend", "cluster", "gateway", "client", "internal", "cmd", "integration", "tools"]
 GENERATED = {"benchmarks.md", "errors.md", "python-api.md", "dev/experiments.md", "dev/planted-bugs.md", "dev/mutation.md"}
 MARK = "<!-- generated"  # the rest of the page is
 
@@ -37,7 +37,7 @@ def help_of(*args):
 
 def breaches():
     """Yields (file, line, rule, text) of every breach, once."""
-    command = ["go", "tool", "-modfile=tools/vale/go.mod", "vale", "--no-exit", "--output", "JSON", *(p for p in PLACES if (ROOT / p).exists())]
+    command = ["go", "tool", "-modfile=tools/vale/go.mod", "vale", "--no-exit", "--output", "JSON", *PAGES, *CODE]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     for file, alerts in sorted(json.loads(done.stdout).items()):
         for alert in sorted({(a["Line"], a["Span"][0], a["Check"].rpartition(".")[2], a["Match"]) for a in alerts}):
@@ -49,13 +49,9 @@ def limits(found):
     yield "words of README.md", words([ROOT / "README.md"]), 650
     yield "words of user pages", words(pages(".")), 38_000
     yield "words of specifications and developer pages", words(pages("spec", "dev")), 45_000
-    yield "terms of the glossary", len(re.findall(r"(?m)^\| \*\*", (ROOT / "docs/terminology.md").read_text())), 40
+    yield "terms of the glossary", len(re.findall(r"(?m)^\| \w", (ROOT / "docs/terminology.md").read_text())) - 1, 40
     yield "lines of serve --help", len(help_of("serve", "--help").splitlines()), 40
     yield "flags of serve", len(set(re.findall(r"(?m)^ +(?:-\w, )?(--[\w-]+)", help_of("serve", "--help-all")))), 42
-    comments = [b for b in found if not b[0].endswith(".md")]
-    yield "headless comments", sum(b[2] == "Headless" for b in comments), 0
-    yield "actors without a name in comments", sum(b[2] == "Actors" for b in comments), 0
-    yield "avoided verbs in comments", sum(b[2] == "Verbs" for b in comments), 0
     user = {str(p.relative_to(ROOT)) for p in pages(".")}
     yield "sentences over 30 words in user pages", sum(b[2] == "Sentences" and b[0] in user for b in found), 20
 
@@ -71,6 +67,8 @@ def main(args):
         over = count > limit
         failed |= over
         print(f"{count:7,} of {limit:6,} {what}{': too many' if over else ''}")
+    comments = collections.Counter(b[2] for b in found if not b[0].endswith(".md"))
+    print(f"{comments['Headless']} headless comments, {comments['Actors']} without an actor, {comments['Verbs']} avoided verbs: these may only fall")
     now = collections.Counter(f"{file if file.endswith('.md') else os.path.dirname(file)} {rule}" for file, _, rule, _ in found)
     stored = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
     for key, count in sorted(now.items()):

@@ -91,7 +91,7 @@ func TestReference_SettingsOfServe(t *testing.T) {
 		if rows[section] == "" {
 			sections = append(sections, section)
 		}
-		rows[section] += fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", fl.Name, cli.Variable(fl.Name), def, strings.ReplaceAll(usage, "|", "\\|"))
+		rows[section] += fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", f.NameOf(fl.Name), cli.Variable(fl.Name), def, strings.ReplaceAll(usage, "|", "\\|"))
 	})
 	var b strings.Builder
 	for _, section := range sections {
