@@ -238,7 +238,7 @@ func TestSocketInTheWayOfAnotherUser(t *testing.T) {
 		}
 		return string(out)
 	}
-	const want = "a socket of another user lies there, of uid 0"
+	const want = "the path is a socket of another user, uid 0"
 	if said := serve(4712); !strings.Contains(said, want) {
 		t.Errorf("while root listens: got %s, want %s", said, want)
 	}
@@ -252,7 +252,7 @@ func TestSocketInTheWayOfAnotherUser(t *testing.T) {
 	if err := os.Symlink(n.at, at); err != nil {
 		t.Fatal(err)
 	}
-	if said := serve(gatewayUID); !strings.Contains(said, "something else than a socket lies there") {
+	if said := serve(gatewayUID); !strings.Contains(said, "the path exists and is not a socket") {
 		t.Errorf("a link to a socket of its own: got %s, want a refusal", said)
 	}
 }

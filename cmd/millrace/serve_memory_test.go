@@ -23,7 +23,7 @@ func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
 	ok(t, "index", data, "--batch-size", "1")
 	for size, want := range map[string]bool{"32MiB": true, "48MiB": false} {
 		o := ok(t, "serve", "--dataset", "d="+data, "--check", "--cache-size", size)
-		if got := strings.Contains(o.stderr, "smaller than the dataset's order wants"); got != want {
+		if got := strings.Contains(o.stderr, "smaller than the dataset's order requires"); got != want {
 			t.Errorf("%s: got a warning %v, want %v: %s", size, got, want, o.stderr)
 		}
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/millrace-data/millrace/gateway/origin"
 )
 
-// AccessConfig says who may do what. The zero value serves reads to everybody on this machine.
+// AccessConfig defines the rights of clients. The zero value grants read to all clients on this machine.
 type AccessConfig struct {
-	Access string       // file of callers, their rights and limits; "": no credentials are asked for
-	Allow  []auth.Right // without Access: what everybody may do; none: read
+	Access string       // file of clients, their rights and limits; "": requests need no credentials
+	Allow  []auth.Right // without Access: rights of all clients; none: read
 	origin.Policy
 	AuditLog       string // file, or "stderr"; "": none
-	InsecureNoAuth bool   // without Access: other machines may use the data port
-	InsecureAdmin  bool   // without Access: other machines may see statistics and profiles
+	InsecureNoAuth bool   // without Access: other machines can use the data port
+	InsecureAdmin  bool   // without Access: other machines can read statistics and profiles
 }
 
-// openAccess reads the access file, if there is one, and opens the audit log.
+// openAccess reads the access file and opens the audit log, if they are configured.
 func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	access := &s.cfg.AccessConfig
 	access.LocalOnly = access.Access == "" && !access.InsecureNoAuth
@@ -36,7 +36,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 			return &SettingError{"access", err}
 		}
 		s.guard = c.Access
-		s.guard.FetchKeys(ctx) // the first requests may come with JWTs
+		s.guard.FetchKeys(ctx) // for JWTs of the first requests
 	}
 	if access.AuditLog == "" || s.cfg.Check {
 		return nil
@@ -47,14 +47,15 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	c.Audit = s.audit
 	s.closers = append(s.closers, func() {
 		if err := s.audit.Close(); err != nil {
-			s.log.Error().Err(err).Msg("lines of the audit log are lost")
+			s.log.Error().Err(err).Msg("audit log lines lost")
 		}
 	})
 	return nil
 }
 
-// allowed are the rights of everybody where there is no access file. The admin port serves statistics, and the data port where there is
-// no admin port. Without InsecureAdmin they are for this machine alone, and at a Unix socket for this user alone.
+// allowed returns the rights of all clients without an access file. They include admin if only this machine, or at a Unix
+// socket only this user, can reach the port with the statistics, or with InsecureAdmin. That port is the admin port, or the
+// data port if there is no admin port.
 func (s *Node) allowed() []auth.Right {
 	c := s.cfg
 	rights := slices.Clone(c.Allow)
@@ -81,20 +82,20 @@ func Loopback(list string) bool {
 
 func (s *Node) accessChanged(err error) {
 	if err != nil {
-		s.log.Warn().Err(err).Msg("the access file has changed and has faults; the old one stays")
+		s.log.Warn().Err(err).Msg("the changed access file has errors; the old version stays in use")
 		return
 	}
-	s.log.Info().Msg("the access file has changed; the new one is in use")
+	s.log.Info().Msg("access file reloaded")
 }
 
-// issuerKeys tells of the keys of an issuer of JWTs.
+// issuerKeys logs the result of a fetch of a JWT issuer's keys.
 func (s *Node) issuerKeys(issuer string, err error) {
 	if err != nil {
 		s.log.Warn().Err(err).Str("issuer", issuer).
-			Msg("the keys of the issuer could not be fetched: those of the last 24 h stay in use, and without any its JWTs are refused")
+			Msg("fetching the issuer's keys failed; keys from the last 24 h stay in use, and without any its JWTs are rejected")
 		return
 	}
-	s.log.Info().Str("issuer", issuer).Msg("the keys of the issuer are fetched")
+	s.log.Info().Str("issuer", issuer).Msg("issuer keys fetched")
 }
 
 // watchAccess keeps the access file and the audit log up to date until ctx ends.
@@ -107,7 +108,7 @@ func (s *Node) watchAccess(ctx context.Context, run func(func() error)) {
 	}
 }
 
-// accessStats tells of the access file.
+// accessStats returns metrics of the access file.
 func (s *Node) accessStats() []gateway.Stat {
 	if s.guard == nil {
 		return nil

@@ -13,9 +13,9 @@ const (
 	expiryLook = time.Hour
 )
 
-// certificate is one that this gateway shows, and that its operator renews.
+// certificate is a certificate of this gateway, which its operator renews.
 type certificate struct {
-	name string // begins the names of its flags and metrics: "tls" or "peer"
+	name string // prefix of its flags and metrics: "tls" or "peer"
 	file string
 	*certs.Files
 }
@@ -38,15 +38,15 @@ func (s *Node) openTLS() error {
 func (s *Node) certificateChanged(name string) func(error) {
 	return func(err error) {
 		if err != nil {
-			s.log.Warn().Err(err).Str("certificate", name).Msg("certificate files have changed; the old ones stay")
+			s.log.Warn().Err(err).Str("certificate", name).Msg("changed certificate files have errors; the old version stays in use")
 			return
 		}
-		s.log.Info().Str("certificate", name).Msg("certificate files have changed; the new ones are in use")
+		s.log.Info().Str("certificate", name).Msg("certificate files reloaded")
 	}
 }
 
-// watchExpiry warns in time of certificates that nobody renews: connections that are kept outlive
-// them, so that it would be noticed late, by one client after the other.
+// watchExpiry warns before certificates expire. Without the warning, operators would notice late: open connections
+// outlive the certificate, and only new ones fail.
 func (s *Node) watchExpiry(ctx context.Context) {
 	if len(s.certificates) == 0 {
 		return
@@ -57,7 +57,7 @@ func (s *Node) watchExpiry(ctx context.Context) {
 		for _, c := range s.certificates {
 			if end := c.Expires(); time.Until(end) < expirySoon {
 				s.log.Warn().Str("certificate", c.name).Str("file", c.file).Time("expires", end).
-					Msg("the certificate expires soon or has expired: put a new one in its place, no restart is needed")
+					Msg("the certificate expires soon or has expired: replace its files; no restart is required")
 			}
 		}
 		select {
@@ -68,7 +68,7 @@ func (s *Node) watchExpiry(ctx context.Context) {
 	}
 }
 
-// certificateStats tells how long the certificates are good for, and whether new ones are refused.
+// certificateStats returns the expiry of the certificates, and whether changed files were rejected.
 func (s *Node) certificateStats() (out []gateway.Stat) {
 	for _, c := range s.certificates {
 		left, refused := time.Until(c.Expires()).Seconds(), flag(c.Fault() != nil)

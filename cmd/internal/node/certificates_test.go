@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestCertificatesAreTold: a certificate that is good for an hour is warned of before any client is
-// refused, and new files that are of no use are a metric and a line of the log.
-func TestCertificatesAreTold(t *testing.T) {
+// TestCertificates_WarnBeforeExpiry: the log warns of a certificate that expires in an hour, and invalid new files set a
+// metric and add a line to the log.
+func TestCertificates_WarnBeforeExpiry(t *testing.T) {
 	var log bytes.Buffer
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) })
 	s, err := New(t.Context(), &Config{
@@ -55,7 +55,7 @@ func TestCertificatesAreTold(t *testing.T) {
 	if got := stat("tls_certificate_refused"); got != 1 {
 		t.Errorf("half a key: got %v, want 1", got)
 	}
-	if got := log.String(); strings.Count(got, "the old ones stay") != 1 || !strings.Contains(got, files.Key) {
+	if got := log.String(); strings.Count(got, "the old version stays") != 1 || !strings.Contains(got, files.Key) {
 		t.Errorf("got %q, want one line that names the key", got)
 	}
 }

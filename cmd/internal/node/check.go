@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	minMemory   = 1 << 20     // of a budget or a disk cache: less holds no usual chunk
+	minMemory   = 1 << 20     // of a budget or a disk cache: less holds no typical chunk
 	minFollow   = time.Second // between two checks of the pointers
 	minPartSize = 64 << 10    // of a store read: latency dominates smaller ones
 )
@@ -26,7 +26,7 @@ const (
 // faults collects the faults of a configuration.
 type faults []error
 
-// add notes a fault of a setting, by its name in a configuration file.
+// add records a fault of a setting, by its name in a configuration file.
 func (f *faults) add(setting, format string, args ...any) {
 	*f = append(*f, &SettingError{setting, fmt.Errorf(format, args...)})
 }
@@ -131,7 +131,7 @@ func (c *Config) checkQuotas(f *faults) {
 	}
 }
 
-// complete is Complete for a member of a cluster.
+// complete computes missing settings of a member of a cluster, and records all faults.
 func (c *ClusterConfig) complete(f *faults) {
 	if err := cluster.CheckName(c.Cluster); err != nil {
 		f.add("cluster", "%w", err)
@@ -155,7 +155,7 @@ func (c *ClusterConfig) complete(f *faults) {
 	}
 }
 
-// checkPort notes the faults of the peer port.
+// checkPort records the faults of the peer port.
 func (c *ClusterConfig) checkPort(f *faults) {
 	if c.PeerListen == "" {
 		f.add("cluster", "requires peer-listen")

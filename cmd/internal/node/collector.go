@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// garbage is how much Go's heap may hold beside what is alive before it is collected. Chunks and bodies live
-	// outside the heap, so there is little alive: with Go's rule, as much garbage as that, small samples
-	// would be collected dozens of times a second, and large sample tables would let the process grow past its budget.
+	// garbage is the amount of garbage that triggers a collection. Chunks and bodies are outside Go's heap, so live
+	// data vary from little to large sample tables. Go's default, as much garbage as live data, would collect dozens
+	// of times per second with little, and would let the process exceed its budget with large tables.
 	garbage       = 12 << 20
-	minCollection = 25 // percent of what is alive: below, the collector would run without end
+	minCollection = 25 // percent of live data: below, the collector would run constantly
 	maxCollection = 800
 )
 
-// paceCollector keeps the garbage near that figure, whatever is alive, until ctx ends. It looks after each collection: what is alive
-// may be ten times as much as before, and so would be the garbage until the next look.
+// paceCollector keeps the garbage near the constant garbage, for any amount of live data, until ctx ends. It adjusts the
+// percentage after each collection: live data may have grown tenfold, and the next garbage would grow with them.
 func paceCollector(ctx context.Context) error {
 	ended := make(chan struct{}, 1)
 	collections(ctx, ended)
@@ -36,10 +36,10 @@ func paceCollector(ctx context.Context) error {
 	}
 }
 
-// collections sees to it that there is a token in ended after each collection, until ctx ends. The runtime tells nobody of them, but each
-// one cleans up after something that nobody holds.
+// collections sends a token to ended after each collection, until ctx ends. The runtime has no event for collections,
+// but each one runs the cleanup of an unreachable object.
 func collections(ctx context.Context, ended chan<- struct{}) {
-	type canary struct{ _ *canary } // by itself in memory, as what has a pointer is
+	type canary struct{ _ *canary } // with a pointer, so that the allocator does not batch it with other objects
 	runtime.AddCleanup(&canary{}, func(ended chan<- struct{}) {
 		if ctx.Err() != nil {
 			return
@@ -52,7 +52,7 @@ func collections(ctx context.Context, ended chan<- struct{}) {
 	}, ended)
 }
 
-// collectAt is the collector's percentage for so many bytes alive, in steps: each change stops the world.
+// collectAt returns the collector's percentage for a number of live bytes, in steps: each change stops the world.
 func collectAt(alive uint64) int {
 	percent := garbage * 100 / max(alive, 1<<20)
 	return int(min(max(percent/25*25, minCollection), maxCollection))

@@ -16,8 +16,8 @@ func TestCollectAt(t *testing.T) {
 	}
 }
 
-// TestCollectionsAreNoticed collects until that is noticed, three times: what is alive is looked at after each collection, not now and then.
-func TestCollectionsAreNoticed(t *testing.T) {
+// TestCollections_SendsTokenAfterEach runs the collector until a token arrives, three times.
+func TestCollections_SendsTokenAfterEach(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{}, 1)
@@ -26,7 +26,7 @@ func TestCollectionsAreNoticed(t *testing.T) {
 		noticed := false
 		for try := 0; try < 1000 && !noticed; try++ {
 			runtime.GC()
-			runtime.Gosched() // what is dead is cleaned up by another goroutine
+			runtime.Gosched() // another goroutine runs the cleanups
 			select {
 			case <-ended:
 				noticed = true
@@ -34,7 +34,7 @@ func TestCollectionsAreNoticed(t *testing.T) {
 			}
 		}
 		if !noticed {
-			t.Fatalf("got no notice of 1000 collections after %d, want one", n)
+			t.Fatalf("got no token in 1000 collections after %d tokens, want one", n)
 		}
 	}
 }

@@ -16,78 +16,78 @@ import (
 
 // Config of a node. Sizes are in bytes. A field that a flag of serve sets has the name of the flag.
 type Config struct {
-	Locations []location.Location // of the datasets; the first is the default one
+	Locations []location.Location // of the datasets; the first is the default
 	Mixtures  []datasets.Mixture
-	Datasets  string           // YAML file of more datasets and mixtures, read again when it changes; "": none
-	Follow    time.Duration    // how often the pointers of all indexes are read again; 0: never
-	HangUp    <-chan os.Signal // each signal reads the file and all pointers again
-	Quotas    []Quota          // of datasets that need not be there yet if there is a file
+	Datasets  string           // YAML file of more datasets and mixtures, reloaded when it changes; "": none
+	Follow    time.Duration    // interval between reads of all index pointers; 0: never
+	HangUp    <-chan os.Signal // each signal reloads the file and all pointers
+	Quotas    []Quota          // with a file, also of datasets that do not exist yet
 	Stores    location.Stores
 
-	Listen      string       // addresses of the data port, with commas between them; unix:PATH is a Unix socket
-	SocketMode  fs.FileMode  // of Unix sockets: who may connect; 0: 0600, this user alone
-	Bound       net.Listener // the data port, where it is bound already
-	PortFile    string       // file that gets the bound addresses of the data port; "": none
+	Listen      string       // comma-separated addresses of the data port; unix:PATH is a Unix socket
+	SocketMode  fs.FileMode  // of Unix sockets; 0: 0600, only this user can connect
+	Bound       net.Listener // the data port, if already bound
+	PortFile    string       // file to write the data port's bound addresses to; "": none
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
-	// HealthListen is the address of a port for probes only, plain HTTP; "": there is none. The other ports answer probes too.
+	// HealthListen is the address of a plain HTTP port for probes only; "": none. The other ports also answer probes.
 	HealthListen string
 	AccessConfig
 	TLSCert  string // PEM file: certificate of the data and admin ports; "": plain HTTP
 	TLSKey   string // PEM file: its key
-	ClientCA string // PEM file: authorities whose certificates clients may show; "": none is asked for
+	ClientCA string // PEM file: CAs of client certificates; "": clients need no certificate
 
-	Memory        int64 // that the process may use
+	Memory        int64 // limit of the process
 	LimitHeap     bool  // set the collector's soft limit
 	PaceHeap      bool  // set the collector's pace
 	CacheSize     int64
 	CachePolicy   string
-	DiskCache     string // "": no disk tier
+	DiskCache     string // directory; "": no disk cache
 	DiskCacheSize int64
 	IndexDir      string // copies of indexes; "": a temporary directory
-	LossLog       string // reported losses that the bucket does not take; "": they are refused
+	LossLog       string // directory for reported losses that the bucket rejects; "": the gateway rejects them too
 
-	BudgetWait       time.Duration // for memory, before a batch gets 503
-	FirstByteTimeout time.Duration // to the first byte of an answer
-	LameDuck         time.Duration // after the end was asked for, batches are served this long
-	DrainTimeout     time.Duration // then open requests are waited for this long
-	WhileLocked      string        // the node ends when no process has held a lock on this file for Linger; "": it ends when it is told to
+	BudgetWait       time.Duration // longest wait of a batch for memory, before 503
+	FirstByteTimeout time.Duration // to the first byte of a response
+	LameDuck         time.Duration // time to serve batches after the shutdown signal
+	DrainTimeout     time.Duration // then time limit for open requests
+	WhileLocked      string        // file: the node ends when no process has locked it for Linger; "": no lock
 	Linger           time.Duration
 	Parallel         int   // concurrent store reads; 0: automatic
-	PartSize         int64 // of one store read at most
-	CheckSHA256      bool  // compare SHA-256 too when a chunk arrives
+	PartSize         int64 // maximum of one store read
+	CheckSHA256      bool  // also verify the SHA-256 of each received chunk
 	NoPrefetch       bool
-	NoSharedMemory   bool // readers on this machine get bytes, never memory
-	Traces           bool // sent where the environment names a collector
+	NoSharedMemory   bool // send bytes to readers on this machine, share no memory
+	Traces           bool // send traces if the environment names a collector
 
 	ClusterConfig
-	Check   bool // open everything but the ports, and leave what a running gateway may be using alone
+	Check   bool // open all parts except the ports and the files that a running gateway may use
 	Log     zerolog.Logger
 	Version string
 }
 
-// Quota is what one dataset has for itself, in bytes.
+// Quota is the memory and disk reserved for one dataset, in bytes.
 type Quota struct {
 	Dataset string
 	Memory  int64
-	Disk    int64 // 0: no disk tier
+	Disk    int64 // 0: no disk cache
 }
 
 // ClusterConfig makes a gateway a member of a cluster. Without Cluster it is unused.
 type ClusterConfig struct {
 	Cluster        string         // name of the cluster
-	Join           discovery.Join // where to find the other gateways
+	Join           discovery.Join // discovery of the other gateways
 	PeerListen     string         // address of the port for other gateways
-	PeerBound      net.Listener   // that port, where it is bound already
+	PeerBound      net.Listener   // that port, if already bound
 	PeerCert       string         // PEM files
 	PeerKey        string
 	PeerCA         string
-	PeerAllow      []string // patterns, one of which a name of a certificate must fit; none: any name
+	PeerAllow      []string // patterns, one of which must match a name in a gateway's certificate; none: any name
 	PeerInsecure   bool     // no certificates
 	PeerSharedCert bool     // gateways share a certificate
 	Member         string   // name of this gateway
 }
 
-// SettingError is an invalid setting, or one that the datasets or the machine do not allow.
+// SettingError reports an invalid setting, or one that the datasets or the machine do not allow.
 type SettingError struct {
 	Setting string // its name in a configuration file
 	err     error
@@ -96,7 +96,7 @@ type SettingError struct {
 func (e *SettingError) Error() string { return e.Named(e.Setting) }
 func (e *SettingError) Unwrap() error { return e.err }
 
-// Named returns the error with another name for the setting, such as that of its flag.
+// Named returns the error text with another name for the setting, such as its flag.
 func (e *SettingError) Named(name string) string {
 	text := e.err.Error()
 	for _, verb := range []string{"must ", "requires ", "excludes "} {
@@ -107,7 +107,7 @@ func (e *SettingError) Named(name string) string {
 	return name + ": " + text
 }
 
-// memoryOfAll is what all divisions may use together.
+// memoryOfAll returns the sum of the memory limits of all divisions.
 func (c *Config) memoryOfAll() int64 {
 	sum := c.CacheSize
 	for _, q := range c.Quotas {

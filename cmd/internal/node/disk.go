@@ -12,16 +12,17 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// diskWriters is how many chunks the disk tier keeps in memory at most while it writes them.
+// diskWriters is the maximum number of chunks that the disk cache holds in memory while it writes them.
 const diskWriters = 2
 
-// heldBy tells of which datasets a division's disk tier holds chunks. The main one names those with a quota too: its directory holds
-// theirs, and is the same cache when the quota is gone.
+// heldBy returns a predicate for the datasets of a division's disk cache. The main division also includes datasets with a
+// quota: their caches are inside its directory, and it takes their chunks after the quota is removed.
 func (s *Node) heldBy(v *division) func(name string) bool {
 	return func(name string) bool { return v == s.main() || v == s.division(name) }
 }
 
-// openDisk opens the disk tier of a division where it has one. With --check it is only looked at, for a gateway may be using it.
+// openDisk opens the disk cache of a division, if it has one. With --check it only inspects the cache, which a running
+// gateway may use.
 func (s *Node) openDisk(v *division, set datasets.Set) error {
 	if v.dir == "" {
 		return nil
@@ -45,16 +46,16 @@ func (s *Node) openDisk(v *division, set datasets.Set) error {
 	return nil
 }
 
-// diskTrouble logs that a disk tier's reads or writes are off or on again.
+// diskTrouble logs that reads or writes of a disk cache were suspended or resumed.
 func (s *Node) diskTrouble(dir, what string, err error) {
 	if err == nil {
-		s.log.Info().Str("dir", dir).Msg("disk cache: " + what + " are on again")
+		s.log.Info().Str("dir", dir).Msg("disk cache: " + what + " resumed")
 		return
 	}
-	s.log.Warn().Err(err).Str("dir", dir).Msg("disk cache: " + what + " are off for a while")
+	s.log.Warn().Err(err).Str("dir", dir).Msg("disk cache: " + what + " suspended")
 }
 
-// diskList returns what the disk tier may take in memory: the list of its files, and what reads and writes pass through.
+// diskList returns the maximum memory of the disk cache: the list of its files and the buffers of reads and writes.
 func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 	if v.dir == "" {
 		return 0
@@ -66,8 +67,8 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 	return diskcache.Memory + min(chunks, diskcache.MostChunks(v.quota.Disk))*diskcache.EntryCost
 }
 
-// fitDisk refuses a disk tier that could not hold every chunk, if only one at a time: what it does not keep would
-// pass for what is not worth keeping.
+// fitDisk returns an error if the disk cache is smaller than the largest chunk. Otherwise the cache would silently skip
+// large chunks.
 func (v *division) fitDisk(fresh []*generation) error {
 	for _, g := range fresh {
 		if least := diskcache.Cost(g.index.MaxChunk()); v.dir != "" && least > v.quota.Disk {

@@ -10,18 +10,18 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// division is a data path and what it alone may use: the datasets of one division displace nothing of another's.
-// The main one serves every dataset without a quota, and its budget holds what all requests need: plans, reports.
+// division is a data path with its own budget and disk cache: datasets of one division evict nothing of another.
+// The main one serves all datasets without a quota. Its budget also holds the plans and reports of all requests.
 type division struct {
-	quota  Quota  // of the main one: no dataset, --cache-size and --disk-cache-size
-	dir    string // of its disk tier; "": none
+	quota  Quota  // of the main one: no dataset; --cache-size and --disk-cache-size
+	dir    string // of its disk cache; "": none
 	budget *budget.Budget
 	disk   *diskcache.Cache
 	path   *datapath.Path
-	listed int64 // bytes that the list of the files on disk may take, reserved; guarded by keeper.fitting
+	listed int64 // reserved bytes for the list of the files on disk; guarded by keeper.fitting
 }
 
-// divide makes the divisions, the main one first, without anything in them. set is what is served at first.
+// divide makes the empty divisions, the main one first. set is the initial set of datasets.
 func (s *Node) divide(set datasets.Set) error {
 	c := s.cfg
 	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskCacheSize}, dir: c.DiskCache}}
@@ -53,7 +53,7 @@ func (s *Node) divide(set datasets.Set) error {
 // main is the division of all datasets without a quota.
 func (s *Node) main() *division { return s.divisions[0] }
 
-// division returns that of a dataset.
+// division returns the division of a dataset.
 func (s *Node) division(dataset string) *division {
 	for _, v := range s.divisions[1:] {
 		if v.quota.Dataset == dataset {
@@ -72,7 +72,7 @@ func (s *Node) paths() []*datapath.Path {
 	return paths
 }
 
-// setting names the setting for the memory of the division.
+// setting returns the name of the setting for the division's memory.
 func (v *division) setting() string {
 	if v.quota.Dataset == "" {
 		return "cache-size"
@@ -80,7 +80,7 @@ func (v *division) setting() string {
 	return "quota " + v.quota.Dataset
 }
 
-// diskSetting names the setting for its disk.
+// diskSetting returns the name of the setting for the division's disk cache.
 func (v *division) diskSetting() string {
 	if v.quota.Dataset == "" {
 		return "disk-cache-size"
@@ -88,7 +88,7 @@ func (v *division) diskSetting() string {
 	return v.setting()
 }
 
-// mix makes the source of a mixture. Its sources may be of several divisions: the order of these is that in which their memory is taken.
+// mix makes the source of a mixture. Its sources may be in several divisions, whose memory it reserves in their order.
 func (s *Node) mix(sources []gateway.Dataset) gateway.Source {
 	parts := make([]datapath.Part, 0, len(sources))
 	for _, d := range sources {

@@ -16,15 +16,14 @@ const mebibyte = 1 << 20
 
 // memoryNeed is the memory that a dataset needs.
 type memoryNeed struct {
-	resident int64 // of the index, and the table of its chunks in memory
-	decoding int64 // to decode any of its chunks in
-	chunk    int64 // the largest
-	body     int64 // of a batch of average samples, or the largest sample
-	window   int64 // what the default order wants in memory at one time
+	resident int64 // of the index and its chunk table
+	decoding int64 // buffer to decode any chunk
+	chunk    int64 // largest chunk
+	body     int64 // larger of a batch of average samples and the largest sample
+	window   int64 // memory for the window of the default order
 }
 
-// serving is what the dataset takes while it is read: a chunk that arrives while another is in use, and a body; and
-// the chunks that are being written to disk.
+// serving returns the memory for reads of the dataset: some chunks in use, in transfer or in writing to disk, and one body.
 func (n memoryNeed) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
 
 func needs(x *chunkindex.Index) memoryNeed {
@@ -35,7 +34,7 @@ func needs(x *chunkindex.Index) memoryNeed {
 		mean := float64(x.Bytes()) / float64(s)
 		n.body = max(n.body, int64(mean*float64(min(d.BatchSize, s))))
 	}
-	if d.Shuffle != shuffle.Full { // which wants everything, and does without
+	if d.Shuffle != shuffle.Full { // a full shuffle has no window
 		lengths := make([]uint64, x.Chunks())
 		for i := range lengths {
 			lengths[i] = uint64(x.Chunk(i).Length)
@@ -45,15 +44,15 @@ func needs(x *chunkindex.Index) memoryNeed {
 	return n
 }
 
-// fits refuses a budget that could never serve what is open in a division and what is to be opened beside it, and warns of what will
-// be read more than once an epoch. It reserves what the new ones hold for as long as they are open. Plans, of whichever dataset,
-// are in the main budget. The caller holds fitting.
+// fits returns an error if the budget of a division is too small for its open generations and the fresh ones. It warns of
+// datasets whose chunks are read more than once per epoch. It reserves the memory that fresh generations hold while they
+// are open. The plans of all datasets are in the main budget. The caller holds fitting.
 func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) error {
 	if len(fresh) == 0 {
 		return nil
 	}
 	var resident, decoding int64
-	var hungry memoryNeed // the one that takes most while it is read
+	var hungry memoryNeed // with the largest serving
 	name := "none"
 	chunks := int64(2)
 	if v.dir != "" {
@@ -65,7 +64,7 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 		n := needs(g.index)
 		indexes[i], asked[i] = g.index, n
 		resident += n.resident
-		decoding = max(decoding, n.decoding) // which all of them share
+		decoding = max(decoding, n.decoding) // one buffer for all
 		if n.serving(chunks) > hungry.serving(chunks) {
 			hungry, name = n, g.at.Loc.Name
 		}
@@ -88,13 +87,13 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 	for i, n := range asked {
 		if want := max(datapath.BudgetFor(reserved+n.window), reserved+n.window+n.body); want > v.budget.Total() {
 			k.node.log.Warn().Str("dataset", fresh[i].at.Loc.Name).Int64("cache_size", v.budget.Total()).Int64("wanted", want).Int64("window_memory", n.window).
-				Msg("the cache is smaller than the dataset's order wants: chunks are read more than once an epoch, or sample by sample; enlarge it, ask for a smaller window, or, with --disk-cache, run 'millrace warm' first")
+				Msg("the cache is smaller than the dataset's order requires: chunks are read more than once per epoch, or sample by sample; increase --cache-size, use a smaller window, or, with --disk-cache, run 'millrace warm' first")
 		}
 	}
 	return v.fitDisk(fresh)
 }
 
-// olderOpen says how many older generations take memory of a division, and when they no longer do; "": there is none.
+// olderOpen returns a note about the older generations that use memory of a division, "" if there are none.
 func (k *keeper) olderOpen(v *division) string {
 	n := 0
 	for _, g := range of(v, k.all()) {
@@ -105,14 +104,14 @@ func (k *keeper) olderOpen(v *division) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; older generations that are open: %d, and each closes a minute after its last use", n)
+	return fmt.Sprintf("; older generations open: %d, each closes a minute after its last use", n)
 }
 
-// reserve takes the memory of new generations, and what the list of the files on disk may take more than before. Whoever reads
-// meanwhile has memory too, so it waits for some.
+// reserve reserves the memory of new generations, and the growth of the list of chunks on disk. It waits for memory that
+// concurrent requests hold.
 func (v *division) reserve(ctx context.Context, list int64, fresh []*generation, asked []memoryNeed) (err error) {
 	if list > v.listed {
-		if _, err := v.budget.Reserve(ctx, list-v.listed); err != nil { // for as long as the budget lives
+		if _, err := v.budget.Reserve(ctx, list-v.listed); err != nil { // never released
 			return fmt.Errorf("memory for the list of chunks on disk: %w", err)
 		}
 		v.listed = list
@@ -125,7 +124,7 @@ func (v *division) reserve(ctx context.Context, list int64, fresh []*generation,
 	return nil
 }
 
-// planned lists the indexes whose plans are in a division's budget: all of them in the main one, none in another.
+// planned lists the indexes whose plans are in a division's budget: all indexes for the main one, none for others.
 func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.Index) {
 	if v != k.node.main() {
 		return nil
@@ -136,7 +135,7 @@ func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.In
 	return all
 }
 
-// leastBudget adds the memory of the plans, which grows with the budget that they are part of.
+// leastBudget adds the memory of the plans, which grows with the budget that contains them.
 func leastBudget(rest int64, indexes []*chunkindex.Index) int64 {
 	if len(indexes) == 0 {
 		return rest

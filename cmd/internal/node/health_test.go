@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestHealthPort_AnswersProbesOnly: plain HTTP also where the other ports have TLS, and nothing but health and readiness.
+// TestHealthPort_AnswersProbesOnly: the port serves only health and readiness, over plain HTTP even if other ports use TLS.
 func TestHealthPort_AnswersProbesOnly(t *testing.T) {
 	path, files := filepath.Join(shortDir(t), "s"), certtest.New(t).Issue(t, t.TempDir(), nil)
 	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {

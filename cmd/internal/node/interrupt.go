@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// ErrInterrupted is the cause of a context that a person at a keyboard ended. A node that nobody uses ends at once then. Any
-// other cause, such as an orchestrator's signal, gets the whole lame-duck time.
+// ErrInterrupted is the cause of a context that the user ended with Ctrl-C. An unused node then ends immediately. With any
+// other cause, such as an orchestrator's signal, it serves for the whole lame-duck time.
 var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
 const (
-	quietTime  = time.Second     // without a request: a load balancer that probes each second is still told
-	pauseTime  = 5 * time.Second // that a reader may take between two batches
-	pauseTimes = 10              // and so many times its usual pause
+	quietTime  = time.Second     // without a request: a load balancer that probes every second still sees not ready
+	pauseTime  = 5 * time.Second // allowed between two batches of a reader
+	pauseTimes = 10              // times its usual pause in addition
 )
 
-// unused reports whether nobody would notice that the node goes: it is alone, answers nothing, and no reader is between two
-// batches. A reader that has asked once has no usual pause, so that it counts as gone: it may be a person's curl.
+// unused reports whether no client would notice the shutdown: the node is in no cluster, answers no request, and no reader
+// is between two batches. A reader with one request has no usual pause and counts as gone: it may be a manual curl.
 func (s *Node) unused() bool {
 	if s.peers != nil || !s.gateway.Quiet(quietTime) {
 		return false

@@ -20,28 +20,28 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// keeper opens the datasets of a node, and closes those that the gateway uses no more:
+// keeper opens the datasets of a node, and closes those that the gateway no longer uses:
 //
-//	flags, file of datasets, pointers ──> keeper.change ──> gateway.Serve      see living.go
+//	flags, file of datasets, pointers ──> keeper.change ──> gateway.Serve      see reload.go
 //	a URL that names another generation ──> gateway ──> keeper.openOlder
-//	gateway (nothing uses it any more) ──> generation.close
-//	keeper.announce ──> cluster.Serve: the other gateways hear of what is open
+//	gateway (no longer used) ──> generation.close
+//	keeper.announce ──> cluster.Serve: other gateways learn the open generations
 type keeper struct {
 	node *Node
 	reloader
 
-	fitting    sync.Mutex // held while memory is compared and taken, so that two datasets do not count on the same bytes
-	announcing sync.Mutex // held while peers are told, so that what they hear last is what is open last
+	fitting    sync.Mutex // held from check to reservation, so that two datasets do not count the same free bytes
+	announcing sync.Mutex // held during an announcement, so that the last one has the newest state
 
-	mu      sync.Mutex // guards what follows, and the users of places
+	mu      sync.Mutex // guards the fields below, and place.users
 	open    []*generation
 	places  []*place
-	current map[string]*generation // what a name means
+	current map[string]*generation // by name
 	start   func(work func(context.Context))
-	waiting []func(context.Context) // work for when start is known
+	waiting []func(context.Context) // to start once start is set
 }
 
-// place is where a dataset lies: its stores, and what is kept beside its index. The generations of a dataset share it.
+// place holds a dataset's stores, and the losses and selections stored with its index. The dataset's generations share it.
 type place struct {
 	location.Dataset // without an index
 	losses           *importance.Log
@@ -58,17 +58,17 @@ type generation struct {
 	source   *datapath.Source    // nil: not admitted yet
 	memory   *budget.Reservation // of the index and its table
 	ended    sync.Once
-	ending   bool // guarded by keeper.mu: peers are not told of it any more
+	ending   bool // guarded by keeper.mu: no longer announced to peers
 }
 
 func newKeeper(s *Node) *keeper {
 	return &keeper{node: s, reloader: newReloader(), current: map[string]*generation{}}
 }
 
-// origin tells one place of a dataset from another, and one version of its shards from another.
+// origin identifies a dataset's address and the version of its shards.
 func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index.Binding() }
 
-// served is a generation as the gateway takes it.
+// served returns the generation in the gateway's form.
 func (g *generation) served() gateway.Dataset {
 	return gateway.Dataset{
 		Name: g.at.Loc.Name, Index: g.index, Source: g.source, Importance: g.at.losses, Selection: g.at.selections,
@@ -76,9 +76,9 @@ func (g *generation) served() gateway.Dataset {
 	}
 }
 
-// openPlace returns the place of a dataset with one more use, opened if it is not open. The caller has the turn.
+// openPlace returns the place of a dataset and adds a user. It opens the place if necessary. The caller holds the turn.
 func (k *keeper) openPlace(l location.Location) (*place, error) {
-	var beside *place // of the same losses
+	var twin *place // with the same losses
 	k.mu.Lock()
 	for _, p := range k.places {
 		if p.Loc.Name != l.Name {
@@ -90,12 +90,12 @@ func (k *keeper) openPlace(l location.Location) (*place, error) {
 			return p, nil
 		}
 		if p.Loc.OfIndex().Plain() == l.OfIndex().Plain() {
-			beside = p
+			twin = p
 		}
 	}
-	if beside != nil {
-		beside.users++
-		defer k.leave(beside)
+	if twin != nil {
+		twin.users++
+		defer k.leave(twin)
 	}
 	k.mu.Unlock()
 
@@ -104,7 +104,7 @@ func (k *keeper) openPlace(l location.Location) (*place, error) {
 		return nil, err
 	}
 	p := &place{Dataset: stores, users: 1}
-	if p.losses, err = k.node.openLosses(stores, beside); err != nil {
+	if p.losses, err = k.node.openLosses(stores, twin); err != nil {
 		stores.Close()
 		return nil, err
 	}
@@ -119,12 +119,12 @@ func (k *keeper) openPlace(l location.Location) (*place, error) {
 	return p, nil
 }
 
-// pin returns the place of what a name means, with one more use; nil if there is no dataset of the name.
+// pin returns the place of a named dataset and adds a user. It returns nil if no dataset has the name.
 func (k *keeper) pin(name string) *place {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.current[name]
-	if g == nil { // it was taken out, and somebody still reads it
+	if g == nil { // removed, but perhaps still read
 		i := slices.IndexFunc(k.open, func(g *generation) bool { return g.at.Loc.Name == name && !g.ending })
 		if i < 0 {
 			return nil
@@ -135,7 +135,7 @@ func (k *keeper) pin(name string) *place {
 	return g.at
 }
 
-// leave ends one use of a place, and the place with the last one.
+// leave removes a user of a place, and closes the place after the last one.
 func (k *keeper) leave(p *place) {
 	k.mu.Lock()
 	p.users--
@@ -151,13 +151,13 @@ func (k *keeper) leave(p *place) {
 
 func (p *place) close(s *Node) {
 	if err := p.losses.Close(); err != nil {
-		s.log.Warn().Str("dataset", p.Loc.Name).Err(err).Msg("close the log of losses")
+		s.log.Warn().Str("dataset", p.Loc.Name).Err(err).Msg("loss log not closed cleanly")
 	}
 	p.Close()
 }
 
-// read opens the index of a generation, "" for the one that the pointer names. The generation is not admitted yet, and has the
-// caller's use of the place.
+// read opens the index of a generation, "" for the one that the pointer names. The generation is not admitted yet. It
+// takes over the caller's use of the place.
 func (k *keeper) read(ctx context.Context, p *place, name string) (*generation, error) {
 	v := k.node.division(p.Loc.Name)
 	x, err := p.OpenIndex(ctx, chunkindex.OpenOptions{Generation: name, CacheDir: k.node.cfg.IndexDir, Tables: v.path.Tables()})
@@ -168,7 +168,7 @@ func (k *keeper) read(ctx context.Context, p *place, name string) (*generation, 
 	return &generation{keeper: k, at: p, index: x, division: v}, nil
 }
 
-// admit takes memory for generations and opens their sources, for all of them or none. Those that are refused are closed.
+// admit reserves memory for generations and opens their sources, for all or none. On an error it closes them.
 func (k *keeper) admit(ctx context.Context, fresh []*generation) error {
 	if len(fresh) == 0 {
 		return nil
@@ -199,7 +199,7 @@ func (k *keeper) admit(ctx context.Context, fresh []*generation) error {
 	return nil
 }
 
-// copiesStay is how long a copy of an index stays that is not open: a job that rests over a night goes on without a read of the store.
+// copiesStay is how long a copy of a closed index stays: a job that pauses overnight resumes without reading the store.
 const copiesStay = 24 * time.Hour
 
 // removeCopies removes old copies of indexes, so that a dataset that changes each minute does not fill the disk.
@@ -221,12 +221,12 @@ func (k *keeper) removeCopies() {
 	}
 }
 
-// of returns the generations that are in a division.
+// of returns the generations of a division.
 func of(v *division, all []*generation) []*generation {
 	return slices.DeleteFunc(slices.Clone(all), func(g *generation) bool { return g.division != v })
 }
 
-// openOlder opens a generation that a URL names. Where its index is gone the error is objstore.ErrNotFound.
+// openOlder opens a generation that a URL names. If its index is gone, the error is objstore.ErrNotFound.
 func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Dataset, error) {
 	p := k.pin(name)
 	if p == nil {
@@ -237,7 +237,7 @@ func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Da
 		return gateway.Dataset{}, err
 	}
 	if err := k.admit(ctx, []*generation{g}); err != nil {
-		if _, never := errors.AsType[*SettingError](err); never { // beside what is open
+		if _, never := errors.AsType[*SettingError](err); never { // too large with the open generations: they close in time
 			err = fmt.Errorf("open generation %.12s of %s: %w: %w", digest, name, budget.ErrOverloaded, err)
 		}
 		return gateway.Dataset{}, err
@@ -245,7 +245,7 @@ func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Da
 	return g.served(), nil
 }
 
-// close ends a generation that nothing uses any more, once.
+// close closes an unused generation, once.
 func (g *generation) close() {
 	g.ended.Do(func() {
 		k := g.keeper
@@ -268,21 +268,21 @@ func (g *generation) close() {
 	})
 }
 
-// end closes all that is still open. It waits for what others are closing.
+// end closes all open generations. It waits for concurrent calls of close.
 func (k *keeper) end() {
 	for _, g := range k.all() {
 		g.close()
 	}
 }
 
-// all returns the generations that are open.
+// all returns the open generations.
 func (k *keeper) all() []*generation {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.open)
 }
 
-// announce tells the other gateways what is served here.
+// announce sends the open generations to the other gateways.
 func (k *keeper) announce() {
 	if k.node.peers == nil {
 		return
@@ -300,7 +300,7 @@ func (k *keeper) announce() {
 	k.node.peers.cluster.Serve(serves)
 }
 
-// names returns the names of the sources that are open.
+// names returns the dataset names of the open sources.
 func (k *keeper) names() map[any]string {
 	names := map[any]string{}
 	for _, g := range k.all() {
@@ -309,7 +309,7 @@ func (k *keeper) names() map[any]string {
 	return names
 }
 
-// begin does work beside requests, once the node runs.
+// begin starts background work, once the node runs.
 func (k *keeper) begin(work func(context.Context)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -320,7 +320,7 @@ func (k *keeper) begin(work func(context.Context)) {
 	k.start(work)
 }
 
-// sendLosses sends what an earlier run kept of the losses of a dataset, as long as its place is open.
+// sendLosses sends the losses that an earlier run kept for a dataset, if its place is still open.
 func (k *keeper) sendLosses(ctx context.Context, p *place) {
 	k.mu.Lock()
 	open := p.users > 0
@@ -334,7 +334,7 @@ func (k *keeper) sendLosses(ctx context.Context, p *place) {
 	}
 }
 
-// first opens what is served when the node is made.
+// first opens the datasets and mixtures of the start.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
 	next, err := k.prepare(ctx, set, reloadScope{at: atNone})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// mostOfPath is how long the path of a Unix socket may be on every system: macOS takes 104 bytes, the zero at its end included.
+// mostOfPath is the longest path of a Unix socket on every system: macOS takes 104 bytes, including the final zero.
 const mostOfPath = 103
 
 // socketPrefix begins the address of a Unix socket.
@@ -30,16 +30,16 @@ func SocketOf(address string) string {
 	return path
 }
 
-// Addresses divides a list of addresses with commas between them.
+// Addresses splits a comma-separated list of addresses.
 func Addresses(list string) []string { return strings.Split(list, ",") }
 
-// hasSocket reports whether one of a list of addresses is that of a Unix socket.
+// hasSocket reports whether a list of addresses contains a Unix socket.
 func hasSocket(list string) bool {
 	return slices.ContainsFunc(Addresses(list), func(address string) bool { return SocketOf(address) != "" })
 }
 
-// writePorts replaces a file by the addresses at which clients reach the listeners, one per line: HOST:PORT, or unix:PATH. Readers see the
-// old file or the whole new one, and only this user may read it.
+// writePorts replaces a file by the addresses of the listeners, one per line: HOST:PORT, or unix:PATH. The replacement is
+// atomic, and only this user may read the file.
 func writePorts(path string, listeners []net.Listener) (err error) {
 	defer func() {
 		if err != nil {
@@ -63,22 +63,22 @@ func writePorts(path string, listeners []net.Listener) (err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the error says enough
+		_ = os.Remove(f.Name()) // the first error is returned
 	}
 	return err
 }
 
-// privateMode is that of a Unix socket which only its user reaches.
+// privateMode is the mode of a Unix socket to which only its user can connect.
 const privateMode fs.FileMode = 0o600
 
-// Private reports whether a Unix socket of this mode lets nobody connect but its user. 0 stands for 0600.
+// Private reports whether only its user can connect to a Unix socket of this mode. 0 means 0600.
 func Private(mode fs.FileMode) bool { return mode&0o066 == 0 }
 
 // Listen binds an address, HOST:PORT or unix:PATH with a mode. An error names it.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	l, err := Bind(ctx, address, mode)
 	if errors.Is(err, syscall.EADDRINUSE) && SocketOf(address) == "" {
-		return nil, fmt.Errorf("listen on %s: the port is in use: end the process that uses it, or choose another port", address)
+		return nil, fmt.Errorf("listen on %s: the port is in use: stop the process that uses it, or choose another port", address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %v", address, err) //nolint:errorlint // no store: the exit code must not say so
@@ -86,7 +86,8 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	return l, nil
 }
 
-// CheckPorts fails if a TCP port of a gateway is in use. It leaves none bound: clients see the gateway once its datasets are open.
+// CheckPorts fails if a TCP port of a gateway is in use. It binds none permanently, since the gateway serves only once its
+// datasets are open.
 func CheckPorts(ctx context.Context, c *Config) error {
 	all := append(Addresses(c.Listen), c.AdminListen, c.HealthListen)
 	if c.Cluster != "" {
@@ -105,7 +106,7 @@ func CheckPorts(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// Bind binds an address, HOST:PORT or unix:PATH with a mode; 0 stands for 0600.
+// Bind binds an address, HOST:PORT or unix:PATH with a mode; 0 means 0600.
 func Bind(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	if path := SocketOf(address); path != "" {
 		return bindSocket(ctx, path, cmp.Or(mode, privateMode))
@@ -114,25 +115,25 @@ func Bind(ctx context.Context, address string, mode fs.FileMode) (net.Listener, 
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// socket listens at a path. Closing it removes the path, if that is still its own.
+// socket is a listener at a path. Close removes the path if it is still this socket's.
 type socket struct {
 	net.Listener
 	path string
 	is   fs.FileInfo
 }
 
-// bindSocket makes a Unix socket of a mode. It takes the place of one of this user's that nobody listens on any more. The socket is
-// bound under another name and then renamed: so nobody can connect to it before its mode is set, and two gateways that begin at once
-// do not remove each other's.
+// bindSocket makes a Unix socket of a mode. It replaces an unused socket of this user. It binds the socket under another
+// name, sets the mode, and renames it: clients cannot connect before the mode is set, and two gateways that start
+// concurrently do not remove each other's socket.
 func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Listener, err error) {
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if len(fresh) > mostOfPath {
-		return nil, fmt.Errorf("the path of a Unix socket may have %d bytes, with a process number behind it, and this one has %d: choose a shorter one", mostOfPath, len(fresh))
+		return nil, fmt.Errorf("the path of the socket and a process number have %[2]d bytes, at most %[1]d are allowed: choose a shorter path", mostOfPath, len(fresh))
 	}
 	if err := replaceable(ctx, path); err != nil {
 		return nil, err
 	}
-	dir, err := os.OpenRoot(filepath.Dir(path)) // a link that is put in the socket's place leads nowhere else
+	dir, err := os.OpenRoot(filepath.Dir(path)) // so that a symbolic link in the socket's place cannot redirect the calls below
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Liste
 	defer func() {
 		if err != nil {
 			ln.Close()
-			_ = dir.Remove(own) // it is not there any more once it has its name
+			_ = dir.Remove(own) // fails after the rename, when own no longer exists
 		}
 	}()
 	if err := dir.Chmod(own, mode); err != nil {
@@ -167,15 +168,15 @@ func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Liste
 	return s, nil
 }
 
-// bound refuses a socket that is not the one which was made, or not as it was made: the file system has no modes, or whoever else may
-// write to the directory has put something else there.
+// bound checks that the socket at path is the one made, with its mode and owner. It is not if the file system has no
+// modes, or if another process with access to the directory has replaced it.
 func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
 	is, err := os.Lstat(path)
 	switch {
 	case err != nil:
 		return err
 	case !os.SameFile(is, made):
-		return errors.New("another process has put something else there: choose a directory where only this user may write")
+		return errors.New("another process has replaced the socket: choose a directory that only this user can write")
 	case is.Mode() != fs.ModeSocket|mode || owner(is) != os.Geteuid():
 		return fmt.Errorf("the socket has mode %v and uid %d instead of %v and uid %d: choose a directory on another file system",
 			is.Mode(), owner(is), fs.ModeSocket|mode, os.Geteuid())
@@ -183,10 +184,10 @@ func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
 	return nil
 }
 
-// owner is the uid to which a file belongs.
+// owner returns the uid of a file's owner.
 func owner(is fs.FileInfo) int { return int(is.Sys().(*syscall.Stat_t).Uid) }
 
-// replaceable refuses a path at which something lies that is in use, is no socket, or is another user's.
+// replaceable returns an error unless the path is free or has an unused socket of this user.
 func replaceable(ctx context.Context, path string) error {
 	is, err := os.Lstat(path)
 	switch {
@@ -195,28 +196,28 @@ func replaceable(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case is.Mode().Type() != fs.ModeSocket:
-		return errors.New("something else than a socket lies there: remove it, or choose another path")
+		return errors.New("the path exists and is not a socket: remove it, or choose another path")
 	case owner(is) != os.Geteuid():
-		return fmt.Errorf("a socket of another user lies there, of uid %d: remove it, or choose another path", owner(is))
+		return fmt.Errorf("the path is a socket of another user, uid %d: remove it, or choose another path", owner(is))
 	}
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
 	if err == nil {
 		c.Close()
-		return errors.New("another process listens there")
+		return errors.New("another process listens at this path")
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("a socket lies there, and whether somebody listens cannot be told: %w", err)
+		return fmt.Errorf("the path is a socket, and connecting to it failed: %w", err)
 	}
 	return nil
 }
 
-// Addr is the path that clients know.
+// Addr returns the path to which clients connect.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 // Close ends the listener and removes its path.
 func (s *socket) Close() error {
 	if is, err := os.Lstat(s.path); err == nil && os.SameFile(is, s.is) {
-		_ = os.Remove(s.path) // else the next gateway takes its place
+		_ = os.Remove(s.path) // if this fails, the next gateway replaces it
 	}
 	return s.Listener.Close()
 }

@@ -15,7 +15,7 @@ import (
 
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "m") // that of the test may be too long for a socket
+	dir, err := os.MkdirTemp("", "m") // t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,32 +23,32 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func TestAUnixSocket(t *testing.T) {
+func TestListen_UnixSocket(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	ln, err := Listen(t.Context(), "unix:"+path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if is, err := os.Lstat(path); err != nil || is.Mode() != os.ModeSocket|0o600 {
-		t.Errorf("got %v, %v, want a socket of this user's alone", is.Mode(), err)
+		t.Errorf("got %v, %v, want a socket for this user only", is.Mode(), err)
 	}
 	if ln.Addr().Network() != "unix" || ln.Addr().String() != path {
-		t.Errorf("got the address %s", ln.Addr())
+		t.Errorf("unexpected address %s", ln.Addr())
 	}
-	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens there") {
-		t.Errorf("got %v, want a refusal", err)
+	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "another process listens at this path") {
+		t.Errorf("got %v, want an error", err)
 	}
 	if err := ln.Close(); err != nil {
 		t.Error(err)
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files not removed: %v, %v", left, err)
 	}
 }
 
-// TestAStaleSocketIsReplaced: one that a process which was killed has left, but nothing else.
-func TestAStaleSocketIsReplaced(t *testing.T) {
+// TestListen_ReplacesOnlyStaleSockets: Listen replaces the socket of a killed process, but nothing else.
+func TestListen_ReplacesOnlyStaleSockets(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.Close()
-	if err := os.Rename(path+"2", path); err != nil { // as another gateway would
+	if err := os.Rename(path+"2", path); err != nil { // as another gateway does
 		t.Fatal(err)
 	}
 	ln.Close()
@@ -83,21 +83,21 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 		if err := make(p); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(t.Context(), "unix:"+p, 0); err == nil || !strings.Contains(err.Error(), "something else than a socket lies there") {
-			t.Errorf("%s: got %v, want a refusal", name, err)
+		if _, err := Listen(t.Context(), "unix:"+p, 0); err == nil || !strings.Contains(err.Error(), "exists and is not a socket") {
+			t.Errorf("%s: got %v, want an error", name, err)
 		}
 		if _, err := os.Lstat(p); err != nil {
 			t.Errorf("%s was removed", name)
 		}
 	}
-	if _, err := Listen(t.Context(), "unix:/"+strings.Repeat("x", 120), 0); err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
-		t.Errorf("got %v, want a word on the length", err)
+	if _, err := Listen(t.Context(), "unix:/"+strings.Repeat("x", 120), 0); err == nil || !strings.Contains(err.Error(), "choose a shorter path") {
+		t.Errorf("got %v, want an error about the length", err)
 	}
 }
 
-// TestServesWhileLocked: the node serves over its socket as long as somebody holds the lock, and ends after the last one has gone. Whoever
-// comes while it ends gets the lock when the socket is gone.
-func TestServesWhileLocked(t *testing.T) {
+// TestRun_ServesWhileLocked: the node serves over its socket while a process holds the lock, and ends after the last one. A
+// process that requests the lock meanwhile gets it after the socket is removed.
+func TestRun_ServesWhileLocked(t *testing.T) {
 	dir := shortDir(t)
 	lock, at := filepath.Join(dir, "users"), filepath.Join(dir, "s")
 	const linger = 300 * time.Millisecond
@@ -119,7 +119,7 @@ func TestServesWhileLocked(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", at)
 	}}}
-	time.Sleep(linger + 2*lookAtLock)
+	time.Sleep(linger + 2*lockInterval)
 	for _, path := range []string{"/readyz", batchOf("a"), "/metrics"} {
 		a, err := client.Get("http://localhost" + path)
 		if err != nil || a.StatusCode != http.StatusOK {
@@ -127,7 +127,7 @@ func TestServesWhileLocked(t *testing.T) {
 		}
 		a.Body.Close()
 	}
-	for path, want := range map[string]int{"/readyz": http.StatusOK, batchOf("a"): http.StatusMisdirectedRequest} { // readiness is told to everybody
+	for path, want := range map[string]int{"/readyz": http.StatusOK, batchOf("a"): http.StatusMisdirectedRequest} { // probes may name any host
 		a, err := client.Get("http://elsewhere" + path)
 		if err != nil || a.StatusCode != want {
 			t.Fatalf("%s of another host: got %v, %v, want %d", path, a, err, want)
@@ -149,7 +149,7 @@ func TestServesWhileLocked(t *testing.T) {
 		t.Errorf("got %v, want the lock held by the node until it is closed", err)
 	}
 	if _, err := os.Lstat(at); err == nil {
-		t.Error("the socket is left behind")
+		t.Error("the socket was not removed")
 	}
 	r.Close()
 	if err := syscall.Flock(int(next.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
@@ -157,8 +157,8 @@ func TestServesWhileLocked(t *testing.T) {
 	}
 }
 
-// TestReloadOfOneDataset leaves the others alone: what is wrong with their stores is not its matter.
-func TestReloadOfOneDataset(t *testing.T) {
+// TestReload_OneDatasetIgnoresOthers: a reload of one dataset succeeds although the store of another fails.
+func TestReload_OneDatasetIgnoresOthers(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n", nil)
 	defer r.Close()
@@ -176,10 +176,10 @@ func TestReloadOfOneDataset(t *testing.T) {
 	if all, err := r.Reload(t.Context(), "b"); err != nil || strings.Join(said(all), " ") != "a none b generation" {
 		t.Errorf("got %v, %v, want the new generation of b", said(all), err)
 	}
-	if _, err := r.Reload(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), `names a dataset "c"`) {
-		t.Errorf("got %v, want a refusal", err)
+	if _, err := r.Reload(t.Context(), "c"); err == nil || !strings.Contains(err.Error(), `dataset "c" is neither in the flags`) {
+		t.Errorf("got %v, want an error", err)
 	}
 	if _, err := r.Reload(t.Context(), ""); err == nil {
-		t.Error("got no error of the dataset that is gone")
+		t.Error("got no error for the removed dataset")
 	}
 }

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// errReleased is the cause of a context that ended since nobody holds the file of the node any more.
-var errReleased = errors.New("nobody holds the lock any more")
+// errReleased is the cause of a context that ended because no process holds the node's lock any more.
+var errReleased = errors.New("no process holds the lock any more")
 
-// lookAtLock is how often a held file is looked at.
-const lookAtLock = 500 * time.Millisecond
+// lockInterval is the time between two checks of the lock.
+const lockInterval = 500 * time.Millisecond
 
 // lockFile keeps the node running while other processes hold a shared lock (flock) on it. The
-// kernel releases a lock however its process ends. A forked child holds its parent's.
+// kernel releases a lock however its process ends. A forked child shares its parent's lock.
 type lockFile struct {
 	file   *os.File
 	linger time.Duration
 }
 
-// hold opens the file whose lock keeps the node running, if there is one.
+// hold opens the file whose lock keeps the node running, if one is configured.
 func (s *Node) hold() error {
 	if s.cfg.WhileLocked == "" || s.cfg.Check {
 		return nil
@@ -32,14 +32,14 @@ func (s *Node) hold() error {
 		return &SettingError{"while-locked", err}
 	}
 	s.lock = &lockFile{f, s.cfg.Linger}
-	s.closers = append(s.closers, func() { f.Close() }) // and with it the lock, which whoever comes last waits for
+	s.closers = append(s.closers, func() { f.Close() }) // also releases the lock, for which a late process waits
 	return nil
 }
 
-// watch calls end when no other process has held the lock for the time to linger. From then on the node has the lock itself, to its end:
-// a process that comes meanwhile gets it when the node is gone, and knows that it has to start another.
+// watch calls end when no other process has held the lock for the time to linger. The node then holds the lock itself until
+// it ends. A process that requests the lock meanwhile gets it after that, and knows that it must start a new node.
 func (h *lockFile) watch(ctx context.Context, end context.CancelCauseFunc) error {
-	look := time.NewTicker(lookAtLock)
+	look := time.NewTicker(lockInterval)
 	defer look.Stop()
 	last := time.Now()
 	for {

@@ -9,17 +9,17 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// openLosses opens the log of reported losses of a dataset. Its local log is shared with a place that the same dataset has already. With
-// --check the local log is left alone, since a gateway may be using it.
-func (s *Node) openLosses(d location.Dataset, beside *place) (*importance.Log, error) {
+// openLosses opens the log of reported losses of a dataset. It shares the local log of an open place of the same dataset, if
+// there is one. With --check it does not open the local log, since a running gateway may use it.
+func (s *Node) openLosses(d location.Dataset, twin *place) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
 		Reader: d.Home, Writer: d.Home, Prefix: at.Prefix, Location: at.Plain(), CacheDir: s.cfg.IndexDir,
 	}
 	if s.cfg.LossLog != "" && !s.cfg.Check {
 		cfg.Dir = filepath.Join(s.cfg.LossLog, d.Loc.Name)
-		if beside != nil {
-			cfg.Beside = beside.losses
+		if twin != nil {
+			cfg.Beside = twin.losses
 		}
 	}
 	l, err := importance.New(cfg)
@@ -29,13 +29,13 @@ func (s *Node) openLosses(d location.Dataset, beside *place) (*importance.Log, e
 	return l, nil
 }
 
-// sendLosses sends reports that an earlier run kept since the bucket took no writes, if it takes them now: beside requests, for there
-// may be millions.
+// sendLosses sends the reports that an earlier run kept because the bucket rejected writes. It runs in the background,
+// since there may be millions.
 func (s *Node) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
 	done, err := l.Flush(ctx)
 	switch {
 	case err != nil:
-		s.log.Warn().Str("dataset", dataset).Err(err).Msg("reported losses still wait in the local log")
+		s.log.Warn().Str("dataset", dataset).Err(err).Msg("reported losses stay in the local log")
 	case done != importance.FlushReport{}:
 		s.log.Info().Str("dataset", dataset).Int("sent", done.Sent).Int("conflicts", done.Conflicts).Int64("lost_bytes", done.Lost).
 			Msg("reported losses sent from the local log")

@@ -14,7 +14,7 @@ import (
 // limit of its control group where that is lower.
 func UsableMemory() int64 { return min(physicalMemory(), groupLimit()) }
 
-// noLimit stands for a control group that does not bound memory.
+// noLimit means that a control group does not limit memory.
 const noLimit = math.MaxInt64
 
 // cgroupLimit returns the lowest memory limit of the control groups that a process is in,
@@ -40,7 +40,7 @@ func cgroupLimit(root fs.FS) int64 {
 	return limit
 }
 
-// walkUp reads the limit of a group and of all groups above it: each of them binds. Inside a
+// walkUp returns the lowest limit of a group and all groups above it. Inside a
 // container the path is that of the host and does not exist, but the root's file does.
 func walkUp(root fs.FS, base, group, file string) int64 {
 	limit := int64(noLimit)
@@ -62,8 +62,8 @@ func DefaultCacheSize(memory int64) int64 {
 	return max(memory/4>>20, 64) << 20
 }
 
-// limitHeap sets the collector's soft limit: what is left of nine tenths of the memory once the cache, which lives outside
-// the heap, is taken off. It is never less than a quarter of the memory, below which the collector would run without end.
+// limitHeap sets the collector's soft limit to nine tenths of the memory minus the cache, which is outside the heap. The
+// minimum is a quarter of the memory, below which the collector would run constantly.
 func limitHeap(memory, cache int64) { debug.SetMemoryLimit(heapLimit(memory, cache)) }
 
 func heapLimit(memory, cache int64) int64 { return max(memory/10*9-cache, memory/4) }

@@ -31,18 +31,18 @@ import (
 //	            chunkindex.Index       datapath.Source      one of each per generation of a dataset: keeper opens and
 //	                   │ Table                │             closes them
 //	                   v                      v
-//	            datapath.Tables ────> datapath.Path <── Run: fetches ahead, while anybody reads
+//	            datapath.Tables ────> datapath.Path <── Run: fetches ahead for active readers
 //	                                    │    │    │
 //	                                    v    │    v
 //	                        budget.Budget    │  objstore.Store    a directory, or s3backend
 //	                                         v
-//	                                  diskcache.Cache             where there is one
+//	                                  diskcache.Cache             optional
 //
-// There is one path and one budget for the process, and one more of each for a dataset with a quota. Indexes, tables,
-// chunks, transfers and bodies reserve from the budget. The source of a mixture is a datapath.Mixture of others. What is served may
-// change while the process runs: keeper.go draws how. One errgroup joins all that runs. It ends in this order: not ready, no new
-// connections, open requests done, peer port closed, loads ended, indexes closed. peers.go draws what a member of a cluster has
-// besides.
+// The process has one path and one budget, and each dataset with a quota has its own. Indexes, tables, chunks,
+// transfers and bodies reserve from the budget. The source of a mixture is a datapath.Mixture of other sources.
+// The keeper changes the set of served datasets while the process runs; keeper.go has its diagram. One errgroup
+// runs all parts. Shutdown order: not ready, no new connections, open requests done, peer port closed, loads
+// ended, indexes closed. peers.go has the diagram of a cluster member's additional parts.
 
 // Node is the composed process.
 type Node struct {
@@ -53,19 +53,19 @@ type Node struct {
 	closers []func() // called last to first
 
 	divisions []*division // the main one first
-	peers     *peers      // nil: the gateway is alone
+	peers     *peers      // nil: not in a cluster
 
-	lock *lockFile // nil: the node ends when it is told to
+	lock *lockFile // nil: the node does not depend on a lock
 
 	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
 	certificates []certificate
-	guard        *auth.Guard // nil: no credentials are asked for
-	audit        *audit.Log  // nil: none is kept
+	guard        *auth.Guard // nil: requests need no credentials
+	audit        *audit.Log  // nil: no audit log
 	trace        tracing.Tracer
-	shared       *shared.Pool // nil: no memory is lent
+	shared       *shared.Pool // nil: no shared memory
 }
 
-// Close closes what New has opened. Run must have ended.
+// Close closes all parts that New opened. Run must have ended.
 func (s *Node) Close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
@@ -88,7 +88,7 @@ func New(ctx context.Context, c *Config) (*Node, error) {
 	return s, nil
 }
 
-// open makes all parts, each after those it needs.
+// open makes all parts, each after its dependencies.
 func (s *Node) open(ctx context.Context) error {
 	c := s.cfg
 	if err := s.openTraces(ctx); err != nil {
@@ -111,7 +111,7 @@ func (s *Node) open(ctx context.Context) error {
 	if err := s.joinCluster(); err != nil {
 		return err
 	}
-	set, err := s.keeper.wanted(s.keeper.file().Read())
+	set, err := s.keeper.configured(s.keeper.file().Read())
 	if err != nil {
 		return &SettingError{"datasets", err}
 	}
@@ -132,13 +132,13 @@ func (s *Node) open(ctx context.Context) error {
 	}
 	s.closers = append(s.closers, func() {
 		if err := s.gateway.Close(); err != nil {
-			s.log.Warn().Err(err).Msg("close the gateway")
+			s.log.Warn().Err(err).Msg("gateway not closed cleanly")
 		}
 	})
 	return nil
 }
 
-// openTraces begins to send traces, where the environment asks for them. They are closed after all that they tell of.
+// openTraces starts the export of traces, if the environment configures one. It closes after the parts that it traces.
 func (s *Node) openTraces(ctx context.Context) error {
 	if !s.cfg.Traces || s.cfg.Check {
 		return nil
@@ -150,7 +150,7 @@ func (s *Node) openTraces(ctx context.Context) error {
 	s.trace = e.Tracer()
 	s.closers = append(s.closers, func() {
 		if err := e.Close(); err != nil {
-			s.log.Warn().Err(err).Msg("the last traces are not sent")
+			s.log.Warn().Err(err).Msg("last traces not sent")
 		}
 	})
 	return nil
@@ -168,9 +168,9 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 		switch {
 		case s.guard != nil:
 		case socket && !Private(s.cfg.SocketMode):
-			s.log.Warn().Msg("insecure-no-auth: every user who may connect to this socket may read every dataset")
+			s.log.Warn().Msg("insecure-no-auth: every user with access to this socket can read every dataset")
 		case !socket && !Loopback(at.String()):
-			s.log.Warn().Msg("insecure-no-auth: every machine that reaches this address may read every dataset")
+			s.log.Warn().Msg("insecure-no-auth: every machine that can reach this address can read every dataset")
 		}
 		s.log.Info().Str("url", s.pageURL(at)).Stringer("listen", at).Bool("tls", s.tls != nil && !socket).Msg("serving")
 	}
@@ -192,7 +192,7 @@ func (s *Node) pageURL(at net.Addr) string {
 	return scheme + strings.NewReplacer("0.0.0.0:", "localhost:", "[::]:", "localhost:").Replace(at.String()) + "/"
 }
 
-// During serves until body, which gets the data port's address, returns. Its error is body's, that of ctx, or that of the
+// During serves until body returns; body gets the data port's address. It returns the error of body, of ctx or of the
 // node.
 func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net.Addr) error) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -213,10 +213,10 @@ func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net
 // listeners are the ports of a gateway.
 type listeners struct {
 	data                 []net.Listener
-	admin, health, peers net.Listener // nil: there is none
+	admin, health, peers net.Listener // nil: not configured
 }
 
-// ports binds all ports, the peer port first: a gateway that finds this one ready finds its peer port too.
+// ports binds all ports, the peer port first: once this gateway is ready, its peer port answers too.
 func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 	if s.cfg.Bound != nil {
 		l.data = []net.Listener{s.cfg.Bound}
@@ -247,7 +247,7 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 	return l, err
 }
 
-// listenAll binds addresses. With an error it returns those that it has bound.
+// listenAll binds addresses. On an error it also returns the listeners bound so far.
 func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Listener, err error) {
 	for _, address := range Addresses(list) {
 		ln, err := Listen(ctx, address, mode)
@@ -259,9 +259,9 @@ func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Li
 	return all, nil
 }
 
-// join runs everything until ctx ends or a part fails. The peer port stays up until the data port is closed: what others
-// ask meanwhile need not come from the store. The admin and health ports, where there are any, stay up to the end,
-// so that the drain can be watched; and so do loads, since open requests wait for them.
+// join runs all parts until ctx ends or a part fails. The peer port stays open until the data port is closed, so that
+// other gateways read from this one instead of the store. The admin and health ports stay open to the end, so that
+// operators can watch the drain. Loads also run to the end, since open requests wait for them.
 func (s *Node) join(ctx context.Context, l listeners) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
@@ -309,8 +309,8 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 	return g.Wait()
 }
 
-// joinPeers runs what belongs to the cluster, nothing where there is none, and returns what closes the peer port, after what
-// it answers has ended.
+// joinPeers runs the cluster's parts, if the node is in a cluster. The returned function closes the peer port and waits
+// for its open answers.
 func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net.Listener) (end func()) {
 	if s.peers == nil {
 		return func() {}

@@ -39,7 +39,7 @@ func dataset(t *testing.T) string {
 	return dir
 }
 
-func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
+func TestCgroupLimit_IsLowestOfAllGroups(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	for name, tc := range map[string]struct {
 		fs   fstest.MapFS
@@ -59,8 +59,8 @@ func TestMemoryLimitIsTheLowestOfAllGroups(t *testing.T) {
 	}
 }
 
-// TestKeptLossesAreSentBesideRequests: a gateway is ready before it has sent what an earlier one kept.
-func TestKeptLossesAreSentBesideRequests(t *testing.T) {
+// TestSendLosses_RunsInBackground: a gateway is ready before it sends the losses that an earlier one kept.
+func TestSendLosses_RunsInBackground(t *testing.T) {
 	dir, log := dataset(t), t.TempDir()
 	at := location.Location{Name: "files", Dir: dir}
 	store, err := dirstore.New(dir)
@@ -95,33 +95,33 @@ func TestKeptLossesAreSentBesideRequests(t *testing.T) {
 		t.Errorf("before it serves: got %d reports sent, want 0", got)
 	}
 	var sending sync.WaitGroup
-	s.keeper.starting(func(work func(context.Context)) { sending.Go(func() { work(t.Context()) }) })
+	s.keeper.setStart(func(work func(context.Context)) { sending.Go(func() { work(t.Context()) }) })
 	sending.Wait()
 	if got := sent(); got != 1 {
 		t.Errorf("while it serves: got %d reports sent, want 1", got)
 	}
 }
 
-// TestAloneThereIsNoCluster: without a name of a cluster there is no part of one.
-func TestAloneThereIsNoCluster(t *testing.T) {
+// TestNew_WithoutClusterHasNoPeers: without a cluster name, the node has no peers and no cluster metrics.
+func TestNew_WithoutClusterHasNoPeers(t *testing.T) {
 	s, err := New(t.Context(), &Config{CacheSize: 64 << 20, Memory: 1 << 40, Locations: []location.Location{{Name: "files", Dir: dataset(t)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	if s.peers != nil {
-		t.Error("got a part in a cluster, want none")
+		t.Error("got peers, want none")
 	}
 	for _, x := range s.stats() {
 		if strings.HasPrefix(x.Name, "cluster_") || strings.HasPrefix(x.Name, "peer_") {
-			t.Errorf("got %s, want no such metric", x.Name)
+			t.Errorf("got %s, want no cluster metrics", x.Name)
 		}
 	}
 }
 
-// TestQuotaKeepsDatasetsApart: a dataset with a quota has a budget and a disk of its own, and what one reads displaces nothing of the
-// other. The quota may go again: the main disk cache is the same.
-func TestQuotaKeepsDatasetsApart(t *testing.T) {
+// TestDivide_QuotaHasOwnBudgetAndDisk: a dataset with a quota has its own budget and disk cache. After the quota is removed,
+// the main disk cache still opens.
+func TestDivide_QuotaHasOwnBudgetAndDisk(t *testing.T) {
 	data, other, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	for _, quotas := range [][]Quota{nil, {{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}, {{Dataset: "a", Memory: 16 << 20}}, nil} {
 		s, err := New(t.Context(), &Config{
@@ -137,7 +137,7 @@ func TestQuotaKeepsDatasetsApart(t *testing.T) {
 		for _, q := range quotas {
 			v := s.division(q.Dataset)
 			if v == s.main() || v.budget.Total() != q.Memory || len(of(v, s.keeper.all())) != 1 || len(of(s.main(), s.keeper.all())) != 1 || (v.disk != nil) != (q.Disk > 0) {
-				t.Errorf("%v: got %+v, want a budget of its own", quotas, v)
+				t.Errorf("%v: got %+v, want its own budget", quotas, v)
 			}
 		}
 		names := map[string]int{}

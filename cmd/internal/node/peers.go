@@ -22,25 +22,25 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Bounds of what other gateways tell us. What does not fit into the queue of readers is dropped: it would have made something faster.
+// Limits for messages of other gateways. A full queue drops reported readers, which only serve read-ahead.
 const (
 	mostHeard    = 256
-	peerDrain    = 3 * time.Second // for what the peer port answers when the data port is closed
-	planningTime = 5 * time.Second // for the plan of a reader that was heard of
-	mostFollowed = 1 << 20         // samples of a batch that is shared out by homes
+	peerDrain    = 3 * time.Second // for the peer port's open answers when the data port is closed
+	planningTime = 5 * time.Second // for the plan of a reported reader
+	mostFollowed = 1 << 20         // samples of a batch that is shared by locality
 )
 
 // peers is a gateway's part in a cluster:
 //
-//	peer port ──> peer.Server ──> datapath.Path of the dataset (Answer)      readers heard of ──> gateway.Plan ──> Path.Heard
-//	                                                                         cluster.Cluster (what a leaving member holds) ──> Path.Pull
-//	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> the others
+//	peer port ──> peer.Server ──> datapath.Path of the dataset (Answer)      reported readers ──> gateway.Plan ──> Path.Heard
+//	                                                                         cluster.Cluster (chunks of a leaving member) ──> Path.Pull
+//	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> other gateways
 type peers struct {
 	log     zerolog.Logger
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	path    func(dataset string) *datapath.Path // a dataset that is not served has one too
+	path    func(dataset string) *datapath.Path // also for datasets that are not served
 	paths   func() []*datapath.Path
 	heard   chan remoteReader
 }
@@ -92,12 +92,12 @@ func (s *Node) joinCluster() error {
 	return nil
 }
 
-// Answer passes a question to the data path of its dataset.
+// Answer passes a query to the data path of its dataset.
 func (p *peers) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	return p.path(q.Dataset).Answer(ctx, q)
 }
 
-// hear keeps what is heard of a reader for whoever has time for it.
+// hear queues a reported reader for run, or drops it if the queue is full.
 func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	select {
 	case p.heard <- remoteReader{dataset, generation, r}:
@@ -105,7 +105,7 @@ func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	}
 }
 
-// run runs everything but the peer port until ctx ends.
+// run runs all parts except the peer port until ctx ends.
 func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.cluster.Run(ctx) })
@@ -122,14 +122,14 @@ func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	return all.Wait()
 }
 
-// follow has the data path look ahead for a reader of another gateway.
+// follow makes the data path read ahead for a reader of another gateway.
 func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) {
 	ctx, cancel := context.WithTimeout(ctx, planningTime)
 	defer cancel()
 	r := h.reader
 	plan, epoch, leave, err := g.Plan(ctx, h.dataset, h.generation, r.Params, r.Epoch)
 	if err != nil {
-		p.log.Debug().Err(err).Msg("a reader of another gateway is not followed")
+		p.log.Debug().Err(err).Msg("no read-ahead for a reader of another gateway")
 		return
 	}
 	defer leave()
@@ -137,21 +137,21 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) 
 		r.Homes = r.WorldSize
 	}
 	if r.Sharing == shuffle.Locality && (r.BatchSize > mostFollowed || plan.CheckSharing(r.WorldSize, r.Homes) != nil) {
-		return // no gateway would have taken such a request
+		return // every gateway rejects such a request
 	}
 	at := r.Cursor
 	at.Plan, at.Epoch = plan, epoch
 	p.path(h.dataset).Heard(h.dataset, h.generation, at, r.Think)
 }
 
-// inherit brings what a member that goes holds, and what is ours from now on.
+// inherit fetches the chunks of a leaving member that this gateway owns from now on.
 func (p *peers) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
 		p.path(h.Dataset).Pull(ctx, member, h)
 	}
 }
 
-// goodbye tells the others that this gateway will be gone soon, and the new owners of what it holds, that they may bring it.
+// goodbye announces that this gateway is leaving, and its chunks, so that their new owners can fetch them.
 func (p *peers) goodbye() {
 	var held []peer.Chunk
 	for _, path := range p.paths() {
@@ -176,18 +176,18 @@ func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 	s.log.Info().Stringer("listen", ln.Addr()).Str("cluster", c.Cluster).Str("member", c.Member).
 		Stringer("join", c.Join).Msg("peer port")
 	if c.PeerInsecure {
-		s.log.Warn().Msg("--peer-insecure: whoever reaches the peer port may read every dataset")
+		s.log.Warn().Msg("--peer-insecure: every machine that can reach the peer port can read every dataset")
 	}
 	return ln, nil
 }
 
-// ClusterPage is what /v1/cluster shows.
+// ClusterPage is the content of /v1/cluster.
 type ClusterPage struct {
 	cluster.Status
 	Tiers TierBytes `json:"tiers"`
 }
 
-// TierBytes is where the bytes came from since this gateway was started.
+// TierBytes counts bytes by their source since this gateway started.
 type TierBytes struct {
 	Store  uint64 `json:"store_bytes"`
 	Peers  uint64 `json:"peer_bytes"`

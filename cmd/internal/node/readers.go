@@ -2,7 +2,7 @@ package node
 
 import "github.com/millrace-data/millrace/gateway/stats"
 
-// readers names the data paths' readers for people.
+// readers lists the readers of all data paths, with dataset names.
 func (s *Node) readers() []stats.Reader {
 	known := s.main().path.Readers()
 	for _, v := range s.divisions[1:] {

@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	openers     = 8                // datasets that are looked at side by side: most of the time is the store's
-	lookLimit   = 3 * time.Second  // for one look at the pointer of a dataset that is followed: the other datasets wait for it
-	changeLimit = 5 * time.Minute  // for one change: a store that hangs must not keep the next change from coming
-	openAgain   = 30 * time.Second // after a file was read and a dataset of it could not be opened, it is tried again
+	openers     = 8                // datasets opened concurrently: most of the time is store latency
+	lookLimit   = 3 * time.Second  // for one read of a followed dataset's pointer: the other datasets wait for it
+	changeLimit = 5 * time.Minute  // for one change, so that a hanging store does not block the next change
+	openAgain   = 30 * time.Second // delay before a file with a dataset that did not open is tried again
 )
 
 // reloadScope says which open datasets a reload checks for a new index. Datasets that are not open
 // yet are always opened.
 type reloadScope struct {
 	at    func(name string) bool
-	only  string // the dataset that is asked for, which must be one; "": none
-	apart bool   // a dataset with an error stays as it is; else an error changes nothing
+	only  string // the requested dataset, which must exist; "": no single dataset
+	apart bool   // an error affects only its dataset; else any error cancels the whole change
 }
 
 func atNone(string) bool { return false }
 func atAll(string) bool  { return true }
 
-// reloader is the state of reloads: what is served now, and what the file of datasets held when it
-// was last read.
+// reloader is the state of reloads: the served set, and the content of the file of datasets at its
+// last read.
 type reloader struct {
-	patience time.Duration // lookLimit, but in tests
+	patience time.Duration // lookLimit, except in tests
 
-	turn chan struct{} // one change at a time; guards what follows
+	turn chan struct{} // one change at a time; guards set, seen, again and told
 
-	set   datasets.Set  // that is served
-	seen  watch.Content // of the file, as it was last read
-	again time.Time     // when the file is to be tried again though it has not changed; zero: not at all
-	told  string        // the fault of following that was logged last
+	set   datasets.Set  // served now
+	seen  watch.Content // of the file, at its last read
+	again time.Time     // when to retry an unchanged file; zero: never
+	told  string        // the last logged error of follow
 
 	reloads, failures atomic.Int64
-	loaded            atomic.Int64 // nanoseconds since 1970: when the file came into use as it is
-	refused           atomic.Bool  // the file has faults, or names what cannot be opened
+	loaded            atomic.Int64 // Unix time in nanoseconds when the current version of the file came into use
+	refused           atomic.Bool  // the file has errors, or one of its datasets does not open
 }
 
 func newReloader() reloader { return reloader{patience: lookLimit, turn: make(chan struct{}, 1)} }
@@ -60,8 +60,8 @@ func (k *keeper) file() watch.File {
 	return watch.File{What: "file of datasets", Name: k.node.cfg.Datasets, MaxBytes: datasets.MaxFile}
 }
 
-// wanted is what flags and file name. It notes what the file holds.
-func (k *keeper) wanted(content watch.Content) (datasets.Set, error) {
+// configured returns the set of datasets of the flags and the file. It records the file's content.
+func (k *keeper) configured(content watch.Content) (datasets.Set, error) {
 	set := datasets.Flags(k.node.cfg.Locations, k.node.cfg.Mixtures)
 	if k.node.cfg.Datasets == "" {
 		return set, nil
@@ -77,8 +77,8 @@ func (k *keeper) wanted(content watch.Content) (datasets.Set, error) {
 	return set.And(more)
 }
 
-// prepare opens what a set names and is not open yet, all of it or nothing, and returns a generation of each dataset. Where each
-// dataset is looked at for itself, an error may come beside them.
+// prepare opens the datasets of a set that are not open yet, all or none, and returns a generation of each dataset. With
+// apart, it returns errors in addition to the generations, and a dataset that failed keeps its open generation.
 func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope) ([]*generation, error) {
 	next, faults := make([]*generation, len(set.Datasets)), make([]error, len(set.Datasets))
 	var all errgroup.Group
@@ -115,14 +115,14 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope
 	return next, k.admit(ctx, fresh)
 }
 
-// next returns what is open of a dataset if that is to stay, else a generation that is not admitted yet.
+// next returns the open generation of a dataset if it is current, else a new generation that is not admitted yet.
 func (k *keeper) next(ctx context.Context, d datasets.Dataset, what reloadScope) (*generation, error) {
 	if is := k.meant(d.Name); is != nil && is.at.Loc.Address() == d.Address() {
 		if !what.at(d.Name) {
 			return is, nil
 		}
 		same, err := k.isCurrent(ctx, is, what)
-		if err != nil { // the line that names the dataset is as good as it was when the dataset was opened
+		if err != nil { // without the line of the file, which is not the cause
 			return is, fmt.Errorf("dataset %s: %w", d.Name, err)
 		}
 		if same {
@@ -140,8 +140,8 @@ func (k *keeper) next(ctx context.Context, d datasets.Dataset, what reloadScope)
 	return g, named(d, err)
 }
 
-// isCurrent reports whether the pointer still names a generation. Where each dataset is looked at for itself, one whose store does not
-// answer stays as it is: the others do not wait until the store is given up.
+// isCurrent reports whether the pointer still names a generation. With apart, the read of the pointer has a short
+// timeout, so that one hanging store does not delay the other datasets.
 func (k *keeper) isCurrent(ctx context.Context, is *generation, what reloadScope) (bool, error) {
 	if what.apart {
 		var cancel context.CancelFunc
@@ -158,7 +158,7 @@ func (k *keeper) isCurrent(ctx context.Context, is *generation, what reloadScope
 	return same, err
 }
 
-// named puts the place where a dataset is named, and its name, before an error. Flags need no place.
+// named prefixes an error with the file and line of a dataset, and its name. Datasets of flags have no line.
 func named(d datasets.Dataset, err error) error {
 	if err == nil || d.At == "" {
 		return err
@@ -166,15 +166,15 @@ func named(d datasets.Dataset, err error) error {
 	return datasets.At(d.At, fmt.Errorf("dataset %s: %w", d.Name, err))
 }
 
-// meant returns the generation that a name means, nil if there is none.
+// meant returns the current generation of a name, nil if there is none.
 func (k *keeper) meant(name string) *generation {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current[name]
 }
 
-// change serves a set. An error leaves all as it was, but for the datasets without one where each is looked at for itself.
-// The caller has the turn.
+// change serves a set. Without apart, an error changes nothing; with apart, it affects only its dataset.
+// The caller holds the turn.
 func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope) ([]gateway.Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
@@ -193,7 +193,7 @@ func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope)
 	return k.use(set, next), fault
 }
 
-// use notes that a set is served now, and returns what has changed.
+// use records that a set is served now, and returns the changes.
 func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Change) {
 	k.holdOnDisk(set)
 	k.mu.Lock()
@@ -208,11 +208,11 @@ func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Ch
 			change = "generation"
 		}
 		delete(before, name)
-		k.current[name] = k.stands(g)
+		k.current[name] = k.survivor(g)
 		changes = append(changes, gateway.Change{Name: name, Generation: digest, Change: change})
 	}
 	k.mu.Unlock()
-	for _, d := range k.set.Datasets { // in the order of before
+	for _, d := range k.set.Datasets { // in the previous order
 		if was := before[d.Name]; was != nil {
 			changes = append(changes, gateway.Change{Name: d.Name, Generation: was.index.Generation(), Change: "removed"})
 		}
@@ -221,9 +221,8 @@ func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Ch
 	return changes
 }
 
-// stands returns the generation that stands for another one: the gateway closes what it is given if it has the same open. The
-// caller holds mu.
-func (k *keeper) stands(g *generation) *generation {
+// survivor returns g, or its open twin: the gateway closes a generation that it has open already. The caller holds mu.
+func (k *keeper) survivor(g *generation) *generation {
 	if !g.ending {
 		return g
 	}
@@ -235,30 +234,30 @@ func (k *keeper) stands(g *generation) *generation {
 	return g
 }
 
-// holdOnDisk says in the disk tiers whose chunks they hold.
+// holdOnDisk records in each disk cache the datasets whose chunks it holds.
 func (k *keeper) holdOnDisk(set datasets.Set) {
 	for _, v := range k.node.divisions {
 		if v.disk == nil {
 			continue
 		}
 		if err := v.disk.Hold(set.Places(k.node.heldBy(v))); err != nil {
-			k.node.log.Warn().Err(err).Msg("the disk cache cannot note the names of its datasets: after a restart it may be refused as another dataset's")
+			k.node.log.Warn().Err(err).Msg("disk cache: dataset names not written; after a restart, the gateway may refuse it as another dataset's cache")
 		}
 	}
 }
 
-// take waits for the turn.
+// take acquires the turn: the right to change the served set.
 func (k *keeper) take(ctx context.Context) error {
 	select {
 	case k.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("another change of what is served is under way: %w", context.Cause(ctx))
+		return fmt.Errorf("another reload is in progress: %w", context.Cause(ctx))
 	}
 }
 
-// Reload reads the file of datasets again, and the pointer of the index of the dataset only, of all datasets where it is "". It
-// serves what they name now: all of it, or what was served before.
+// Reload reads the file of datasets, and the index pointer of the dataset only; "" means all datasets. It then serves
+// their current content. On an error the served set does not change.
 func (s *Node) Reload(ctx context.Context, only string) ([]gateway.Change, error) {
 	what := reloadScope{at: atAll}
 	if only != "" {
@@ -279,12 +278,12 @@ func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change
 	return k.refresh(ctx, content, what)
 }
 
-// refresh serves what flags and file name now. The caller has the turn.
+// refresh serves the datasets of the flags and of the file's content. The caller holds the turn.
 func (k *keeper) refresh(ctx context.Context, content watch.Content, what reloadScope) ([]gateway.Change, error) {
-	set, err := k.wanted(content)
+	set, err := k.configured(content)
 	var changes []gateway.Change
 	if err == nil && what.only != "" && !slices.ContainsFunc(set.Datasets, func(d datasets.Dataset) bool { return d.Name == what.only }) {
-		err = fmt.Errorf("neither a flag nor the file names a dataset %q", what.only)
+		err = fmt.Errorf("dataset %q is neither in the flags nor in the file", what.only)
 	}
 	if err == nil {
 		if changes, err = k.change(ctx, set, what); err != nil {
@@ -294,31 +293,31 @@ func (k *keeper) refresh(ctx context.Context, content watch.Content, what reload
 	k.refused.Store(err != nil)
 	if err != nil {
 		k.failures.Add(1)
-		k.warn(err, "what is to be served cannot be read or opened; the previous datasets are still served")
+		k.warn(err, "reload failed; the previous datasets are still served")
 		return nil, err
 	}
 	k.reloads.Add(1)
 	k.loaded.Store(time.Now().UnixNano())
-	k.tell(changes)
+	k.logChanges(changes)
 	return changes, nil
 }
 
-// tell logs what has changed.
-func (k *keeper) tell(changes []gateway.Change) {
+// logChanges logs each change.
+func (k *keeper) logChanges(changes []gateway.Change) {
 	for _, c := range changes {
 		if c.Change != "none" {
-			k.node.log.Info().Str("dataset", c.Name).Str("generation", c.Generation).Str("change", c.Change).Msg("what is served has changed")
+			k.node.log.Info().Str("dataset", c.Name).Str("generation", c.Generation).Str("change", c.Change).Msg("dataset changed")
 		}
 	}
 }
 
-// warn logs in one line why what is served stays as it was.
+// warn logs an error in one line.
 func (k *keeper) warn(err error, words string) {
 	k.node.log.Warn().Str("error", strings.ReplaceAll(err.Error(), "\n", "; ")).Msg(words)
 }
 
-// lookAtFile serves what the file names if its content has changed, or if a dataset of it could not be opened a while ago.
-func (k *keeper) lookAtFile(ctx context.Context) {
+// checkFile serves the file's datasets if its content has changed, or if a retry is due.
+func (k *keeper) checkFile(ctx context.Context) {
 	if k.take(ctx) != nil {
 		return
 	}
@@ -327,10 +326,10 @@ func (k *keeper) lookAtFile(ctx context.Context) {
 	if due := !k.again.IsZero() && time.Now().After(k.again); !changed && !due || ctx.Err() != nil {
 		return
 	}
-	_, _ = k.refresh(ctx, content, reloadScope{at: atNone}) // which logs an error
+	_, _ = k.refresh(ctx, content, reloadScope{at: atNone}) // refresh logs errors
 }
 
-// follow serves what the pointers of all indexes name now.
+// follow serves the newest index of each dataset.
 func (k *keeper) follow(ctx context.Context) {
 	if k.take(ctx) != nil {
 		return
@@ -340,7 +339,7 @@ func (k *keeper) follow(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	k.tell(changes)
+	k.logChanges(changes)
 	if err == nil {
 		k.told = ""
 		return
@@ -352,19 +351,19 @@ func (k *keeper) follow(ctx context.Context) {
 	}
 }
 
-// hangUp reloads as a signal asks for it.
+// hangUp reloads all datasets, on a signal.
 func (k *keeper) hangUp(ctx context.Context) {
-	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // an error is logged
+	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // reload logs errors
 		k.node.log.Info().Int("datasets", len(changes)).Msg("reloaded")
 	}
 }
 
-// run follows the file, the pointers and the signal until ctx ends. What begin was given goes on until rest ends.
+// run reacts to the file, the pointers and the signal until ctx ends. Work of begin runs until rest ends.
 func (k *keeper) run(ctx, rest context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
-	k.starting(func(work func(context.Context)) { working.Go(func() { work(rest) }) })
-	defer k.starting(nil)
+	k.setStart(func(work func(context.Context)) { working.Go(func() { work(rest) }) })
+	defer k.setStart(nil)
 	file, pointers := never(), never()
 	if k.node.cfg.Datasets != "" {
 		file = time.NewTicker(watch.LookEvery)
@@ -379,7 +378,7 @@ func (k *keeper) run(ctx, rest context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-file.C:
-			k.lookAtFile(ctx)
+			k.checkFile(ctx)
 		case <-pointers.C:
 			k.follow(ctx)
 		case <-k.node.cfg.HangUp:
@@ -395,8 +394,8 @@ func never() *time.Ticker {
 	return t
 }
 
-// starting says how work is begun from now on, that which waits too; nil: none is any more.
-func (k *keeper) starting(start func(work func(context.Context))) {
+// setStart sets the function that starts work, and starts the waiting work with it. With nil, work only waits.
+func (k *keeper) setStart(start func(work func(context.Context))) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.start = start
@@ -409,7 +408,7 @@ func (k *keeper) starting(start func(work func(context.Context))) {
 	k.waiting = nil
 }
 
-// stats tells of what is open, and of the file.
+// stats returns metrics of the open datasets and of the file.
 func (k *keeper) stats() []gateway.Stat {
 	out := []gateway.Stat{
 		{Name: "datasets_open", Help: "Open generations of datasets, including those that jobs still read.", Value: float64(len(k.all()))},

@@ -26,7 +26,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// grow adds a sample to a directory and indexes it again.
+// grow adds a sample to a directory and updates its index.
 func grow(t testing.TB, dir, name string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), 500), 0o600); err != nil {
@@ -42,7 +42,7 @@ func grow(t testing.TB, dir, name string) {
 	}
 }
 
-// rig is a node whose file of datasets can be written anew.
+// rig is a node whose file of datasets a test can change.
 type rig struct {
 	*Node
 	t    testing.TB
@@ -50,7 +50,7 @@ type rig struct {
 	log  bytes.Buffer
 }
 
-// newRig makes a node that serves what the lines of a file of datasets say.
+// newRig makes a node that serves the datasets in the given lines of a file.
 func newRig(t testing.TB, lines string, edit func(*Config)) *rig {
 	t.Helper()
 	leaks.Check(t)
@@ -94,7 +94,7 @@ func said(all []gateway.Change) (changes []string) {
 	return changes
 }
 
-// get asks for a path of the data port, and returns the status, the generation and the body.
+// get requests a path of the data port, and returns the status, the generation and the body.
 func (r *rig) get(path string) (int, string, string) {
 	r.t.Helper()
 	w := httptest.NewRecorder()
@@ -112,14 +112,14 @@ func (r *rig) stat(name string) float64 {
 			return s.Value
 		}
 	}
-	r.t.Fatalf("there is no metric %s", name)
+	r.t.Fatalf("no metric %s", name)
 	return 0
 }
 
 func batchOf(name string) string { return "/v1/datasets/" + name + "/epochs/0/batches/0" }
 
-// TestTheSetChanges: datasets come, change and go, and a file with a fault changes nothing.
-func TestTheSetChanges(t *testing.T) {
+// TestReload_AddsReplacesAndRemovesDatasets adds, changes and removes datasets; a file with an error changes nothing.
+func TestReload_AddsReplacesAndRemovesDatasets(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	grow(t, b, "more.txt")
 	r := newRig(t, "  a: "+a+"\n", nil)
@@ -145,7 +145,7 @@ func TestTheSetChanges(t *testing.T) {
 			t.Errorf("%q: got %v, want %q", lines, err, want)
 		}
 		if code, _, _ := r.get(batchOf("both")); code != http.StatusOK || r.stat("datasets_reload_failures_total") != failures+1 || r.stat("datasets_file_refused") != 1 || r.stat("datasets_open") != 2 {
-			t.Errorf("%q: got %d and %v open, want all as it was, and a failure", lines, code, r.stat("datasets_open"))
+			t.Errorf("%q: got %d and %v open, want no change, and a failure", lines, code, r.stat("datasets_open"))
 		}
 	}
 	grow(t, a, "more.txt")
@@ -157,12 +157,12 @@ func TestTheSetChanges(t *testing.T) {
 		t.Errorf("refused %v after %v reloads, want 0 after 2", r.stat("datasets_file_refused"), r.stat("datasets_reloads_total"))
 	}
 	if _, _, body := r.get("/v1/datasets"); strings.Contains(body, `"name":"b"`) || strings.Contains(body, "both") {
-		t.Errorf("got %s, want a alone", body)
+		t.Errorf("got %s, want only a", body)
 	}
 }
 
-// TestFollowed: a new index is served where a URL names none, and the one before where it does.
-func TestFollowed(t *testing.T) {
+// TestFollow_ServesNewIndexes: a URL without a generation gets the new index, and a URL with one gets the named index.
+func TestFollow_ServesNewIndexes(t *testing.T) {
 	a, broken := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n  broken: "+broken+"\n", nil)
 	defer r.Close()
@@ -176,22 +176,22 @@ func TestFollowed(t *testing.T) {
 	}
 	_, fresh, _ := r.get(batchOf("a"))
 	if fresh == old {
-		t.Error("got the generation of before, want the new one")
+		t.Error("got the previous generation, want the new one")
 	}
 	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
-		t.Errorf("got %d of generation %.12s, want the bytes of before", code, got)
+		t.Errorf("got %d of generation %.12s, want the previous bytes", code, got)
 	}
 	if got := strings.Count(r.log.String(), "dataset broken: look for a newer index of file://"+broken+": no index here yet"); got != 1 || strings.Contains(r.log.String(), r.file+":") {
 		t.Errorf("got %d lines about the other dataset, want one: %s", got, r.log.String())
 	}
 	if code, _, body := r.get("/v1/datasets/broken"); code != http.StatusOK {
-		t.Errorf("got %d %s, want the dataset that cannot be followed as it was", code, body)
+		t.Errorf("got %d %s, want the dataset with a broken pointer unchanged", code, body)
 	}
 }
 
-// TestADirectoryThatIsMadeAgain: the directory of a dataset is removed, copied there again and indexed. A reload serves it, with the
-// generation of before.
-func TestADirectoryThatIsMadeAgain(t *testing.T) {
+// TestReload_DirectoryMadeAgain: the directory of a dataset is removed, copied back and indexed. A reload serves it with its
+// previous generation.
+func TestReload_DirectoryMadeAgain(t *testing.T) {
 	a := dataset(t)
 	kept := filepath.Join(t.TempDir(), "kept")
 	if err := os.CopyFS(kept, os.DirFS(a)); err != nil {
@@ -204,7 +204,7 @@ func TestADirectoryThatIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Reload(t.Context(), ""); err == nil || strings.Contains(err.Error(), r.file) || !strings.Contains(err.Error(), "file://"+a) {
-		t.Errorf("got %v, want an error that names the directory, and not the file of datasets", err)
+		t.Errorf("got %v, want an error that names the directory only", err)
 	}
 	if err := os.CopyFS(a, os.DirFS(kept)); err != nil {
 		t.Fatal(err)
@@ -221,11 +221,11 @@ func TestADirectoryThatIsMadeAgain(t *testing.T) {
 	}
 	r.reload()
 	if code, got, body := r.get(batchOf("a")); code != http.StatusOK || got != old || body != before {
-		t.Errorf("got %d of generation %.12s, %.300s, want the bytes of before", code, got, body)
+		t.Errorf("got %d of generation %.12s, %.300s, want the previous bytes", code, got, body)
 	}
 }
 
-// hangingStore is a store that answers nothing.
+// hangingStore is a store that never answers.
 type hangingStore struct{ objstore.Store }
 
 func (hangingStore) Stat(ctx context.Context, _ string) (objstore.Object, error) {
@@ -233,8 +233,8 @@ func (hangingStore) Stat(ctx context.Context, _ string) (objstore.Object, error)
 	return objstore.Object{}, context.Cause(ctx)
 }
 
-// TestFollowedBesideAStoreThatHangs: a new index is served although the store of another dataset does not answer.
-func TestFollowedBesideAStoreThatHangs(t *testing.T) {
+// TestFollow_IgnoresHangingStoreOfAnotherDataset: a new index is served while the store of another dataset hangs.
+func TestFollow_IgnoresHangingStoreOfAnotherDataset(t *testing.T) {
 	a, silent := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n  silent: "+silent+"\n", nil)
 	defer r.Close()
@@ -246,18 +246,18 @@ func TestFollowedBesideAStoreThatHangs(t *testing.T) {
 	defer cancel()
 	r.keeper.follow(ctx)
 	if _, fresh, _ := r.get(batchOf("a")); fresh == old {
-		t.Error("got the generation of before, want the new one")
+		t.Error("got the previous generation, want the new one")
 	}
 	if got := r.log.String(); !strings.Contains(got, "dataset silent: its store has not answered within 50ms") {
-		t.Errorf("got no word of the store that hangs: %s", got)
+		t.Errorf("the log does not name the hanging store: %s", got)
 	}
 	if code, _, body := r.get("/v1/datasets/silent"); code != http.StatusOK {
-		t.Errorf("got %d %s, want the dataset whose store hangs as it was", code, body)
+		t.Errorf("got %d %s, want the dataset with the hanging store unchanged", code, body)
 	}
 }
 
-// TestOldCopiesOfIndexesAreRemoved when a newer generation is opened, but for what is open.
-func TestOldCopiesOfIndexesAreRemoved(t *testing.T) {
+// TestKeeper_RemovesOldIndexCopies: opening a newer generation removes the copies of closed generations.
+func TestKeeper_RemovesOldIndexCopies(t *testing.T) {
 	a, dir := dataset(t), t.TempDir()
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.IndexDir = dir })
 	defer r.Close()
@@ -269,7 +269,7 @@ func TestOldCopiesOfIndexesAreRemoved(t *testing.T) {
 		return names
 	}
 	open, long := copies(), time.Now().Add(-copiesStay-time.Hour)
-	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // of a generation that was served once
+	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // of a closed generation
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -281,12 +281,12 @@ func TestOldCopiesOfIndexesAreRemoved(t *testing.T) {
 	grow(t, a, "more.txt")
 	r.reload()
 	if got := copies(); len(open) != 1 || len(got) != 2 || slices.Contains(got, left) || !slices.Contains(got, open[0]) {
-		t.Errorf("got copies %v after %v, want the generation of before, which is open, and the new one", got, open)
+		t.Errorf("got copies %v after %v, want those of the open previous generation and of the new one", got, open)
 	}
 }
 
-// TestOlderGenerationsAreOpenedOnDemand, as long as their indexes are kept.
-func TestOlderGenerationsAreOpenedOnDemand(t *testing.T) {
+// TestKeeper_OpensOlderGenerationsOnDemand opens them while their indexes exist.
+func TestKeeper_OpensOlderGenerationsOnDemand(t *testing.T) {
 	a := dataset(t)
 	first := newRig(t, "  a: "+a+"\n", nil)
 	_, old, before := first.get(batchOf("a"))
@@ -295,7 +295,7 @@ func TestOlderGenerationsAreOpenedOnDemand(t *testing.T) {
 	r := newRig(t, "  a: "+a+"\n  same: "+a+"\nmixtures:\n  both: a,same\n", nil)
 	defer r.Close()
 	if code, got, body := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK || got != old || body != before {
-		t.Errorf("got %d of generation %.12s, want the bytes of before", code, got)
+		t.Errorf("got %d of generation %.12s, want the previous bytes", code, got)
 	}
 	if got := r.stat("datasets_open"); got != 3 {
 		t.Errorf("%v generations are open, want 3", got)
@@ -315,22 +315,22 @@ func TestOlderGenerationsAreOpenedOnDemand(t *testing.T) {
 		}
 	}
 	if code, _, _ := r.get(batchOf("a") + "?generation=" + old); code != http.StatusOK {
-		t.Errorf("got %d, want the batch of a generation that is open", code)
+		t.Errorf("got %d, want the batch of an open generation", code)
 	}
 }
 
-// TestADatasetMoves: the same generation elsewhere is read from there.
-func TestADatasetMoves(t *testing.T) {
+// TestReload_DatasetMoves: after its address changes, the same generation is read from the new address.
+func TestReload_DatasetMoves(t *testing.T) {
 	a, log := dataset(t), t.TempDir()
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.LossLog = log })
 	defer r.Close()
 	_, old, before := r.get(batchOf("a"))
-	r.write("  a: {url: " + a + ", links: follow}\n") // the same place, otherwise reached: reports go on in the log of before
+	r.write("  a: {url: " + a + ", links: follow}\n") // the same directory with another option: reports continue in the same log
 	if diff := cmp.Diff([]string{"a none"}, r.reload()); diff != "" {
 		t.Error(diff)
 	}
 	if got := r.keeper.meant("a"); !got.at.Loc.Links {
-		t.Error("got the place of before")
+		t.Error("got the previous place")
 	}
 	code, got, body := r.get(batchOf("a"))
 	if code != http.StatusOK || got != old || body != before {
@@ -338,8 +338,8 @@ func TestADatasetMoves(t *testing.T) {
 	}
 }
 
-// TestWhatIsNewMustFit: what memory cannot hold is refused as at start, and leaves all as it was.
-func TestWhatIsNewMustFit(t *testing.T) {
+// TestReload_RejectsDatasetLargerThanMemory: the reload fails as the start would, and changes nothing.
+func TestReload_RejectsDatasetLargerThanMemory(t *testing.T) {
 	a, wide := dataset(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(wide, "wide.bin"), make([]byte, 12<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -350,17 +350,17 @@ func TestWhatIsNewMustFit(t *testing.T) {
 	inUse := r.main().budget.InUse()
 	r.write("  a: " + a + "\n  wide: " + wide + "\n")
 	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "16 MiB is too small") || !strings.Contains(err.Error(), "largest chunk of wide") {
-		t.Errorf("got %v, want the memory that is too small", err)
+		t.Errorf("got %v, want an error about too little memory", err)
 	}
 	if got := r.main().budget.InUse(); got != inUse || r.stat("datasets_open") != 1 {
 		t.Errorf("%d bytes in use and %v open, want %d and 1", got, r.stat("datasets_open"), inUse)
 	}
 	if code, _, _ := r.get(batchOf("a")); code != http.StatusOK {
-		t.Errorf("got %d, want the dataset of before", code)
+		t.Errorf("got %d, want the previous dataset", code)
 	}
 }
 
-// TestReload_OlderGenerationsOfSmallIndexesFit: memory for dozens of small indexes that are still open does not refuse a newer one.
+// TestReload_OlderGenerationsOfSmallIndexesFit: dozens of small open generations leave memory for a newer one.
 func TestReload_OlderGenerationsOfSmallIndexesFit(t *testing.T) {
 	a := dataset(t)
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 12 << 20 })
@@ -376,7 +376,7 @@ func TestReload_OlderGenerationsOfSmallIndexesFit(t *testing.T) {
 	}
 }
 
-// TestReload_RefusalNamesOlderGenerations that take memory, and when they close.
+// TestReload_RefusalNamesOlderGenerations: the error names the older generations that use memory, and when they close.
 func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 	a := dataset(t)
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 16 << 20 })
@@ -388,18 +388,18 @@ func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 	}
 	grow(t, a, "one.txt")
 	_, err := r.Reload(t.Context(), "")
-	if want := "older generations that are open: 1, and each closes a minute after its last use"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "older generations open: 1, each closes a minute after its last use"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 }
 
-// TestAQuotaWaitsForItsDataset, whose disk tier knows it after a restart.
-func TestAQuotaWaitsForItsDataset(t *testing.T) {
+// TestQuota_AppliesToDatasetAddedLater: a quota may precede its dataset, whose disk cache survives a restart.
+func TestQuota_AppliesToDatasetAddedLater(t *testing.T) {
 	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	quota := func(c *Config) {
 		c.DiskCache, c.DiskCacheSize, c.Quotas = disk, 8<<20, []Quota{{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}
 		if faults := c.Complete(); len(faults) > 0 && strings.Contains(fmt.Sprint(faults), "quota") {
-			t.Errorf("got %v, want a quota without its dataset taken", faults)
+			t.Errorf("got %v, want a quota without its dataset accepted", faults)
 		}
 	}
 	for range 2 {
@@ -418,8 +418,8 @@ func TestAQuotaWaitsForItsDataset(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOpen: what came and went a hundred times is closed a while after.
-func TestNothingIsLeftOpen(t *testing.T) {
+// TestKeeper_ClosesUnusedGenerations: datasets added and removed a hundred times are closed after a while.
+func TestKeeper_ClosesUnusedGenerations(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	bubble.Test(t, func(t *testing.T) {
 		r := newRig(t, "  a: "+a+"\n", nil)
@@ -443,7 +443,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		}
 		kept := r.main().path.Stats()
 		if got := r.main().budget.InUse() - kept.CachedBytes - kept.TableBytes; got > inUse+64<<10 {
-			t.Errorf("%d bytes are reserved beside chunks and tables, want about %d", got, inUse)
+			t.Errorf("%d bytes are reserved in addition to chunks and tables, want about %d", got, inUse)
 		}
 		if code, _, _ := r.get(batchOf("a")); code != http.StatusOK {
 			t.Errorf("got %d, want the dataset that stayed", code)
@@ -451,8 +451,8 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	})
 }
 
-// TestReadersWhileSetsChange: whoever reads a dataset that stays gets the same bytes throughout.
-func TestReadersWhileSetsChange(t *testing.T) {
+// TestReload_KeepsBytesOfConcurrentReaders: readers of an unchanged dataset get the same bytes during reloads.
+func TestReload_KeepsBytesOfConcurrentReaders(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n", nil)
 	defer r.Close()
@@ -482,8 +482,8 @@ func TestReadersWhileSetsChange(t *testing.T) {
 	readers.Wait()
 }
 
-// TestTheNodeLooks: a node that runs sees a change of the file and of a pointer, and does as a signal says.
-func TestTheNodeLooks(t *testing.T) {
+// TestRun_FollowsFilePointersAndSignal: a running node reacts to changes of the file and of a pointer, and to a signal.
+func TestRun_FollowsFilePointersAndSignal(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	bubble.Test(t, func(t *testing.T) {
 		hangUp := make(chan os.Signal, 1)
@@ -495,7 +495,7 @@ func TestTheNodeLooks(t *testing.T) {
 		r.write("  a: " + a + "\n  b: " + b + "\n")
 		time.Sleep(2 * time.Second)
 		if r.keeper.meant("b") == nil {
-			t.Error("the change of the file was not seen")
+			t.Error("the change of the file had no effect")
 		}
 		old := r.keeper.meant("a")
 		grow(t, a, "more.txt")
@@ -512,9 +512,9 @@ func TestTheNodeLooks(t *testing.T) {
 		hangUp <- os.Interrupt
 		time.Sleep(time.Millisecond)
 		if r.keeper.meant("b") == old {
-			t.Error("the signal was not heard")
+			t.Error("the signal had no effect")
 		}
-		r.write("  a: " + a + "\n  c: " + filepath.Join(b, "none") + "\n") // is not there yet
+		r.write("  a: " + a + "\n  c: " + filepath.Join(b, "none") + "\n") // does not exist yet
 		time.Sleep(10 * time.Second)
 		if r.stat("datasets_reload_failures_total") != 1 || r.stat("datasets_file_refused") != 1 {
 			t.Errorf("got %v failures in 10 s, want one", r.stat("datasets_reload_failures_total"))
@@ -533,8 +533,8 @@ func TestTheNodeLooks(t *testing.T) {
 	})
 }
 
-// TestNamesOfFlagsStay: what flags name is the default, whatever the file says.
-func TestNamesOfFlagsStay(t *testing.T) {
+// TestReload_FlagsKeepTheirNames: the dataset of the flags stays the default, and the file cannot redefine its name.
+func TestReload_FlagsKeepTheirNames(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	r := newRig(t, "  b: "+b+"\n", func(c *Config) { c.Locations = []location.Location{{Name: "a", Dir: a}} })
 	defer r.Close()
@@ -543,7 +543,7 @@ func TestNamesOfFlagsStay(t *testing.T) {
 	}
 	r.write("  a: " + b + "\n")
 	if _, err := r.Reload(t.Context(), ""); err == nil || !strings.Contains(err.Error(), r.file+":2: dataset a: a flag has this name already") {
-		t.Errorf("got %v, want the name that a flag has", err)
+		t.Errorf("got %v, want an error about the flag's name", err)
 	}
 	r.write("")
 	if diff := cmp.Diff([]string{"a none", "b removed"}, r.reload()); diff != "" {

@@ -5,14 +5,15 @@ import (
 	"github.com/millrace-data/millrace/internal/shared"
 )
 
-// openShared makes the pool that lends memory to readers at a Unix socket. It returns nil where there is no socket, or no memory can be lent.
+// openShared makes the pool of shared memory for readers at a Unix socket. It returns nil without a socket or without
+// support for shared memory.
 func (s *Node) openShared() *shared.Pool {
 	if s.cfg.NoSharedMemory || !hasSocket(s.cfg.Listen) {
 		return nil
 	}
 	pool, err := shared.New(s.main().budget)
 	if err != nil {
-		s.log.Info().Str("cause", err.Error()).Msg("no shared memory: readers on this machine get bytes")
+		s.log.Info().Str("cause", err.Error()).Msg("no shared memory; readers on this machine receive bytes")
 		return nil
 	}
 	s.shared = pool
@@ -20,7 +21,7 @@ func (s *Node) openShared() *shared.Pool {
 	return pool
 }
 
-// sharedStats names the counters of memory that is lent.
+// sharedStats returns the metrics of shared memory.
 func (s *Node) sharedStats() []gateway.Stat {
 	if s.shared == nil {
 		return nil

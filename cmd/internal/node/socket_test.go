@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestSeveralAddresses: a gateway with TLS speaks https on TCP and plain HTTP through its socket, and both end with it.
-func TestSeveralAddresses(t *testing.T) {
+// TestRun_TLSOnTCPAndPlainHTTPOnSocket: a gateway with TLS serves HTTPS on TCP and plain HTTP on its socket, and closes both.
+func TestRun_TLSOnTCPAndPlainHTTPOnSocket(t *testing.T) {
 	path, ca := filepath.Join(shortDir(t), "s"), certtest.New(t)
 	ports := filepath.Join(t.TempDir(), "ports")
 	if err := os.WriteFile(ports, []byte("127.0.0.1:1\n"), 0o666); err != nil { // of an earlier gateway
@@ -32,7 +32,7 @@ func TestSeveralAddresses(t *testing.T) {
 		tcp = at.String()
 		text, err := os.ReadFile(ports)
 		if is, fault := os.Stat(ports); errors.Join(err, fault) != nil || is.Mode() != 0o600 || string(text) != tcp+"\nunix:"+path+"\n" {
-			t.Errorf("port-file: got %q (%v), want both addresses for this user alone", text, errors.Join(err, fault))
+			t.Errorf("port-file: got %q (%v), want both addresses, readable only by this user", text, errors.Join(err, fault))
 		}
 		for base, dial := range map[string]func(context.Context) (net.Conn, error){
 			"https://" + tcp:   func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", tcp) },
@@ -60,7 +60,7 @@ func TestSeveralAddresses(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(path); err == nil {
-		t.Error("the socket is left behind")
+		t.Error("the socket was not removed")
 	}
 	if c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp); err == nil {
 		c.Close()
@@ -68,8 +68,8 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 }
 
-// TestABusyAddressLeavesNothingBehind: what was bound before it is given back.
-func TestABusyAddressLeavesNothingBehind(t *testing.T) {
+// TestRun_BusyAddressReleasesOthers: if an address is busy, Run releases those bound before.
+func TestRun_BusyAddressReleasesOthers(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,20 +79,20 @@ func TestABusyAddressLeavesNothingBehind(t *testing.T) {
 	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) { c.Listen = "unix:" + path + "," + busy.Addr().String() })
 	defer r.Close()
 	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "listen on "+busy.Addr().String()) {
-		t.Errorf("got %v, want a refusal that names the address", err)
+		t.Errorf("got %v, want an error that names the address", err)
 	}
 	r = newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) { c.Listen, c.PortFile = "unix:"+path, "/no/such/dir/ports" })
 	defer r.Close()
 	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "write port-file: open /no/such/dir/ports") {
-		t.Errorf("got %v, want a refusal that names the file", err)
+		t.Errorf("got %v, want an error that names the file", err)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		t.Error("the socket is left behind")
+		t.Error("the socket was not removed")
 	}
 }
 
-// TestSocketMode: the socket has the mode that was asked for, whatever the umask, and what lies there is looked at again.
-func TestSocketMode(t *testing.T) {
+// TestListen_SocketMode: the socket has the requested mode with any umask, and bound detects a wrong mode or a replaced file.
+func TestListen_SocketMode(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o660, 0o666, 0o777} {
 		path := filepath.Join(shortDir(t), "s")
 		ln, err := Listen(t.Context(), "unix:"+path, mode)
@@ -108,7 +108,7 @@ func TestSocketMode(t *testing.T) {
 			t.Error(err)
 		}
 		if err := bound(path, is, mode^0o002); err == nil || !strings.Contains(err.Error(), "another file system") {
-			t.Errorf("got %v of another mode, want a refusal", err)
+			t.Errorf("got %v for another mode, want an error", err)
 		}
 		if err := os.Rename(path, path+"2"); err != nil {
 			t.Fatal(err)
@@ -116,14 +116,14 @@ func TestSocketMode(t *testing.T) {
 		if err := os.Symlink(path+"2", path); err != nil {
 			t.Fatal(err)
 		}
-		if err := bound(path, is, mode); err == nil || !strings.Contains(err.Error(), "another process has put something else there") {
-			t.Errorf("got %v of a link in its place, want a refusal", err)
+		if err := bound(path, is, mode); err == nil || !strings.Contains(err.Error(), "another process has replaced the socket") {
+			t.Errorf("got %v for a link in its place, want an error", err)
 		}
 	}
 }
 
-// TestAnotherUsersSocketStays, also where nobody listens there any more.
-func TestAnotherUsersSocketStays(t *testing.T) {
+// TestListen_KeepsSocketOfAnotherUser: Listen does not replace it, even if no process listens.
+func TestListen_KeepsSocketOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("root alone can give a socket away")
 	}
@@ -142,18 +142,18 @@ func TestAnotherUsersSocketStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := bound(path, is, is.Mode().Perm()); err == nil || !strings.Contains(err.Error(), "uid 4711 instead") {
-		t.Errorf("got %v, want a refusal of the owner", err)
+		t.Errorf("got %v, want an error about the owner", err)
 	}
-	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "a socket of another user lies there, of uid 4711") {
-		t.Errorf("got %v, want a refusal", err)
+	if _, err := Listen(t.Context(), "unix:"+path, 0); err == nil || !strings.Contains(err.Error(), "the path is a socket of another user, uid 4711") {
+		t.Errorf("got %v, want an error", err)
 	}
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(is, now) {
-		t.Errorf("the socket is not there any more: %v", err)
+		t.Errorf("the socket was removed: %v", err)
 	}
 }
 
-// TestStatisticsAreNotForAllUsers: where every user may connect, nobody may see them by that alone.
-func TestStatisticsAreNotForAllUsers(t *testing.T) {
+// TestAllowed_AdminOnlyAtPrivateAddresses: an address open to all users or machines grants no right to statistics.
+func TestAllowed_AdminOnlyAtPrivateAddresses(t *testing.T) {
 	for _, c := range []struct {
 		listen string
 		mode   fs.FileMode

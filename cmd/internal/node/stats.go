@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// stats names the counters of the data paths and of the stores for the metrics page. Those of several paths are added up.
+// stats returns the metrics of the data paths, as sums, and of the stores.
 func (s *Node) stats() []gateway.Stat {
 	out := storeStats(s.cfg.Stores.Stats())
 	if s.peers != nil {
@@ -41,7 +41,7 @@ func (s *Node) stats() []gateway.Stat {
 	return out
 }
 
-// flag is the value of a gauge that says whether something is so.
+// flag returns a boolean as the value of a gauge.
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -49,7 +49,7 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// pathStats names the counters of a data path.
+// pathStats returns the metrics of a data path.
 func pathStats(t datapath.Stats) []gateway.Stat {
 	return []gateway.Stat{
 		{Name: "cache_hits_total", Help: "Chunks found in memory.", Value: float64(t.Hits)},
@@ -74,7 +74,7 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 	}
 }
 
-// storeStats sums up what all S3 stores count; directories count nothing.
+// storeStats returns the summed metrics of all S3 stores; directories have none.
 func storeStats(stores []s3backend.Stats) []gateway.Stat {
 	var sum s3backend.Stats
 	errs := map[string]int64{}

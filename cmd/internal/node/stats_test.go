@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-func TestStoresAreSummedUp(t *testing.T) {
+func TestStoreStats_SumsStores(t *testing.T) {
 	if got := storeStats(nil); len(got) != 0 {
 		t.Errorf("no S3 service: got %v, want nothing", got)
 	}

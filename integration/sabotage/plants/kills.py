@@ -16,8 +16,8 @@ PLANTS = [
     ),
     (
         "gateway takes over the socket of a running gateway",
-        "./cmd/internal/node TestAUnixSocket",
-        [("cmd/internal/node/listen.go", "return errors.New(\"another process listens there\")", "return nil")],
+        "./cmd/internal/node TestListen_UnixSocket",
+        [("cmd/internal/node/listen.go", "return errors.New(\"another process listens at this path\")", "return nil")],
     ),
     (
         "gateway leaves at Ctrl-C while readers are between two batches",
