@@ -145,7 +145,7 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 		t.Errorf("got exit code %d, want 2", o.code)
 	}
 	for _, want := range []string{
-		"--parallel", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "a pattern is no address: give s3://a/",
+		"--parallel", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "an address cannot contain a pattern: use s3://a/",
 		"c.yaml:4: unknown key \"epoch\" in section store", // a key of other commands would be without effect
 	} {
 		if !strings.Contains(o.stderr, want) {

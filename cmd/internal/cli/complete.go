@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// complete tells shells what may follow: the words of a flag that has some, files and directories where they are meant, and
-// else nothing, since a shell would offer files.
+// complete registers shell completions: the words of a flag with choices, files or directories for their placeholders, and
+// otherwise nothing, since the default of a shell is files.
 func complete(cmd *cobra.Command, want arguments) {
 	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
 		placeholder, _ := pflag.UnquoteUsage(fl)
@@ -27,7 +27,7 @@ func complete(cmd *cobra.Command, want arguments) {
 	}
 }
 
-// directiveOf is what shells offer in the place of a placeholder or an argument.
+// directiveOf returns the completion of a placeholder or an argument.
 func directiveOf(placeholder string) cobra.ShellCompDirective {
 	switch {
 	case placeholder == "FILE", placeholder == "SOURCE":

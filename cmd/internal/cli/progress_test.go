@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// What an earlier run has done makes this one no faster.
+// TestPace: bytes of an earlier run do not count for the speed of this one.
 func TestPace(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestALineEveryHalfMinuteWithoutATerminal(t *testing.T) {
 	})
 }
 
-// lineWriter hands on what is written to it.
+// lineWriter sends each write to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCacheDir_WithoutHOMEIsInTheHomeOfTheUserDatabase(t *testing.T) {
+func TestCacheDir_WithoutHOMEUsesUserDatabase(t *testing.T) {
 	me, err := user.Current()
 	if err != nil || me.HomeDir == "" {
 		t.Fatalf("got %+v, %v, want a user with a home", me, err)

@@ -19,7 +19,7 @@ import (
 type Dataset struct {
 	Loc   Location
 	Store objstore.Store // of the shards
-	Home  objstore.Store // of the index, and of all that is kept beside it
+	Home  objstore.Store // of the index, and of the losses and selections stored with it
 	Index *chunkindex.Index
 	Close func()
 }
@@ -83,11 +83,11 @@ func (d Dataset) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*ch
 	return d.Index, nil
 }
 
-// belongs looks whether the shards can be read as the index has them: links are followed if they were when it was made, and of
-// an index that was made to lie elsewhere the first shard is here.
+// belongs checks that the index fits the shards: an index made with --follow-links requires the links option, and the
+// first shard of an index stored elsewhere must exist at the address.
 func (d Dataset) belongs(ctx context.Context) error {
 	if d.Index.Links() && !d.Loc.Links {
-		return fmt.Errorf("open dataset %s: its index was made with --follow-links, so give its address as %s,%s%s", d.Loc, d.Loc.Address(), linksOption, followLinks)
+		return fmt.Errorf("open dataset %s: its index was made with --follow-links: use the address %s,%s%s", d.Loc, d.Loc.Address(), linksOption, followLinks)
 	}
 	if d.Loc.Index == nil && d.Index.Data() == "" || d.Index.Shards() == 0 {
 		return nil
@@ -99,12 +99,12 @@ func (d Dataset) belongs(ctx context.Context) error {
 		return fmt.Errorf("open dataset %s: this is the index of %s: open %s,%s%s", d.Loc, of, of, indexOption, d.Loc.Shards())
 	}
 	if errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("open dataset %s: shard %q of the index at %s is not here: is it the index of other data? %w", d.Loc, shard, d.Loc.Index, err)
+		return fmt.Errorf("open dataset %s: shard %q of the index at %s does not exist; check that the index belongs to this dataset: %w", d.Loc, shard, d.Loc.Index, err)
 	}
 	return err
 }
 
-// Tokens says what a sample of token files is, and reads the beginning of the first chunk, whose largest token tells of a wrong type.
+// Tokens describes a sample of token files. It reads the start of the first chunk: a large maximum token shows a wrong type.
 func (d Dataset) Tokens(ctx context.Context) string {
 	x := d.Index
 	if x.Format() != framing.Tokens || x.Chunks() == 0 {
@@ -119,8 +119,8 @@ func (d Dataset) Tokens(ctx context.Context) string {
 	return fmt.Sprintf("%d tokens of %s and the next one; the largest token at the beginning is %s", shape[0]-1, dtype, largest)
 }
 
-// Cause leaves out what chunkindex says ahead of a fault: its word for the operation, and the prefix, which for a whole
-// bucket or directory is empty. The commands name the dataset by its address instead.
+// Cause removes the operation and the prefix that chunkindex puts before an error; the prefix is empty for a whole bucket
+// or directory. The commands name the dataset by its address instead.
 func Cause(l Location, err error) error {
 	inner := errors.Unwrap(err)
 	if inner == nil {
@@ -133,8 +133,8 @@ func Cause(l Location, err error) error {
 	return inner
 }
 
-// Explain names the dataset that a fault is about, and the cure for an index that is missing or of an older version: unless what is
-// missing is the bucket, which reading one object cannot tell.
+// Explain adds the dataset's address to an error, and the cure if its index is missing or outdated. It lists the store to
+// find out whether the bucket itself is missing, which the read of one object does not show.
 func Explain(ctx context.Context, op string, l Location, st objstore.Store, err error) error {
 	err = Cause(l, err)
 	cure := fmt.Sprintf("run 'millrace index %s'", l.Address())
@@ -144,7 +144,7 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	if !errors.Is(err, objstore.ErrNotFound) {
 		return fmt.Errorf("%s %s: %w", op, l, err)
 	}
-	enough := errors.New("there is an object")
+	enough := errors.New("found an object")
 	if listed := st.List(ctx, l.Prefix, func(objstore.Object) error { return enough }); errors.Is(listed, objstore.ErrNotFound) {
 		return fmt.Errorf("%s %s: %w", op, l, listed)
 	}
@@ -158,7 +158,7 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	return &CureError{fmt.Errorf("%s %s: %w", op, l, err), cure}
 }
 
-// CureError is an error with what to do about it.
+// CureError is an error with its cure.
 type CureError struct {
 	Err  error
 	Cure string // one line
@@ -167,7 +167,7 @@ type CureError struct {
 func (e *CureError) Error() string { return e.Err.Error() + ": " + e.Cure }
 func (e *CureError) Unwrap() error { return e.Err }
 
-// Selections is where the subsets and quarantines of a dataset lie.
+// Selections returns the store of the dataset's subsets and quarantines.
 func (d Dataset) Selections() (*selection.Store, error) {
 	return selection.New(selection.Config{Reader: d.Home, Writer: d.Home, Prefix: d.Loc.OfIndex().Prefix})
 }

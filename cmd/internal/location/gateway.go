@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// socketPrefix is before the path of a Unix socket.
+// socketPrefix precedes the path of a Unix socket.
 const socketPrefix = "unix:"
 
-// schemes begin the addresses that stand for gateways by themselves, and end in no dataset's name.
+// schemes returns the prefixes of gateway addresses that cannot end in a dataset's name.
 func schemes() []string { return []string{socketPrefix, "dns:", "srv:"} }
 
 // hasScheme reports whether an argument begins with one of schemes.
@@ -31,7 +31,8 @@ func IsGateway(arg string) bool {
 	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || hasScheme(arg) || hostPort(arg)
 }
 
-// OfServed is the address of a dataset that a gateway serves, as Served divides it. It is empty for gateways whose addresses end in no dataset's name.
+// OfServed returns the address of a gateway's dataset in the form that Served splits. It is empty for gateways whose
+// addresses cannot end in a dataset's name.
 func OfServed(gateway, name string) string {
 	at, _, ok := Served(gateway, "")
 	if !ok || hasScheme(gateway) {
@@ -40,8 +41,8 @@ func OfServed(gateway, name string) string {
 	return at + "/" + url.PathEscape(name)
 }
 
-// Served divides the address of a dataset that a gateway serves, GATEWAY/NAME, unless a name is given already. A socket's path names no dataset, and
-// neither does what is behind dns: and srv:. ok says whether it is a gateway's address at all.
+// Served splits the address of a gateway's dataset, GATEWAY/NAME, unless the name is given separately. Addresses with
+// unix:, dns: or srv: contain no dataset name. ok is false if arg is not a gateway's address.
 func Served(arg, given string) (gateway, name string, ok bool) {
 	if hasScheme(arg) {
 		return arg, given, true

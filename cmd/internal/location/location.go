@@ -14,20 +14,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Location is where a dataset's shards lie, and where its index lies.
+// Location is the parsed address of a dataset's shards and index.
 type Location struct {
-	Name      string  // as served
-	Bucket    string  // of s3://bucket/prefix; empty: a directory
+	Name      string  // name under which a gateway serves it
+	Bucket    string  // bucket of s3://bucket/prefix; empty: a directory
 	Prefix    string  // empty, or ends in a slash
 	Service   Service // of the bucket
 	Dir       string
-	Links     bool      // links that lead out of the directory are followed
-	IndexName string    // name of the index, of several that the dataset has; empty: the default one
-	Index     *Location // where the index lies, with a service of its own; nil: beside the shards
-	cached    bool      // the index lies in this user's cache, which the address did not say
+	Links     bool      // follow links that lead out of the directory
+	IndexName string    // name of one of several indexes; empty: the default index
+	Index     *Location // location of the index, with its own service; nil: next to the shards
+	cached    bool      // the index is in this user's cache, by default and not by the address
 }
 
-// OfIndex is where the index lies, and all that is kept beside it: losses, subsets, quarantines.
+// OfIndex is the location of the index, and of the losses, subsets and quarantines stored with it.
 func (l Location) OfIndex() Location {
 	if l.Index == nil {
 		return l
@@ -37,7 +37,7 @@ func (l Location) OfIndex() Location {
 	return at
 }
 
-// Address is what a command line says of the dataset: the address of the shards, and its options.
+// Address is the dataset's full address in a command line: the address of the shards, and the options.
 func (l Location) Address() string {
 	s := l.String()
 	if l.Links {
@@ -49,7 +49,7 @@ func (l Location) Address() string {
 	return s
 }
 
-// String is the address of the shards and the name of the index, as a command line takes it.
+// String is the address of the shards with the name of the index, as in a command line.
 func (l Location) String() string {
 	if l.IndexName != "" {
 		return l.Shards() + "#" + l.IndexName
@@ -57,7 +57,7 @@ func (l Location) String() string {
 	return l.Shards()
 }
 
-// Shards is the address of the shards, whichever index they are read by.
+// Shards is the address of the shards without the name of an index.
 func (l Location) Shards() string {
 	if l.Bucket != "" {
 		return "s3://" + l.Bucket + "/" + strings.TrimSuffix(l.Prefix, "/") + l.Service.query()
@@ -65,7 +65,7 @@ func (l Location) Shards() string {
 	return "file://" + strings.ReplaceAll(filepath.ToSlash(l.Dir), "#", "%23")
 }
 
-// Plain is the address of the shards without how their service is reached. It stays when that changes.
+// Plain is the address of the shards without parameters of the service. It does not change with them.
 func (l Location) Plain() string {
 	l.Service = Service{}
 	return l.Shards()
@@ -73,7 +73,7 @@ func (l Location) Plain() string {
 
 var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
-// Options stand behind a dataset's address, each after a comma.
+// Options follow a dataset's address, each after a comma.
 const (
 	indexOption = "index=" // and the address of the index
 	linksOption = "links=" // and followLinks
@@ -84,7 +84,7 @@ func isOption(part string) bool {
 	return strings.HasPrefix(part, indexOption) || strings.HasPrefix(part, linksOption)
 }
 
-// Split divides a list of addresses at its commas, but for those before an option.
+// Split splits a list of addresses at its commas, except those before an option.
 func Split(s string) []string {
 	var all []string
 	for part := range strings.SplitSeq(s, ",") {
@@ -99,7 +99,7 @@ func Split(s string) []string {
 	return all
 }
 
-// cutOptions takes the options from an address. Other commas belong to what they stand in.
+// cutOptions separates an address and its options. Other commas are part of the address or of an option's value.
 func cutOptions(s string) (address string, options []string) {
 	address, rest, more := strings.Cut(s, ",")
 	for more {
@@ -117,8 +117,8 @@ func cutOptions(s string) (address string, options []string) {
 	return address, options
 }
 
-// Parse reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options behind it.
-// Without a name the last element of the path is the name.
+// Parse reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options after it.
+// The default name is the last element of the path.
 func Parse(s string) (Location, error) {
 	where, options := cutOptions(s)
 	name, rest, named := strings.Cut(where, "=")
@@ -163,42 +163,42 @@ func (l *Location) takeOption(o string) error {
 	return l.FollowLinks()
 }
 
-// PutIndex says where the index lies. The place of the shards means beside them.
+// PutIndex sets the address of the index. The address of the shards means next to them.
 func (l *Location) PutIndex(url string) error {
 	at, err := ParseAddress(url)
 	switch {
 	case err != nil:
 		return err
 	case at.IndexName != "":
-		return fmt.Errorf("#%s: the name of an index stands behind the address of the shards, as in %s#%s", at.IndexName, l.Shards(), at.IndexName)
+		return fmt.Errorf("#%s: the name of an index follows the address of the shards, as in %s#%s", at.IndexName, l.Shards(), at.IndexName)
 	case at.String() != l.Shards():
 		l.Index = &at
 	}
 	return nil
 }
 
-// PutName says which of several indexes is meant.
+// PutName sets the name of the index, of several.
 func (l *Location) PutName(name string) error {
 	switch {
 	case !chunkindex.ValidIndexName(name):
 		return errors.New("must be 1 to 64 lower-case letters, digits, dots, dashes and underscores")
 	case l.IndexName != "" && l.IndexName != name:
-		return fmt.Errorf("the address names the index #%s already", l.IndexName)
+		return fmt.Errorf("the address already names the index #%s", l.IndexName)
 	}
 	l.IndexName = name
 	return nil
 }
 
-// FollowLinks has links followed that lead out of the directory.
+// FollowLinks allows links that lead out of the directory.
 func (l *Location) FollowLinks() error {
 	if l.Bucket != "" {
-		return fmt.Errorf("%s is no directory: only directories have links to follow", l)
+		return fmt.Errorf("%s is not a directory: only directories have links to follow", l)
 	}
 	l.Links = true
 	return nil
 }
 
-// Inside says whether a dataset is a directory under, or the same as, the one named.
+// Inside reports whether the dataset's directory is dir or below it.
 func (l Location) Inside(dir string) bool {
 	if l.Dir == "" {
 		return false
@@ -211,7 +211,7 @@ func (l Location) Inside(dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// defaultName is the last element of the path, and the name of the index behind a dash.
+// defaultName is the last element of the path, with a dash and the name of the index, if any.
 func (l Location) defaultName() string {
 	if l.IndexName != "" {
 		name := l.IndexName
@@ -227,7 +227,7 @@ func (l Location) defaultName() string {
 	return path.Base(l.Prefix)
 }
 
-// ParseAddress reads an address, without a name and without options behind it.
+// ParseAddress reads an address without a name and without options.
 func ParseAddress(s string) (Location, error) {
 	if err := refusePattern(s); err != nil {
 		return Location{}, err
@@ -244,7 +244,7 @@ func ParseAddress(s string) (Location, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return Location{}, errors.New("not a URL") // the parser's own words repeat it, secrets and all
+		return Location{}, errors.New("not a URL") // the parser's error repeats the URL with its secrets
 	}
 	if u.User != nil {
 		return Location{}, errors.New("credentials do not belong in an address; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by profile=NAME")
@@ -253,13 +253,13 @@ func ParseAddress(s string) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	switch u.Scheme { // in small letters
+	switch u.Scheme { // lower case
 	case "s3":
 		if u.Host == "" {
 			return Location{}, errors.New("no bucket: must be s3://bucket/prefix")
 		}
 		if !validBucket.MatchString(u.Host) {
-			return Location{}, fmt.Errorf("bucket %q is no bucket's name", u.Hostname())
+			return Location{}, fmt.Errorf("%q is not a bucket name", u.Hostname())
 		}
 		prefix := strings.Trim(u.Path, "/")
 		if prefix != "" {
@@ -279,7 +279,7 @@ func ParseAddress(s string) (Location, error) {
 	return Location{}, fmt.Errorf("scheme %q: must be s3:// or file://", scheme)
 }
 
-// parsePath reads a directory, and the name of an index behind it. A directory whose own name has such an end is that directory.
+// parsePath reads a directory and the name of an index after #. If a directory with the whole name exists, it has precedence.
 func parsePath(s string) (l Location, err error) {
 	dir, name, named := cutLast(s, "#")
 	if _, fault := os.Stat(s); named && fault == nil || !chunkindex.ValidIndexName(name) {
@@ -290,10 +290,10 @@ func parsePath(s string) (l Location, err error) {
 	return l, err
 }
 
-// braceRange is a range of numbers as WebDataset writes it: {000000..000004}.
+// braceRange is a range of numbers in WebDataset's notation: {000000..000004}.
 var braceRange = regexp.MustCompile(`\{[^{},/]*\.\.[^{},/]*\}`)
 
-// refusePattern refuses an address with a pattern in it, which names no single place.
+// refusePattern returns an error for an address with a pattern, which is no single location.
 func refusePattern(s string) error {
 	address, _, _ := strings.Cut(s, "?")
 	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.ContainsAny(address, "*{") {
@@ -301,7 +301,7 @@ func refusePattern(s string) error {
 	}
 	place, _ := path.Split(address[:strings.IndexAny(address, "*{")])
 	match := braceRange.ReplaceAllString(address[len(place):], "*")
-	return fmt.Errorf("a pattern is no address: give %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), match)
+	return fmt.Errorf("an address cannot contain a pattern: use %s, and index it with --match '%s'", HideSecrets(cmp.Or(place, ".")), match)
 }
 
 // cutLast cuts a text at the last separator.
@@ -312,7 +312,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// indexName returns the name of an index at the end of a URL, empty if there is none. No error repeats it, for a secret may stand there.
+// indexName returns the name of an index at the end of a URL, empty if there is none. Errors do not repeat it, since it may
+// be a secret.
 func indexName(s string) (string, error) {
 	_, name, named := strings.Cut(s, "#")
 	if named && !chunkindex.ValidIndexName(name) {
@@ -321,8 +322,8 @@ func indexName(s string) (string, error) {
 	return name, nil
 }
 
-// HideSecrets removes user information and the values of unknown parameters from anything that looks like a URL, with a name before
-// it or not, and whether or not it is one: a password may hold what a URL may not.
+// HideSecrets removes user information and the values of unknown parameters from a text that looks like a URL, with or
+// without a name before it. The URL may be invalid, since a password may contain characters that a URL must not.
 func HideSecrets(s string) string {
 	before, rest, isURL := strings.Cut(s, "://")
 	if !isURL {

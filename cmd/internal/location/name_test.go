@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAddressesNameAnIndex parses addresses with the name of an index, and prints them again.
-func TestAddressesNameAnIndex(t *testing.T) {
+// TestParse_IndexNames parses addresses with the name of an index, prints them, and parses the result.
+func TestParse_IndexNames(t *testing.T) {
 	dir := t.TempDir()
 	odd := filepath.Join(dir, "run#1")
 	if err := os.Mkdir(odd, 0o755); err != nil {
@@ -24,10 +24,10 @@ func TestAddressesNameAnIndex(t *testing.T) {
 		"file:///data/p%23val":                          {"p=", "", "file:///data/p%23val", "file:///data/p%23val"},
 		dir + "#val":                                    {"", "val", "file://" + dir, "file://" + dir + "#val"},
 		dir + "#val,links=follow":                       {"", "val", "file://" + dir, "file://" + dir + "#val,links=follow"},
-		"n=" + odd:                                      {"n", "", "file://" + dir + "/run%231", "file://" + dir + "/run%231"}, // it is there
+		"n=" + odd:                                      {"n", "", "file://" + dir + "/run%231", "file://" + dir + "/run%231"}, // a directory of this name exists
 		"n=" + odd + "#val":                             {"n", "val", "file://" + dir + "/run%231", "file://" + dir + "/run%231#val"},
 	} {
-		if want.name == "p=" { // no name can be made of the directory's
+		if want.name == "p=" { // the directory's name is not valid as a dataset's
 			in, want.name = "p="+in, "p"
 		}
 		l, err := Parse(in)
@@ -36,7 +36,7 @@ func TestAddressesNameAnIndex(t *testing.T) {
 			continue
 		}
 		if strings.Contains(l.Plain(), "#") || l.Plain() != strings.TrimSuffix(l.Shards(), l.Service.query()) {
-			t.Errorf("%s: got %s as its place", in, l.Plain())
+			t.Errorf("%s: got %s as its plain address", in, l.Plain())
 		}
 		again, err := Parse(l.Name + "=" + l.Address())
 		if err != nil || !same(again, l) {
@@ -57,8 +57,8 @@ func TestAddressesNameAnIndex(t *testing.T) {
 	}
 }
 
-// TestNamesOfOneDatasetSharePlaces: chunks on disk and losses are those of the shards, by whichever index these are read.
-func TestNamesOfOneDatasetSharePlaces(t *testing.T) {
+// TestPlace_IsSharedByIndexesOfOneDataset: all indexes of the shards share chunks on disk and losses.
+func TestPlace_IsSharedByIndexesOfOneDataset(t *testing.T) {
 	profiles(t, "")
 	s := &Stores{}
 	a, b := parsed(t, "s3://bucket/p?endpoint=http://minio:9000#train"), parsed(t, "s3://bucket/p?endpoint=http://minio:9000")
@@ -73,8 +73,8 @@ func TestNamesOfOneDatasetSharePlaces(t *testing.T) {
 	}
 }
 
-// TestAddressesAsPeopleTypeThem: a scheme may be in capitals, and a pattern is refused by name, without secrets.
-func TestAddressesAsPeopleTypeThem(t *testing.T) {
+// TestParse_CommonMistakes: a scheme may be in capitals, and errors about mistakes such as patterns contain no secrets.
+func TestParse_CommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	odd := filepath.Join(dir, "a*b")
 	if err := os.Mkdir(odd, 0o755); err != nil {
@@ -86,16 +86,16 @@ func TestAddressesAsPeopleTypeThem(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"s3://bucket/p/*.parquet":          "give s3://bucket/p/, and index it with --match '*.parquet'",
-		"s3://bucket/p/*/x.tar?profile=a":  "give s3://bucket/p/, and index it with --match '*/x.tar'",
-		"s3://key:canary@bucket/p/*.tar":   "a pattern is no address",
-		"s3://bucket/p/x-{000..004}.tar":   "give s3://bucket/p/, and index it with --match 'x-*.tar'",
-		dir + "/{train,val}/x.tar":         "give " + dir + "/, and index it with --match '{train,val}/x.tar'",
+		"s3://bucket/p/*.parquet":          "use s3://bucket/p/, and index it with --match '*.parquet'",
+		"s3://bucket/p/*/x.tar?profile=a":  "use s3://bucket/p/, and index it with --match '*/x.tar'",
+		"s3://key:canary@bucket/p/*.tar":   "an address cannot contain a pattern",
+		"s3://bucket/p/x-{000..004}.tar":   "use s3://bucket/p/, and index it with --match 'x-*.tar'",
+		dir + "/{train,val}/x.tar":         "use " + dir + "/, and index it with --match '{train,val}/x.tar'",
 		"s3:/bucket/p":                     "must be s3://bucket/p, with two slashes",
-		"*.jpg":                            "give ., and index it with --match '*.jpg'",
-		dir + "/train-*.tar":               "give " + dir + "/, and index it with --match 'train-*.tar'",
-		"file://" + dir + "/x/*.tar":       "give file://" + dir + "/x/, and index it with --match '*.tar'",
-		"s3://bucket/p,index=s3://mine/p*": "a pattern is no address",
+		"*.jpg":                            "use ., and index it with --match '*.jpg'",
+		dir + "/train-*.tar":               "use " + dir + "/, and index it with --match 'train-*.tar'",
+		"file://" + dir + "/x/*.tar":       "use file://" + dir + "/x/, and index it with --match '*.tar'",
+		"s3://bucket/p,index=s3://mine/p*": "an address cannot contain a pattern",
 		"s3://":                            "no bucket: must be s3://bucket/prefix",
 		"s3:///prefix":                     "no bucket: must be s3://bucket/prefix",
 		"hf://me/pairs":                    `scheme "hf": must be s3:// or file://`,

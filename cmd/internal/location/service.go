@@ -14,29 +14,29 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Service says how the S3 service of an address is reached. The AWS variables of the environment decide what the address leaves
-// out. It names credentials, and never holds any.
+// Service has the connection parameters of an address's S3 service. The AWS environment variables set the missing ones. It
+// names credentials, and never contains any.
 type Service struct {
 	Endpoint  string // URL of the service
 	Region    string // of the bucket
-	Profile   string // whose credentials are used, of the shared files of AWS; "": those of the AWS chain
+	Profile   string // profile of the AWS shared files with the credentials; "": the AWS credential chain
 	PathStyle Style
-	CAFile    string // PEM file with authorities that are trusted beside the system's
-	Bandwidth int64  // bytes per second that reads of one dataset take from the store at most; 0: no limit
-	MaxConns  int    // connections to the bucket at most; 0: the backend's choice
+	CAFile    string // PEM file with trusted CAs in addition to the system's
+	Bandwidth int64  // maximum bytes per second of one dataset's reads from the store; 0: no limit
+	MaxConns  int    // maximum connections to the bucket; 0: the backend's default
 }
 
-// Style says whether requests name the bucket in their path.
+// Style is the place of the bucket's name in requests.
 type Style uint8
 
 // Styles of requests.
 const (
 	StyleUnset Style = iota // StyleAuto
 	StylePath               // in the path
-	StyleAuto               // in the host name at services that are known to take it there, else in the path
+	StyleAuto               // in the host name at services known to support it, else in the path
 )
 
-// Names of the parameters of an address, in the order in which they are printed.
+// Names of the parameters of an address, in the order of printing.
 const (
 	endpointName  = "endpoint"
 	regionName    = "region"
@@ -47,12 +47,12 @@ const (
 	maxConnsName  = "max_conns"
 )
 
-// Parameters returns the names that Location.Set takes.
+// Parameters returns the names that Location.Set accepts.
 func Parameters() []string {
 	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName, maxConnsName}
 }
 
-// minBandwidth is the least limit: with less, a store read of part-size takes longer than four minutes.
+// minBandwidth is the lowest limit: below it, a store read of part-size takes over four minutes.
 const minBandwidth = 64 << 10
 
 var (
@@ -63,22 +63,22 @@ var (
 // maxProfile is the longest name of a profile, in characters.
 const maxProfile = 128
 
-// validProfile reports whether a name can be that of a profile in the shared files of AWS. As a regular expression the rule would
-// take 2.6 MB, more than all else that a gateway keeps in Go's heap, and each garbage collection would read them.
+// validProfile reports whether a profile of the AWS shared files can have a name. It uses no regular expression, which
+// would take 2.6 MB, more than the rest of a gateway's heap, and each garbage collection would scan it.
 func validProfile(name string) bool {
 	return name != "" && name[0] != ' ' && utf8.RuneCountInString(name) <= maxProfile &&
 		!strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`[]"'`, r) || unicode.Is(unicode.C, r) })
 }
 
-// Set sets a parameter of an address by its name, as if it stood in its query.
+// Set sets a parameter of an address by name, like the query of the address.
 func (l *Location) Set(name, value string) error {
 	switch {
 	case !slices.Contains(Parameters(), name) && holdsSecret(name):
-		return fmt.Errorf("parameter %s: credentials do not belong in an address; put them into a profile of the shared files of AWS, and name it by profile=NAME", shown(name))
+		return fmt.Errorf("parameter %s: credentials do not belong in an address; put them into a profile of the AWS shared files, and set profile=NAME", shown(name))
 	case !slices.Contains(Parameters(), name):
 		return fmt.Errorf("parameter %s: must be one of %s", shown(name), strings.Join(Parameters(), ", "))
 	case l.Bucket == "":
-		return fmt.Errorf("%s: only addresses of buckets have it, and %s is a directory", name, l)
+		return fmt.Errorf("%s: only addresses of buckets accept it, and %s is a directory", name, l)
 	case value == "":
 		return fmt.Errorf("%s: must have a value", name)
 	case l.Service.text(name) != "":
@@ -114,7 +114,7 @@ func (s *Service) set(name, value string) (err error) {
 	return err
 }
 
-// text returns a parameter as it stands in an address, "" for one that is left out.
+// text returns the value of a parameter in an address, "" if it is not set.
 func (s Service) text(name string) string {
 	switch name {
 	case endpointName:
@@ -136,7 +136,7 @@ func (s Service) text(name string) string {
 	return formatBandwidth(s.Bandwidth)
 }
 
-// query is what stands behind the path of an address: nothing, or a question mark and the parameters.
+// query returns the query of an address: a question mark and the parameters, or "" without any.
 func (s Service) query() string {
 	var q strings.Builder
 	for _, name := range Parameters() {
@@ -154,12 +154,13 @@ func (s Service) query() string {
 	return q.String()
 }
 
-// escapeValue escapes what may not stand in a query or in a list of addresses. Slashes and colons stay, so that people can read a URL.
+// escapeValue escapes characters that are special in a query or in a list of addresses. Slashes and colons stay unescaped,
+// for readable URLs.
 func escapeValue(s string) string {
 	return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(url.QueryEscape(s))
 }
 
-// setQuery takes the query of an address. No error repeats a value, for it may be a secret.
+// setQuery sets the parameters of a query. Errors do not repeat a value, since it may be a secret.
 func (l *Location) setQuery(query string) error {
 	if query == "" {
 		return nil
@@ -171,10 +172,10 @@ func (l *Location) setQuery(query string) error {
 		}
 		name, err := url.QueryUnescape(name)
 		if err != nil {
-			return errors.New("a parameter's name is not escaped as in a URL")
+			return errors.New("invalid URL escape in the name of a parameter")
 		}
 		if value, err = url.QueryUnescape(value); err != nil {
-			return fmt.Errorf("parameter %s: the value is not escaped as in a URL", shown(name))
+			return fmt.Errorf("parameter %s: invalid URL escape in the value", shown(name))
 		}
 		if err := l.Set(name, value); err != nil {
 			return err
@@ -183,14 +184,14 @@ func (l *Location) setQuery(query string) error {
 	return nil
 }
 
-// holdsSecret says whether a parameter has the name of a secret, in any of the ways in which tools spell it.
+// holdsSecret reports whether the name of a parameter suggests a secret, in the spellings of common tools.
 func holdsSecret(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "x-amz-") || slices.ContainsFunc([]string{"key", "secret", "token", "passw", "credential", "signature"},
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// shown is a parameter's name where it is short and plain. Anything else may be a part of a secret.
+// shown returns a parameter's name if it is short and plain, else ***, since it may be part of a secret.
 func shown(name string) string {
 	if !plainName.MatchString(name) {
 		return "***"
@@ -198,7 +199,7 @@ func shown(name string) string {
 	return name
 }
 
-// hideParameters hides the values of all parameters in a URL that are unknown, or hold user information of their own.
+// hideParameters hides the values of parameters in a URL that are unknown or contain user information.
 func hideParameters(s string) string {
 	start := strings.IndexByte(s, '?')
 	if start < 0 {
@@ -211,14 +212,14 @@ func hideParameters(s string) string {
 			parts[i] = "***"
 		} else if !slices.Contains(Parameters(), name) || strings.ContainsRune(value, '@') || strings.Contains(value, "%40") {
 			parts[i] = shown(name) + "=***"
-		} else if _, next, ok := strings.Cut(value, "?"); ok { // of the address of an index, behind a comma
+		} else if _, next, ok := strings.Cut(value, "?"); ok { // the query of the index's address, after a comma
 			parts[i] = strings.TrimSuffix(part, next) + strings.TrimPrefix(hideParameters("?"+next), "?")
 		}
 	}
 	return s[:start+1] + strings.Join(parts, "&")
 }
 
-// CheckEndpoint says what is wrong with the URL of a service, without repeating it.
+// CheckEndpoint checks the URL of a service. Its error does not repeat the URL.
 func CheckEndpoint(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -253,7 +254,7 @@ func parseBandwidth(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// formatBandwidth prints a limit in the unit that gives the least number, so that parseBandwidth gives it back exactly.
+// formatBandwidth prints a limit in the unit with the smallest whole number, so that parseBandwidth returns it exactly.
 func formatBandwidth(n int64) string {
 	if n == 0 {
 		return ""

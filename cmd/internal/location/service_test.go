@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAddressesSayHowTheirServiceIsReached parses addresses and prints them again: what is printed means the same.
-func TestAddressesSayHowTheirServiceIsReached(t *testing.T) {
+// TestParseAddress_KeepsServiceParameters parses addresses, prints them, and parses the result.
+func TestParseAddress_KeepsServiceParameters(t *testing.T) {
 	for in, want := range map[string]Location{
 		"s3://bucket/p?endpoint=https://minio:9000&region=eu-central-1&profile=team-b&path_style=true&ca_file=/etc/ca.pem&bandwidth=500MB&max_conns=64": {
 			Service: Service{"https://minio:9000", "eu-central-1", "team-b", StylePath, "/etc/ca.pem", 500e6, 64},
@@ -46,8 +46,8 @@ func same(a, b Location) bool {
 	return a == b
 }
 
-// TestFaultsOfAddressesAreNamed wants each fault named by its parameter, and nothing of what may be a secret.
-func TestFaultsOfAddressesAreNamed(t *testing.T) {
+// TestParseAddress_ErrorsNameParameterWithoutSecrets: each error names its parameter and repeats no possible secret.
+func TestParseAddress_ErrorsNameParameterWithoutSecrets(t *testing.T) {
 	for in, want := range map[string]string{
 		"s3://bk1/p?endpoint=minio:9000":                              "endpoint: must be http://host:port",
 		"s3://bk1/p?endpoint=https://u:canary@minio":                  "endpoint: must be http://host:port or https://host:port, without credentials",
@@ -75,13 +75,13 @@ func TestFaultsOfAddressesAreNamed(t *testing.T) {
 		"s3://bk1/p?canary":                                           "parameters after ? must be NAME=VALUE",
 		"s3://bk1/p?wJalrXUtnFEMI/K7MDENG/canary/EXAMPLEKEY=":         "parameter ***: credentials",
 		"s3://bk1/p?canarycanarycanarycanarycanary=":                  "parameter ***: must be one of",
-		"s3://bk1/p?region=%zz":                                       "parameter region: the value is not escaped",
+		"s3://bk1/p?region=%zz":                                       "parameter region: invalid URL escape in the value",
 		"s3://k:canary@bk1/p?region=eu":                               "credentials do not belong in an address",
 		"s3://bk1/p,index=s3://bk2/p?secret=canary":                   "index: parameter secret: credentials",
 		"s3://bk1/p?endpoint=http://h,index=s3://bk2/p?secret=canary": "index: parameter secret: credentials",
 		"s3://bk1/p?profile=a,index=s3://k:canary@bk2/p":              "index: credentials do not belong",
 		"s3://bk1/p#Part":                                             "lower-case letters",
-		"file:///dir?endpoint=http://h":                               "endpoint: only addresses of buckets have it",
+		"file:///dir?endpoint=http://h":                               "endpoint: only addresses of buckets accept it",
 		"file:///dir?token=canary":                                    "credentials do not belong",
 		"photos=s3://bk1/p?endpoint=https://h&secret_key=canary@home": "parameter secret_key: credentials",
 	} {
@@ -97,8 +97,8 @@ func TestFaultsOfAddressesAreNamed(t *testing.T) {
 	}
 }
 
-// TestParametersBySet sets by name what a file of datasets has by name.
-func TestParametersBySet(t *testing.T) {
+// TestLocation_SetParameters sets parameters by name, like a file of datasets.
+func TestLocation_SetParameters(t *testing.T) {
 	l, err := ParseAddress("s3://bucket/p?region=eu")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestParametersBySet(t *testing.T) {
 	}
 }
 
-func TestBandwidthsAreReadAsTheyArePrinted(t *testing.T) {
+func TestFormatBandwidth_RoundTrips(t *testing.T) {
 	for _, text := range []string{"500MB", "64KiB", "1GiB", "1500MB", "65537", "10GB", "1TB"} {
 		n, err := parseBandwidth(text)
 		if got := formatBandwidth(n); err != nil || got != text {

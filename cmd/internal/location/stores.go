@@ -12,20 +12,20 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// Stores opens the stores of addresses. Credentials come from the AWS chain, or from the profile that an address names. It is
-// copied before its first use only.
+// Stores opens the stores of addresses. Credentials come from the AWS chain, or from the profile that an address names. Do
+// not copy it after its first use.
 type Stores struct {
-	S3Traceparent bool // traced reads tell the service of their spans
+	S3Traceparent bool // traced reads send traceparent to the service
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	backends map[backendKey]*sharedBackend
-	ended    s3backend.Stats // what backends have counted that are closed
+	ended    s3backend.Stats // sums of the closed backends
 }
 
-// backendKey tells apart what needs a backend of its own: the limit of bandwidth is one for each dataset.
+// backendKey identifies a backend. Each dataset with a bandwidth limit has its own.
 type backendKey struct {
 	cfg     s3backend.Config
-	dataset string // "": reads are not limited, or the limit is that of an index
+	dataset string // "": no bandwidth limit, or the limit of an index
 }
 
 // sharedBackend is a backend and the number of its users.
@@ -34,7 +34,7 @@ type sharedBackend struct {
 	users int
 }
 
-// config says how the bucket of an address is reached.
+// config returns the backend's configuration for an address.
 func (s *Stores) config(l Location) s3backend.Config {
 	v := l.Service
 	return s3backend.Config{
@@ -43,9 +43,9 @@ func (s *Stores) config(l Location) s3backend.Config {
 	}
 }
 
-// Place names where the objects of a location lie, the same after a restart: two locations of one place have the same objects under
-// the same keys. How their service is reached makes no difference but where it may lead to other objects: by its endpoint,
-// by the region where that chooses the endpoint, and by the profile, whose account may have names of buckets to itself.
+// Place identifies the objects of a location, also after a restart: two locations with one place have the same objects
+// under the same keys. Of the service's parameters it contains only those that may lead to other objects: the endpoint,
+// the region if it selects the endpoint, and the profile, whose account may have its own bucket names.
 func (s *Stores) Place(l Location) string {
 	if l.Bucket == "" {
 		return l.Shards()
@@ -55,8 +55,8 @@ func (s *Stores) Place(l Location) string {
 	return l.Shards()
 }
 
-// Open returns the store of a location, and what closes it. Addresses of one bucket that mean the same service share connections,
-// and what has been learned of the service. A directory is made if create is set.
+// Open returns the store of a location, and a function that closes it. Addresses of one bucket and service share
+// connections and the state of the backend. Open makes a missing directory if create is set.
 func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 	if l.Bucket != "" {
 		st, done, err := s.openBucket(l)
@@ -79,7 +79,7 @@ func (s *Stores) Open(l Location, create bool) (objstore.Store, func(), error) {
 	return st, closer(st), nil
 }
 
-// openBucket returns the backend of a bucket, and what ends this use of it.
+// openBucket returns the backend of a bucket, and a function that ends this use of it.
 func (s *Stores) openBucket(l Location) (*s3backend.Backend, func(), error) {
 	key := backendKey{cfg: s.config(l)}
 	if key.cfg.Bandwidth > 0 {
@@ -103,7 +103,7 @@ func (s *Stores) openBucket(l Location) (*s3backend.Backend, func(), error) {
 	return b.Backend, sync.OnceFunc(func() { s.leave(key, b) }), nil
 }
 
-// leave ends one use of a backend, and the backend with the last one.
+// leave ends one use of a backend, and closes the backend after the last one.
 func (s *Stores) leave(key backendKey, b *sharedBackend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (s *Stores) leave(key backendKey, b *sharedBackend) {
 	}
 }
 
-// Stats returns the counts of each backend that is open, and first the sum of all that are closed, so that no sum ever falls. It is
-// empty if there was no backend.
+// Stats returns the sums of all closed backends, so that totals never fall, and then the counts of each open backend. It is
+// empty if no backend was ever open.
 func (s *Stores) Stats() []s3backend.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Stores) Stats() []s3backend.Stats {
 	return all
 }
 
-// closer closes a store that has something to close.
+// closer returns a function that closes a store, if it is an io.Closer.
 func closer(st objstore.Store) func() {
 	return func() {
 		if c, ok := st.(io.Closer); ok {
@@ -150,7 +150,7 @@ func closer(st objstore.Store) func() {
 	}
 }
 
-// With opens the store of a location for the time of body.
+// With opens the store of a location, calls body, and closes the store.
 func (s *Stores) With(ctx context.Context, l Location, create bool, body func(context.Context, objstore.Store) error) error {
 	st, done, err := s.Open(l, create)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// profiles writes a file of credentials, and clears what else the environment says of stores.
+// profiles writes a file of credentials, and clears all other AWS environment variables.
 func profiles(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "credentials")
@@ -36,9 +36,9 @@ func parsed(t *testing.T, address string) Location {
 
 const twoTeams = "[a]\naws_access_key_id = KEYOFA\naws_secret_access_key = s\n[b]\naws_access_key_id = KEYOFB\naws_secret_access_key = s\n"
 
-// TestStores_TakeFromTheEnvironmentWhatAnAddressLeavesOut asks two services for objects: the address says which one and by whose key, else
-// the AWS variables.
-func TestStores_TakeFromTheEnvironmentWhatAnAddressLeavesOut(t *testing.T) {
+// TestStores_UseEnvironmentForMissingParameters reads objects from two services: the address sets service and key, else the
+// AWS variables do.
+func TestStores_UseEnvironmentForMissingParameters(t *testing.T) {
 	profiles(t, twoTeams)
 	var asked string
 	serve := func(name string) string {
@@ -76,13 +76,13 @@ func TestStores_TakeFromTheEnvironmentWhatAnAddressLeavesOut(t *testing.T) {
 	}
 	if _, _, err := s.Open(parsed(t, "s3://bucket/p?profile=nobody"), false); err == nil || !strings.Contains(err.Error(), `profile "nobody"`) ||
 		!strings.Contains(err.Error(), os.Getenv("AWS_SHARED_CREDENTIALS_FILE")) {
-		t.Errorf("a profile that is not there: got %v, want its name and the file's", err)
+		t.Errorf("a missing profile: got %v, want its name and the file's", err)
 	}
 }
 
-// TestEqualServicesShareABackend opens stores of many addresses: one backend for each bucket and service, and for each dataset whose
-// bandwidth is limited. It is closed by the last who uses it, and its counts stay.
-func TestEqualServicesShareABackend(t *testing.T) {
+// TestStores_ShareBackendOfEqualServices opens stores of many addresses: one backend for each bucket and service, and for
+// each dataset with a bandwidth limit. The last user closes it, and its counts stay.
+func TestStores_ShareBackendOfEqualServices(t *testing.T) {
 	profiles(t, twoTeams)
 	srv := httptest.NewServer(http.NotFoundHandler())
 	defer srv.Close()
@@ -96,7 +96,7 @@ func TestEqualServicesShareABackend(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			ends = append(ends, done) // to end one use twice is to end it once
+			ends = append(ends, done) // ending one use twice has no further effect
 		}
 		all = append(all, st)
 		return st
@@ -115,14 +115,14 @@ func TestEqualServicesShareABackend(t *testing.T) {
 	}
 	limited := open("x=s3://bucket/a?bandwidth=1MB")
 	if open("x=s3://bucket/b?bandwidth=1MB") != limited {
-		t.Error("two generations of one dataset have a limit each")
+		t.Error("two generations of one dataset have separate limits")
 	}
 	if open("y=s3://bucket/a?bandwidth=1MB") == limited || limited == one {
 		t.Error("two datasets share the limit of one")
 	}
 	for _, st := range all {
 		if _, err := st.Stat(t.Context(), "x"); err == nil {
-			t.Error("got no error of a store without objects")
+			t.Error("got no error for a store without objects")
 		}
 	}
 	if got := s.Stats(); len(got) != 1+8 {
@@ -140,12 +140,12 @@ func TestEqualServicesShareABackend(t *testing.T) {
 		requests += t.Requests
 	}
 	if len(got) != 1 || requests < int64(len(all)) {
-		t.Errorf("in the end: got %d backends and %d requests in all, want none that is open, and at least %d", len(got)-1, requests, len(all))
+		t.Errorf("in the end: got %d backends and %d requests in all, want none open, and at least %d", len(got)-1, requests, len(all))
 	}
 }
 
-// TestPlaces: what may have other objects under the same keys is another place, and nothing else is.
-func TestPlaces(t *testing.T) {
+// TestStores_PlaceIdentifiesObjects: parameters that may lead to other objects change the place, and no others do.
+func TestStores_PlaceIdentifiesObjects(t *testing.T) {
 	profiles(t, twoTeams)
 	t.Setenv("AWS_ENDPOINT_URL", "http://env:9000")
 	s := &Stores{}

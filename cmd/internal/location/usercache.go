@@ -9,14 +9,15 @@ import (
 	"path/filepath"
 )
 
-// hasState reports whether an index, or a part of one, lies in a directory.
+// hasState reports whether a directory contains an index, or a part of one.
 func hasState(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, ".millrace"))
 	return err == nil
 }
 
-// Apart returns a directory's location with its index in this user's cache, for an index that cannot lie beside the shards. ok is false where the address
-// says where the index lies, or one lies beside the shards. An error says that the index should lie there, and that this user has no cache.
+// Apart returns a directory's location with its index in this user's cache, for a directory that is not writable. ok is
+// false if the address has a location of the index, or if the directory contains an index. An error means that this user
+// has no cache directory.
 func (l Location) Apart() (at Location, ok bool, err error) {
 	dir, fault := filepath.EvalSymlinks(l.Dir)
 	if l.Dir == "" || l.Index != nil || hasState(l.Dir) || fault != nil {
@@ -31,7 +32,7 @@ func (l Location) Apart() (at Location, ok bool, err error) {
 	return l, true, nil
 }
 
-// CacheDir returns this user's cache directory. Without HOME, as in containers, the home is the one of the user database.
+// CacheDir returns this user's cache directory. Without HOME, as in containers, it uses the home directory of the user database.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err == nil || os.Getenv("XDG_CACHE_HOME") != "" {
@@ -44,7 +45,7 @@ func CacheDir() (string, error) {
 	return filepath.Join(u.HomeDir, ".cache"), nil
 }
 
-// PutBeside has the index lie beside the shards, unless the address says where it lies.
+// PutBeside places the index next to the shards instead of in the user's cache, unless the address has its location.
 func (l *Location) PutBeside() {
 	if l.cached {
 		l.Index, l.cached = nil, false
