@@ -23,7 +23,7 @@ var columnar = []string{
 
 // TestRowsAsPyarrowReadsThem serves Parquet and Arrow files of all their writers where they lie, and reads an epoch of each as Arrow
 // streams, as tars and as MDS, by what docs/spec/rows.md says: every row comes once, and each of its values is the one that pyarrow reads in the
-// file, byte by byte and type by type. Of the files that are written anew, it is also the one that the library of the writer reads.
+// file, byte by byte and type by type. Of the newly written files, it is also the one that the library of the writer reads.
 func TestRowsAsPyarrowReadsThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "columnar.py", "write", dir)

@@ -28,7 +28,7 @@ func TestStoreWays(t *testing.T) {
 		},
 		"the bucket in the host's name, temporary credentials": func(t *testing.T) *harness.Store {
 			store := harness.OpenMinIO(t, "MINIO_REGION=eu-west-1", "MINIO_DOMAIN="+host)
-			proxy := "HTTP_PROXY=" + strings.TrimPrefix(store.Env[0], "AWS_ENDPOINT_URL_S3=") // MinIO takes what is sent to a proxy
+			proxy := "HTTP_PROXY=" + strings.TrimPrefix(store.Env[0], "AWS_ENDPOINT_URL_S3=") // MinIO accepts requests to a proxy
 			return store.With("AWS_REGION=eu-west-1").Temporary(t).With("AWS_ENDPOINT_URL_S3=http://s3.eu-west-1.amazonaws.com", proxy)
 		},
 	} {

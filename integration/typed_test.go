@@ -57,7 +57,7 @@ func asArrow(t *testing.T, g *harness.Gateway, dataset string) (named []string) 
 }
 
 // TestTypesArePyarrows serves Parquet files with every logical type, and Arrow's files and streams with dictionaries, which pyarrow, Polars,
-// pandas and DuckDB have written: the columns of a batch have the types that pyarrow reads in the file, but for those that docs/spec/rows.md
+// pandas and DuckDB have written: the columns of a batch have the types that pyarrow reads in the file, except those that docs/spec/rows.md
 // names, and the same values.
 func TestTypesArePyarrows(t *testing.T) {
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package admission enforces the limits of callers. It does not decide what the limits are.
+// Package admission enforces the limits of callers. It does not set the limits.
 package admission
 
 import (

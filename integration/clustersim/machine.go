@@ -92,7 +92,7 @@ func (m *machine) start(ctx context.Context) {
 	p.spawn(func() { p.room.run(p.ctx) })
 }
 
-// kill ends the process at once, whatever it does. Silently: no peer is told.
+// kill ends the process immediately. Silently: no peer is told.
 func (m *machine) kill(silently bool) {
 	if p := m.now(); p != nil && !m.run.over() {
 		m.run.books.lose(m.number, p.path.Held())

@@ -52,9 +52,9 @@ func firstDifference(a, b []string) string {
 	return fmt.Sprintf("event %d of %d and %d\n  %s\nfirst run:  %s\nsecond run: %s", n, len(a), len(b), strings.Join(a[max(0, n-3):n], "\n  "), at(a), at(b))
 }
 
-// TestRun_OneSeedTwice plays histories twice and compares them event by event. What each rank takes must be the same. All else is the
+// TestRun_OneSeedTwice plays histories twice and compares them event by event. The batches of each rank must be the same. All else is the
 // same to the nanosecond as long as no event depends on the order of one instant: who gets the last fetcher, who is asked first, whose
-// answer is there when a process is killed. Before the store's faults followed from what is asked for, one in seven was.
+// answer is there when a process is killed. Before the store's faults depended only on the request, one in seven was.
 func TestRun_OneSeedTwice(t *testing.T) {
 	shelf := newShelf(t)
 	const histories = 80 // enough that chance alone stays far from the bound

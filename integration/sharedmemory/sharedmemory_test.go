@@ -175,7 +175,7 @@ type crowd struct {
 	g     *gateway
 	log   *history.Log
 	mu    sync.Mutex // guards the fields below
-	did   [4]int     // batches, as memory, as bytes, looks at what is held
+	did   [4]int     // batches, as memory, as bytes, checks of held batches
 	wrong []string
 }
 

@@ -415,7 +415,7 @@ func TestPort_ResumedSessionNeedsCurrentCA(t *testing.T) {
 	}
 }
 
-// A port supports TLS 1.2 and 1.3, and only HTTP/1.1, whatever the client offers.
+// A port supports TLS 1.2 and 1.3, and only HTTP/1.1, regardless of the client's offer.
 func TestPort_Protocols(t *testing.T) {
 	ca := certtest.New(t)
 	port, err := certs.NewPort(ca.Issue(t, t.TempDir(), nil))

@@ -1,12 +1,12 @@
 """Makes Markdown of docstrings, for mkdocstrings.
 
-In docstrings, parameters stand in two columns, for whoever reads them by help():
+In docstrings, parameters are in two columns, for readers of help():
 
     source         a Client; a directory
     rank, world_size
                    found if left out
 
-They become a list. What is indented without such a name before it is an example, which Markdown takes for code.
+They become a list. An indented paragraph without such a name is an example, which Markdown renders as code.
 The address of a page on GitHub becomes a link to the page of the site.
 """
 
@@ -49,7 +49,7 @@ def _paragraph(text):
 
 
 def _row(lines, i):
-    """Finds a name, and what is said of it beside it or indented below."""
+    """Finds a name, and its description in the second column or indented below."""
     found = ROW.match(lines[i])
     if found and (found[3] or (i + 1 < len(lines) and lines[i + 1].startswith(found[1] + " " * 4))):
         return found

@@ -1,4 +1,4 @@
-"""What the pages of docs need to become a site: hooks of mkdocs, which calls them by their names.
+"""Hooks of mkdocs that turn the pages of docs into a site; mkdocs calls them by their names.
 
 - A notebook becomes a page.
 - A link to a file outside docs leads to the file on GitHub.
@@ -55,7 +55,7 @@ def notebook(text, uri):
 
 
 def on_page_markdown(markdown, *, page, config, **_):
-    """Mends links and lists of one page."""
+    """Fixes links and lists of one page."""
     folder = os.path.dirname(page.file.src_uri)
 
     def lead(found):
@@ -74,7 +74,7 @@ def on_page_markdown(markdown, *, page, config, **_):
 
 
 def _lists(lines, text):
-    """Writes lists as Python's Markdown wants them, and maps the lines that are not code."""
+    """Writes lists as Python's Markdown requires them, and maps the lines that are not code."""
     fence, before = False, ""
     margin, paragraphs = 0, False  # margin: of what belongs to the last list item, where there is one; an item may have paragraphs
     for line in lines:

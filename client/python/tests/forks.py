@@ -1,7 +1,7 @@
 """Forks while a reader's thread stands at one line after another: python forks.py JOB-AS-JSON. Prints how many forks, and which hung.
 
-A thread that comes to a line for the first time waits there, with whatever it holds, until the main thread has forked. The child reads
-through a client of its own and through what it has inherited.
+A thread that comes to a line for the first time waits there, with its locks held, until the main thread has forked. The child reads
+through a client of its own and through the inherited one.
 """
 
 from __future__ import annotations

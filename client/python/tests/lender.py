@@ -36,7 +36,7 @@ def memory(data: bytes, size: int, seals: int = SEALS) -> tuple[int, mmap.mmap]:
 
 @dataclass
 class Reply:
-    """What is about to be sent."""
+    """The answer to send next."""
 
     head: bytes
     table: bytes

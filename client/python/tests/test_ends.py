@@ -36,7 +36,7 @@ def until(what: Callable[[], object]) -> None:
 
 
 def started(what: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    """Begins to do something in a thread of its own; the list is of what it returns or raises."""
+    """Starts a call in its own thread; the list receives its result or its exception."""
     came: list[object] = []
 
     def do() -> None:

@@ -181,7 +181,7 @@ def test_bodies_are_cut(through: Callable[[Fault], harness.Proxy], right: list[l
     ranges = [int(m[1]) for m in (re.search(rb"Range: bytes=(\d+)-", h) for h in proxy.asked(b"If-Range")) if m]
     assert len(ranges) >= 4
     assert all(r > 0 for r in ranges)
-    assert sent[0] < 2 * 1_990_000  # what has come is not asked for again, but for less than a piece a break
+    assert sent[0] < 2 * 1_990_000  # received bytes are not requested again, except less than a piece per break
 
 
 def test_bodies_that_never_come_whole(through: Callable[[Fault], harness.Proxy]) -> None:

@@ -251,10 +251,10 @@ def test_a_dataset_that_cannot_be_opened_is_in_nobodys_way(texts: Path, tmp_path
 
 
 def test_a_place_that_cannot_be_written(texts: Path, tmp_path: Path) -> None:
-    """The index lies in the user's cache directory, and is found there again."""
+    """The index is stored in the user's cache directory, and found there again."""
     unwritable(texts)
     try:
-        # Imports come first: not everybody may read this Python's library.
+        # Imports come first: other users may lack access to this Python's library.
         nobody = "\nimport encodings.idna, os, fcntl\nif os.getuid() == 0: os.setgroups([]); os.setuid(65534)\n"
         script = READ.replace("\nmillrace._local.LINGER", nobody + "millrace._local.LINGER", 1)
         for made in (tmp_path, tmp_path / "cache", Path(os.environ["XDG_RUNTIME_DIR"])):

@@ -55,7 +55,7 @@ def directory_of(c: millrace.Client) -> Path:
 
 
 def status(at: Path, target: str, token: str = "") -> int:
-    """What a gateway answers to somebody with a token, or without one."""
+    """Returns the answer of a gateway to a client with a token, or without one."""
     c = http.client.HTTPConnection((at / "port").read_text().strip(), timeout=30)
     c.request("GET", target, headers={"Authorization": f"Bearer {token}"} if token else {})
     found = c.getresponse().status
@@ -75,7 +75,7 @@ def taking(port: int, handler: type[BaseHTTPRequestHandler]) -> HTTPServer:
 
 
 def test_every_path_is_too_long(texts: Path, deep: Path) -> None:
-    """Processes share one gateway, whose token no other user can read, and without which nobody is answered."""
+    """Processes share one gateway, whose token no other user can read. It answers no request without the token."""
     with millrace.open(texts) as c:
         at = directory_of(c)
         assert sorted(read(c)) == WHOLE

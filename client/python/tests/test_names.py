@@ -123,7 +123,7 @@ class NameServer:
 
 @pytest.fixture
 def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
-    """What this process asks for SRV records. Names of gateways are looked up to loopback, but for those without a record."""
+    """The DNS server of this process for SRV records. It resolves names of gateways to loopback, except those without a record."""
     server, resolver, system = NameServer(), dns.resolver.Resolver(configure=False), socket.getaddrinfo
     resolver.nameservers, resolver.port = ["127.0.0.1"], server.port
 

@@ -77,7 +77,7 @@ class Notebook:
         return self._book.cells[self.code[number]]
 
     def run(self, number: int) -> str:
-        """Runs a cell of code and returns its value, or else what it has printed."""
+        """Runs a cell of code and returns its value, or else its output."""
         cell = self._client.execute_cell(self.cell(number), self.code[number])
         texts = [str(o["data"]["text/plain"]) for o in cell.outputs if o.output_type == "execute_result"]
         return "".join(texts or [o["text"] for o in cell.outputs if o.output_type == "stream"])

@@ -117,7 +117,7 @@ TEXT = {"a_txt": b"a"}
         ({"a_bin": bytes(16), "a_idx": MEGATRON}, "{}", {}, r"a.idx, an index of Megatron, .*; millrace.open\('{}', sequence_length=1024\)$"),
         ({"a_npy": NPY}, "{}", {}, r"a.npy is an array of one dimension.*; millrace.open\('{}', sequence_length=1024\), or format='records'$"),
         ({"a_bin": bytes(16)}, "{}", {}, r"bytes of a.bin do not show.*; millrace.open\('{}', dtype='uint16', sequence_length=1024\); else give"),
-        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"a.bin does not define .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
+        ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4}, r"does not define .*; millrace.open\('{}', dtype='uint16', sequence_length=4\), or"),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "foo"}, 'a.bin: dtype "foo": want one as NumPy writes it, such as "uint16"'),
         ({"a_bin": bytes(16)}, "{}", {"sequence_length": 4, "dtype": "<f9"}, 'object a.bin: dtype "<f9": NumPy has no such type'),
     ],
@@ -236,7 +236,7 @@ def test_a_slip_is_refused_before_data_are_read(texts: Path) -> None:
 def test_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens/train.bin").write_bytes(struct.pack("<65H", *range(65)))
-    with pytest.raises(millrace.MillraceError, match=r"millrace\.open\(") as refused:  # what is to be written names no option twice
+    with pytest.raises(millrace.MillraceError, match=r"millrace\.open\(") as refused:  # the suggested call names no option twice
         millrace.open(tmp_path / "tokens", dtype="uint16")
     assert str(refused.value).partition("millrace.open(")[2].count("dtype=") == 1
     for length, samples in ((16, 4), (32, 2)):
@@ -285,7 +285,7 @@ def test_files_that_come_and_go(texts: Path, caplog: pytest.LogCaptureFixture) -
 
 
 def test_class_folders_that_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Their index lies in the user's cache, and a text among them is no picture."""
+    """Their index is stored in the user's cache, and a text among them is no image."""
     for i in range(30):
         at = tmp_path / "pictures" / ("cat" if i % 3 else "dog")
         at.mkdir(parents=True, exist_ok=True)

@@ -380,7 +380,7 @@ def test_mixtures_of_parts(two: tuple[millrace.Client, millrace.Client]) -> None
 
 
 def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
-    """A job stops, one of its datasets grows, and it goes on at another gateway."""
+    """A job stops, one of its datasets grows, and it resumes at another gateway."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")), millrace.Client(g.url) as c:
         mixed = millrace.mix({narrow(c, "a"): 2, narrow(c, "b"): 1})
@@ -395,7 +395,7 @@ def test_mixtures_go_on_anywhere(tmp_path: Path) -> None:
 
 
 def test_bad_samples_belong_to_a_generation(tmp_path: Path) -> None:
-    """New samples move the numbers of the bad ones. A client that names bad samples by number goes on with the generation in which it counted."""
+    """New samples move the numbers of the bad ones. A client that names bad samples by number resumes with the generation in which it counted."""
     a, b = lines(tmp_path / "a", "a", 200), lines(tmp_path / "b", "b", 100)
     with harness.closing(g := harness.Gateway(f"a={a}", f"b={b}")):
         c = millrace.Client(g.url, "a")
@@ -472,7 +472,7 @@ def test_rights(tmp_path: Path) -> None:
 
 
 def test_without_a_server(tmp_path: Path, runtime: Path) -> None:
-    """Two folders that nobody serves; the gateway that was started for them is killed in mid-epoch, and comes back with both."""
+    """Two folders without a gateway; the gateway that was started for them is killed in mid-epoch, and comes back with both."""
     places = []
     for word in ("a", "b"):
         places.append(tmp_path / word)

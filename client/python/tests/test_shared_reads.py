@@ -109,7 +109,7 @@ def test_the_gateway_is_killed(neighbour: harness.Gateway) -> None:
 
 
 def test_forks(neighbour: harness.Gateway) -> None:
-    """Parent and child keep their data whatever is written later, and continue to read."""
+    """Later writes do not change the data of parent and child, which continue to read."""
     with millrace.Client(neighbour.url) as client:
         epoch = client.epoch(0)
         want = digests(epoch)

@@ -1,4 +1,4 @@
-"""Makes the Parquet files of this directory, and beside each its rows as pyarrow reads them (integration/python/physical.py): run it
+"""Makes the Parquet files of this directory, and the rows of each as pyarrow reads them (integration/python/physical.py): run it
 with tools/python.sh -- chunkindex/codec/rowgroup/testdata/make.py. The files are committed, since another version of pyarrow writes other
 bytes."""
 

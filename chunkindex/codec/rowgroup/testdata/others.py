@@ -1,5 +1,5 @@
 """Makes the files of this directory that other writers than pyarrow's make: DuckDB, Polars, fastparquet and Hugging Face's
-datasets. It needs those packages, which the tests do not; make.py says what lies beside each file."""
+datasets. It needs those packages, which the tests do not; make.py describes the file of rows next to each."""
 
 import datetime
 import io

@@ -1,5 +1,5 @@
 """Makes the files of this directory that Apache Spark makes, as it writes them by itself and as releases before 1.6 did. It needs
-pyspark (4.3.0, half a gigabyte) and Java 17, which the tests do not; make.py says what lies beside each file."""
+pyspark (4.3.0, half a gigabyte) and Java 17, which the tests do not; make.py describes the file of rows next to each."""
 
 import glob
 import json

@@ -1,4 +1,4 @@
-"""A small training job as users of JAX write it: python jax_training.py JOB-AS-JSON. Prints what it did as JSON, one line a process."""
+"""A small training job as users of JAX write it: python jax_training.py JOB-AS-JSON. Prints its steps as JSON, one line per process."""
 
 from __future__ import annotations
 

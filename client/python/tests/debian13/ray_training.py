@@ -1,7 +1,7 @@
 """A training job as users of Ray Train write it: python ray_training.py JOB-AS-JSON. Prints the digests of its models as JSON.
 
 It trains twice: without a fault, and with a worker that fails in the midst of an epoch, so that Ray begins again at the last checkpoint.
-Each worker appends what it has trained on to a file of its own.
+Each worker appends the samples it trained on to its own file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the scripts of this folder share: the dataset, a model, a record of what was trained, and an end by SIGKILL.
+"""Shared code of the scripts of this folder: the dataset, a model, a record of the training, and an end by SIGKILL.
 
 A script is one rank of a training job in a framework's own style: python SCRIPT.py JOB-AS-JSON. It appends a line to the job's record for
-each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it goes on from the
+each step: its number, the epoch and the samples' numbers. At the step `kill` it kills itself; with `resume` it continues from the
 framework's own checkpoint.
 """
 

@@ -1,4 +1,4 @@
-"""Training scripts in each framework's own style: killed in mid-epoch, resumed, and compared with a run that nobody stopped.
+"""Training scripts in each framework's own style: killed in mid-epoch, resumed, and compared with an uninterrupted run.
 
 Both runs are to have trained on the same samples at each step, each sample of an epoch once over all ranks, in another order each epoch.
 """

@@ -1,6 +1,6 @@
 """Starts workers again and again while the process reads: python alive.py URL HOW TIMES. Prints how often they hung.
 
-A loader's own timeout notices a hang: in a worker that waits for what a thread of the parent held at the fork, no batch comes.
+A loader's own timeout notices a hang: a worker that waits for a lock which a thread of the parent held at the fork returns no batch.
 """
 
 from __future__ import annotations

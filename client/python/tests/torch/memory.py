@@ -1,6 +1,6 @@
 """A trainer that is slow: python memory.py SOURCE WORKERS. SOURCE is a directory for ImageFolder, or a gateway's URL for Millrace.
 
-It takes a batch and waits until nothing more is read ahead, three times. Whoever started it looks at its memory.
+It takes a batch and waits until nothing more is read ahead, three times. The parent measures its memory.
 """
 
 from __future__ import annotations

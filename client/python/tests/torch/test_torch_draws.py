@@ -89,7 +89,7 @@ def SCRIPTED(x: torch.Tensor) -> torch.Tensor:  # noqa: N802
 
 
 def twice(gateway: harness.Gateway, **steps: Any) -> tuple[bool, list[str]]:
-    """Reads an epoch two times, and says whether both gave the same, and what the first pass reported."""
+    """Reads an epoch twice; returns whether both passes were equal, and the reports of the first."""
     passes, reports = [], []
     for number in range(2):
         torch.manual_seed(number)

@@ -78,7 +78,7 @@ def test_plain_passes(gateway: harness.Gateway) -> None:
     left = iter(dataset)
     assert next(left)["__key__"] == wants[2][0]
     assert keys_of(dataset) == wants[3]
-    assert keys_of(left) == wants[2][1:]  # a pass goes on where it is
+    assert keys_of(left) == wants[2][1:]  # a pass continues at its position
     assert dataset.place == (4, 0)
 
 

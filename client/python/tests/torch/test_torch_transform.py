@@ -86,7 +86,7 @@ def augmented(batches: Iterable[Any], into: Optional[Augmented] = None) -> Augme
 
 @pytest.fixture
 def want(gateway: harness.Gateway) -> Augmented:
-    """What the core's epoch gives to one rank, in one thread, one batch after another."""
+    """The batches of one rank from the core's epoch, in one thread, in order."""
     out: Augmented = {}
     with millrace.Client(gateway.url, "photos") as client:
         alone = Reading(threads=1, prefetch_bytes=0)

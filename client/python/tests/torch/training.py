@@ -1,6 +1,6 @@
-"""One rank of a small training job: python training.py JOB-AS-JSON. Prints what it did as JSON.
+"""One rank of a small training job: python training.py JOB-AS-JSON. Prints its steps as JSON.
 
-Every rank gathers the samples of all ranks and computes the whole global batch, so that sums are taken in one order whatever the number of
+Every rank gathers the samples of all ranks and computes the whole global batch, so that the order of sums does not depend on the number of
 ranks: two runs that saw the same global batches end with the same bits.
 """
 

@@ -72,7 +72,7 @@ func (t *Toy) Take(fail bool) error {
 
 func (t *Toy) release() { t.places-- }
 
-// Finish drops a result, and nobody looks.
+// Finish drops a result, and no test looks.
 func (t *Toy) Finish() {
 	_ = t.close()
 }
