@@ -68,7 +68,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("rank %d: must be less than the world size %d", o.Rank, max(o.WorldSize, 1))
 	}
 	if o.Manifest && (o.Format != "" || o.Fields != "") {
-		return errors.New("Manifest describes whole samples: it cannot be combined with Format or Fields")
+		return errors.New("option Manifest describes whole samples: it cannot be combined with Format or Fields")
 	}
 	return nil
 }
