@@ -57,25 +57,25 @@ const policyKeep datapath.Policy = "keep"
 func caches(z cachesSize) lab.Experiment {
 	return lab.Experiment{
 		Name:  "caches",
-		Title: "CoorDL, Lobster, NoPFS and Belady: what a cache can hit",
-		Claim: "With a cache of 65 % of the data CoorDL's never-evict cache misses 35 %, LRU 53 % or more; k jobs on one epoch read the store as much as one. Where each chunk is used once an epoch no policy hits more than the share of the data that it holds, and furthest next use always does.",
+		Title: "CoorDL, Lobster, NoPFS and Belady: hit ratios of cache policies",
+		Claim: "With room for 65 % of the data, CoorDL's never-evict cache misses 35 %, and LRU 53 % or more. k jobs on one epoch read the store as much as one. If each chunk is used once an epoch, no policy has a higher hit ratio than its share of the data. Evicting the farthest next use always reaches that ratio.",
 		Setting: []string{
-			fmt.Sprintf("replay: %d equal chunks of %d samples, %d epochs; hit ratio of all epochs but the first, whose loads are all cold", z.items, z.each, z.epochs),
-			fmt.Sprintf("window W = %d (this window and the next are held), slot M = %d (its lanes and 16 chunks in flight are held); uniform: a window of one chunk, which is a fresh permutation of the chunks each epoch", z.window, z.window),
+			fmt.Sprintf("replay: %d equal chunks of %d samples, %d epochs; hit ratio of all epochs except the first, whose loads are all cold", z.items, z.each, z.epochs),
+			fmt.Sprintf("window W = %d (the cache holds this window and the next), slot M = %d (it holds the lanes and 16 chunks in flight). Uniform is a window of one chunk: a new permutation of the chunks each epoch", z.window, z.window),
 			fmt.Sprintf("through the data path: %d chunks of %d samples of 4 KB, batches of %d, W = M = %d", z.chunks, z.chunkSamples, batchSize, z.pathWindow),
-			distantText + " (bound on counts: the replay has no store)",
+			distantText + " (the replay only counts and has no store)",
 		},
 		Arms: []lab.Arm{
-			{Name: "lru", What: "the chunk used longest ago goes first"},
-			{Name: "keep", What: "CoorDL: what came first stays"},
-			{Name: "plan", What: "the chunk needed last goes first, the next epoch's order included"},
+			{Name: "lru", What: "evicts the least recently used chunk"},
+			{Name: "keep", What: "CoorDL: the first chunks stay"},
+			{Name: "plan", What: "evicts the chunk with the farthest next use, including the next epoch's order"},
 		},
 		Pass: []lab.Mark{
-			{Name: "table", Want: "uniform: keep and plan hit C/N, lru what a simulation of 20,000 items gives (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02", Fails: "evict the most recently used chunk"},
-			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %", Fails: "count a chunk that was fetched ahead as a hit of keep"},
+			{Name: "table", Want: "uniform: keep and plan hit C/N, lru hits as in a simulation of 20,000 items (0.005, 0.070, 0.154, 0.283, 0.480), each within 0.02", Fails: "evict the most recently used chunk"},
+			{Name: "coordl", Want: "uniform, cache 0.65: keep and plan miss 35 % (within 1), lru at least 53 %", Fails: "count a chunk from read-ahead as a hit of keep"},
 			{Name: "window", Want: "window: plan hits C/N within 0.02; keep at least (C - 2W)/N, within 0.02", Fails: "evict by age instead of by the plan's next use"},
 			{Name: "plan", Want: "plan hits at least as much as lru and keep, in every order with every cache", Fails: "evict by age instead of by the plan's next use"},
-			{Name: "jobs", Want: "k jobs on one epoch, started together or apart: the store gives each chunk at most as often as one job's order asks (N, or N + M - 1)", Fails: "fetch for each job what another is fetching"},
+			{Name: "jobs", Want: "k jobs on one epoch, together or apart: at most the store reads of one job (N, or N + M - 1)", Fails: "fetch chunks that another job is already fetching"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -261,16 +261,16 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 			best = best && h[datapath.PolicyPlan][i] >= h[datapath.PolicyLRU][i]-1e-9 && h[datapath.PolicyPlan][i] >= h[policyKeep][i]-1e-9
 		}
 	}
-	r.Judge("table", table, fmt.Sprintf("off by %.2g at the most", off))
+	r.Judge("table", table, fmt.Sprintf("maximum error %.2g", off))
 	r.Judge("coordl", coordl, found)
-	r.Judge("window", window, fmt.Sprintf("plan %.2g short of C/N at the most", short))
-	r.Judge("plan", best, fmt.Sprintf("by %.2g at the least", lead))
+	r.Judge("window", window, fmt.Sprintf("plan at most %.2g below C/N", short))
+	r.Judge("plan", best, fmt.Sprintf("by at least %.2g", lead))
 }
 
 // path reads epochs through the data path with each policy.
 func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 	const share, epochs = 0.5, 3
-	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, by the number of chunks. The bound is 0.5 and what of the memory bodies and tables take.", epochs),
+	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, relative to the number of chunks. The bound is 0.5, plus the share of memory that bodies and tables take.", epochs),
 		"order", "policy", "epoch 0", "epoch 1", "epoch 2")
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
 		for _, policy := range []datapath.Policy{datapath.PolicyLRU, datapath.PolicyPlan} {
@@ -301,7 +301,7 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 
 // share lets several jobs read one epoch.
 func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
-	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each thinking %s after a batch: bytes from the store, by those of the data.", z.think),
+	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each computing for %s after a batch: bytes from the store, relative to the size of the data.", z.think),
 		"order", "jobs", "together", fmt.Sprintf("%s apart", z.apart))
 	holds, worst := true, 0.0
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -325,7 +325,7 @@ func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 			r.Logf("%s, %d jobs", order, k)
 		}
 	}
-	r.Judge("jobs", holds, fmt.Sprintf("%.3g of that at the most", worst))
+	r.Judge("jobs", holds, fmt.Sprintf("maximum %.3g x", worst))
 	return nil
 }
 

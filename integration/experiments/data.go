@@ -26,7 +26,7 @@ func distant() shaped.Shape {
 	return shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}
 }
 
-const distantText = "store in memory, shaped: 20 ms to the first byte, 80 MB/s a stream, 500 MB/s in all"
+const distantText = "store in memory, shaped: 20 ms to the first byte, 80 MB/s per stream, 500 MB/s in total"
 
 // data is a dataset of equal chunks of equal samples in a shaped store.
 type data struct {

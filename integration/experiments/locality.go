@@ -45,28 +45,28 @@ func meanImbalance(p, b int) float64 {
 func locality(z localitySize) lab.Experiment {
 	return lab.Experiment{
 		Name:  "locality",
-		Title: "Yang and Cong: every rank takes what it has",
-		Claim: "If the learners share the list of a global batch and each takes the samples that it caches, hardly any have to be moved to make shares equal again (6.9, 4.8, 3.4 % in the median for local batches of 32, 64, 128), and the sum of gradients stays what it was.",
+		Title: "Yang and Cong: every rank takes its local samples",
+		Claim: "The learners share the list of a global batch, and each takes the samples that it caches. Few samples must move to make shares equal: medians of 6.9, 4.8 and 3.4 % for local batches of 32, 64 and 128. The sum of gradients is unchanged.",
 		Setting: []string{
-			fmt.Sprintf("published: %d samples, each cached by one of p learners at random, evenly; global batches of p times the local batch out of a uniform permutation; %d batches for each pair, and at least twice the data", z.samples, z.batches),
+			fmt.Sprintf("published: %d samples, spread evenly at random over the caches of p learners. Global batches are p times the local batch, from a uniform permutation: %d batches for each pair, and at least twice the data", z.samples, z.batches),
 			fmt.Sprintf("ours: %d chunks of %d samples, global batches of %d, a whole epoch of each of %d seeds", z.chunks, z.each, z.batch, z.seeds),
-			"moved: the share of a batch that a rank takes from another's home; no bytes are read: this is about who reads what",
-			"a gradient here is a vector of 64-bit integers made of the sample's number: sums are exact, in any order",
+			"moved: the share of a batch that a rank takes from another's home. The experiment reads no bytes; it only assigns samples",
+			"a gradient here is a vector of 64-bit integers computed from the sample's number, so sums are exact in any order",
 		},
 		Arms: []lab.Arm{
-			{Name: "published", What: "as its authors have it: a directory of all samples at every learner, frozen after the first epoch; surplus goes to deficit, largest first"},
-			{Name: "slot", What: fmt.Sprintf("`share=locality` with `slot` of %d lanes: a lane is at home with one rank; no directory. A chunk that a lane's end cuts is kept where most of it is at home", z.lanes)},
+			{Name: "published", What: "as its authors describe: a directory of all samples at every learner, frozen after the first epoch. Surplus moves to deficit, largest first"},
+			{Name: "slot", What: fmt.Sprintf("`share=locality` with `slot` of %d lanes: each lane has its home with one rank; no directory. A chunk cut at a lane's end belongs to the home of its larger part", z.lanes)},
 			{Name: "window", What: fmt.Sprintf("`share=locality` with `window` of %d and as many strata", z.strata)},
-			{Name: "by hash", What: "the same window without strata, were chunks at home by a hash of their number"},
+			{Name: "by hash", What: "the same window without strata, if a hash of its number gave each chunk's home"},
 		},
 		Pass: []lab.Mark{
 			{Name: "mean", Want: "published: the mean within 0.3 points of 0.399 sqrt((1 - 1/p) / b) for every p and local batch b", Fails: "give a moved sample to any rank"},
 			{Name: "medians", Want: "published: the medians at p = 64 within 0.3 points of 6.9, 4.8 and 3.4 %", Fails: "give a moved sample to any rank"},
 			{Name: "slot", Want: "slot: at most 1 % moved where the ranks divide the lanes", Fails: "deal rows to ranks instead of lanes"},
 			{Name: "window", Want: "window: at most 6.5 % moved, and less than by hash, for every number of ranks from 3 up", Fails: "homes by hash of the chunk"},
-			{Name: "plan", Want: "what the plan says that is moved is what its shares have of others' chunks; with slot, but for chunks that two ranks have at home", Fails: "predict with homes of another epoch"},
+			{Name: "plan", Want: "the plan's predicted moves equal the chunks of other homes in its shares; with slot, except chunks that two ranks have at home", Fails: "predict with homes of another epoch"},
 			{Name: "tiling", Want: "every share has its quota, and all shares of a batch tile it", Fails: "round a share up"},
-			{Name: "gradients", Want: "the sum over all ranks of the gradients is equal to the bit to that of contiguous shares, for every batch", Fails: "leave the last sample of a share out"},
+			{Name: "gradients", Want: "the sum of gradients over all ranks equals that of contiguous shares exactly, for every batch", Fails: "omit the last sample of a share"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -115,7 +115,7 @@ func (z localitySize) directory(ctx context.Context, r *lab.Report) error {
 	}
 	f.Lines = slices.Concat(mean, formula)
 	r.Figure(f)
-	r.Judge("mean", off <= 0.003, fmt.Sprintf("%.2g points off at the most", 100*off))
+	r.Judge("mean", off <= 0.003, fmt.Sprintf("maximum error %.2g points", 100*off))
 	r.Judge("medians", len(medians) == len(z.local) && medianOff <= 0.003, strings.Join(medians, ", ")+" %")
 	return nil
 }
@@ -148,9 +148,9 @@ type dealt struct {
 
 // arithmetic measures Millrace's arm.
 func (z localitySize) arithmetic(ctx context.Context, r *lab.Report) error {
-	t := r.Table("Ours: samples moved, in % of an epoch.", "ranks", "slot", "slot, with chunks that are cut", "window", "by hash", "published, by the formula")
+	t := r.Table("Ours: samples moved, in % of an epoch.", "ranks", "slot", "slot, with cut chunks", "window", "by hash", "published, by the formula")
 	f := &lab.Figure{Name: "moved", Title: "Samples moved, by arm", X: "ranks", Y: "% of the epoch", LogX: true}
-	lines := []lab.Line{{Name: "slot"}, {Name: "slot, with chunks that are cut"}, {Name: "window with strata"}, {Name: "chunks by hash"}, {Name: "sample by sample, formula", Dashed: true}}
+	lines := []lab.Line{{Name: "slot"}, {Name: "slot, with cut chunks"}, {Name: "window with strata"}, {Name: "chunks by hash"}, {Name: "sample by sample, formula", Dashed: true}}
 	slotMost, windowMost, better, exact, tiling, gradient, batches := 0.0, 0.0, true, true, true, true, 0
 	for _, w := range z.ranks {
 		var slot, cut, window, hashed float64
@@ -192,12 +192,12 @@ func (z localitySize) arithmetic(ctx context.Context, r *lab.Report) error {
 	}
 	f.Lines = lines
 	r.Figure(f)
-	r.Note("With `slot` each row of samples has one of every lane, so that nothing is moved while all lanes last; what is comes from the end of an epoch, where lanes end one after another. But chunks are kept whole: the second column counts the samples of chunks that a lane's end cuts, too, where they are at home with the neighbour. A window holds as many chunks of one stratum as of another: a batch out of it is unequal by chance only, and less than one out of the whole data. A directory of samples costs an entry a sample at every learner; homes cost nothing and need nobody to agree.")
-	r.Judge("slot", slotMost <= 0.01, fmt.Sprintf("%.2g %% at the most", 100*slotMost))
-	r.Judge("window", windowMost <= 0.065 && better, fmt.Sprintf("%.3g %% at the most", 100*windowMost))
+	r.Note("With `slot` each row of samples has one sample of every lane, so that no sample moves while all lanes last. Moves occur only at the end of an epoch, where lanes end one after another. The cache keeps chunks whole. The second column therefore also counts samples of chunks cut at a lane's end, if their home is with the neighbour. A window holds equally many chunks of each stratum. A batch from a window is unequal only by chance, and less so than a batch from the whole data. A directory of samples costs an entry per sample at every learner; homes cost nothing and need no agreement.")
+	r.Judge("slot", slotMost <= 0.01, fmt.Sprintf("maximum %.2g %%", 100*slotMost))
+	r.Judge("window", windowMost <= 0.065 && better, fmt.Sprintf("maximum %.3g %%", 100*windowMost))
 	r.Judge("plan", exact, "every seed and number of ranks")
-	r.Judge("tiling", tiling, fmt.Sprintf("%d batches looked at", batches))
-	r.Judge("gradients", gradient, fmt.Sprintf("%d batches added up both ways", batches))
+	r.Judge("tiling", tiling, fmt.Sprintf("%d batches checked", batches))
+	r.Judge("gradients", gradient, fmt.Sprintf("%d batches summed both ways", batches))
 	return nil
 }
 

@@ -19,22 +19,22 @@ import (
 func losses() lab.Experiment {
 	return lab.Experiment{
 		Name:  "losses",
-		Title: "A gateway lost, in virtual time: who waits, who reads again, who notices",
-		Claim: "A node that fails stays within its task (DIESEL); its share is read again once, by its successors (HVAC); one peer of eight that is dead, stopped, cut off or sick delays the slowest of a thousand batches by less than a third.",
+		Title: "A lost gateway, in virtual time: waits, repeated reads and effects on other jobs",
+		Claim: "A node failure affects only its task (DIESEL). Its successors read its share again once (HVAC). One peer of eight that is dead, stopped, cut off or sick delays the slowest of a thousand batches by less than a third.",
 		Setting: []string{
-			"real data paths, membership and protocol between gateways on simulated links and a simulated store, under a fake clock: no processor is measured",
-			"the tests TestOneOfEight, TestOneOfEightIsSick, TestTwoJobs and TestRefill of integration/clustersim, which assert what stands below; every byte is compared with a model",
+			"real data paths, membership and protocol between gateways on simulated links and a simulated store, with a fake clock: no processor is measured",
+			"the tests TestOneOfEight, TestOneOfEightIsSick, TestTwoJobs and TestRefill of integration/clustersim assert the results below; every byte is compared with a model",
 		},
 		Arms: []lab.Arm{
-			{Name: "well", What: "nothing happens"},
-			{Name: "sick", What: "one gateway lives and is of no use for the whole epoch: without its store, readers wait 60 s or 2 s; 503 overloaded to every question; answers 300 or 450 ms late"},
-			{Name: "kill, stop, partition", What: "one gateway ends, stands still, or is cut off in mid-epoch, for good"},
+			{Name: "well", What: "no failure"},
+			{Name: "sick", What: "one gateway runs but fails for the whole epoch. Its store is unreachable (readers wait 60 s or 2 s), or it answers each request with 503 overloaded, or 300 or 450 ms late"},
+			{Name: "kill, stop, partition", What: "in mid-epoch one gateway is killed, stopped or cut off, permanently"},
 		},
 		Pass: []lab.Mark{
-			{Name: "tail", Want: "one of eight dead, stopped or cut off: of 4,096 batches the 99.9th percentile of the time of one at most 1.3 x, the slowest step of all ranks at most 1.1 s (a reader whose own gateway stands still waits 1 s), no wrong or missing byte", Fails: "wait for a dead peer until the deadline of the batch"},
-			{Name: "sick", Want: "one of eight sick: of 16,384 batches the 99th and the 99.9th percentile at most 1.3 x, all steps together at most 2.5 x, store requests at most 1.25 x, for each of five sicknesses", Fails: "never eject a slow peer"},
-			{Name: "apart", Want: "job B beside it: store requests unchanged, questions between its gateways within 1 %, 99th percentile within 5 %", Fails: "keep in a variable of the package which members failed"},
-			{Name: "refill", Want: "the chunks of the lost gateway are read again, each once, whatever number of samples they hold", Fails: "fetch lost chunks at every gateway"},
+			{Name: "tail", Want: "one of eight dead, stopped or cut off: p99.9 of 4,096 batches at most 1.3 x, slowest step at most 1.1 s, no wrong or missing byte. Readers of a stopped gateway wait 1 s", Fails: "wait for a dead peer until the batch's deadline"},
+			{Name: "sick", Want: "one of eight sick, five ways: p99 and p99.9 of 16,384 batches at most 1.3 x, all steps at most 2.5 x, store requests at most 1.25 x", Fails: "never eject a slow peer"},
+			{Name: "apart", Want: "job B at the same time: store requests unchanged, requests between its gateways within 1 %, p99 within 5 %", Fails: "record failed members in a package variable"},
+			{Name: "refill", Want: "the chunks of the lost gateway are read again, each once, regardless of their number of samples", Fails: "fetch lost chunks at every gateway"},
 		},
 		Run: runLosses,
 	}
@@ -52,14 +52,14 @@ func runLosses(ctx context.Context, r *lab.Report) error {
 		if err != nil {
 			return err
 		}
-		t := r.Table(name+".", "what the test says")
+		t := r.Table(name+".", "test output")
 		for _, l := range lines {
 			t.Row(l)
 		}
 		r.Logf("%s: %d figures", name, len(lines))
-		found := "as the table says"
+		found := "see the table"
 		if worst := worstRatio(lines); worst > 0 {
-			found = fmt.Sprintf("%.3g x at the most", worst)
+			found = fmt.Sprintf("maximum %.3g x", worst)
 		}
 		r.Judge(mark, passed && len(lines) > 0, found)
 	}

@@ -29,27 +29,27 @@ func fullShade() shadeSize {
 func shade(z shadeSize) lab.Experiment {
 	return lab.Experiment{
 		Name:  "shade",
-		Title: "SHADE: importance makes a cache worth having",
-		Claim: "Random sampling makes caches useless; sampling by importance makes some samples come more often. Up to 4.5 x the hit ratio of LRU with a small cache.",
+		Title: "SHADE: importance sampling makes caches effective",
+		Claim: "Random sampling makes caches useless; importance sampling draws some samples more often. Up to 4.5 x the hit ratio of LRU with a small cache.",
 		Setting: []string{
-			fmt.Sprintf("%d samples of 4 KB in chunks of %d, batches of %d, %d epochs; the cache holds samples; a hit is a sample that needs no store read", z.samples, z.each, batchSize, z.epochs),
-			"losses are made up: each sample has a difficulty of its own (log-normal, sigma 1), each epoch's loss is that times something random (sigma 0.5), so that ranks stay alike from epoch to epoch",
-			"epoch 0 is uniform in every arm and hits nothing: the figures are those of the epochs after it, cold misses counted; coverage is the share of the samples that an epoch delivers",
-			fmt.Sprintf("repetition %d for SHADE and for ours; the product's hot set is as large as the cache", z.repeat),
+			fmt.Sprintf("%d samples of 4 KB in chunks of %d, batches of %d, %d epochs. The cache holds samples; a hit is a sample that needs no store read", z.samples, z.each, batchSize, z.epochs),
+			"losses are synthetic: each sample has a fixed difficulty (log-normal, sigma 1). Its loss in an epoch is the difficulty times a random factor (sigma 0.5), so that ranks remain similar from epoch to epoch",
+			"epoch 0 is uniform in every arm and has no hits. The figures cover the later epochs and include cold misses. Coverage is the share of the samples that an epoch delivers",
+			fmt.Sprintf("repetition %d for SHADE and for ours; Millrace's hot set is as large as the cache", z.repeat),
 		},
 		Arms: []lab.Arm{
-			{Name: "LRU, uniform", What: "a fresh permutation each epoch, least recently used goes first"},
-			{Name: "LRU, same stream", What: "the same cache under the stream of SHADE's sampler"},
-			{Name: "never evict", What: "a fresh permutation each epoch; what came first stays"},
-			{Name: "SHADE", What: "as its authors' code has it: multinomial draws, cached samples repeated and put first, a queue by score and a ghost cache; cold misses are counted here"},
-			{Name: "ours", What: "`importance=<snapshot>` with `full`: losses reported, folded and frozen by the product's own code after each epoch; a store of hot samples, brought when they are first drawn"},
-			{Name: "ours, slot", What: "the same with `slot`: what it reads are chunks, so that only its bytes can be compared"},
+			{Name: "LRU, uniform", What: "a new permutation each epoch; evicts the least recently used sample"},
+			{Name: "LRU, same stream", What: "the same cache with the stream of SHADE's sampler"},
+			{Name: "never evict", What: "a new permutation each epoch; the first samples stay"},
+			{Name: "SHADE", What: "as in its authors' code: multinomial draws, cached samples repeated and placed first, a queue by score and a ghost cache. Cold misses count here"},
+			{Name: "ours", What: "`importance=<snapshot>` with `full`: Millrace's own code reports, folds and freezes losses after each epoch. A store of hot samples loads them on their first draw"},
+			{Name: "ours, slot", What: "the same with `slot`: it reads chunks, so only its bytes are comparable"},
 		},
 		Pass: []lab.Mark{
-			{Name: "ratio", Want: "ours: at least 4.5 x the hit ratio of LRU on uniform sampling, for a cache of at most 0.35", Fails: "draw without regard to the cache"},
+			{Name: "ratio", Want: "ours: at least 4.5 x the hit ratio of LRU on uniform sampling, for a cache of at most 0.35", Fails: "ignore the cache when drawing samples"},
 			{Name: "keep", Want: "ours: a higher hit ratio than never-evict, at the coverage printed", Fails: "never evict"},
-			{Name: "hard", Want: "ours: the mean difficulty of what is drawn at least 0.1 sigma above that of the data, with every cache", Fails: "give all samples of a batch one weight"},
-			{Name: "same", Want: "the same reports in another order give the same snapshot and the same next epoch, other losses give others", Fails: "add weights in the order of reports"},
+			{Name: "hard", Want: "ours: the mean difficulty of drawn samples at least 0.1 sigma above that of the data, with every cache", Fails: "give all samples of a batch one weight"},
+			{Name: "same", Want: "the same reports in another order give the same snapshot and the same next epoch; different losses give different ones", Fails: "add weights in the order of reports"},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -81,7 +81,7 @@ func (z shadeSize) run(ctx context.Context, r *lab.Report) error {
 		of    func(course) float64
 	}{
 		{"Hit ratio.", func(c course) float64 { return c.hits }},
-		{"Bytes read from the store, per epoch, by the data's size.", func(c course) float64 { return c.bytes }},
+		{"Bytes read from the store per epoch, relative to the size of the data.", func(c course) float64 { return c.bytes }},
 		{"Coverage.", func(c course) float64 { return c.coverage }},
 	} {
 		t := r.Table(table.title, head...)
@@ -94,13 +94,13 @@ func (z shadeSize) run(ctx context.Context, r *lab.Report) error {
 		}
 	}
 	z.figures(r, found)
-	r.Note("A repeated sample is a hit and takes the place of another one: hits are bought with coverage, in SHADE as in ours. Systematic resampling loses less of it than independent draws do. From a cache of 0.35 on SHADE as published repeats what it has cached until that fills the epoch: it reads nothing and never sees the rest of the data again. Where an order has locality (slot) the chunks are read whole whatever is drawn of them: there importance saves no bytes, it only chooses.")
+	r.Note("A repeated sample is a hit and replaces another sample. More hits therefore cost coverage, in SHADE as in ours. Systematic resampling loses less coverage than independent draws. With a cache of 0.35 or more, SHADE as published repeats its cached samples until they fill the epoch. It reads nothing and never sees the rest of the data again. Orders with locality (slot) read chunks completely, regardless of the drawn samples. There importance only selects samples and saves no bytes.")
 	z.judge(r, found)
 	same, err := z.same(ctx)
 	if err != nil {
 		return err
 	}
-	r.Judge("same", same, fmt.Sprintf("%d batches reported forwards and backwards, and with other losses", z.samples/batchSize))
+	r.Judge("same", same, fmt.Sprintf("%d batches reported in both directions, and with other losses", z.samples/batchSize))
 	return nil
 }
 
@@ -114,11 +114,11 @@ func (z shadeSize) judge(r *lab.Report, found [][]course) {
 		better = better && ours > keep
 		hard = min(hard, found[i][4].difficulty, found[i][5].difficulty)
 	}
-	r.Judge("ratio", compared && least >= 4.5 && !math.IsInf(least, 1), fmt.Sprintf("%.3g x at the least", least))
+	r.Judge("ratio", compared && least >= 4.5 && !math.IsInf(least, 1), fmt.Sprintf("minimum %.3g x", least))
 	last := found[len(found)-1]
 	r.Judge("keep", better, fmt.Sprintf("%.3g against %.3g at cache %.2g, coverage %.3g; %.3g against %.3g at %.2g, coverage %.3g",
 		found[0][4].hits, found[0][2].hits, z.caches[0], found[0][4].coverage, last[4].hits, last[2].hits, z.caches[len(z.caches)-1], last[4].coverage))
-	r.Judge("hard", hard >= 0.1, fmt.Sprintf("%.3g sigma at the least", hard))
+	r.Judge("hard", hard >= 0.1, fmt.Sprintf("minimum %.3g sigma", hard))
 }
 
 func (z shadeSize) figures(r *lab.Report, found [][]course) {

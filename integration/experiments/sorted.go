@@ -163,7 +163,7 @@ func (z dieselSize) lesson(ctx context.Context, learned, test *images.Set, first
 // conclude finds the smallest window from which the loss against full stays under a point, and
 // judges.
 func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]float64, columns []string) {
-	t := r.Table("From which window on, of those tried, the loss against `full` stays under a point.", "model and rate", "share of the chunks")
+	t := r.Table("Smallest tested window whose loss against `full` stays below a point, also in all larger ones.", "model and rate", "share of the chunks")
 	f := &lab.Figure{Name: "accuracy", Title: "Loss against full on data sorted by class", X: "window, share of the chunks", Y: "points", LogX: true}
 	loss, sliding, corgi := true, true, true
 	corgis := make([]float64, len(schedules()))
@@ -202,7 +202,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 		f.Lines = append(f.Lines, lab.Line{Name: column, X: xs, Y: ys})
 	}
 	r.Figure(f)
-	r.Judge("loss", loss, fmt.Sprintf("%.2g points at the most", worst))
+	r.Judge("loss", loss, fmt.Sprintf("maximum %.2g points", worst))
 	r.Judge("corgi", corgi, fmt.Sprintf("%.2g points at a constant rate, %.2g at a falling one", corgis[0], corgis[1]))
-	r.Judge("sliding", sliding, fmt.Sprintf("%.3g points at the least", gap))
+	r.Judge("sliding", sliding, fmt.Sprintf("minimum %.3g points", gap))
 }

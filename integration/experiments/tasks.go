@@ -33,27 +33,27 @@ func (z tasksSize) plan(chunks int) shuffle.Params {
 func tasks(z tasksSize) lab.Experiment {
 	return lab.Experiment{
 		Name:  "tasks",
-		Title: "DIESEL, HVAC and Brand between nodes: a cache that belongs to one job",
-		Claim: "A cache spans the nodes of one task only, so the failure of a node stays within that task, and recovery reads chunks, not files (DIESEL); who is lost costs 1/p of the data, read once (HVAC); a remote node sends along what will be needed soon (Brand).",
+		Title: "DIESEL, HVAC and Brand across nodes: a cache for one job",
+		Claim: "A cache spans only the nodes of one task, so a node failure affects only that task, and recovery reads chunks instead of files (DIESEL). A lost node costs 1/p of the data, read once (HVAC). A remote node adds samples that will be needed soon to its answers (Brand).",
 		Setting: []string{
 			fmt.Sprintf("%d chunks of %d samples of 4 KB, slot order of %d lanes, global batches of %d, contiguous shares, one rank at each gateway", z.chunks, z.each, z.lanes, batchSize),
-			"store in memory, shaped: 5 ms to the first byte, 200 MB/s in all; every gateway has room for all data; real data paths, membership and protocol over loopback, in one process",
-			fmt.Sprintf("job A has %d gateways, job B %d; both have read one epoch, and B's gateways are told of A's addresses too. Then the server, the membership and the memory of one of A's gateways end at once, and its rank goes on at the next one", z.gateways, z.others),
+			"store in memory, shaped: 5 ms to the first byte, 200 MB/s in total. Every gateway has memory for all data. Data paths, membership and protocol are real, over loopback, in one process",
+			fmt.Sprintf("job A has %d gateways, job B %d; both have read one epoch, and B's gateways also know A's addresses. Then the server, the membership and the memory of one of A's gateways stop at the same time, and its rank continues at the next one", z.gateways, z.others),
 			fmt.Sprintf("refill: the same bytes in %v chunks, one of %d gateways lost", z.shapes, z.gateways),
-			fmt.Sprintf("sent along: two gateways, one rank, 192 batches, questions that may bring the samples of one batch and of %v more", z.carried),
+			fmt.Sprintf("added samples: two gateways, one rank, 192 batches; requests may return the samples of one batch and of %v more", z.carried),
 		},
 		Arms: []lab.Arm{
 			{Name: "A", What: "the job that loses a gateway"},
-			{Name: "B", What: "the job beside it"},
-			{Name: "k", What: "batches sent along with one"},
+			{Name: "B", What: "the other job"},
+			{Name: "k", What: "batches added to one"},
 		},
 		Pass: []lab.Mark{
-			{Name: "exact", Want: "every sample exactly once, in every epoch of both jobs, no error", Fails: "lose the batch under way when a gateway leaves"},
-			{Name: "share", Want: "A reads again what the lost gateway owned, half to twice 1/p of the chunks, each once", Fails: "read all chunks again when a gateway leaves", Measured: true},
-			{Name: "apart", Want: "B reads nothing from the store, and its gateways send each other what they send beside a healthy A, within 1 %", Fails: "one membership for both jobs", Measured: true},
-			{Name: "chunks", Want: "refill: the chunks that were lost, each once, in no more store reads, however many samples they hold", Fails: "read a chunk again for each sample of it", Measured: true},
-			{Name: "lookups", Want: "look-ups by name at an index that was opened from the store ask neither it nor other gateways again", Fails: "read the table of names from the store"},
-			{Name: "along", Want: "questions for a sample fall to at most 1.25 / (1 + k) of those without, while what the other gateway has comes from it", Fails: "send along samples of no later batch", Measured: true},
+			{Name: "exact", Want: "every sample exactly once, in every epoch of both jobs, no error", Fails: "lose the batch in flight when a gateway leaves"},
+			{Name: "share", Want: "A reads the chunks of the lost gateway again, half to twice 1/p of all, each once", Fails: "read all chunks again when a gateway leaves", Measured: true},
+			{Name: "apart", Want: "B reads nothing from the store, and its gateways exchange the same bytes as with a healthy A, within 1 %", Fails: "use one membership for both jobs", Measured: true},
+			{Name: "chunks", Want: "refill: each lost chunk is read once, in no more store reads, regardless of its number of samples", Fails: "read a chunk again for each of its samples", Measured: true},
+			{Name: "lookups", Want: "look-ups by name in an index that was opened from the store send no request to the store or other gateways", Fails: "read the table of names from the store"},
+			{Name: "along", Want: "requests per sample fall to at most 1.25 / (1 + k) of those without, and samples of the other gateway come from it", Fails: "never add samples of a later batch", Measured: true},
 		},
 		Run: func(ctx context.Context, r *lab.Report) error { return z.run(ctx, r) },
 	}
@@ -95,7 +95,7 @@ func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	if err != nil {
 		return errors.Join(err, a.stop())
 	}
-	t := r.Table("Two jobs on one store, epoch by epoch.", "epoch", "job", "store reads", "questions between gateways", "between gateways MB")
+	t := r.Table("Two jobs on one store, epoch by epoch.", "epoch", "job", "store reads", "requests between gateways", "between gateways MB")
 	job := func(f *fleet, name string, epoch uint64) (epochRead, error) {
 		got, err := f.read(ctx, task{params: z.plan(z.chunks), epoch: epoch, ranks: len(f.members), sharing: shuffle.Contiguous})
 		*exact = *exact && got.twice+got.never == 0
@@ -206,7 +206,7 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 		return err
 	}
 	defer d.close() // opened for reading only
-	t := r.Table("Questions between two gateways, one rank.", "k", "questions", "a batch", "for a sample, of those without", "samples that had come along")
+	t := r.Table("Requests between two gateways, one rank.", "k", "requests", "per batch", "per sample, relative to those without", "added samples used")
 	var none float64
 	holds, found := true, ""
 	for _, k := range z.carried {

@@ -20,16 +20,16 @@ type Page struct {
 
 const intro = `# Experiments
 
-These experiments put published ideas to the test. Each section states the claim, the setting, the arms and the marks, which are
-fixed before the run; tables, pictures and verdicts are what the run found. A missed mark is listed as missed, and never moves
-to fit. ` + "`make figures`" + ` makes this page from ` + "`integration/experiments/figures`" + `; ` + "`make experiments`" + ` runs the experiments, or some
-with ` + "`ONLY=\"brand,shade\"`" + `. Figures are *current* if their sources have not changed since; [provenance](#provenance) names them.
+These experiments test published ideas. Each section states the claim, the setting, the arms and the marks (pass criteria), all fixed
+before the run. Tables, charts and results come from the run. A missed mark is reported as missed; marks never move to fit.
+` + "`make figures`" + ` generates this page from ` + "`integration/experiments/figures`" + `. ` + "`make experiments`" + ` runs all experiments, or some with
+` + "`ONLY=\"brand,shade\"`" + `. Figures are *current* if their sources have not changed since the run; see [provenance](#provenance).
 
-The store is in memory and shaped like a distant one, so that a small machine's CPUs are not measured: 20 ms
-to the first byte, 80 MB/s per stream and 500 MB/s in total, unless a section says otherwise. Samples are small (4 KB) and so
-are chunks, so that no arm takes longer than two minutes. Epoch 0 is reported apart, and cold misses count. Nothing is
-extrapolated: where a whole epoch would take too long, the table says which part was run.
-The code of published protocols and classifiers is in ` + "`integration/experiments/`" + `, never in the product.
+The store is in memory and shaped like a remote one, so that the CPUs of a small machine do not limit the results. Unless a section
+states otherwise, it takes 20 ms to the first byte and has 80 MB/s per stream and 500 MB/s in total. Samples (4 KB) and chunks are
+small, so that each arm takes at most two minutes. Epoch 0 is reported separately, and cold misses count. Nothing is extrapolated: if
+a whole epoch would take too long, the table states the measured part.
+The code of published protocols and classifiers is in ` + "`integration/experiments/`" + `, never in Millrace itself.
 
 `
 
@@ -68,7 +68,7 @@ func (r *Report) markdown(p *Page) string {
 	for _, s := range r.Setting {
 		fmt.Fprintf(&b, "- %s\n", s)
 	}
-	b.WriteString("\n**Arms.**\n\n| arm | what it is |\n|---|---|\n")
+	b.WriteString("\n**Arms.**\n\n| arm | description |\n|---|---|\n")
 	for _, a := range r.Arms {
 		fmt.Fprintf(&b, "| %s | %s |\n", a.Name, a.What)
 	}
