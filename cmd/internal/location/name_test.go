@@ -68,7 +68,7 @@ func TestPlace_IsSharedByIndexesOfOneDataset(t *testing.T) {
 	if err := a.PutName("train"); err != nil {
 		t.Error(err)
 	}
-	if err := a.PutName("val"); err == nil || !strings.Contains(err.Error(), "#train already") {
+	if err := a.PutName("val"); err == nil || !strings.Contains(err.Error(), "already names the index #train") {
 		t.Errorf("got %v, want the other name refused", err)
 	}
 }
