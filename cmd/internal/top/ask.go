@@ -14,33 +14,33 @@ import (
 )
 
 const (
-	attemptTime = 5 * time.Second        // a gateway that has not answered for so long does not answer
-	patience    = 700 * time.Millisecond // the screen shows what is there, and a later answer comes with the next look
-	mostAtOnce  = 64                     // requests under way: a fleet of thousands is asked bit by bit
+	attemptTime = 5 * time.Second        // time limit of one request to a gateway
+	patience    = 700 * time.Millisecond // wait for answers of one screen; the next screen shows later ones
+	mostAtOnce  = 64                     // concurrent requests, to limit the load of fleets of thousands
 )
 
 var errLate = errors.New("no answer yet")
 
-// Look is what one gateway has said, and when.
+// Look is the answer of one gateway with its time.
 type Look struct {
 	Gateway string
-	At      time.Time // when the answer was there
+	At      time.Time // arrival of the answer
 	Stats   Stats
-	Cluster *Cluster // nil: the gateway is in no cluster, or does not say
-	Err     error    // why there is no answer; then Stats is empty
+	Cluster *Cluster // nil: no cluster, or no answer about it
+	Err     error    // reason for a missing answer; Stats is then empty
 }
 
-// Fleet is the gateways that are watched.
+// Fleet requests the statistics of the watched gateways.
 type Fleet struct {
 	sources []*source
-	places  chan struct{} // holds a token for each request under way
+	places  chan struct{} // has a token for each open request
 	asking  sync.WaitGroup
 
 	mu   sync.Mutex
 	last map[string]*state // guarded by mu
 }
 
-// source is one address as it was given, which may stand for several gateways.
+// source is one given address, which may resolve to several gateways.
 type source struct {
 	name string
 	each func(context.Context) ([]client.Gateway, error)
@@ -49,14 +49,14 @@ type source struct {
 	// Guarded by Fleet.mu:
 	found []client.Gateway
 	err   error
-	under bool          // a look-up is under way
+	under bool          // a look-up is open
 	done  chan struct{} // closed when the look-up has ended
 }
 
-// state is what is known of a gateway.
+// state is the last look at a gateway and its open request.
 type state struct {
 	look  Look
-	under bool          // a request is under way
+	under bool          // a request is open
 	done  chan struct{} // closed when the request has ended
 }
 
@@ -82,8 +82,8 @@ func (f *Fleet) Close() {
 	}
 }
 
-// Ask asks each gateway that has no question open, and returns what is known of all of them, in the order of the addresses. It waits for answers until
-// most is over, and half as long for names.
+// Ask sends a request to each gateway without an open one, and returns the last looks at all gateways in the order of the
+// addresses. It waits at most the given time for answers, and half of it for name look-ups.
 func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Look {
 	names, end := time.NewTimer(most/2), time.NewTimer(most)
 	defer names.Stop()
@@ -118,8 +118,8 @@ func ended(done chan struct{}, end *time.Timer) bool {
 	}
 }
 
-// find sees to it that each address is being looked up, and returns what is closed when that has ended. Each one is looked up by itself: a name server
-// may be slow.
+// find starts a look-up of each address without an open one, and returns channels that close at their end. Look-ups run
+// separately, since a name server may be slow.
 func (f *Fleet) find(ctx context.Context) []chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func (f *Fleet) lookUp(ctx context.Context, s *source) {
 	close(s.done)
 }
 
-// begin sees to it that each gateway that is known has a question open.
+// begin starts a request to each known gateway without an open one.
 func (f *Fleet) begin(ctx context.Context) []*state {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +173,7 @@ func (f *Fleet) begin(ctx context.Context) []*state {
 	return all
 }
 
-// open returns the state of a gateway, with a question open. The caller holds mu.
+// open returns the state of a gateway, and starts a request unless one is open. The caller holds mu.
 func (f *Fleet) open(ctx context.Context, g client.Gateway) *state {
 	name := g.String()
 	s := f.last[name]
@@ -195,7 +195,7 @@ func (f *Fleet) open(ctx context.Context, g client.Gateway) *state {
 	return s
 }
 
-// ask asks one gateway.
+// ask requests the statistics of one gateway.
 func (f *Fleet) ask(ctx context.Context, g client.Gateway) Look {
 	look := Look{Gateway: g.String()}
 	select {

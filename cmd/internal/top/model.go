@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// model is what is on the screen.
+// model is the state of the screen.
 type model struct {
 	every time.Duration
 	begun []Look // the first looks
@@ -19,12 +19,12 @@ type model struct {
 
 	history       History
 	report        Report
-	shown         []Rank // those that the filter leaves, in order
+	shown         []Rank // ranks that match the filter, in order
 	order         order
 	filter        string
 	typing        bool // the filter is being typed
 	help          bool
-	gateways      bool // the table has gateways in place of ranks
+	gateways      bool // the table shows gateways instead of ranks
 	paused        bool
 	asked         bool // an answer is on its way, or the clock that leads to one runs
 	first         int  // line of the table that is shown first
@@ -35,10 +35,10 @@ func newModel(every time.Duration, begun []Look, ask func() []Look) *model {
 	return &model{every: every, begun: begun, ask: ask, width: 80, height: 24}
 }
 
-// looked is that the gateways were asked.
+// looked is the message with new looks.
 type looked []Look
 
-// due is that they are to be asked again.
+// due is the message that starts the next requests.
 type due struct{}
 
 func (m *model) Init() tea.Cmd {
@@ -53,7 +53,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case looked:
-		// What was on its way when the screen was paused is kept for the next comparison, and not shown.
+		// Looks that arrive during a pause serve the next comparison, but are not shown.
 		if r := m.history.Next(msg); !m.paused {
 			m.report = r
 			m.arrange()
@@ -76,7 +76,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// press takes a key.
+// press handles a key.
 func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 	switch pressed := k.String(); {
 	case pressed == "ctrl+c":
@@ -106,7 +106,7 @@ func keys() map[string]key {
 	return map[string]key{"n": need, "w": waiting, "b": behind, "s": samples, "t": thinks, "i": idling, "d": name}
 }
 
-// command does what a key says that changes nothing but the screen.
+// command handles the keys that change only the screen.
 func (m *model) command(pressed string) {
 	page := max(1, m.room()-1)
 	by, orders := keys()[pressed]
@@ -138,7 +138,7 @@ func (m *model) command(pressed string) {
 	}
 }
 
-// edit takes a key while the filter is typed.
+// edit handles a key while the user types the filter.
 func (m *model) edit(pressed, text string) {
 	switch pressed {
 	case "enter":
@@ -171,7 +171,7 @@ func (m *model) arrange() {
 	m.scroll(0)
 }
 
-// rows is how many the table has.
+// rows returns the number of the table's rows.
 func (m *model) rows() int {
 	if m.gateways {
 		return len(m.report.Gateways)
@@ -182,7 +182,7 @@ func (m *model) rows() int {
 // scroll moves the table, within its ends.
 func (m *model) scroll(by int) { m.first = max(0, min(m.first+by, m.rows()-m.room())) }
 
-// room is how many rows of the table are seen.
+// room returns the number of visible rows of the table.
 func (m *model) room() int { return max(1, m.height-len(m.head())-3) }
 
 // leastTable is how many lines are kept for the title, the table and the keys, however much gateways have to say.

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// What the states of ranks are found by: the same as gateways find slow ranks by.
+// Thresholds of the states of ranks, the same as those of gateways for slow ranks.
 const (
 	readsSeconds = 60  // a rank that has not asked for so long reads no more
 	waitsShare   = 0.2 // a rank that waits for a larger share of its time is limited by what it waits for
@@ -56,7 +56,7 @@ func judge(ranks []Rank) {
 	}
 }
 
-// key is what ranks are ordered by.
+// key is a sort key of ranks.
 type key int
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// Report is what is known of all gateways at one moment. It is what --json prints.
+// Report is the state of all gateways at one moment, and the output of --json.
 type Report struct {
 	At       time.Time       `json:"at"`
 	Gateways []GatewayReport `json:"gateways"` // the worst first
@@ -25,7 +25,7 @@ type Report struct {
 	Ranks    []Rank          `json:"ranks"` // those that need a look first
 }
 
-// GatewayReport is what one gateway says.
+// GatewayReport is the state of one gateway.
 type GatewayReport struct {
 	Gateway string       `json:"gateway"`
 	State   string       `json:"state"` // ready, not ready, restarted, late, silent or refuses
@@ -121,7 +121,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// describe says what a look shows, compared with the one before, which may be empty.
+// describe reports the changes from one look to the next; the first may be empty.
 func describe(before, now Look) GatewayReport {
 	g := GatewayReport{Gateway: now.Gateway, State: ready, Version: now.Stats.Version, Limits: now.Stats.Limits.Limits}
 	if now.Err != nil {
@@ -130,7 +130,7 @@ func describe(before, now Look) GatewayReport {
 	}
 	again := before.Stats.Counters != nil && now.Stats.value("uptime_seconds") < before.Stats.value("uptime_seconds")
 	if again {
-		before = Look{} // counters begin anew, so the look before says nothing about them
+		before = Look{} // counters restarted, so the previous look is no base for rates
 	}
 	g.Figures = compare(before, now)
 	switch {
@@ -150,7 +150,7 @@ func describe(before, now Look) GatewayReport {
 	return g
 }
 
-// fault says why a gateway does not answer, and what to do.
+// fault returns the reason why a gateway does not answer, and the cure.
 func fault(err error) (state string, l stats.Limits) {
 	var said *client.Error
 	l = stats.Limits{Code: "silent", Sentence: "It does not answer: " + cause(err) + ".", Do: reach.Cure(err)}
