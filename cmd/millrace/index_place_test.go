@@ -131,7 +131,7 @@ func TestIndexElsewhereIsRefused(t *testing.T) {
 		{[]string{"index", dir + ",index=" + home, "--index-url", home}, exitUsage, "names file://" + home + " already"},
 		{[]string{"index", dir, "--index-url", "http://x"}, exitUsage, "must be s3:// or file://"},
 		{[]string{"index", "s3://bucket/x", "--follow-links"}, exitUsage, "only directories have links"},
-		{[]string{"verify", other + ",index=" + home}, exitNotFound, "is it the index of other data?"},
+		{[]string{"verify", other + ",index=" + home}, exitNotFound, "check that the index belongs to this dataset"},
 	} {
 		if o := millrace(t, nil, c.args...); o.code != c.code || !strings.Contains(o.stderr, c.want) {
 			t.Errorf("%q: got exit code %d, want %d, and %q: %s", c.args, o.code, c.code, c.want, o.stderr)

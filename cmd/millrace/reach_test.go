@@ -92,7 +92,7 @@ func TestServe_NamesAPortInUse(t *testing.T) {
 	}
 	defer busy.Close()
 	at, dir := busy.Addr().String(), shards(t)
-	want := "millrace: listen on " + at + ": the port is in use: end the process that uses it, or choose another port\n"
+	want := "millrace: listen on " + at + ": the port is in use: stop the process that uses it, or choose another port\n"
 	for _, ports := range [][]string{{"--listen", at}, {"--listen", "127.0.0.1:0", "--admin-listen", at}, {"--listen", "127.0.0.1:0", "MILLRACE_HEALTH_LISTEN=" + at}} {
 		if o := millrace(t, nil, append([]string{"serve", dir, "--cache-size", "64MiB"}, ports...)...); o.code != exitFailure || o.stderr != want {
 			t.Errorf("%q: got exit code %d, %q, want %d, %q", ports, o.code, o.stderr, exitFailure, want)
