@@ -213,7 +213,7 @@ func TestFraming(t *testing.T) {
 	if got := f.ContentType(); got != "application/vnd.litdata.chunk" {
 		t.Errorf("got %s", got)
 	}
-	if _, _, err := f.Frame([]uint32{1<<32 - 1}); err == nil || !strings.Contains(err.Error(), "take a smaller batch") {
+	if _, _, err := f.Frame([]uint32{1<<32 - 1}); err == nil || !strings.Contains(err.Error(), "use a smaller batch") {
 		t.Errorf("got %v, want an error with the cure", err)
 	}
 }

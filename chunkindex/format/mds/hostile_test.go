@@ -185,7 +185,7 @@ func TestFraming(t *testing.T) {
 	if before, _, err = f.Frame([]uint32{most}); err != nil || binary.LittleEndian.Uint32(before[8:]) != 1<<32-1 {
 		t.Errorf("longest batch: got %v, want it framed", err)
 	}
-	if _, _, err = f.Frame([]uint32{most + 1}); err == nil || !strings.Contains(err.Error(), "take a smaller batch") {
+	if _, _, err = f.Frame([]uint32{most + 1}); err == nil || !strings.Contains(err.Error(), "use a smaller batch") {
 		t.Errorf("a byte more: got %v, want an error with the cure", err)
 	}
 }
