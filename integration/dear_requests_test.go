@@ -89,7 +89,7 @@ func TestDearestRequests(t *testing.T) {
 			t.Errorf("got %v of processor time, want at most %v: %s", took, most, c.path)
 		}
 	}
-	if got := large.Get(t, batches+"&format=arrow"); !strings.Contains(string(got.Body), "of processor time") {
-		t.Errorf("got %s, want the processor time in it", got.Body)
+	if got := large.Get(t, batches+"&format=arrow"); !strings.Contains(string(got.Body), "of CPU time") {
+		t.Errorf("got %s, want the CPU time in it", got.Body)
 	}
 }

@@ -177,7 +177,7 @@ func TestReadOnlyBucketKeepsLosses(t *testing.T) {
 		refused(importance(dataset), body, `"kept":true`)
 	}
 	plan := sealed.MustGet(t, "/v1/datasets/"+dataset+"/epochs/0?batch_size=64").Header.Get("Content-Location")
-	refused(importance(dataset)+"/snapshots", fmt.Appendf(nil, `{"url":%q}`, plan), "takes no writes")
+	refused(importance(dataset)+"/snapshots", fmt.Appendf(nil, `{"url":%q}`, plan), "is read-only")
 	sealed.MustGet(t, batchPath(0, 0)) // routes that write nothing still work
 	sealed.Kill()
 	open := serve(t, store, "MILLRACE_LOSS_LOG="+log)
