@@ -197,7 +197,7 @@ func TestDatasetsChangeUnderReaders(t *testing.T) {
 				if ctx.Err() != nil {
 					return
 				}
-				if job.name == "mails" && err != nil && strings.Contains(err.Error(), "no dataset") {
+				if job.name == "mails" && err != nil && strings.Contains(err.Error(), "is not served") {
 					time.Sleep(10 * time.Millisecond) // it is not served now
 					continue
 				}
