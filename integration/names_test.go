@@ -110,7 +110,7 @@ func (f *finder) Write(b []byte) (int, error) {
 func (f *finder) failures() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Count(f.log.String(), "the last addresses are kept")
+	return strings.Count(f.log.String(), "using the last addresses")
 }
 
 func (f *finder) finds(want []string) bool {

@@ -234,7 +234,7 @@ func TestFaultsOfStores(t *testing.T) {
 		"no authority":   {"s3://train/same?endpoint=" + c.alone["secure"].Setting(t, "AWS_ENDPOINT_URL_S3") + "&profile=keys-of-secure", 5, []string{"certificate"}},
 		"user in it":     {"s3://" + key + ":" + secret + "@train/same", 2, []string{"credentials do not belong in an address"}},
 		"key in it":      {"s3://train/same?aws_access_key_id=" + key + "&aws_secret_access_key=" + url.QueryEscape(secret), 2, []string{"aws_access_key_id", "credentials do not belong in an address"}},
-		"user in theirs": {"s3://train/same?endpoint=" + strings.Replace(endpoint, "://", "://"+key+":"+secret+"@", 1), 2, []string{"endpoint: want", "without credentials"}},
+		"user in theirs": {"s3://train/same?endpoint=" + strings.Replace(endpoint, "://", "://"+key+":"+secret+"@", 1), 2, []string{"endpoint: must be", "without credentials"}},
 	} {
 		for _, args := range [][]string{{"index", f.address}, {"info", f.address}, {"gc", f.address}, {"serve", "--dataset", "d=" + f.address, "--cache-size", "64MiB", "--check"}} {
 			r := harness.Run(t, c.env, args...)

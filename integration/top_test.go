@@ -105,7 +105,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}
 	g := start()
 	x := inTerminal(t, 100, 32, []string{"NO_COLOR=1"}, "top", "http://"+free[1], "http://"+free[2], "--interval", "300ms")
-	x.shows("2 gateways", "connection refused", "Nobody has asked", "No rank has read", "q quit")
+	x.shows("2 gateways", "connection refused", "no batch was requested", "No rank has read", "q quit")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -136,7 +136,7 @@ def test_make_wheel_installs_a_package_that_reads_without_anything_else(tmp_path
     [
         ("wheel.py", {"PATH": "/nonexistent"}, "install Go, "),
         ("wheel.py", {"PIP_INDEX_URL": "http://127.0.0.1:1", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}, "check that pip reaches PyPI"),
-        ("wheels.py", {"GOPROXY": "off", "GOMODCACHE": "/nonexistent"}, "a first build downloads Go modules"),
+        ("wheels.py", {"GOPROXY": "off", "GOMODCACHE": "/nonexistent"}, "the first build downloads Go modules"),
     ],
 )
 def test_make_wheel_names_culprit_and_cure(tool: str, missing: dict[str, str], cure: str, tmp_path: Path) -> None:
