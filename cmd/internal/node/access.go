@@ -33,7 +33,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	} else {
 		c.Access, err = auth.Open(auth.Config{File: access.Access, Changed: s.accessChanged, Keys: s.issuerKeys})
 		if err != nil {
-			return &SettingError{"access", err}
+			return settingError("access", err)
 		}
 		s.guard = c.Access
 		s.guard.FetchKeys(ctx) // for JWTs of the first requests
@@ -42,7 +42,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 		return nil
 	}
 	if s.audit, err = audit.Open(access.AuditLog); err != nil {
-		return &SettingError{"audit-log", err}
+		return settingError("audit-log", err)
 	}
 	c.Audit = s.audit
 	s.closers = append(s.closers, func() {

@@ -28,7 +28,7 @@ func (s *Node) openTLS() error {
 	}
 	port, err := certs.NewPort(certs.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.ClientCA, Changed: s.certificateChanged("tls")})
 	if err != nil {
-		return &SettingError{"tls-cert", err}
+		return settingError("tls-cert", err)
 	}
 	s.tls = port.Server()
 	s.certificates = append(s.certificates, certificate{"tls", c.TLSCert, port.Files})

@@ -1,10 +1,10 @@
 package node
 
 import (
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -90,22 +90,19 @@ type ClusterConfig struct {
 // SettingError reports an invalid setting, or one that the datasets or the machine do not allow.
 type SettingError struct {
 	Setting string // its name in a configuration file
-	err     error
+	err     error  // continues the name: " must be ..." or ": ..."
+}
+
+// settingError returns the error of a setting with a cause of its own, after a colon.
+func settingError(setting string, err error) *SettingError {
+	return &SettingError{setting, fmt.Errorf(": %w", err)}
 }
 
 func (e *SettingError) Error() string { return e.Named(e.Setting) }
 func (e *SettingError) Unwrap() error { return e.err }
 
 // Named returns the error text with another name for the setting, such as its flag.
-func (e *SettingError) Named(name string) string {
-	text := e.err.Error()
-	for _, verb := range []string{"must ", "requires ", "excludes "} {
-		if strings.HasPrefix(text, verb) {
-			return name + " " + text
-		}
-	}
-	return name + ": " + text
-}
+func (e *SettingError) Named(name string) string { return name + e.err.Error() }
 
 // memoryOfAll returns the sum of the memory limits of all divisions.
 func (c *Config) memoryOfAll() int64 {

@@ -31,13 +31,13 @@ func (s *Node) openDisk(v *division, set datasets.Set) error {
 	cfg.Datasets = set.Places(s.heldBy(v))
 	if s.cfg.Check {
 		if err := diskcache.Check(cfg); err != nil {
-			return &SettingError{"disk-cache", err}
+			return settingError("disk-cache", err)
 		}
 		return nil
 	}
 	disk, err := diskcache.Open(cfg)
 	if err != nil {
-		return &SettingError{"disk-cache", err}
+		return settingError("disk-cache", err)
 	}
 	v.disk = disk
 	s.closers = append(s.closers, disk.Close)
@@ -72,7 +72,7 @@ func (v *division) diskList(indexes []*chunkindex.Index) int64 {
 func (v *division) fitDisk(fresh []*generation) error {
 	for _, g := range fresh {
 		if least := diskcache.Cost(g.index.MaxChunk()); v.dir != "" && least > v.quota.Disk {
-			return &SettingError{v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), g.at.Loc.Name, humanize.IBytes(uint64(least)))}
+			return settingError(v.diskSetting(), fmt.Errorf("%s is too small: the largest chunk of %s takes %s", humanize.IBytes(uint64(v.quota.Disk)), g.at.Loc.Name, humanize.IBytes(uint64(least))))
 		}
 	}
 	return nil

@@ -73,8 +73,8 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 	resident += list
 	planned := k.planned(v, fresh)
 	if least := leastBudget(resident+decoding+hungry.serving(chunks), planned); least > v.budget.Total() {
-		return &SettingError{v.setting(), fmt.Errorf("%s is too small: must be at least %d MiB: the largest chunk of %s takes %s%s",
-			humanize.IBytes(uint64(v.budget.Total())), (least+mebibyte-1)/mebibyte, name, humanize.IBytes(uint64(hungry.chunk)), k.olderOpen(v))}
+		return settingError(v.setting(), fmt.Errorf("%s is too small: must be at least %d MiB: the largest chunk of %s takes %s%s",
+			humanize.IBytes(uint64(v.budget.Total())), (least+mebibyte-1)/mebibyte, name, humanize.IBytes(uint64(hungry.chunk)), k.olderOpen(v)))
 	}
 	asked = asked[len(all)-len(fresh):]
 	if err := v.reserve(ctx, list, fresh, asked); err != nil {

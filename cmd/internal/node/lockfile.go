@@ -29,7 +29,7 @@ func (s *Node) hold() error {
 	}
 	f, err := os.OpenFile(s.cfg.WhileLocked, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return &SettingError{"while-locked", err}
+		return settingError("while-locked", err)
 	}
 	s.lock = &lockFile{f, s.cfg.Linger}
 	s.closers = append(s.closers, func() { f.Close() }) // also releases the lock, for which a late process waits

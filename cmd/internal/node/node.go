@@ -113,7 +113,7 @@ func (s *Node) open(ctx context.Context) error {
 	}
 	set, err := s.keeper.configured(s.keeper.file().Read())
 	if err != nil {
-		return &SettingError{"datasets", err}
+		return settingError("datasets", err)
 	}
 	if err := s.divide(set); err != nil {
 		return err

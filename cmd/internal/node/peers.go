@@ -66,13 +66,13 @@ func (s *Node) joinCluster() error {
 	if !c.PeerInsecure {
 		files, err := certs.NewPeer(certs.Config{Cert: c.PeerCert, Key: c.PeerKey, CA: c.PeerCA, Changed: s.certificateChanged("peer")}, c.PeerAllow)
 		if err != nil {
-			return &SettingError{"peer-cert", err}
+			return settingError("peer-cert", err)
 		}
 		if err := peer.Certify(files.Leaf(), c.Member); err != nil && !c.PeerSharedCert {
-			return &SettingError{"peer-cert", fmt.Errorf("%s: %w", c.PeerCert, err)}
+			return settingError("peer-cert", fmt.Errorf("%s: %w", c.PeerCert, err))
 		}
 		if len(c.PeerAllow) == 0 && slices.ContainsFunc(s.certificates, func(port certificate) bool { return files.BelievesClientsOf(port.Files) }) {
-			return &SettingError{"peer-allow", errors.New("required, because peer-ca and client-ca hold the same authority, so that every client could act as a gateway: name the gateways, or sign their certificates with another authority")}
+			return settingError("peer-allow", errors.New("required, because peer-ca and client-ca hold the same authority, so that every client could act as a gateway: name the gateways, or sign their certificates with another authority"))
 		}
 		client, served = files.Client(), files.Server()
 		s.certificates = append(s.certificates, certificate{"peer", c.PeerCert, files.Files})
