@@ -50,13 +50,15 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 	return e, err
 }
 
-// labels are the first rows of an explanation, in order. Other fields follow under their own names.
-var labels = [][2]string{
-	{"dataset", "dataset"}, {"epoch", "epoch"}, {"samples", "samples"}, {"batches", "batches"}, {"bytes", "size"},
-	{"parameters.shuffle", "shuffle"}, {"parameters.window", "window"}, {"parameters.seed", "seed"}, {"parameters.batch_size", "batch size"},
-	{"chunk_reads", "chunks to read"}, {"first_batch_chunks", "chunks of batch 0"}, {"window_memory", "memory to mix"},
-	{"expected_batch_variance", "variance by chunk"}, {"expected_batch_variance_10", "variance, 10 classes"}, {"expected_batch_variance_100", "variance, 100 classes"},
-	{"links.batch", "batch 0"}, {"links.self", "this plan"},
+// labels returns the first rows of an explanation in order: field and label. Other fields follow under their own names.
+func labels() [][2]string {
+	return [][2]string{
+		{"dataset", "dataset"}, {"epoch", "epoch"}, {"samples", "samples"}, {"batches", "batches"}, {"bytes", "size"},
+		{"parameters.shuffle", "shuffle"}, {"parameters.window", "window"}, {"parameters.seed", "seed"}, {"parameters.batch_size", "batch size"},
+		{"chunk_reads", "chunks to read"}, {"first_batch_chunks", "chunks of batch 0"}, {"window_memory", "memory to mix"},
+		{"expected_batch_variance", "variance by chunk"}, {"expected_batch_variance_10", "variance, 10 classes"}, {"expected_batch_variance_100", "variance, 100 classes"},
+		{"links.batch", "batch 0"}, {"links.self", "this plan"},
+	}
 }
 
 // Print writes the explanation for people. gateway completes links.
@@ -65,7 +67,7 @@ func (e *Explanation) Print(w io.Writer, gateway string) {
 	collect(rows, "", gateway, e.Plan)
 	delete(rows, "links.draws")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, l := range labels {
+	for _, l := range labels() {
 		if v, ok := rows[l[0]]; ok {
 			fmt.Fprintf(t, "%s\t%s\n", l[1], v)
 			delete(rows, l[0])
