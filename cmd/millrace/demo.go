@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,9 @@ on port 8080 or the next free port, and prints commands to try. A second run reu
 			f.Flag(&x.once, "once", "read and check two epochs, print the result and exit")
 			f.Output(a.App)
 			check := func(args []string) {
-				x.from = strings.Join(args, "")
+				if len(args) > 0 {
+					x.from = args[0]
+				}
 				if x.listen != "" && !node.Loopback(x.listen) {
 					f.Fault("--listen %q: must be a loopback HOST:PORT, because the demo has no access control", x.listen)
 				}
