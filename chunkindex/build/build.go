@@ -35,7 +35,7 @@ type Options struct {
 	SingleWriter bool // publish without conditional writes; the caller guarantees that it is the only writer
 	Progress     func(chunkindex.Progress)
 	Inspect      func(*chunkindex.Index) // called with the published index, which is closed afterwards
-	Classes      []string                // names of the class folders in byte order, if the caller knows them; nil: derived from the keys of images
+	Classes      []string                // class folder names in byte order; nil: derived from the keys of images
 	AllowEmpty   bool                    // publish a dataset that has no samples
 	TempDir      string                  // for scans and the index in progress; empty: the system's
 	Format       string                  // name of the shards' format; empty: detected

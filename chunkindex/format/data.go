@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Notes is a group of names of objects that describe data. docs/spec/formats.md lists them in a table.
+// Notes lists object names that mark documentation rather than samples. docs/spec/formats.md has the table.
 type Notes struct {
 	By       string   // their writer or purpose
 	Words    []string // whole names, also with .txt or .pdf

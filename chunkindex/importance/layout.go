@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A snapshot (see docs/spec/importance.md) consists of header, plan, chunk table, and for each chunk the
-// weights and hot bits of its samples.
+// A snapshot (docs/spec/importance.md) has a header, a plan and a chunk table, followed by the weights
+// and hot bits of each chunk's samples.
 const (
 	snapshotMagic   = "MRWEIGHT"
 	snapshotVersion = 1

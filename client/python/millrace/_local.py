@@ -171,7 +171,7 @@ class Local:
     def _answers(self) -> bool:
         if self.loopback:
             try:
-                # Another program, or another user's gateway, may have taken the port: this gateway requires and accepts the token.
+                # Another program or user may have taken the port. Only this gateway rejects requests without the token and accepts those with it.
                 return self._ask("GET", "/v1/datasets", shown=False)[0] == 401 and self._ask("GET", "/v1/datasets")[0] == 200
             except (OSError, ValueError, http.client.HTTPException):
                 return False

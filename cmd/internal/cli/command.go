@@ -166,7 +166,7 @@ func (f *Flags) Main() *Flags {
 	return f
 }
 
-// SettingOnly marks the next setting as no flag: only the environment and the configuration file set it.
+// SettingOnly hides the flag of the next setting: only the environment and the configuration file can set it.
 func (f *Flags) SettingOnly() *Flags {
 	f.settingOnly = true
 	return f

@@ -51,7 +51,7 @@ func Variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Load reads the settings that the command line does not set: from the environment, then from the file.
+// Load reads the settings missing on the command line from the environment, then from the file.
 func (f *Flags) Load() {
 	f.refuseSettings()
 	assign := func(fl *pflag.Flag) {

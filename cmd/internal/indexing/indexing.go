@@ -86,7 +86,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
 }
 
-// elsewhere is the cure for an index that can be stored neither with the shards nor in the user's cache.
+// elsewhere is the advice if neither the shards' location nor the user's cache is writable.
 const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
 
 // explain adds the cure to a fault, or the commands to choose from.

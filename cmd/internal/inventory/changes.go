@@ -40,8 +40,8 @@ func (f *Files) add(key string) *Files {
 	return &Files{f.Files + 1, min(f.Example, key)}
 }
 
-// changesOf compares the files of a directory with its index. The result is nil if no file changed, if shards or index are in a bucket, if the
-// directory cannot be read, and if it has too many files to compare in compareTime.
+// changesOf compares the files of a directory with its index. It returns nil if nothing changed. It also
+// returns nil if shards or index are in a bucket, the directory is unreadable, or compareTime is too short.
 func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	at := o.Loc.OfIndex()
 	if o.Loc.Bucket != "" || at.Bucket != "" {

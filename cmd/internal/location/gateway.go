@@ -41,8 +41,8 @@ func OfServed(gateway, name string) string {
 	return at + "/" + url.PathEscape(name)
 }
 
-// Served splits the address of a gateway's dataset, GATEWAY/NAME, unless the name is given separately. Addresses with
-// unix:, dns: or srv: contain no dataset name. ok is false if arg is not a gateway's address.
+// Served splits GATEWAY/NAME into gateway and dataset name, unless given sets the name. Addresses with
+// unix:, dns: or srv: contain no name. ok reports whether arg is a gateway's address.
 func Served(arg, given string) (gateway, name string, ok bool) {
 	if hasScheme(arg) {
 		return arg, given, true

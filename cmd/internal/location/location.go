@@ -322,8 +322,8 @@ func indexName(s string) (string, error) {
 	return name, nil
 }
 
-// HideSecrets removes user information and the values of unknown parameters from a text that looks like a URL, with or
-// without a name before it. The URL may be invalid, since a password may contain characters that a URL must not.
+// HideSecrets removes user information and values of unknown parameters from text that looks like URL or
+// NAME=URL. It also handles invalid URLs, such as those with an unescaped password.
 func HideSecrets(s string) string {
 	before, rest, isURL := strings.Cut(s, "://")
 	if !isURL {

@@ -184,7 +184,7 @@ func (l *Location) setQuery(query string) error {
 	return nil
 }
 
-// holdsSecret reports whether the name of a parameter suggests a secret, in the spellings of common tools.
+// holdsSecret reports whether a parameter name suggests a secret, such as token or x-amz-signature.
 func holdsSecret(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "x-amz-") || slices.ContainsFunc([]string{"key", "secret", "token", "passw", "credential", "signature"},

@@ -43,9 +43,9 @@ func (s *Stores) config(l Location) s3backend.Config {
 	}
 }
 
-// Place identifies the objects of a location, also after a restart: two locations with one place have the same objects
-// under the same keys. Of the service's parameters it contains only those that may lead to other objects: the endpoint,
-// the region if it selects the endpoint, and the profile, whose account may have its own bucket names.
+// Place returns a string that identifies the objects of a location across restarts: locations with equal
+// places have the same objects under the same keys. It contains only the service parameters that can select
+// other objects: endpoint, profile, and region if that determines the endpoint.
 func (s *Stores) Place(l Location) string {
 	if l.Bucket == "" {
 		return l.Shards()

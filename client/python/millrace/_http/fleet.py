@@ -51,8 +51,8 @@ RECORDS = "records"  # srv:NAME: one gateway per SRV record of the name
 MOST_GATEWAYS = 4096  # maximum gateways in a pattern: four times the largest simulated fleet
 _PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)")
 _SERVICE = re.compile(r"_[A-Za-z0-9-]+\._tcp\.[^\s/:@{}]+")
-# Matches a host whose first label ends in a number, as the pods of a StatefulSet. A label that starts with a digit was made from an
-# address, and its number is ignored.
+# Matches a host whose first label ends in a number, such as a pod of a StatefulSet. It excludes labels that start with a digit: they
+# are derived from addresses.
 _NUMBERED = re.compile(r"([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*|)")
 # form of the tokens that `millrace token` prints
 _TOKEN_FORM = re.compile(r"mr_[A-Za-z0-9_-]{43}")

@@ -455,8 +455,7 @@ class BatchDataset(torch_data.IterableDataset):  # type: ignore[misc,type-arg,un
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the Dataset."""
-        # Until 1.14, a loader from Accelerate's skip_first_batches calls set_epoch(0) at the start of a pass even when it resumes another
-        # epoch.
+        # Accelerate up to 1.14: the loader of skip_first_batches calls set_epoch(0) at the start of each pass, even of a later epoch.
         if epoch or not getattr(loader_of(self), "skip_batches", 0):
             self.dataset.set_epoch(epoch)
 
