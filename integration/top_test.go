@@ -105,7 +105,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}
 	g := start()
 	x := inTerminal(t, 100, 32, []string{"NO_COLOR=1"}, "top", "http://"+free[1], "http://"+free[2], "--interval", "300ms")
-	x.shows("2 gateways", "connection refused", "no batch was requested", "No rank has read", "q quit")
+	x.shows("2 gateways", "connection refused", "no batch was requested", "No rank has requested a batch", "q quit")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func TestTopWatchesAGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.screen.Resize(60, 24)
-	x.shows("STATE", "!thinks")
+	x.shows("STATE", "!gap")
 	x.press("\x03")
 	x.exits(0)
 	if out := x.raw.String(); strings.Contains(out, "\x1b[31m") || !strings.Contains(out, "\x1b[?1049l") {
@@ -163,7 +163,7 @@ func TestTopEndsWithASignal(t *testing.T) {
 func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
 	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
 	x.exits(5)
-	if out := x.raw.String(); !strings.Contains(out, "connection refused: start it, or correct the address") || strings.Contains(out, "No rank has read") {
+	if out := x.raw.String(); !strings.Contains(out, "connection refused: start it, or correct the address") || strings.Contains(out, "No rank has requested a batch") {
 		t.Errorf("got %q, want the error alone", out)
 	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	lookEvery  = 2 * time.Second
-	leastEvery = 200 * time.Millisecond // more looks would load the gateways that they are about
-	textWidth  = 160                    // of a screen that goes into a pipe
+	pollEvery  = 2 * time.Second
+	leastEvery = 200 * time.Millisecond // a shorter interval would load the gateways
+	textWidth  = 160                    // of output to a pipe
 )
 
 func (a *app) top() *cobra.Command {
@@ -32,7 +32,7 @@ Statistics require the right admin, and are on the admin port of a gateway that 
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
 			var once bool
 			var every time.Duration
-			f.Duration(&every, "interval", lookEvery, "time between two updates")
+			f.Duration(&every, "interval", pollEvery, "time between two updates")
 			f.Flag(&once, "once", "print one screen as text")
 			f.Output(a.App)
 			check := func(args []string) {

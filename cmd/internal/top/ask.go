@@ -21,8 +21,8 @@ const (
 
 var errLate = errors.New("no answer yet")
 
-// Look is the answer of one gateway with its time.
-type Look struct {
+// Poll is the answer of one gateway with its time.
+type Poll struct {
 	Gateway string
 	At      time.Time // arrival of the answer
 	Stats   Stats
@@ -49,13 +49,13 @@ type source struct {
 	// Guarded by Fleet.mu:
 	found []client.Gateway
 	err   error
-	under bool          // a look-up is open
-	done  chan struct{} // closed when the look-up has ended
+	under bool          // a lookup is open
+	done  chan struct{} // closed when the lookup has ended
 }
 
-// state is the last look at a gateway and its open request.
+// state is the last poll of a gateway and its open request.
 type state struct {
-	look  Look
+	poll  Poll
 	under bool          // a request is open
 	done  chan struct{} // closed when the request has ended
 }
@@ -74,7 +74,7 @@ func NewFleet(gateways []string) (*Fleet, error) {
 	return f, nil
 }
 
-// Close waits for what is under way: end its context first.
+// Close waits for open requests. The caller cancels their context first.
 func (f *Fleet) Close() {
 	f.asking.Wait()
 	for _, s := range f.sources {
@@ -82,9 +82,9 @@ func (f *Fleet) Close() {
 	}
 }
 
-// Ask sends a request to each gateway without an open one, and returns the last looks at all gateways in the order of the
-// addresses. It waits at most the given time for answers, and half of it for name look-ups.
-func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Look {
+// Ask sends a request to each gateway without an open one, and returns the last poll of each gateway in the order of the
+// addresses. It waits at most the given time for answers, and half of it for name lookups.
+func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Poll {
 	names, end := time.NewTimer(most/2), time.NewTimer(most)
 	defer names.Stop()
 	defer end.Stop()
@@ -101,11 +101,11 @@ func (f *Fleet) Ask(ctx context.Context, most time.Duration) []Look {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	looks := make([]Look, len(known))
+	polls := make([]Poll, len(known))
 	for i, s := range known {
-		looks[i] = s.look
+		polls[i] = s.poll
 	}
-	return looks
+	return polls
 }
 
 // ended waits until done is closed, or time is over.
@@ -118,7 +118,7 @@ func ended(done chan struct{}, end *time.Timer) bool {
 	}
 }
 
-// find starts a look-up of each address without an open one, and returns channels that close at their end. Look-ups run
+// find starts a lookup of each address without an open one, and returns channels that close at their end. Poll-ups run
 // separately, since a name server may be slow.
 func (f *Fleet) find(ctx context.Context) []chan struct{} {
 	f.mu.Lock()
@@ -155,7 +155,7 @@ func (f *Fleet) begin(ctx context.Context) []*state {
 		if s.err != nil {
 			done := make(chan struct{})
 			close(done)
-			all = append(all, &state{look: Look{Gateway: s.name, At: time.Now(), Err: s.err}, done: done})
+			all = append(all, &state{poll: Poll{Gateway: s.name, At: time.Now(), Err: s.err}, done: done})
 		}
 		for _, g := range s.found {
 			if listed[g.String()] {
@@ -178,7 +178,7 @@ func (f *Fleet) open(ctx context.Context, g client.Gateway) *state {
 	name := g.String()
 	s := f.last[name]
 	if s == nil {
-		s = &state{look: Look{Gateway: name, At: time.Now(), Err: errLate}}
+		s = &state{poll: Poll{Gateway: name, At: time.Now(), Err: errLate}}
 		f.last[name] = s
 	}
 	if s.under {
@@ -186,45 +186,45 @@ func (f *Fleet) open(ctx context.Context, g client.Gateway) *state {
 	}
 	s.under, s.done = true, make(chan struct{})
 	f.asking.Go(func() {
-		look := f.ask(ctx, g)
+		poll := f.ask(ctx, g)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		s.look, s.under = look, false
+		s.poll, s.under = poll, false
 		close(s.done)
 	})
 	return s
 }
 
 // ask requests the statistics of one gateway.
-func (f *Fleet) ask(ctx context.Context, g client.Gateway) Look {
-	look := Look{Gateway: g.String()}
+func (f *Fleet) ask(ctx context.Context, g client.Gateway) Poll {
+	poll := Poll{Gateway: g.String()}
 	select {
 	case f.places <- struct{}{}:
 		defer func() { <-f.places }()
 	case <-ctx.Done():
-		look.At, look.Err = time.Now(), ctx.Err()
-		return look
+		poll.At, poll.Err = time.Now(), ctx.Err()
+		return poll
 	}
 	// Gateways of earlier releases do not know readers=jobs, and answer with a list.
-	look.Err = g.JSON(ctx, "/v1/stats", url.Values{"readers": {"jobs"}}, &look.Stats)
-	if look.Err == nil && look.Stats.Counters == nil {
-		look.Err = fmt.Errorf("%s: %w: no counters", g, client.ErrProtocol)
+	poll.Err = g.JSON(ctx, "/v1/stats", url.Values{"readers": {"jobs"}}, &poll.Stats)
+	if poll.Err == nil && poll.Stats.Counters == nil {
+		poll.Err = fmt.Errorf("%s: %w: no counters", g, client.ErrProtocol)
 	}
-	look.At = time.Now()
-	if look.Err != nil {
-		look.Stats = Stats{}
-		return look
+	poll.At = time.Now()
+	if poll.Err != nil {
+		poll.Stats = Stats{}
+		return poll
 	}
-	if _, member := look.Stats.Counters["millrace_cluster_members"]; member {
+	if _, member := poll.Stats.Counters["millrace_cluster_members"]; member {
 		var c Cluster
-		if g.JSON(ctx, "/v1/cluster", nil, &c) == nil { // without it the counters say enough
-			look.Cluster = &c
+		if g.JSON(ctx, "/v1/cluster", nil, &c) == nil { // optional: the counters suffice
+			poll.Cluster = &c
 		}
 	}
-	return look
+	return poll
 }
 
-// compareNames orders names as people count: gateways-9 before gateways-10.
+// compareNames orders names with numbers by their value: gateways-9 before gateways-10.
 func compareNames(a, b string) int {
 	digit := func(s string, i int) bool { return i < len(s) && s[i] >= '0' && s[i] <= '9' }
 	for i, j := 0, 0; i < len(a) && j < len(b); {

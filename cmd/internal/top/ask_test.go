@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestASlowNameHoldsNobodyUp: nor does a gateway that is slow to answer. What comes late is there with the next look.
-func TestASlowNameHoldsNobodyUp(t *testing.T) {
+// TestFleet_DoesNotWaitForSlowAnswers neither from a name server nor from a gateway. The next poll has the late answer.
+func TestFleet_DoesNotWaitForSlowAnswers(t *testing.T) {
 	let := make(chan struct{})
 	serve := func(wait bool) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,18 +35,18 @@ func TestASlowNameHoldsNobodyUp(t *testing.T) {
 	defer f.Close()
 	const most = 300 * time.Millisecond
 	start := time.Now()
-	looks := f.Ask(t.Context(), most)
-	if took := time.Since(start); took > 10*most || len(looks) != 3 || looks[0].Err != nil || !errors.Is(looks[1].Err, errLate) || !errors.Is(looks[2].Err, errLate) {
-		t.Fatalf("after %v: got %+v, want one answer of three", took, looks)
+	polls := f.Ask(t.Context(), most)
+	if took := time.Since(start); took > 10*most || len(polls) != 3 || polls[0].Err != nil || !errors.Is(polls[1].Err, errLate) || !errors.Is(polls[2].Err, errLate) {
+		t.Fatalf("after %v: got %+v, want one answer of three", took, polls)
 	}
 	close(let)
-	looks = f.Ask(t.Context(), attemptTime)
-	if len(looks) != 3 || looks[1].Gateway != slow || looks[1].Err != nil || looks[1].Stats.value("ready") != 1 || !errors.Is(looks[2].Err, nobody) {
-		t.Errorf("then: got %+v, want two answers and an error", looks)
+	polls = f.Ask(t.Context(), attemptTime)
+	if len(polls) != 3 || polls[1].Gateway != slow || polls[1].Err != nil || polls[1].Stats.value("ready") != 1 || !errors.Is(polls[2].Err, nobody) {
+		t.Errorf("then: got %+v, want two answers and an error", polls)
 	}
 }
 
-func TestNamesAreOrderedAsPeopleCount(t *testing.T) {
+func TestCompareNames(t *testing.T) {
 	names := []string{"http://gw-10:1", "http://gw-9:1", "http://gw-1:1", "http://gw-100:1", "http://gw:1"}
 	slices.SortFunc(names, compareNames)
 	if want := []string{"http://gw-1:1", "http://gw-9:1", "http://gw-10:1", "http://gw-100:1", "http://gw:1"}; !slices.Equal(names, want) {

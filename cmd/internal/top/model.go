@@ -14,8 +14,8 @@ import (
 // model is the state of the screen.
 type model struct {
 	every time.Duration
-	begun []Look // the first looks
-	ask   func() []Look
+	begun []Poll // the first polls
+	ask   func() []Poll
 
 	history       History
 	report        Report
@@ -26,33 +26,33 @@ type model struct {
 	help          bool
 	gateways      bool // the table shows gateways instead of ranks
 	paused        bool
-	asked         bool // an answer is on its way, or the clock that leads to one runs
+	asked         bool // an answer is pending, or the timer of the next request runs
 	first         int  // line of the table that is shown first
 	width, height int
 }
 
-func newModel(every time.Duration, begun []Look, ask func() []Look) *model {
+func newModel(every time.Duration, begun []Poll, ask func() []Poll) *model {
 	return &model{every: every, begun: begun, ask: ask, width: 80, height: 24}
 }
 
-// looked is the message with new looks.
-type looked []Look
+// polled is the message with new polls.
+type polled []Poll
 
 // due is the message that starts the next requests.
 type due struct{}
 
 func (m *model) Init() tea.Cmd {
 	m.asked = true
-	return func() tea.Msg { return looked(m.begun) }
+	return func() tea.Msg { return polled(m.begun) }
 }
 
-func (m *model) look() tea.Msg { return looked(m.ask()) }
+func (m *model) poll() tea.Msg { return polled(m.ask()) }
 
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-	case looked:
+	case polled:
 		// Looks that arrive during a pause serve the next comparison, but are not shown.
 		if r := m.history.Next(msg); !m.paused {
 			m.report = r
@@ -64,7 +64,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.asked = false
 			return m, nil
 		}
-		return m, m.look
+		return m, m.poll
 	case tea.PasteMsg:
 		if m.typing {
 			m.setFilter(m.filter + msg.Content)
@@ -85,7 +85,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case m.typing:
 		m.edit(pressed, k.Text)
-	case m.help: // any key leads back
+	case m.help: // any key closes it
 		m.help = false
 	case pressed == "q":
 		return tea.Quit
@@ -93,7 +93,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 		m.paused = !m.paused
 		if !m.paused && !m.asked {
 			m.asked = true
-			return m.look
+			return m.poll
 		}
 	default:
 		m.command(pressed)
@@ -103,7 +103,7 @@ func (m *model) press(k tea.KeyPressMsg) tea.Cmd {
 
 // keys are the letters that order the ranks.
 func keys() map[string]key {
-	return map[string]key{"n": need, "w": waiting, "b": behind, "s": samples, "t": thinks, "i": idling, "d": name}
+	return map[string]key{"n": need, "w": waiting, "b": behind, "s": samples, "t": gap, "i": idling, "d": name}
 }
 
 // command handles the keys that change only the screen.
@@ -185,14 +185,14 @@ func (m *model) scroll(by int) { m.first = max(0, min(m.first+by, m.rows()-m.roo
 // room returns the number of visible rows of the table.
 func (m *model) room() int { return max(1, m.height-len(m.head())-3) }
 
-// leastTable is how many lines are kept for the title, the table and the keys, however much gateways have to say.
+// leastTable is the number of lines reserved for the title, the table and the keys.
 const leastTable = 8
 
-// head is what is above the table: the title, what limits, and the sums. Where the screen is low, sentences give way.
+// head returns the lines above the table: the title, the bottlenecks and the totals. A low screen has fewer bottlenecks.
 func (m *model) head() []line {
 	r := &m.report
 	if len(r.Gateways) == 0 {
-		return []line{{title, "millrace top"}, {plain, "Asking the gateways ..."}, {}}
+		return []line{{title, "millrace top"}, {plain, "Polling the gateways ..."}, {}}
 	}
 	words := []string{"millrace top", words.Count(len(r.Gateways), "gateway", "gateways"), words.Count(len(r.Ranks), "rank", "ranks"), r.At.Format(time.TimeOnly)}
 	if m.paused {
@@ -209,7 +209,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// screen lays out as many lines as the screen has.
+// screen lays out the lines of the whole screen.
 func (m *model) screen() string {
 	lines := m.head()
 	if m.help {
@@ -229,7 +229,7 @@ func (m *model) screen() string {
 	return strings.Join(out, "\n")
 }
 
-// table lays out the rows that are seen, and no others.
+// table lays out the visible rows.
 func (m *model) table() []line {
 	last := min(m.first+m.room(), m.rows())
 	var lines []line
@@ -249,17 +249,17 @@ func (m *model) table() []line {
 	return lines
 }
 
-// foot is the last line: the keys, as many as there is room for.
+// foot returns the last line: as many keys as fit.
 func (m *model) foot() string {
 	switch {
 	case m.typing:
 		return "dataset: " + m.filter + "_   enter keep  esc show all"
 	case m.help:
-		return "any key leads back"
+		return "any key closes this help"
 	}
-	words := []string{"q quit", "? help", "p pause", "g gateways", "/ filter", "order: n need", "w waits", "b behind", "s samples/s", "t thinks", "i idle", "d dataset"}
+	words := []string{"q quit", "? help", "p pause", "g gateways", "/ filter", "sort: n urgency", "w waits", "b behind", "s samples/s", "t gap", "i idle", "d dataset"}
 	if m.paused {
-		words[2] = "p go on"
+		words[2] = "p resume"
 	}
 	if m.gateways {
 		words = append(slices.Clone(words[:3]), "g ranks")
@@ -278,26 +278,27 @@ func (m *model) foot() string {
 }
 
 func helpLines(every time.Duration) []line {
-	text := fmt.Sprintf(`millrace top asks each gateway every %v what it does.
+	text := fmt.Sprintf(`millrace top polls the statistics of each gateway every %v.
 
-On top stands what limits the readers of each gateway, and what to do, the worst first. Rates are of the time between two looks.
+The first lines show the bottleneck of each gateway and its cure, the worst first.
+Rates cover the time between two polls.
 
   q, ctrl+c    quit
-  p, space     pause: nothing is asked meanwhile
-  g            gateways in place of ranks, and back
-  /            show ranks of some datasets: type part of a name; esc shows all
-  up, down, page up, page down, home, end    move in the table
-  n w b s t i d    order: need, waits, behind, samples/s, thinks, idle, dataset;
-                   the same key again turns the order round
+  p, space     pause polling, or resume
+  g            switch between ranks and gateways
+  /            filter ranks by dataset: type part of its name; esc shows all
+  up, down, page up, page down, home, end    scroll the table
+  n w b s t i d    sort by urgency, waits, behind, samples/s, gap, idle, dataset;
+                   press the key again to reverse the order
 
-  state    stopped: it asks no more, and others of its job do
-           slow: far behind, and not for want of data: look at that machine
-           waits: more than 20 %% of its time for data
-           reads: all is well      idle: its whole job asks no more
+  state    stopped: sends no requests, while other ranks of its job do
+           slow: far behind, but not waiting for data: check that machine
+           waits: waits for data for more than 20 %% of its time
+           reads: no problem found      idle: no rank of its job sends requests
   behind   batches behind the fastest rank of its job
-  waits    share of its time that it waits for bytes
-  thinks   from the end of an answer to its next request
-  held     memory that the cache cannot let go of`, every)
+  waits    share of time spent waiting for bytes
+  gap      time from the end of a response to the next request
+  held     memory that the cache cannot evict`, every)
 	lines := []line{}
 	for _, l := range strings.Split(text, "\n") {
 		lines = append(lines, line{plain, l})

@@ -9,26 +9,26 @@ import (
 
 // Thresholds of the states of ranks, the same as those of gateways for slow ranks.
 const (
-	readsSeconds = 60  // a rank that has not asked for so long reads no more
-	waitsShare   = 0.2 // a rank that waits for a larger share of its time is limited by what it waits for
+	readsSeconds = 60  // a rank without requests for so long has stopped
+	waitsShare   = 0.2 // a rank that waits for a larger share of its time is limited by data
 	farBehind    = 10  // batches
-	muchLonger   = 4   // so many times as long as the median of its job a slow rank takes between two batches
+	muchLonger   = 4   // a slow rank takes this many times the median gap of its job
 )
 
-// States of ranks, those that need a look first.
+// States of ranks, the most urgent first.
 const (
-	stopped = "stopped" // it asks no more, and others of its job do
-	slow    = "slow"    // it is far behind, and does not wait for data
+	stopped = "stopped" // sends no requests, while other ranks of its job do
+	slow    = "slow"    // far behind, but not waiting for data
 	waits   = "waits"   // for data
 	reads   = "reads"
-	idle    = "idle" // its whole job asks no more
+	idle    = "idle" // no rank of its job sends requests
 )
 
 func states() []string { return []string{stopped, slow, waits, reads, idle} }
 
 // judge finds the state of each rank.
 func judge(ranks []Rank) {
-	live := map[stats.Job][]float64{} // what its ranks that read take between two batches
+	live := map[stats.Job][]float64{} // gaps between batches of its ranks that read
 	for _, r := range ranks {
 		if r.IdleSeconds < readsSeconds {
 			live[r.Job] = append(live[r.Job], r.ThinkMS)
@@ -64,7 +64,7 @@ const (
 	waiting
 	behind
 	samples
-	thinks
+	gap
 	idling
 	name
 )
@@ -75,7 +75,7 @@ type order struct {
 	reversed bool
 }
 
-// sort orders ranks: by the largest figure first, but names and samples/s by the smallest.
+// sort orders ranks by the largest figure first, except names and samples/s: by the smallest.
 func (o order) sort(ranks []Rank) {
 	slices.SortStableFunc(ranks, func(a, b Rank) int {
 		c := o.compare(&a, &b)
@@ -100,7 +100,7 @@ func (o order) compare(a, b *Rank) int {
 		return cmp.Compare(b.BatchesBehind, a.BatchesBehind)
 	case samples:
 		return cmp.Compare(a.SamplesPerSecond, b.SamplesPerSecond)
-	case thinks:
+	case gap:
 		return cmp.Compare(b.ThinkMS, a.ThinkMS)
 	case idling:
 		return cmp.Compare(b.IdleSeconds, a.IdleSeconds)

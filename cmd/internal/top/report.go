@@ -22,7 +22,7 @@ type Report struct {
 	At       time.Time       `json:"at"`
 	Gateways []GatewayReport `json:"gateways"` // the worst first
 	Totals   Figures         `json:"totals"`
-	Ranks    []Rank          `json:"ranks"` // those that need a look first
+	Ranks    []Rank          `json:"ranks"` // the most urgent first
 }
 
 // GatewayReport is the state of one gateway.
@@ -30,24 +30,24 @@ type GatewayReport struct {
 	Gateway string       `json:"gateway"`
 	State   string       `json:"state"` // ready, not ready, restarted, late, silent or refuses
 	Version string       `json:"version,omitempty"`
-	Limits  stats.Limits `json:"limits"`             // of a gateway that does not answer: why, and what to do
-	LeftOut []Member     `json:"left_out,omitempty"` // other members of its cluster that it does not read from
+	Limits  stats.Limits `json:"limits"`             // of a gateway that does not answer: reason and cure
+	LeftOut []Member     `json:"left_out,omitempty"` // other members of its cluster from which it does not read
 	Figures Figures      `json:"figures"`
 }
 
-// Figures are rates, which are differences of two looks, and levels. They can be added up.
+// Figures are rates, computed from two polls, and levels. Figures of several gateways can be added.
 type Figures struct {
-	Seconds          float64            `json:"seconds"` // between the looks that are compared; 0: there is one look, and no rate is known
+	Seconds          float64            `json:"seconds"` // between the two polls; 0: only one poll, so rates are unknown
 	SamplesPerSecond float64            `json:"samples_per_second"`
-	BytesPerSecond   float64            `json:"bytes_per_second"`    // that left for readers
+	BytesPerSecond   float64            `json:"bytes_per_second"`    // sent to readers
 	RequestsPS       float64            `json:"requests_per_second"` // for datasets
-	FirstByteMS      float64            `json:"first_byte_ms"`       // that such requests waited on average
+	FirstByteMS      float64            `json:"first_byte_ms"`       // mean time of these requests to the first byte
 	Tiers            map[string]float64 `json:"tier_bytes_per_second"`
 	StoreReadsPS     float64            `json:"store_reads_per_second"`
 	StoreBytesPS     float64            `json:"store_bytes_per_second"`
 	StoreRequestsPS  float64            `json:"store_requests_per_second"` // to S3 services
 	StoreErrorsPS    float64            `json:"store_errors_per_second"`
-	RefusedPS        float64            `json:"refused_per_second"` // requests that waited for memory in vain
+	RefusedPS        float64            `json:"refused_per_second"` // requests that got no memory in time
 	MemoryBytes      float64            `json:"memory_bytes"`
 	MemoryUsed       float64            `json:"memory_used_bytes"`
 	MemoryPinned     float64            `json:"memory_pinned_bytes"`
@@ -58,7 +58,7 @@ type Figures struct {
 	WaitForMemory    float64            `json:"requests_waiting_for_memory"`
 }
 
-// tiers are where bytes come from, the nearest first.
+// tiers returns the sources of bytes, the nearest first.
 func tiers() []string { return []string{"memory", "disk", "peer", "store"} }
 
 // Rank is one rank of a job at one gateway.
@@ -78,16 +78,16 @@ const (
 	refuses   = "refuses"
 )
 
-// History has the last look of each gateway, which the next one is compared with. The zero value has none.
+// History has the last two polls of each gateway, to compute rates. The zero value has none.
 type History struct {
-	before, now map[string]Look
+	before, now map[string]Poll
 }
 
-// Next takes new looks and returns what they say. A look that has come before is compared with what it was compared with before.
-func (h *History) Next(looks []Look) Report {
+// Next adds polls and returns a report of them. A repeated poll is compared with the same earlier one again.
+func (h *History) Next(polls []Poll) Report {
 	r := Report{Gateways: []GatewayReport{}, Ranks: []Rank{}}
-	before, now := map[string]Look{}, map[string]Look{}
-	for _, l := range looks {
+	before, now := map[string]Poll{}, map[string]Poll{}
+	for _, l := range polls {
 		last, known := h.now[l.Gateway]
 		switch {
 		case known && last.At.Equal(l.At):
@@ -99,7 +99,7 @@ func (h *History) Next(looks []Look) Report {
 		r.At = latest(r.At, l.At)
 	}
 	h.before, h.now = before, now
-	for _, l := range looks {
+	for _, l := range polls {
 		g := describe(before[l.Gateway], l)
 		r.Gateways = append(r.Gateways, g)
 		r.Totals.add(g.Figures)
@@ -121,8 +121,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// describe reports the changes from one look to the next; the first may be empty.
-func describe(before, now Look) GatewayReport {
+// describe reports the changes from one poll to the next; the first may be empty.
+func describe(before, now Poll) GatewayReport {
 	g := GatewayReport{Gateway: now.Gateway, State: ready, Version: now.Stats.Version, Limits: now.Stats.Limits.Limits}
 	if now.Err != nil {
 		g.State, g.Limits = fault(now.Err)
@@ -130,19 +130,19 @@ func describe(before, now Look) GatewayReport {
 	}
 	again := before.Stats.Counters != nil && now.Stats.value("uptime_seconds") < before.Stats.value("uptime_seconds")
 	if again {
-		before = Look{} // counters restarted, so the previous look is no base for rates
+		before = Poll{} // counters restarted, so rates are unknown
 	}
 	g.Figures = compare(before, now)
 	switch {
 	case now.Stats.value("ready") == 0:
 		g.State = notReady
-		g.Limits = stats.Limits{Code: "not-ready", Sentence: "It takes no new jobs: it starts, or drains before its end.", Do: "wait; if it stays so, read its log and GET /readyz"}
+		g.Limits = stats.Limits{Code: "not-ready", Sentence: "It accepts no new jobs: it is starting or draining.", Do: "wait; if this persists, read its log and GET /readyz"}
 	case again:
 		g.State = restarted
 	}
 	if now.Cluster != nil {
 		for _, m := range now.Cluster.Members {
-			if m.State != "alive" && m.State != "suspect" { // a suspect is asked
+			if m.State != "alive" && m.State != "suspect" { // a suspect is still read from
 				g.LeftOut = append(g.LeftOut, m)
 			}
 		}
@@ -152,28 +152,28 @@ func describe(before, now Look) GatewayReport {
 
 // fault returns the reason why a gateway does not answer, and the cure.
 func fault(err error) (state string, l stats.Limits) {
-	var said *client.Error
+	var answer *client.Error
 	l = stats.Limits{Code: "silent", Sentence: "It does not answer: " + cause(err) + ".", Do: reach.Cure(err)}
 	switch {
 	case errors.Is(err, errLate):
 		return late, stats.Limits{Code: "late", Sentence: "It has not answered yet."}
-	case errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code != "":
+	case errors.As(err, &answer) && answer.Status == http.StatusNotFound && answer.Code != "":
 		l = stats.Limits{Code: "refuses", Sentence: "It shows no statistics at this address.", Do: "give the address of its admin port (--admin-listen of millrace serve)"}
-	case errors.As(err, &said) && said.Status == http.StatusUnauthorized:
-		l = stats.Limits{Code: "refuses", Sentence: "It refuses: it wants a token that it knows.", Do: said.Cure()}
-	case errors.As(err, &said) && said.Status == http.StatusForbidden:
-		l = stats.Limits{Code: "refuses", Sentence: "It refuses: statistics require the right admin, which this token lacks.", Do: said.Cure()}
-	case errors.As(err, &said) && said.Code != "":
-		l = stats.Limits{Code: "refuses", Sentence: "It refuses: " + said.Code + ": " + cmp.Or(said.Detail, said.Title), Do: said.Cure()}
-	case errors.Is(err, client.ErrProtocol), errors.As(err, &said):
-		return silentNow, stats.Limits{Code: "silent", Sentence: "What answers there is no gateway: " + cause(err) + ".", Do: "correct the address; a gateway's certificate may require SSL_CERT_FILE"}
+	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
+		l = stats.Limits{Code: "refuses", Sentence: "It requires a valid token.", Do: answer.Cure()}
+	case errors.As(err, &answer) && answer.Status == http.StatusForbidden:
+		l = stats.Limits{Code: "refuses", Sentence: "Statistics require the right admin, which this token lacks.", Do: answer.Cure()}
+	case errors.As(err, &answer) && answer.Code != "":
+		l = stats.Limits{Code: "refuses", Sentence: "It answers with an error: " + answer.Code + ": " + cmp.Or(answer.Detail, answer.Title), Do: answer.Cure()}
+	case errors.Is(err, client.ErrProtocol), errors.As(err, &answer):
+		return silentNow, stats.Limits{Code: "silent", Sentence: "The server at this address is not a gateway: " + cause(err) + ".", Do: "correct the address; a private certificate authority requires SSL_CERT_FILE"}
 	default:
 		return silentNow, l
 	}
 	return refuses, l
 }
 
-// cause is an error without what the line says anyway: the resource and the gateway.
+// cause returns the error without resource and gateway, which the line already has.
 func cause(err error) string {
 	var network *net.OpError
 	var call *os.SyscallError
@@ -187,12 +187,12 @@ func cause(err error) string {
 		return network.Err.Error()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("nothing came in %v", attemptTime)
+		return fmt.Sprintf("no answer in %v", attemptTime)
 	}
 	return strings.TrimPrefix(err.Error(), "read /v1/stats: ")
 }
 
-// severity orders gateways: 0 wants a look first.
+// severity orders gateways: 0 is the most urgent.
 func severity(g GatewayReport) int {
 	switch g.State {
 	case silentNow, refuses:
@@ -207,20 +207,20 @@ func severity(g GatewayReport) int {
 	case "gateway", "readers", "nobody":
 		return readersLimit
 	}
-	return at + 4 // a code that is new here comes before them
+	return at + 4 // an unknown code sorts before them
 }
 
 // readersLimit is the severity of a gateway that could do more.
 const readersLimit = 100
 
-// compare makes figures of two looks.
-func compare(before, now Look) Figures {
+// compare computes figures from two polls.
+func compare(before, now Poll) Figures {
 	s := &now.Stats
 	f := Figures{
 		SamplesPerSecond: s.value("readers_samples_per_second"),
 		MemoryBytes:      s.value("budget_bytes"), MemoryUsed: s.value("budget_used_bytes"), MemoryPinned: s.value("budget_pinned_bytes"),
 		CacheBytes: s.value("cache_bytes"), DiskBytes: s.value("disk_limit_bytes"), DiskUsed: s.value("disk_bytes"),
-		InFlight:      max(0, s.value("http_in_flight_requests")-1), // without the look itself
+		InFlight:      max(0, s.value("http_in_flight_requests")-1), // without this request
 		WaitForMemory: s.value("budget_waiting"), Tiers: map[string]float64{},
 	}
 	if before.Stats.Counters == nil {
@@ -243,7 +243,7 @@ func compare(before, now Look) Figures {
 	_, member := s.Counters["millrace_cluster_members"]
 	for _, tier := range tiers() {
 		if tier == "disk" && f.DiskBytes == 0 || tier == "peer" && !member {
-			continue // it has none
+			continue // no such tier
 		}
 		f.Tiers[tier] = series("tier_bytes_total", fmt.Sprintf("tier=%q", tier))
 	}

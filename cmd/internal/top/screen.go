@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// mark says what a line of the screen is, for its colour. The words alone say everything too.
+// mark is the role of a line, which determines its colour. Colour adds no information.
 type mark int
 
 const (
@@ -28,7 +28,7 @@ type line struct {
 	text string
 }
 
-// style returns a line with its colour, which the terminal's library leaves out where NO_COLOR is set.
+// style returns the line in its colour, or plain if NO_COLOR is set.
 func (l line) style(width int) string {
 	text := ansi.Truncate(l.text, width, "~")
 	switch l.mark {
@@ -44,15 +44,15 @@ func (l line) style(width int) string {
 	return text
 }
 
-// said is what gateways say: those that say the same are told together.
-type said struct {
+// diagnosis is a bottleneck and the gateways that have it.
+type diagnosis struct {
 	gateways []string
 	first    *GatewayReport
 }
 
-// sayings are the sentences of the gateways, the worst first.
-func sayings(r *Report) []said {
-	var all []said
+// diagnoses returns the bottlenecks of all gateways, the worst first.
+func diagnoses(r *Report) []diagnosis {
+	var all []diagnosis
 	at := map[stats.Limits]int{}
 	for i := range r.Gateways {
 		g := &r.Gateways[i]
@@ -60,34 +60,34 @@ func sayings(r *Report) []said {
 		if !known {
 			n = len(all)
 			at[g.Limits] = n
-			all = append(all, said{first: g})
+			all = append(all, diagnosis{first: g})
 		}
 		all[n].gateways = append(all[n].gateways, clean(short(g.Gateway)))
 	}
 	return all
 }
 
-func (s said) who() string {
+func (s diagnosis) who() string {
 	if n := len(s.gateways); n > 1 {
 		return fmt.Sprintf("%s and %d more", s.gateways[0], n-1)
 	}
 	return s.gateways[0]
 }
 
-func (s said) mark() mark {
+func (s diagnosis) mark() mark {
 	switch n := severity(*s.first); {
 	case n == 0:
 		return bad
-	case n < readersLimit: // something else than the readers
+	case n < readersLimit: // the bottleneck is not the readers
 		return wary
 	}
 	return plain
 }
 
-func (s said) text() string { return s.who() + ": " + clean(s.first.Limits.Sentence) }
+func (s diagnosis) text() string { return s.who() + ": " + clean(s.first.Limits.Sentence) }
 
-// lines are the sentence of a gateway, and what to do, wrapped.
-func (s said) lines(width int) []line {
+// lines returns the sentence and the cure, wrapped.
+func (s diagnosis) lines(width int) []line {
 	m, text, do := s.mark(), s.text(), clean(s.first.Limits.Do)
 	var lines []line
 	switch both := text + " Do: " + do; {
@@ -99,13 +99,13 @@ func (s said) lines(width int) []line {
 		lines = wrapped(m, text, width, "  ")
 	}
 	if s.first.State == restarted {
-		lines = append(lines, wrapped(plain, "  It has been restarted: rates come with the next look.", width, "  ")...)
+		lines = append(lines, wrapped(plain, "  It has been restarted: rates follow with the next poll.", width, "  ")...)
 	}
 	for i, o := range s.first.LeftOut {
 		if i == mostLeftOut {
-			return append(lines, line{plain, "  " + words.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " left out"})
+			return append(lines, line{plain, "  " + words.Count(len(s.first.LeftOut)-i, "more member is", "more members are") + " not used"})
 		}
-		text := fmt.Sprintf("  It leaves out the member %s, which is %s", clean(o.ID), clean(o.State))
+		text := fmt.Sprintf("  It does not read from member %s, which is %s", clean(o.ID), clean(o.State))
 		if o.Reason != "" {
 			text += ": " + clean(o.Reason)
 		}
@@ -114,10 +114,10 @@ func (s said) lines(width int) []line {
 	return lines
 }
 
-// mostLeftOut is how many members are named below a gateway's sentence.
+// mostLeftOut is the number of members that are named below a gateway's sentence.
 const mostLeftOut = 2
 
-// wrapped cuts a text into lines between words.
+// wrapped breaks a text into lines between words.
 func wrapped(m mark, text string, width int, indent string) []line {
 	var lines []line
 	for i, part := range strings.Split(ansi.Wrap(text, max(width-len(indent), 10), ""), "\n") {
@@ -129,13 +129,13 @@ func wrapped(m mark, text string, width int, indent string) []line {
 	return lines
 }
 
-// limits are the sentences of as many gateways as most lines have room for, one at least.
+// limits returns as many diagnoses as fit into most lines, but at least one.
 func limits(r *Report, width, most int) []line {
-	all := sayings(r)
+	all := diagnoses(r)
 	var lines []line
 	for i, s := range all {
 		next := s.lines(width)
-		if i > 0 && len(lines)+len(next) > most { // the sentence alone may fit
+		if i > 0 && len(lines)+len(next) > most { // the sentence without its cure may fit
 			next = wrapped(s.mark(), s.text(), width, "  ")
 		}
 		if i > 0 && len(lines)+len(next) > most {
@@ -143,14 +143,14 @@ func limits(r *Report, width, most int) []line {
 			for _, o := range all[i:] {
 				left += len(o.gateways)
 			}
-			return append(lines, line{dim, words.Count(left, "more gateway says something else", "more gateways say other things") + ": key g lists all"})
+			return append(lines, line{dim, words.Count(left, "more gateway has", "more gateways have") + " another bottleneck: key g lists all"})
 		}
 		lines = append(lines, next...)
 	}
 	return lines
 }
 
-// sums are the lines about all gateways together.
+// sums returns the lines of totals over all gateways.
 func sums(f *Figures, width int) []line {
 	rate := func(text string) string {
 		if f.Seconds == 0 {
@@ -195,7 +195,7 @@ func sums(f *Figures, width int) []line {
 	return lines
 }
 
-// columnsOf puts as many cells into each line as it has room for.
+// columnsOf puts as many cells into each line as fit.
 func columnsOf(m mark, head string, cells []string, width int) []line {
 	const indent, between = 10, "   "
 	var lines []line
@@ -214,7 +214,7 @@ func columnsOf(m mark, head string, cells []string, width int) []line {
 	return append(lines, line{m, text})
 }
 
-// Print writes a report as text, for a pipe: all gateways' sentences, the sums, and all ranks.
+// Print writes a report as text, for a pipe: all diagnoses, the totals and all ranks.
 func (r *Report) Print(width int) string {
 	lines := append(limits(r, width, 1<<30), line{})
 	lines = append(lines, sums(&r.Totals, width)...)
@@ -227,10 +227,10 @@ func (r *Report) Print(width int) string {
 	return b.String()
 }
 
-// ranksTable lays out ranks, which are those that are shown.
+// ranksTable lays out the given ranks.
 func ranksTable(ranks []Rank, columns []column[Rank], o order) []line {
 	if len(ranks) == 0 {
-		return []line{{plain, "No rank has read in the last five minutes."}}
+		return []line{{plain, "No rank has requested a batch in the last five minutes."}}
 	}
 	lines := []line{{title, heading(columns, o.by)}}
 	for i := range ranks {

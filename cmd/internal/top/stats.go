@@ -11,7 +11,7 @@ import (
 // Stats is an answer of /v1/stats.
 type Stats struct{ stats.Answer }
 
-// Cluster is what /v1/cluster says of the other members.
+// Cluster is an answer of /v1/cluster.
 type Cluster struct {
 	Cluster string   `json:"cluster"`
 	Members []Member `json:"members"`
@@ -28,7 +28,7 @@ type Member struct {
 // value returns a counter or gauge without labels: a finite number from 0.
 func (s *Stats) value(name string) float64 { return sane(s.Counters["millrace_"+name]) }
 
-// sane takes a number that makes no sense for zero.
+// sane replaces a negative or infinite number, or NaN, by 0.
 func sane(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return 0
@@ -36,7 +36,7 @@ func sane(x float64) float64 {
 	return x
 }
 
-// sum adds up the series of a metric that are of datasets, those of a value of a label alone where one is given: tier="memory".
+// sum adds the series of a metric over all datasets: those with the given label, such as tier="memory", or all.
 func (s *Stats) sum(name, label string) float64 {
 	all := 0.0
 	for key, x := range s.Counters {
@@ -48,10 +48,10 @@ func (s *Stats) sum(name, label string) float64 {
 	return all
 }
 
-// mostText bounds a text that a gateway sends, in characters.
+// mostText bounds a text from a gateway, in characters.
 const mostText = 1000
 
-// clean makes a text fit for a terminal: one line, without control characters, escape sequences, or characters that turn the direction of others.
+// clean makes a text safe for a terminal: one line, without control characters, escape sequences or changes of direction.
 func clean(s string) string {
 	n := 0
 	return strings.Map(func(r rune) rune {

@@ -9,23 +9,23 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// column is one column of a table. Narrow screens leave out columns, those with the highest number in leave first.
+// column is one column of a table. Narrow screens omit columns: the highest number in leave first.
 type column[T any] struct {
 	head  string
-	key   key // that orders by it; -1: none does
+	key   key // that sorts by it; -1: none
 	width int // in characters
-	least int // a name is cut to so much where the screen is narrow; 0: it is never cut
-	leave int // 0: it always stays
+	least int // to which a narrow screen shortens it; 0: never shortened
+	leave int // 0: never omitted
 	left  bool
 	cell  func(*T) string
 }
 
 const (
-	leastName = 8  // characters of a name that is cut
+	leastName = 8  // characters of a shortened name
 	mostName  = 48 // characters of any name
 )
 
-// widest is how wide a column of names is, with its heading.
+// widest returns the width of a column of names with its heading.
 func widest[T any](head string, rows []T, name func(*T) string) int {
 	wide := len(head)
 	for i := range rows {
@@ -52,7 +52,7 @@ func rankColumns(r *Report) []column[Rank] {
 		{"behind", behind, 7, 0, 3, false, func(r *Rank) string { return number(r.BatchesBehind) }},
 		{"samples/s", samples, 10, 0, 0, false, func(r *Rank) string { return count(r.SamplesPerSecond) }},
 		{"waits", waiting, 6, 0, 0, false, func(r *Rank) string { return fmt.Sprintf("%.0f %%", 100*min(sane(r.WaitingShare), 1)) }},
-		{"thinks", thinks, 9, 0, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
+		{"gap", gap, 9, 0, 6, false, func(r *Rank) string { return count(r.ThinkMS) + " ms" }},
 		{"idle", idling, 7, 0, 8, false, func(r *Rank) string { return seconds(r.IdleSeconds) }},
 	}
 }
@@ -150,7 +150,7 @@ func scaled(x float64, units ...string) string {
 		x /= 1000
 	}
 	switch {
-	case x >= 99999: // no gateway does so much
+	case x >= 99999: // beyond any real gateway
 		return "lots"
 	case x >= 99.95 || x == float64(int64(x)) && i == 0:
 		return fmt.Sprintf("%.0f%s", x, units[i])
@@ -181,7 +181,7 @@ func seconds(x float64) string {
 	return fmt.Sprintf("%.0f min", x/60)
 }
 
-// bar is part of a whole in so many characters, and two for its ends. Letters of ASCII look the same in every terminal.
+// bar draws part of a whole as ASCII, which every terminal has, in width characters and two for its ends.
 func bar(part, of float64, width int) string {
 	full := 0
 	if of > 0 && part > 0 {

@@ -1,14 +1,14 @@
-// Package top shows on one screen what gateways do, and what limits them.
+// Package top shows the activity and the bottlenecks of gateways on one screen.
 //
-// The parts lead from an answer to a line of the screen, and none but the first and the last know a network or a terminal:
+// Data pass through these parts. Only the first uses the network, and only the last the terminal:
 //
-//	Fleet    asks each gateway for /v1/stats, and never waits for one that does not answer   ask.go
-//	History  compares two answers of a gateway, and says rates                               report.go
-//	Report   is what is known at a moment: gateways, ranks, sums; it is what --json prints   report.go
-//	draw     makes lines of text of a report: the head, a table                              screen.go, table.go
-//	model    takes keys and reports, and says what is on the screen (bubbletea's form)       model.go
+//	Fleet    requests /v1/stats from each gateway, and waits for none that is slow      ask.go
+//	History  computes rates from two answers of a gateway                              report.go
+//	Report   has gateways, ranks and totals at one moment; --json prints it            report.go
+//	lines    are the text of a report: the head and a table                            screen.go, table.go
+//	model    handles keys and reports, and returns the screen, as bubbletea requires   model.go
 //
-// What a gateway says may come from anybody who has named a dataset. It reaches the screen through clean alone.
+// A gateway's answer contains names that any user may choose. They reach the screen only through clean.
 package top
 
 import (
@@ -21,27 +21,27 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Terminal is where the screen is.
+// Terminal is the terminal that shows the screen.
 type Terminal struct {
 	In  io.Reader
 	Out io.Writer
-	Env []string // as of os.Environ: TERM, NO_COLOR
+	Env []string // like os.Environ: TERM, NO_COLOR
 }
 
-// Watch shows the gateways until the user ends it, or ctx ends. If all of them refuse at the first look, it shows nothing and returns why.
+// Watch shows the gateways until the user quits or ctx ends. If the first poll of all of them fails, it returns the error.
 func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ask := func() []Look { return f.Ask(ctx, patience) }
+	ask := func() []Poll { return f.Ask(ctx, patience) }
 	begun := ask()
 	if err := silent(begun); err != nil && !errors.Is(err, errLate) && ctx.Err() == nil {
 		return err
 	}
 	m := newModel(every, begun, ask)
-	// The process has a handler of signals already, which ends ctx.
+	// The process already handles signals: they cancel ctx.
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(t.In), tea.WithOutput(t.Out), tea.WithEnvironment(t.Env), tea.WithoutSignalHandler()).Run()
 	if ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) {
-		return nil // to be ended is the normal end
+		return nil // the normal end
 	}
 	if err != nil {
 		return fmt.Errorf("show the screen: %w", err)
@@ -49,14 +49,14 @@ func Watch(ctx context.Context, f *Fleet, every time.Duration, t Terminal) error
 	return nil
 }
 
-// Once asks the gateways twice, so that there are rates, and returns what they said. If none answers the first look, it returns why at once.
+// Once polls the gateways twice, to compute rates. If no gateway answers the first poll, it returns the error at once.
 func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
 	var h History
-	looks := f.Ask(ctx, attemptTime)
-	if err := silent(looks); err != nil {
+	polls := f.Ask(ctx, attemptTime)
+	if err := silent(polls); err != nil {
 		return Report{}, err
 	}
-	h.Next(looks)
+	h.Next(polls)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	select {
@@ -64,20 +64,20 @@ func Once(ctx context.Context, f *Fleet, every time.Duration) (Report, error) {
 	case <-ctx.Done():
 		return Report{}, ctx.Err()
 	}
-	looks = f.Ask(ctx, attemptTime)
+	polls = f.Ask(ctx, attemptTime)
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	return h.Next(looks), nil
+	return h.Next(polls), nil
 }
 
-// silent returns why no gateway answers, and what to do; nil if one answers. It is errLate if a gateway may still answer.
-func silent(looks []Look) error {
-	if len(looks) == 0 {
-		return errors.New("no gateway is known")
+// silent returns reason and cure if no gateway answers, and nil if one does. It is errLate if a gateway may still answer.
+func silent(polls []Poll) error {
+	if len(polls) == 0 {
+		return errors.New("no gateway found")
 	}
-	first := looks[0].Err
-	for _, l := range looks {
+	first := polls[0].Err
+	for _, l := range polls {
 		switch {
 		case l.Err == nil:
 			return nil

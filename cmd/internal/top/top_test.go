@@ -27,7 +27,7 @@ func at(seconds float64) time.Time {
 	return time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// counters are those of a gateway that has been up for so many seconds, and has done as much in each.
+// counters returns the counters of a gateway that has been up for so many seconds at a constant load.
 func counters(up float64) map[string]float64 {
 	c := map[string]float64{"millrace_ready": 1, "millrace_uptime_seconds": up}
 	for name, value := range map[string]float64{
@@ -52,13 +52,13 @@ func photos(world uint64) stats.Job {
 	return stats.Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "window", Seed: 7}, BatchSize: 256, WorldSize: world}
 }
 
-// answer is what a gateway says after so many seconds.
-func answer(gateway string, seconds, up float64, limits stats.Limits, readers ...stats.Reader) Look {
-	return Look{Gateway: gateway, At: at(seconds), Stats: Stats{stats.Answer{Version: "1.2.3", Counters: counters(up), Limits: stats.Finding{Limits: limits}, Readers: readers}}}
+// answer returns the poll of a gateway after so many seconds.
+func answer(gateway string, seconds, up float64, limits stats.Limits, readers ...stats.Reader) Poll {
+	return Poll{Gateway: gateway, At: at(seconds), Stats: Stats{stats.Answer{Version: "1.2.3", Counters: counters(up), Limits: stats.Finding{Limits: limits}, Readers: readers}}}
 }
 
-// scene is two looks at four gateways.
-func scene() [][]Look {
+// scene returns two polls of four gateways.
+func scene() [][]Poll {
 	store := stats.Limits{
 		Code: "store", Sentence: "The store limits: it gives 48 MB/s in 60 reads. Rank 0 of 4 of photos waits 90 % of its time for bytes.",
 		Do: "more memory or a disk tier, if epochs repeat (millrace simulate says what they save); else a store that is nearer or faster",
@@ -73,22 +73,22 @@ func scene() [][]Look {
 		{Job: stats.Job{Dataset: "a/name that is rather long, as people give them", Params: shuffle.Params{Seed: 1}, WorldSize: 1}, Epoch: 1, Batch: 9, SamplesPerSecond: 3.25, IdleSeconds: 200},
 	}
 	refused := &client.Error{Gateway: "https://gw-9:8081", Status: http.StatusForbidden, Code: client.CodeForbidden}
-	looks := func(seconds float64) []Look {
-		return []Look{
+	polls := func(seconds float64) []Poll {
+		return []Poll{
 			answer("http://gw-1:8081", seconds, 100+seconds, nobody), answer("http://gw-0:8081", seconds, 1000+seconds, store, readers...),
 			{Gateway: "https://gw-9:8081", At: at(seconds), Err: refused},
 			answer("http://gw-2:8081", seconds, 100+seconds, nobody),
 		}
 	}
-	return [][]Look{looks(0), looks(2)}
+	return [][]Poll{polls(0), polls(2)}
 }
 
-// watched is a model that has got some looks.
-func watched(width, height int, looks [][]Look) *model {
+// watched returns a model that has received some polls.
+func watched(width, height int, polls [][]Poll) *model {
 	m := newModel(2*time.Second, nil, nil)
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
-	for _, l := range looks {
-		m.Update(looked(l))
+	for _, l := range polls {
+		m.Update(polled(l))
 	}
 	return m
 }
@@ -104,7 +104,7 @@ func press(m *model, keys ...string) {
 	}
 }
 
-// TestScreens compares screens with those that were looked at.
+// TestScreens compares screens with reviewed ones.
 func TestScreens(t *testing.T) {
 	for name, keys := range map[string][]string{"ranks": nil, "gateways": {"g"}, "help": {"?"}} {
 		for _, width := range []int{60, 100, 160} {
@@ -145,15 +145,15 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestRates are differences of two looks, each gateway's over its own time; the first look has none.
+// TestRates computes rates from two polls, over each gateway's own time. The first poll has none.
 func TestRates(t *testing.T) {
 	var h History
-	if f := h.Next([]Look{answer("a", 0, 500, stats.Limits{})}).Totals; f.Seconds != 0 || f.BytesPerSecond != 0 {
-		t.Errorf("first look: got %+v, want no rates", f)
+	if f := h.Next([]Poll{answer("a", 0, 500, stats.Limits{})}).Totals; f.Seconds != 0 || f.BytesPerSecond != 0 {
+		t.Errorf("first poll: got %+v, want no rates", f)
 	}
 	two := answer("a", 2, 502, stats.Limits{})
-	for _, when := range []string{"a new look", "the same look again"} {
-		f := h.Next([]Look{two}).Totals
+	for _, when := range []string{"a new poll", "the same poll again"} {
+		f := h.Next([]Poll{two}).Totals
 		for _, c := range []struct {
 			name      string
 			got, want float64
@@ -175,34 +175,34 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestARestartGivesNoRates: neither negative ones nor those of all that was counted.
-func TestARestartGivesNoRates(t *testing.T) {
+// TestRates_AfterARestartAreUnknown neither negative nor those of the whole count.
+func TestRates_AfterARestartAreUnknown(t *testing.T) {
 	var h History
-	h.Next([]Look{answer("a", 0, 100000, stats.Limits{})})
-	r := h.Next([]Look{answer("a", 2, 1, stats.Limits{})})
+	h.Next([]Poll{answer("a", 0, 100000, stats.Limits{})})
+	r := h.Next([]Poll{answer("a", 2, 1, stats.Limits{})})
 	if f := r.Totals; f.BytesPerSecond != 0 || f.Seconds != 0 || r.Gateways[0].State != restarted {
 		t.Errorf("got %s and %+v, want a restarted gateway without rates", r.Gateways[0].State, f)
 	}
-	// It was silent meanwhile, and has been up for longer than at the first look.
+	// It was silent meanwhile, and has been up for longer than at the first poll.
 	h = History{}
-	h.Next([]Look{answer("a", 0, 3, stats.Limits{})})
-	h.Next([]Look{{Gateway: "a", At: at(2), Err: errors.New("gone")}})
-	if f := h.Next([]Look{answer("a", 60, 50, stats.Limits{})}).Totals; f.BytesPerSecond != 0 {
+	h.Next([]Poll{answer("a", 0, 3, stats.Limits{})})
+	h.Next([]Poll{{Gateway: "a", At: at(2), Err: errors.New("gone")}})
+	if f := h.Next([]Poll{answer("a", 60, 50, stats.Limits{})}).Totals; f.BytesPerSecond != 0 {
 		t.Errorf("after a silence: got %v B/s, want no rate", f.BytesPerSecond)
 	}
-	if f := h.Next([]Look{answer("a", 62, 52, stats.Limits{})}).Totals; f.BytesPerSecond < 479e6 || f.BytesPerSecond > 481e6 {
+	if f := h.Next([]Poll{answer("a", 62, 52, stats.Limits{})}).Totals; f.BytesPerSecond < 479e6 || f.BytesPerSecond > 481e6 {
 		t.Errorf("then: got %v B/s, want 480 MB/s", f.BytesPerSecond)
 	}
 	// One counter alone falls: data paths go when datasets do.
 	less := answer("a", 64, 54, stats.Limits{})
 	less.Stats.Counters["millrace_store_reads_total"] = 1
-	if f := h.Next([]Look{less}).Totals; f.StoreReadsPS != 0 {
+	if f := h.Next([]Poll{less}).Totals; f.StoreReadsPS != 0 {
 		t.Errorf("a counter that falls: got %v reads/s, want 0", f.StoreReadsPS)
 	}
 }
 
-// TestFaultsSayTheCure in the row of the gateway.
-func TestFaultsSayTheCure(t *testing.T) {
+// TestFault_NamesTheCure in the row of the gateway.
+func TestFault_NamesTheCure(t *testing.T) {
 	for want, err := range map[string]error{
 		"admin port":                 &client.Error{Status: 404, Code: client.CodeNotFound},
 		"MILLRACE_TOKEN_FILE":        &client.Error{Status: 401, Code: client.CodeUnauthenticated},
@@ -212,33 +212,33 @@ func TestFaultsSayTheCure(t *testing.T) {
 		"correct the address":        errors.New("connection refused"),
 		"It has not answered yet.":   errLate,
 		"look up x.y: no such host.": fmt.Errorf("z: %w", &net.DNSError{Err: "no such host", Name: "x.y", Server: "1.2.3.4:53"}),
-		"What answers there is no g": &client.Error{Status: 502},
+		"is not a gateway":           &client.Error{Status: 502},
 	} {
 		var h History
-		m := watched(200, 30, [][]Look{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, stats.Limits{})}})
+		m := watched(200, 30, [][]Poll{{{Gateway: "http://x:1", At: at(0), Err: err}, answer("http://y:1", 0, 1, stats.Limits{})}})
 		if got := ansi.Strip(m.View().Content); !strings.Contains(got, want) || !strings.Contains(got, "Memory ") {
 			t.Errorf("%v: got\n%s\nwant %q in it", err, got, want)
 		}
-		if r := h.Next([]Look{{Gateway: "x", At: at(0), Err: err}}); r.Gateways[0].State == ready {
+		if r := h.Next([]Poll{{Gateway: "x", At: at(0), Err: err}}); r.Gateways[0].State == ready {
 			t.Errorf("%v: got a ready gateway", err)
 		}
 	}
 	draining := answer("a", 0, 1, stats.Limits{Code: "store", Sentence: "x", Do: "y"})
 	draining.Stats.Counters["millrace_ready"] = 0
 	var h History
-	if g := h.Next([]Look{draining}).Gateways[0]; g.State != notReady || !strings.Contains(g.Limits.Sentence, "drains") {
+	if g := h.Next([]Poll{draining}).Gateways[0]; g.State != notReady || !strings.Contains(g.Limits.Sentence, "draining") {
 		t.Errorf("got %+v, want a gateway that is not ready", g)
 	}
 }
 
-// TestMembersThatAreLeftOut are named below the sentence of the gateway that leaves them out.
-func TestMembersThatAreLeftOut(t *testing.T) {
+// TestLeftOutMembers shows them below the diagnosis of the gateway that does not read from them.
+func TestLeftOutMembers(t *testing.T) {
 	l := answer("http://a:1", 0, 1, stats.Limits{Code: "peers", Sentence: "Other gateways do not answer."})
 	l.Cluster = &Cluster{Members: []Member{
 		{ID: "gw-1", State: "alive"}, {ID: "gw-2", State: "suspect"}, {ID: "gw-3", State: "ejected", Reason: "late"}, {ID: "gw-4", State: "gone"}, {ID: "gw-5", State: "gone"},
 	}}
-	got := ansi.Strip(watched(120, 30, [][]Look{{l}}).View().Content)
-	for _, want := range []string{"It leaves out the member gw-3, which is ejected: late\n", "the member gw-4, which is gone\n", "1 more member is left out"} {
+	got := ansi.Strip(watched(120, 30, [][]Poll{{l}}).View().Content)
+	for _, want := range []string{"It does not read from member gw-3, which is ejected: late\n", "from member gw-4, which is gone\n", "1 more member is not used"} {
 		if !strings.Contains(strings.ReplaceAll(got, " \n", "\n"), want) {
 			t.Errorf("got\n%s\nwant %q", got, want)
 		}
@@ -248,7 +248,7 @@ func TestMembersThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestHostileNames do nothing to a terminal, and columns of other lengths nothing to the program.
+// TestHostileNames shows that names with control characters cannot change the terminal, and odd columns do not crash.
 func TestHostileNames(t *testing.T) {
 	evil := "\x1b]0;owned\x07\x1b[2J\r\n\u202egnp\u009b31m" + strings.Repeat("x", 1<<20)
 	l := answer(evil, 0, 1, stats.Limits{Code: evil, Sentence: evil, Do: evil}, stats.Reader{Job: stats.Job{Dataset: evil}, SamplesPerSecond: -1e308, WaitingShare: 1e300, IdleSeconds: 1e300, Batch: 1<<64 - 1})
@@ -257,9 +257,9 @@ func TestHostileNames(t *testing.T) {
 	for name := range l.Stats.Counters {
 		l.Stats.Counters[name] = 1e308
 	}
-	m := watched(100, 30, [][]Look{{l, {Gateway: evil, At: at(0), Err: errors.New(evil)}}})
+	m := watched(100, 30, [][]Poll{{l, {Gateway: evil, At: at(0), Err: errors.New(evil)}}})
 	var h History
-	r := h.Next([]Look{l, {Gateway: "b", At: at(0), Err: errors.New(evil)}})
+	r := h.Next([]Poll{l, {Gateway: "b", At: at(0), Err: errors.New(evil)}})
 	screens := []string{r.Print(160)}
 	for _, keys := range [][]string{{}, {"g"}, {"g", "/", "x", "\x1b"}} {
 		press(m, keys...)
@@ -279,7 +279,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestTenThousandRanks: a screen has its lines, and only those are drawn.
+// TestTenThousandRanks draws only the lines of the screen.
 func TestTenThousandRanks(t *testing.T) {
 	text := strings.Builder{}
 	text.WriteString(`{"counters":{"millrace_ready":1},"limits":{},"jobs":[{"dataset":"photos","seed":"7","world_size":10000,"rank":[0`)
@@ -291,9 +291,9 @@ func TestTenThousandRanks(t *testing.T) {
 	if err := json.Unmarshal([]byte(text.String()), &s); err != nil {
 		t.Fatal(err)
 	}
-	m := watched(100, 30, [][]Look{{{Gateway: "a", At: at(0), Stats: s}}})
+	m := watched(100, 30, [][]Poll{{{Gateway: "a", At: at(0), Stats: s}}})
 	press(m, "end")
-	allocations := testing.AllocsPerRun(19, func() { // and once before
+	allocations := testing.AllocsPerRun(19, func() { // after one warm-up call
 		press(m, "k")
 		m.View()
 	})
@@ -306,7 +306,7 @@ func TestTenThousandRanks(t *testing.T) {
 	}
 }
 
-// TestKeys: orders, the filter, the pause and the end.
+// TestKeys sorts, filters, pauses and quits.
 func TestKeys(t *testing.T) {
 	m := watched(100, 30, scene())
 	first := func() string { return fmt.Sprintf("%s %d", m.shown[0].State, m.shown[0].Rank) }
@@ -327,7 +327,7 @@ func TestKeys(t *testing.T) {
 	for i := range later {
 		later[i].At = at(4)
 	}
-	m.Update(looked(later))
+	m.Update(polled(later))
 	if got := ansi.Strip(m.View().Content); !strings.Contains(got, "PAUSED") || !strings.Contains(got, "07:08:02") {
 		t.Errorf("paused: got\n%s", got)
 	}
