@@ -28,7 +28,7 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 		return nil, fmt.Errorf("subset %s: %w", params.Subset, err)
 	}
 	if len(members) != len(first) {
-		return nil, fmt.Errorf("subset %s: members of %d chunks instead of %d", params.Subset, len(members)-1, all.chunks.len())
+		return nil, fmt.Errorf("subset %s: the membership list covers %d chunks, want %d", params.Subset, len(members)-1, all.chunks.len())
 	}
 	p, err := newPlan(params, members)
 	if err != nil {

@@ -263,7 +263,7 @@ func refusal(w *watchdog, resp *http.Response) error {
 		return &RefusalError{Status: resp.StatusCode, Code: some(said.Code, maxNameBytes), Detail: plain(some(said.Detail, maxDetailBytes))}
 	}
 	first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
-	return fmt.Errorf("status %d, which no gateway gives here (%.200q): %w", resp.StatusCode, first, ErrMalformed)
+	return fmt.Errorf("unexpected status %d, probably not from a gateway (%.200q): %w", resp.StatusCode, first, ErrMalformed)
 }
 
 // some limits a text from a peer to the length that a log needs.

@@ -26,7 +26,7 @@ func CheckKey(key string) error {
 	}
 	for element := range strings.SplitSeq(key, "/") {
 		if element == "" || element == "." || element == ".." {
-			return fmt.Errorf("key %q has an element %q", key, element)
+			return fmt.Errorf("key %q contains the path element %q, which is not allowed", key, element)
 		}
 	}
 	return nil
