@@ -64,7 +64,7 @@ func TestPlans_Refuse(t *testing.T) {
 		{weighted(drawn, 0, 0, 0), "importance i: weights sum to 0"},
 		{subset(slot, 0, 1, 1, 2), "plan slot: params.Subset is empty"},
 		{subset(Params{Shuffle: Full, Subset: "s", Importance: "i"}, 0, 1, 1, 2), "subset s: importance and subset cannot be combined: weights are of all samples"},
-		{subset(part, 0, 1, 2), "subset s: members of 2 chunks instead of 3"},
+		{subset(part, 0, 1, 2), "subset s: the membership list covers 2 chunks, want 3"},
 		{subset(part, 0, 1, 2, 2), "subset s: chunk 1 has 1 members and 0 samples"},
 		{subset(part, 0, 5, 5, 12), "accepted"},
 		{subset(part, 0, 6, 6, 12), "subset s: chunk 0 has 6 members and 5 samples"},

@@ -109,7 +109,7 @@ func TestSubsetPlanRefuses(t *testing.T) {
 	}{
 		"no name":          {Params{Shuffle: None}, first, []uint64{0, 1, 2}, "params.Subset is empty"},
 		"importance":       {Params{Shuffle: None, Subset: "a", Importance: "b"}, first, []uint64{0, 1, 2}, "cannot be combined"},
-		"too few sums":     {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 1}, "members of 1 chunks instead of 2"},
+		"too few sums":     {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 1}, "covers 1 chunks, want 2"},
 		"too many members": {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 3, 4}, "chunk 0 has 3 members"},
 		"descending":       {Params{Shuffle: None, Subset: "a"}, first, []uint64{0, 2, 1}, "descend"},
 		"bad chunks":       {Params{Shuffle: None, Subset: "a"}, []uint64{1}, []uint64{0}, "begin with 0"},
