@@ -2,8 +2,8 @@ package simulate
 
 import "github.com/millrace-data/millrace/datapath/chunkcache"
 
-// The disk tier runs so many reads and so many writes at once. Each written chunk stays in memory
-// meanwhile.
+// Limits of concurrent reads and writes of the disk tier. A chunk stays in memory while it is
+// written.
 const (
 	diskReads   = 8
 	diskWriters = 2
@@ -15,17 +15,17 @@ type disk struct {
 	line    *line
 	gate    gate
 	total   int64
-	taken   int64 // by chunks that are being written
+	taken   int64 // bytes of the chunks that are being written
 	shelf   *chunkcache.Shelf[int32]
 	next    func(int32) int64
-	queue   []int32 // to be written
-	writing int
+	queue   []int32        // to be written
+	writing map[int32]bool // chunks that are being written
 }
 
 func newDisk(l *line, size int64, next func(int32) int64, idle func()) *disk {
 	return &disk{
 		line: l, gate: gate{limit: diskReads, idle: idle}, total: size,
-		shelf: chunkcache.NewShelf(next, nil), next: next,
+		shelf: chunkcache.NewShelf(next, nil), next: next, writing: map[int32]bool{},
 	}
 }
 
@@ -62,17 +62,17 @@ func (g *gateway) keep(chunk int32) {
 // writeDisk writes queued chunks that are worth it and still in memory.
 func (g *gateway) writeDisk() {
 	d := g.disk
-	for d.writing < diskWriters && len(d.queue) > 0 {
+	for len(d.writing) < diskWriters && len(d.queue) > 0 {
 		chunk := d.queue[0]
 		d.queue = d.queue[1:]
 		n := g.data.Chunks[chunk].Length
-		if d.shelf.Has(chunk) || !g.memory.shelf.Has(chunk) || !d.room(chunk, n) {
+		if d.shelf.Has(chunk) || d.writing[chunk] || !g.memory.shelf.Has(chunk) || !d.room(chunk, n) {
 			continue
 		}
 		g.memory.shelf.Lease(chunk)
-		d.writing++
+		d.writing[chunk] = true
 		d.line.send(n, func() {
-			d.writing--
+			delete(d.writing, chunk)
 			g.count.DiskWrites += n
 			d.taken -= n
 			d.shelf.Put(chunk, n, 0)
