@@ -43,6 +43,7 @@ type ClientConfig struct {
 
 	Dial    time.Duration // timeout for a connection, 250 ms
 	Silence time.Duration // timeout without a sign of life before the answer, or without a byte of it, 500 ms
+	Total   time.Duration // timeout for a whole hello, 2 s
 	PerPeer int           // concurrent reads from one peer: 64, fewer if there are many peers; others wait
 	MostAge time.Duration // maximum age of the client's own connections: 1 h
 }
@@ -50,6 +51,7 @@ type ClientConfig struct {
 const (
 	defaultDial    = 250 * time.Millisecond
 	defaultSilence = 500 * time.Millisecond
+	defaultTotal   = 2 * time.Second
 	defaultPerPeer = 64
 	fewPeers       = 16              // up to so many peers have PerPeer reads each; more peers share that total
 	leastPerPeer   = 8               // minimum concurrent reads from one peer, with any number of peers
@@ -66,7 +68,6 @@ const (
 
 	clientIdle     = 90 * time.Second // less than the server's, so the server seldom closes a connection that is about to be used
 	readBuffer     = 64 << 10         // many small samples and TLS records per system call
-	helloTotal     = 2 * time.Second
 	maxReplyHeader = 16 << 10
 )
 
@@ -88,6 +89,9 @@ func NewClient(cfg ClientConfig) *Client {
 	}
 	if cfg.Silence <= 0 {
 		cfg.Silence = defaultSilence
+	}
+	if cfg.Total <= 0 {
+		cfg.Total = defaultTotal
 	}
 	if cfg.PerPeer <= 0 {
 		cfg.PerPeer = defaultPerPeer
@@ -171,9 +175,9 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 	if err != nil {
 		return theirs, err
 	}
-	watched, w := startWatchdog(ctx, c.cfg.Dial, c.cfg.Silence, helloTotal)
+	watched, w := startWatchdog(ctx, c.cfg.Dial, c.cfg.Silence, c.cfg.Total)
 	defer w.finish()
-	resp, err := c.post(watched, w, address, helloPath, helloTotal, body, func() {})
+	resp, err := c.post(watched, w, address, helloPath, c.cfg.Total, body, func() {})
 	if err != nil {
 		return theirs, err
 	}

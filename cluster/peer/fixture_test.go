@@ -172,7 +172,7 @@ func asker(t testing.TB, change func(*ClientConfig)) *Client {
 	cfg := ClientConfig{Cluster: testCluster, ID: "a", SharedCert: true}
 	// On two cores shared by many tests anything may be delayed, so tests of timing use a fake
 	// clock.
-	cfg.Dial, cfg.Silence = time.Minute, time.Minute
+	cfg.Dial, cfg.Silence, cfg.Total = time.Minute, time.Minute, time.Minute
 	if change != nil {
 		change(&cfg)
 	}
