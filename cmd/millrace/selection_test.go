@@ -199,7 +199,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 		t.Fatalf("got %d objects before, want two generations of four", got)
 	}
 	shown := ok(t, "gc", dir, "--grace", "1m").stdout
-	for _, want := range []string{"stays: the pointer names it", "goes: was current until", "would remove .millrace/index/", ": its generation", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
+	for _, want := range []string{"kept: the pointer names it", "unneeded: was current until", "would remove .millrace/index/", ": its generation", "kept 2 objects of subset", "of the current generation", "would remove 4 objects, "} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("dry run: got\n%s\nwant %q in it", shown, want)
 		}

@@ -43,17 +43,17 @@ func (r Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s %s, %s\n", verb, words.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
 }
 
-// printGenerations writes a line for each generation: whether it goes, and why.
+// printGenerations writes a line for each generation: whether gc keeps it, and the reason.
 func printGenerations(w io.Writer, all []Generation) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "generation\tcurrent until\tobjects\tsize\tverdict")
 	for _, g := range all {
-		until, verdict := "now", "stays"
+		until, verdict := "now", "kept"
 		if g.Until != nil {
 			until = clock(*g.Until)
 		}
 		if g.Remove {
-			verdict = "goes"
+			verdict = "unneeded"
 		}
 		fmt.Fprintf(t, "%.12s\t%s\t%s\t%s\t%s: %s\n", g.Generation, until, humanize.Comma(int64(g.Objects)), humanize.IBytes(uint64(g.Bytes)), verdict, g.Why)
 	}
