@@ -24,7 +24,7 @@ func (x *Index) ranges(from, to int) (all []layout.Section) {
 }
 
 // CopyBlocks fetches the blocks of runs of chunks, each [from, to), into the local file in
-// parallel. An index that is local in full needs no copy.
+// parallel. It does nothing if the local file already holds the whole index.
 func (x *Index) CopyBlocks(ctx context.Context, runs [][2]int) error {
 	if !x.InPart() {
 		return nil
@@ -36,14 +36,14 @@ func (x *Index) CopyBlocks(ctx context.Context, runs [][2]int) error {
 	return x.pages.copy(ctx, all)
 }
 
-// ReleaseBlocks frees the local file's space for the blocks of chunks [from, to), which must not be
-// read again.
+// ReleaseBlocks frees the local file's space for the blocks of chunks [from, to). The caller must
+// not read these blocks again.
 func (x *Index) ReleaseBlocks(from, to int) {
 	for _, r := range x.ranges(from, to) {
 		x.pages.release(r)
 	}
 }
 
-// Prove compares every page of the stored index with its digest, except pages that were compared
-// before.
+// Prove compares every page of the stored index with its digest, except pages that were already
+// compared.
 func (x *Index) Prove(ctx context.Context) error { return x.pages.proveRest(ctx) }

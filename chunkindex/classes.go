@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// ClassPart is the name of the part that holds a sample's class: a position in the field's list of
+// ClassPart is the name of the part that holds a sample's class, a position in the field's list of
 // class names.
 const ClassPart = "cls"
 
-// IsPicture reports whether the extension of a part is an image suffix that class folders use.
+// IsPicture reports whether a part's extension is an image suffix that class folders use.
 func IsPicture(ext string) bool { return slices.Contains(pictures(), "."+strings.ToLower(ext)) }
 
 // InClassFolders reports whether all samples are images in class folders. The index stores no class
@@ -60,7 +60,7 @@ func (x *Index) ClassRuns() (runs []ClassRun) {
 	return runs
 }
 
-// ClassesOf returns the number of classes that the runs cover: the highest class plus one.
+// ClassesOf returns the number of classes in the runs: the highest class number plus one.
 func ClassesOf(runs []ClassRun) (n int) {
 	for _, r := range runs {
 		n = max(n, r.Class+1)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	copySuffix    = ".index"          // suffix of a local copy, after its generation
+	copySuffix    = ".index"          // suffix of a local copy; it follows the generation
 	partialPrefix = "millrace-index-" // prefix of a copy that is being written
 )
 
@@ -20,8 +20,8 @@ const (
 func copyOf(dir, generation string) string { return filepath.Join(dir, generation+copySuffix) }
 
 // RemoveCopies removes index copies from OpenOptions.CacheDir that no Open has used for the given
-// time, and partial copies left by a killed process. It skips generations for which keep returns
-// true, and returns the number of removed files. Open indexes are unaffected on systems that allow
+// time, and partial copies of a killed process. It skips generations for which keep returns true,
+// and returns the number of removed files. Open indexes are unaffected on systems that allow
 // removing open files, such as Linux and macOS.
 func RemoveCopies(dir string, unused time.Duration, keep func(generation string) bool) (removed int, err error) {
 	files, err := os.ReadDir(dir)

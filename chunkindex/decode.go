@@ -15,9 +15,9 @@ type decoding []byte
 func (d decoding) Bytes() int64 { return int64(cap(d)) + 64 }
 
 // Decode decompresses a chunk from the stored bytes of its extent into dst, which has the chunk's
-// length. Bytes that fail to decode return ErrCorrupt; other errors come from reading the index.
-// Decode uses the memory behind stored, up to its capacity, as workspace. codec.Codec.Workspace
-// returns the total size needed, including the stored bytes.
+// length. It returns ErrCorrupt for bytes that fail to decode; other errors come from reading the
+// index. Decode uses the memory behind stored, up to its capacity, as workspace.
+// codec.Codec.Workspace returns the total size needed, including the stored bytes.
 func (x *Index) Decode(ctx context.Context, chunk int, stored, dst []byte) error {
 	c := x.Chunk(chunk)
 	var params decoding

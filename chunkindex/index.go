@@ -24,7 +24,7 @@ type Chunk struct {
 	First   uint64      // number of its first sample in stored order
 	CRC32C  uint32      // checksum of the decoded bytes
 	Digest  [32]byte    // SHA-256 of the decoded bytes, used as the cache key
-	Codec   codec.Codec // compression; unless codec.None, extents are whole frames or the parts of them that are read
+	Codec   codec.Codec // compression; unless codec.None, extents are whole frames or the ranges of the frames that are read
 	Skip    int64       // decoded bytes of the frames that precede the chunk; 0 with codec.None
 	Stored  int64       // sum of its extents' lengths; Length with codec.None
 }
@@ -85,11 +85,11 @@ type extents struct {
 	first  []uint64 // number of each chunk's first extent; nil: chunk i has only extent i
 	shard  []uint32
 	offset []int64
-	length []int64 // nil: each extent has its chunk's length; compressed chunks store their own
+	length []int64 // nil: each extent has its chunk's length; compressed chunks record theirs
 }
 
 // Generation identifies this version of content and layout: the lower-case hex SHA-256 of the index
-// header, which contains a digest of everything else.
+// header, which contains a digest of all other content.
 func (x *Index) Generation() string { return x.generation }
 
 // Format returns the name of the shards' format, such as "tar".
@@ -111,8 +111,8 @@ func (x *Index) Fields() []format.Field {
 	return format.FieldsOf(x.framing)
 }
 
-// OtherParts reports whether samples have parts that Fields does not list: in class folders, the
-// images.
+// OtherParts reports whether samples have parts that Fields does not list. These are the images in
+// class folders.
 func (x *Index) OtherParts() bool { return x.meta.Classes != nil }
 
 // Native returns the default form of a batch: the dataset's format, or "tar" for a format without
@@ -181,7 +181,7 @@ func (x *Index) Codec(i int) codec.Codec {
 	return x.packed[i].codec
 }
 
-// of returns the range [from, to) of chunk i's extent numbers.
+// of returns the range [from, to) of the numbers of chunk i's extents.
 func (e *extents) of(i int) (from, to uint64) {
 	if e.first == nil {
 		return uint64(i), uint64(i) + 1
@@ -283,7 +283,7 @@ func (x *Index) Table(ctx context.Context, chunk int) (*Table, error) {
 // fetchersAtOnce limits concurrent store reads of Fetch.
 const fetchersAtOnce = 16
 
-// InPart reports whether reads of the index may have to fetch pages from the store.
+// InPart reports whether the local index is partial, so that reads may fetch pages from the store.
 func (x *Index) InPart() bool { return !x.pages.complete }
 
 // Fetch loads the sample tables of the given samples concurrently. Without it, Table calls would
@@ -319,7 +319,7 @@ func (x *Index) Block(ctx context.Context, sec, chunk int) ([]byte, error) {
 		return nil, fmt.Errorf("no chunk %d: the index has %d", chunk, len(x.lengths))
 	}
 	if sec == layout.SecNames && x.head.Hashed() == 0 {
-		return nil, nil // all names follow from a rule
+		return nil, nil // a rule derives all names
 	}
 	off, length, err := x.placeOf(ctx, sec, chunk)
 	if err != nil {
@@ -350,7 +350,7 @@ func (x *Index) placeOf(ctx context.Context, sec, chunk int) (off, length int64,
 	return int64(from), int64(to - from), nil
 }
 
-// rule returns the rule that derives a chunk's sample names from the shard key; the zero rule if
+// rule returns the rule that derives a chunk's sample names from the shard key, or the zero rule if
 // names are stored.
 func (x *Index) rule(chunk int) layout.KeyRule {
 	shard := x.shardOf(chunk)

@@ -17,8 +17,8 @@ import (
 // real dataset. It bounds the cost of a lookup in a maliciously crafted index.
 const maxSameHash = 16
 
-// MaxShardsListed limits the shards that an AmbiguousKeyError lists, and with them the name blocks
-// that a lookup reads.
+// MaxShardsListed limits the shards that an AmbiguousKeyError lists. It thus also limits the name
+// blocks that a lookup reads.
 const MaxShardsListed = 100
 
 // AmbiguousKeyError reports that several shards have a sample with the same key.
@@ -36,8 +36,9 @@ func (e *AmbiguousKeyError) Error() string {
 }
 
 // Lookup returns the sample with a key: in the named shard, or in the whole dataset if shard is
-// empty. ok is false if there is none. A key found in several shards returns *AmbiguousKeyError. A
-// lookup reads a few pages of the sorted hashes, and the names of the chunks whose hashes match.
+// empty. ok is false if no sample has the key. If several shards have the key, Lookup returns
+// *AmbiguousKeyError. It reads a few pages of the sorted hashes, and the names of the chunks whose
+// hashes match.
 func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error) {
 	from, to := uint64(0), x.head.Samples
 	if shard != "" {
@@ -64,7 +65,8 @@ func (x *Index) Lookup(ctx context.Context, key, shard string) (sample uint64, o
 	return 0, false, e
 }
 
-// withKey returns the samples in [from, to) that have the key, up to one more than an error lists.
+// withKey returns the samples in [from, to) that have the key. It stops at one sample more than an
+// error lists.
 func (x *Index) withKey(ctx context.Context, key string, from, to uint64) (found []uint64, err error) {
 	first := layout.HashRecord{Hash: layout.HashKey([]byte(key)), Sample: from}
 	pages := int(layout.HashPages(x.head.Hashed()))
@@ -118,8 +120,8 @@ func (x *Index) samplesOf(shard string) (from, to uint64) {
 	return x.firstOf(n), x.firstOf(n + 1)
 }
 
-// firstOf returns the number of a shard's first sample; for an empty shard, that of the next
-// sample.
+// firstOf returns the number of a shard's first sample. For an empty shard, it returns the number
+// of the next sample.
 func (x *Index) firstOf(shard int) uint64 {
 	if x.extents.first == nil {
 		return x.first[sort.Search(len(x.lengths), func(i int) bool { return x.shardOf(i) >= shard })]
@@ -135,8 +137,8 @@ func (x *Index) shardOf(chunk int) int {
 	return int(x.extents.shard[chunk])
 }
 
-// numbered returns the samples in [from, to) whose derived name equals the key, up to one more than
-// an error lists.
+// numbered returns the samples in [from, to) whose derived name equals the key. It stops at one
+// sample more than an error lists.
 func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	slash := strings.LastIndexByte(key, '/')
 	if slash <= 0 {
@@ -160,8 +162,8 @@ func (x *Index) numbered(key string, from, to uint64) (found []uint64) {
 	return found
 }
 
-// findPage returns the first page whose last record is not less than sought. Hashes are uniform, so
-// the hash itself predicts the page, and the search widens from that guess.
+// findPage returns the first page whose last record is not less than sought. Hashes are uniformly
+// distributed, so the hash itself predicts the page, and the search widens from that guess.
 func (x *Index) findPage(ctx context.Context, sought layout.HashRecord, pages int) (int, error) {
 	lo, hi := 0, pages
 	guess := int(float64(sought.Hash) / (1 << 64) * float64(pages))
@@ -267,8 +269,8 @@ func (x *Index) RepeatedKeys(ctx context.Context) (n uint64, example string, err
 	return n, example, nil
 }
 
-// differ returns a *duplicateKeyError if the sample's key equals one of the others, which are of
-// the same shard.
+// differ returns a *duplicateKeyError if the sample's key equals the key of a sample in same. All
+// these samples are in one shard.
 func (x *Index) differ(ctx context.Context, same []layout.HashRecord, r layout.HashRecord) error {
 	if len(same) >= maxSameHash {
 		return fmt.Errorf("%d keys of one shard have one hash: %w", len(same)+1, layout.ErrMalformed)
@@ -289,10 +291,10 @@ func (x *Index) differ(ctx context.Context, same []layout.HashRecord, r layout.H
 	return nil
 }
 
-// repeatsNumbered implements RepeatedKeys for names that follow from a rule: shards with one stem
-// share their first keys.
+// repeatsNumbered implements RepeatedKeys for derived names: shards with the same stem share their
+// first keys.
 func (x *Index) repeatsNumbered() (n uint64, example string) {
-	counts := map[string][2]uint64{} // per stem, the two largest sample counts
+	counts := map[string][2]uint64{} // the two largest sample counts per stem
 	for i, s := range x.shards {
 		count := x.firstOf(i+1) - x.firstOf(i)
 		if count == 0 {

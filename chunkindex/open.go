@@ -26,7 +26,7 @@ type OpenOptions struct {
 	MaxBytes   int64      // reject larger indexes; 0: no limit
 }
 
-// Open reads the dataset's pointer, then downloads and verifies the index. Of a large index it
+// Open reads the dataset's pointer, then downloads and verifies the index. For a large index, it
 // downloads only the resident sections, and fetches and verifies other pages on first use. prefix
 // is the dataset's location in the store: empty, or ending in a slash. Open returns ErrVersion for
 // a newer format, ErrOldVersion for an older one, and ErrCorrupt for a digest mismatch.
@@ -69,12 +69,12 @@ func open(ctx context.Context, store objstore.Store, prefix string, opt OpenOpti
 	return x, nil
 }
 
-// WholeIndex is the largest size at which Open downloads the whole index in one read. Of larger
-// indexes it downloads only the resident sections.
+// WholeIndex is the largest size at which Open downloads the whole index in one read. For larger
+// indexes, Open downloads only the resident sections.
 const WholeIndex = 16 << 20
 
 // indexSource is the stored index object. Page digests verify everything read from it, even if the
-// object has changed since.
+// object changes between reads.
 type indexSource struct {
 	store           objstore.Store
 	key, generation string
@@ -107,7 +107,7 @@ func fetchIndex(ctx context.Context, store objstore.Store, prefix, generation st
 	local := copyOf(opt.CacheDir, generation)
 	if x, err := s.openLocal(local); err == nil {
 		now := time.Now()
-		_ = os.Chtimes(local, now, now) // marks the copy as used for RemoveCopies; if this fails, the copy may be downloaded again
+		_ = os.Chtimes(local, now, now) // marks the copy as used for RemoveCopies; an error is ignored because the copy can be downloaded again
 		return x, nil
 	}
 	return s.downloadTo(ctx, local)
@@ -176,7 +176,7 @@ func (s *indexSource) downloadTo(ctx context.Context, path string) (*Index, erro
 }
 
 // download copies an index object to an unnamed file in dir, so that a killed process leaves no
-// file behind. Of an object longer than whole it copies only the resident sections.
+// file behind. If the object is longer than whole, download copies only the resident sections.
 func (s *indexSource) download(ctx context.Context, dir string, whole int64) (*Index, error) {
 	f, err := tempfile.File(dir)
 	if err != nil {
@@ -217,9 +217,9 @@ func (s *indexSource) copyTo(ctx context.Context, f *os.File, whole int64) (*Ind
 	return parseFile(f, obj.Size, s.generation, s.read, true)
 }
 
-// copyResident downloads everything before the blocks: the header, the digests, the resident
-// sections and the block offsets. It returns nil for an invalid header, which makes the caller
-// download the whole object.
+// copyResident downloads the part of the index before the blocks: the header, the digests, the
+// resident sections and the block offsets. It returns nil for an invalid header, and the caller
+// then downloads the whole object.
 func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) (*Index, error) {
 	head := make([]byte, layout.HeaderSize)
 	if err := s.read(ctx, 0, head); err != nil {
@@ -254,8 +254,8 @@ func (s *indexSource) copyResident(ctx context.Context, f *os.File, size int64) 
 }
 
 // OpenPointer opens the index that a pointer names, for an index run that reuses unchanged shards.
-// Of an index longer than whole it downloads only the resident sections to a file in dir.
-// CopyBlocks fetches blocks in advance; others are fetched on first read.
+// If the index is longer than whole, OpenPointer downloads only the resident sections to a file in
+// dir. CopyBlocks fetches blocks in advance; other blocks are fetched on first read.
 func OpenPointer(ctx context.Context, store objstore.Store, prefix string, p layout.Pointer, dir string, whole int64) (*Index, error) {
 	source := indexSource{store: store, key: layout.IndexObject(prefix, p.Generation), generation: p.Generation}
 	x, err := source.download(ctx, dir, whole)

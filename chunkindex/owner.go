@@ -10,14 +10,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// tenure is the time during which a generation was current in one index, until the next tenure
-// began.
+// tenure is the period in which a generation was current in one index. It ends when the next tenure
+// begins.
 type tenure struct {
 	generation string
 	since      time.Time
 }
 
-// tenures returns the tenures of each index by its name, in order of time.
+// tenures returns the tenures of each index in chronological order, by index name.
 func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	all, noted := map[string][]tenure{}, map[string]bool{}
 	for _, o := range notes {
@@ -32,7 +32,7 @@ func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 		}
 	}
 	for name, of := range all {
-		last := func(t tenure) int { // of equal times, the current generation sorts last
+		last := func(t tenure) int { // of tenures that began at the same time, the current generation sorts last
 			if slices.Contains(u.Current[t.generation], name) {
 				return 1
 			}
@@ -45,9 +45,9 @@ func (u *Unused) tenures(indexes, notes []objstore.Object) map[string][]tenure {
 	return all
 }
 
-// endTimes returns when each generation was replaced by the next one of its index: the latest such
-// time among all its indexes. A generation that is last in its index but not current counts as
-// replaced when it began, because a pointer was restored by hand.
+// endTimes returns the time at which each generation was replaced by the next one of its index: the
+// latest such time among all its indexes. The last generation of an index may not be current, if an
+// operator restored a pointer by hand. It then counts as replaced when it began.
 func endTimes(all map[string][]tenure) map[string]time.Time {
 	ends := map[string]time.Time{}
 	for _, of := range all {

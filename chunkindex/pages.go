@@ -31,7 +31,7 @@ type fetch func(ctx context.Context, off int64, b []byte) error
 type pages struct {
 	file       *os.File
 	from       fetch // nil: the local file is the only source
-	complete   bool  // the local file was complete and verified on open
+	complete   bool  // the local file was whole and verified on open
 	begin, end int64 // range of the sections in the file
 	digests    []byte
 
@@ -50,7 +50,7 @@ var errPage = fmt.Errorf("a page does not match its digest: %w", ErrCorrupt)
 // stream tracks a sequential reader, such as one that reads the names of consecutive chunks.
 type stream struct {
 	next  int64 // page that a sequential reader would fetch next
-	pages int64 // pages of the last fetch, doubled for the next one
+	pages int64 // pages of the last fetch; the next fetch doubles this number
 }
 
 // read fills b with verified bytes from an offset of the file.
@@ -82,7 +82,8 @@ func (p *pages) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// page returns page n. It fetches missing pages up to until, the end of the reader's range.
+// page returns page n. If it is missing, page fetches pages up to until, the end of the reader's
+// range.
 func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 	if b := p.kept(n); b != nil {
 		return b, nil
@@ -101,8 +102,8 @@ func (p *pages) page(ctx context.Context, n, until int64) ([]byte, error) {
 	return p.load(ctx, n, until)
 }
 
-// load fetches page n and those after it up to an offset, and writes them to the local file. It
-// ignores write errors: the pages are then fetched again on the next read.
+// load fetches the pages from n up to an offset, and writes them to the local file. It ignores
+// write errors, because the next read fetches these pages again.
 func (p *pages) load(ctx context.Context, n, until int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func (p *pages) load(ctx context.Context, n, until int64) ([]byte, error) {
 	return first, nil
 }
 
-// count returns how many pages to fetch from page n on: at least the requested number, and twice
-// the previous fetch for a sequential reader.
+// count returns the number of pages to fetch from page n on: at least the requested number, and
+// twice the previous number for a sequential reader.
 func (p *pages) count(n, wanted int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,12 +166,12 @@ func (p *pages) copy(ctx context.Context, ranges []layout.Section) error {
 		}
 	}
 	return p.fetchPieces(ctx, slices.Sorted(maps.Keys(pieces)), func(at int64, b []byte) error {
-		_, _ = p.file.WriteAt(b, at) // a failed write is no error, as in load
+		_, _ = p.file.WriteAt(b, at) // load explains why write errors are ignored
 		return nil
 	})
 }
 
-// proveRest compares all pages that were not verified before with their digests, as stored.
+// proveRest reads all pages that are not verified yet and compares them with their digests.
 func (p *pages) proveRest(ctx context.Context) error {
 	if p.complete {
 		return nil
@@ -194,8 +195,8 @@ func (p *pages) proveRest(ctx context.Context) error {
 	})
 }
 
-// fetchPieces fetches pieces of at most mostAtOnce bytes concurrently. Each piece is an offset from
-// the first page.
+// fetchPieces fetches pieces of at most mostAtOnce bytes concurrently. pieces lists their offsets
+// from the first page.
 func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at int64, b []byte) error) error {
 	return parallel.Each(ctx, piecesAtOnce, len(pieces), func(ctx context.Context, _, i int) error {
 		at := p.begin + pieces[i]
@@ -207,7 +208,8 @@ func (p *pages) fetchPieces(ctx context.Context, pieces []int64, visit func(at i
 	})
 }
 
-// release frees a range of the local file, except its last page, which the next range may share.
+// release frees a range of the local file, except the last page of the range, which the next range
+// may share.
 func (p *pages) release(r layout.Section) {
 	from, to := (r.Offset-p.begin)/layout.ProofSize*layout.ProofSize, (r.End()-p.begin)/layout.ProofSize*layout.ProofSize
 	if from < to {

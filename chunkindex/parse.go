@@ -19,8 +19,8 @@ import (
 )
 
 // parseIndex verifies and opens an index file. from fetches missing pages. If whole is set,
-// parseIndex compares all pages with their digests now, otherwise on first read. On success, the
-// index owns the file.
+// parseIndex compares all pages with their digests immediately, otherwise on first read. On
+// success, the index owns the file.
 func parseIndex(f *os.File, size int64, generation string, from fetch, whole bool) (*Index, error) {
 	x := &Index{file: f, size: size, generation: generation}
 	begin := make([]byte, min(size, layout.HeaderSize))
@@ -69,9 +69,9 @@ func (x *Index) readHead(b []byte, from fetch, whole bool) error {
 	return err
 }
 
-// checkNewer compares the file's header with the generation. The number of sections determines the
-// header's length in this and all later versions. A valid header of a newer version returns
-// ErrVersion.
+// checkNewer compares the digest of the file's header with the generation. The number of sections
+// determines the header's length in this and all later versions. A valid header of a newer version
+// returns ErrVersion.
 func checkNewer(f io.ReaderAt, size int64, generation string) error {
 	b := make([]byte, 16)
 	if _, err := f.ReadAt(b, 0); err != nil {
@@ -269,7 +269,8 @@ func (x *Index) readChunks(in *sectionReader) error {
 }
 
 // mayHold reports whether chunks with this many bytes can hold the samples. Chunks may also contain
-// gaps. Samples can exceed their chunks only by the overlap that each shares with the one before.
+// gaps. The total length of the samples can exceed that of the chunks only where consecutive
+// samples overlap.
 func (x *Index) mayHold(chunks uint64) bool {
 	all := uint64(x.head.Bytes)
 	return all <= chunks || x.meta.Overlap > 0 && (all-chunks-1)/uint64(x.meta.Overlap) < x.head.Samples

@@ -44,8 +44,8 @@ func NameText(name string) string {
 	return "#" + name
 }
 
-// requirePointer reads a pointer. If it does not exist, the NoIndexError lists the existing
-// indexes.
+// requirePointer reads a pointer. If the pointer does not exist, requirePointer returns a
+// NoIndexError that lists the existing indexes.
 func requirePointer(ctx context.Context, store objstore.Store, prefix, name string) (layout.Pointer, error) {
 	p, _, fault := layout.ReadPointer(ctx, store, prefix, name)
 	if !errors.Is(fault, objstore.ErrNotFound) {
@@ -78,7 +78,7 @@ type publishedPointer struct {
 	obj  objstore.Object
 }
 
-// readPointers reads all pointers of a prefix in the order of their names. Without any, it returns
+// readPointers reads all pointers of a prefix, sorted by name. If there are none, it returns
 // objstore.ErrNotFound.
 func readPointers(ctx context.Context, store objstore.Store, prefix string) ([]publishedPointer, error) {
 	names, err := IndexNames(ctx, store, prefix)
@@ -113,7 +113,8 @@ func Current(ctx context.Context, store objstore.Store, prefix string) (map[stri
 	return current, nil
 }
 
-// Published returns when the pointer of the index was written, by the clock of the store.
+// Published returns the time at which the pointer of the index was written, by the clock of the
+// store.
 func (x *Index) Published(ctx context.Context, store objstore.Store, prefix string) (time.Time, error) {
 	obj, err := store.Stat(ctx, layout.PointerObject(prefix, x.name))
 	return obj.Modified, err

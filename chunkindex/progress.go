@@ -3,7 +3,7 @@ package chunkindex
 // Progress reports the state of a long job. Callbacks receive it from one goroutine at a time.
 type Progress struct {
 	Done, Total int64 // bytes
-	Kept        int64 // bytes of Done completed by an earlier run; exclude them from this run's rate
+	Kept        int64 // bytes of Done completed by an earlier run; they do not count towards this run's rate
 	Shards, Of  int
 	Samples     uint64
 }

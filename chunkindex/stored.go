@@ -22,7 +22,7 @@ type (
 var (
 	ErrCorrupt    = layout.ErrCorrupt    // bytes do not match their digests
 	ErrVersion    = layout.ErrVersion    // written by a newer program
-	ErrOldVersion = layout.ErrOldVersion // written by an older program in a format that is no longer supported
+	ErrOldVersion = layout.ErrOldVersion // written by an older program in an unsupported format
 )
 
 // ValidIndexName reports whether name is valid for an index. The default index has no name.

@@ -15,18 +15,18 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// removers limits concurrent removals. A store takes tens of milliseconds for each, and a dataset
+// removers limits concurrent removals. A removal takes a store tens of milliseconds, and a dataset
 // may have a hundred thousand reports.
 const removers = 16
 
 // Unused lists the objects stored with a dataset: its generations, which the owner may keep or
-// remove, and objects that no generation needs.
+// remove, and the objects that no generation needs.
 type Unused struct {
-	Current     map[string][]string // names of the indexes whose current generation this is, by generation; empty: the default index
-	Since       time.Time           // when the newest pointer was written
-	Generations []Generation        // generations with an index object: current ones first, then the most recently current
+	Current     map[string][]string // for each current generation, the names of its indexes; empty name: the default index
+	Since       time.Time           // time at which the newest pointer was written
+	Generations []Generation        // generations whose index object exists: current ones first, then the most recently current
 	Objects     []objstore.Object   // bindings, scans and probes that no generation needs, older than the limit
-	Younger     int                 // number of unneeded objects that are not older
+	Younger     int                 // number of objects that no generation needs and that are younger than the limit
 
 	store  objstore.Store
 	prefix string
@@ -37,12 +37,13 @@ type Unused struct {
 // Generation is a generation whose index object exists.
 type Generation struct {
 	Generation string
-	Until      time.Time         // when the next generation of its index was written; zero: this one is current
+	Until      time.Time         // time at which the next generation of its index was written; zero: this generation is current
 	Written    time.Time         // the newest time of Objects
-	Objects    []objstore.Object // the index, its binding and the notes of its owners
+	Objects    []objstore.Object // the index, its binding and its owner notes
 }
 
-// FindUnused lists the generations, and unneeded objects older than grace. It removes nothing.
+// FindUnused lists the generations, and the objects older than grace that no generation needs. It
+// removes nothing.
 func FindUnused(ctx context.Context, store objstore.Store, prefix string, grace time.Duration) (*Unused, error) {
 	at, err := readPointers(ctx, store, prefix)
 	if err != nil {
@@ -87,9 +88,9 @@ func (u *Unused) unneeded(o objstore.Object) {
 	}
 }
 
-// generations combines indexes with their bindings and owner notes, and sorts them by when they
-// were current. An index run rewrites the index object before it moves the pointer, even to a
-// generation that was current before, so the write time shows when a generation became current.
+// generations combines indexes with their bindings and owner notes, and sorts them by the time when
+// they were current. An index run rewrites the index object before it moves the pointer, even to an
+// earlier generation. The write time thus shows when a generation became current.
 func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	ends := endTimes(u.tenures(indexes, notes))
 	needed := map[string][]objstore.Object{} // by generation
@@ -128,7 +129,7 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	slices.Reverse(current)
 	slices.Reverse(u.Generations)
 	u.Generations = append(current, u.Generations...)
-	for generation, objects := range needed { // generations whose index object is gone
+	for generation, objects := range needed { // generations whose index object does not exist
 		if u.Current[generation] == nil {
 			for _, o := range objects {
 				u.unneeded(o)
@@ -137,8 +138,8 @@ func (u *Unused) generations(indexes, bindings, notes []objstore.Object) {
 	}
 }
 
-// neededBindings adds the bindings that each generation needs: those that pointers name, else the
-// newest one.
+// neededBindings adds the bindings that each generation needs: the bindings that pointers name, or
+// the newest binding if no pointer names the generation.
 func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]objstore.Object) {
 	named := map[string]bool{}
 	for _, p := range u.at {
@@ -165,10 +166,10 @@ func (u *Unused) neededBindings(bindings []objstore.Object, needed map[string][]
 	}
 }
 
-// Remove deletes listed objects, whether from u or from elsewhere in the dataset, and calls removed
-// for each, one call at a time. It deletes nothing if a pointer has moved, because an object may be
-// in use now. It skips objects rewritten since: an index run rewrites an old generation's objects
-// before it moves the pointer.
+// Remove deletes listed objects, from u or from elsewhere in the dataset, and calls removed for
+// each, one call at a time. If a pointer has moved since the listing, Remove deletes nothing,
+// because an object may be in use now. It skips objects that were rewritten since the listing: an
+// index run rewrites an old generation's objects before it moves the pointer.
 func (u *Unused) Remove(ctx context.Context, objects []objstore.Object, removed func(objstore.Object)) error {
 	same := func(a, b publishedPointer) bool { return a.name == b.name && a.Pointer == b.Pointer }
 	now, err := readPointers(ctx, u.store, u.prefix)

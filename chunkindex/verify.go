@@ -23,15 +23,15 @@ type BadRange struct {
 	Cause  string `json:"cause"` // "not found", "changed", "short", "corrupt", or Rewritten
 }
 
-// Rewritten is the cause of an object whose version differs from the indexed one but whose bytes
-// are the same, such as a copy.
+// Rewritten is the cause for an object that has the indexed bytes but a version other than the
+// indexed one, such as a copy.
 const Rewritten = "rewritten"
 
 const maxVerify = 1 << 30 // memory limit for chunks checked concurrently; a single chunk may exceed it
 
 // Verify reads every chunk and compares it with its digests, up to concurrency chunks at a time
-// within a memory limit. It calls bad for each bad range. If an object has another version than the
-// indexed one, Verify compares its current bytes.
+// within a memory limit. It calls bad for each bad range. If an object's version is not the indexed
+// one, Verify compares the object's current bytes.
 func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix string, concurrency int, progress func(Progress), bad func(BadRange)) error {
 	v := &verifier{x: x, store: store, prefix: prefix, tell: progress, bad: bad, changed: map[string]bool{}}
 	most := int64(1)
@@ -61,7 +61,8 @@ func Verify(ctx context.Context, x *Index, store objstore.RangeReader, prefix st
 	})
 }
 
-// verifiers returns how many chunks to check concurrently if the largest needs most bytes of memory.
+// verifiers returns the number of chunks to check concurrently if the largest chunk needs most
+// bytes of memory.
 func verifiers(parallel, chunks int, most int64) int {
 	return max(1, min(parallel, chunks, int(maxVerify/most)))
 }
@@ -73,7 +74,7 @@ type verifier struct {
 
 	mu       sync.Mutex
 	left     []int           // unread extents per shard
-	changed  map[string]bool // keys of shards with another version than indexed; true: their bytes differ too
+	changed  map[string]bool // keys of shards whose version is not the indexed one; true: their bytes differ too
 	progress Progress
 	tell     func(Progress)
 	bad      func(BadRange)
@@ -95,8 +96,8 @@ func (v *verifier) report(b BadRange) {
 	}
 }
 
-// chunk checks one chunk. It returns only errors that do not concern the data, such as an
-// unavailable store.
+// chunk checks one chunk. It reports bad data through report. It returns only other errors, such as
+// an unavailable store.
 func (v *verifier) chunk(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return buf, err
@@ -171,7 +172,7 @@ func (v *verifier) read(ctx context.Context, i int, extents []Extent, buf []byte
 }
 
 // readExtent reads an extent from the indexed version of its shard, or from the current version if
-// that has the same length.
+// both have the same length.
 func (v *verifier) readExtent(ctx context.Context, e Extent, buf []byte) error {
 	s := v.x.shards[e.Shard]
 	now := objstore.Ref{Key: v.prefix + s.Key}
@@ -236,15 +237,15 @@ func (v *verifier) span(chunk int, extents []Extent) BadRange {
 	return BadRange{Shard: v.x.shards[first.Shard].Key, Chunk: chunk, Offset: first.Offset, Length: last.Offset + last.Length - first.Offset, Cause: "corrupt"}
 }
 
-// place returns the range of a bad sample. A sample in several extents is reported as the whole of
-// the first one.
+// place returns the range of a bad sample. For a sample in several extents, it returns the whole
+// first extent.
 func (v *verifier) place(chunk int, extents []Extent, off, length int64) BadRange {
 	e := Locate(v.x.Chunk(chunk), extents, off)
 	return BadRange{Shard: v.x.shards[e.Shard].Key, Chunk: chunk, Offset: e.Offset, Length: min(length, e.Length), Cause: "corrupt"}
 }
 
-// Touched calls visit for each sample that overlaps a bad range, with its key. If the chunk's bytes
-// are not stored as they are in one extent, it visits all its samples.
+// Touched calls visit with the number and key of each sample that overlaps a bad range. If the
+// chunk is compressed or has several extents, Touched visits all its samples.
 func (x *Index) Touched(ctx context.Context, r BadRange, visit func(sample uint64, key []byte)) error {
 	table, err := x.Table(ctx, r.Chunk)
 	if err != nil {

@@ -26,8 +26,8 @@ type Layout struct {
 	size  int64
 }
 
-// NewLayout returns an error if a sample of this type and shape is empty or longer than a sample
-// can be.
+// NewLayout returns the layout of samples of this type and shape. It returns an error if such a
+// sample is empty or longer than the limit.
 func NewLayout(dtype DType, shape []uint64) (Layout, error) {
 	if len(shape) > maxDims {
 		return Layout{}, fmt.Errorf("a record has %d dimensions, more than %d", len(shape), maxDims)
@@ -54,30 +54,30 @@ func (l Layout) Size() int64 { return l.size }
 // Equal reports whether two layouts are the same.
 func (l Layout) Equal(o Layout) bool { return l.dtype == o.dtype && slices.Equal(l.shape, o.shape) }
 
-// String returns the layout for messages: "<f4 [3 32 32]".
+// String returns the layout as text for messages: "<f4 [3 32 32]".
 func (l Layout) String() string { return fmt.Sprintf("%s %d", l.dtype, l.shape) }
 
-// arrayConstants are a layout in the form that an index keeps, and the parts of a record that has
-// several.
+// arrayConstants is the form in which an index stores a layout. Parts is set only for a record with
+// several parts.
 type arrayConstants struct {
 	DType string         `json:"dtype"`
 	Shape []uint64       `json:"shape"`
 	Parts []format.Field `json:"parts,omitempty"`
 }
 
-// Constants returns the layout in the form that an index keeps. parts are those of a record that
-// has several.
+// Constants returns the layout in the form that an index stores. parts lists the parts of a record
+// that has several.
 func (l Layout) Constants(parts ...format.Field) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // so that "<u2" stays as NumPy writes it
+	e.SetEscapeHTML(false) // keep "<u2" as NumPy writes it
 	if err := e.Encode(arrayConstants{l.dtype.name, l.shape, parts}); err != nil {
 		panic(err) // impossible: the value holds only strings and numbers
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// readArray reads the output of Constants, and refuses everything else.
+// readArray parses the output of Constants and rejects all other input.
 func readArray(raw json.RawMessage) (format.Framing, error) {
 	f, err := parseArray(raw)
 	if err != nil {
@@ -107,16 +107,16 @@ func parseArray(raw json.RawMessage) (array, error) {
 	return array{l, c.Parts}, l.checkParts(c.Parts)
 }
 
-// array is the framing of batches that are flat arrays: nothing is before or after the samples.
+// array is the framing of batches that are flat arrays, with no bytes before or after the samples.
 type array struct {
 	Layout
-	parts []format.Field // of a record that has several; nil: the record is one array
+	parts []format.Field // parts of the record; nil: the record is one array
 }
 
 // ContentType returns the media type of a batch.
 func (array) ContentType() string { return "application/octet-stream" }
 
-// Frame returns nothing. It fails for a sample whose size is not the layout's.
+// Frame returns no bytes. It fails for a sample whose size differs from the layout's size.
 func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
 	for i, n := range lengths {
 		if int64(n) != f.size {
@@ -129,7 +129,7 @@ func (f array) Frame(lengths []uint32) (before, after []byte, err error) {
 // Item implements format.Array.
 func (f array) Item() (dtype string, shape []uint64) { return f.dtype.name, slices.Clone(f.shape) }
 
-// Fields implements format.Typed. The sample is one array unless the constants name its parts.
+// Fields implements format.Typed. The sample is one array unless the constants list its parts.
 func (f array) Fields() []format.Field {
 	if f.parts != nil {
 		return slices.Clone(f.parts)
@@ -137,7 +137,7 @@ func (f array) Fields() []format.Field {
 	return []format.Field{f.Field(ArrayPart)}
 }
 
-// Field returns the field of a part that is the layout's array.
+// Field returns the field of a part that contains the layout's array.
 func (l Layout) Field(name string) format.Field {
 	f := format.Field{Name: name, Encoding: format.Raw, Shape: slices.Clone(l.shape)}
 	if len(l.shape) == 0 {
@@ -149,7 +149,7 @@ func (l Layout) Field(name string) format.Field {
 	return f
 }
 
-// arrow returns Arrow's type of a little-endian number, or "" if there is none.
+// arrow returns Arrow's name of a little-endian number type, or "" if Arrow has no such type.
 func (d DType) arrow() string {
 	kinds := map[byte]string{'b': "bool", 'i': "int", 'u': "uint", 'f': "float"}
 	kind := kinds[d.name[1]]
@@ -163,7 +163,7 @@ func (d DType) arrow() string {
 	return t
 }
 
-// checkParts refuses parts that do not fill their record exactly.
+// checkParts returns an error if the parts do not fill their record exactly.
 func (l Layout) checkParts(parts []format.Field) error {
 	sum := uint64(0)
 	names := map[string]bool{}

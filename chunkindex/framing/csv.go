@@ -16,19 +16,19 @@ const (
 	Tab   = '\t'
 )
 
-// MaxHeader is the largest length of the first record of a dataset, because a header is kept in the
-// index.
+// MaxHeader is the largest length of the first record of a dataset, because the index stores the
+// header.
 const MaxHeader = 1 << 20
 
-// CSVConstants are the constants of a CSV or TSV dataset, and its framing: each batch begins with
-// the header, if shards have one.
+// CSVConstants holds the constants of a CSV or TSV dataset, and implements its framing: each batch
+// begins with the header, if shards have one.
 type CSVConstants struct {
 	Delimiter string `json:"delimiter"`
-	Header    string `json:"header"`           // with its line end; empty: no shard has a header
-	Width     int    `json:"fields,omitempty"` // number of fields in each record, if shards have no header; 0: they have one, or no records
+	Header    string `json:"header"`           // including its line end; empty: no shard has a header
+	Width     int    `json:"fields,omitempty"` // number of fields in each record if shards have no header; 0: shards have a header, or no records
 }
 
-// readCSV reads and checks the constants, since they come from an index.
+// readCSV parses and checks the constants, because they come from an untrusted index.
 func readCSV(constants json.RawMessage) (format.Framing, error) {
 	var f CSVConstants
 	in := json.NewDecoder(strings.NewReader(string(constants)))
@@ -64,7 +64,7 @@ func (f CSVConstants) Part() string {
 	return "csv"
 }
 
-// ContentType returns the media type of a body.
+// ContentType returns the media type of a batch.
 func (f CSVConstants) ContentType() string {
 	if f.Delimiter[0] == Tab {
 		return "text/tab-separated-values"
@@ -82,7 +82,7 @@ func (f CSVConstants) Fields() []format.Field {
 	return []format.Field{{Name: f.Part(), Encoding: f.Part()}}
 }
 
-// CSVParser finds the end of a record.
+// CSVParser finds the end of a record in a CSV or TSV shard.
 type CSVParser struct {
 	Delimiter byte
 	place     place
@@ -98,7 +98,7 @@ const (
 	fieldBegins place = iota
 	inField           // without quotes
 	inQuotes
-	afterQuote  // the quote ends the field, or is the first of two
+	afterQuote  // after a quote that either ends the field or is the first of an escaped pair
 	afterReturn // a carriage return outside quotes, which a line feed must follow
 )
 
@@ -109,8 +109,9 @@ var (
 	errOpen   = errors.New("the file ends in a field whose quote is not closed")
 )
 
-// Next continues parsing a record, of which b holds all bytes so far. It reports whether b holds
-// the whole record, and where the record ends. whole says that no bytes follow b.
+// Next continues parsing a record. b holds all bytes read so far from the start of the record. Next
+// reports whether b holds the whole record, and where the record ends. If whole is set, no bytes
+// follow b.
 func (p *CSVParser) Next(b []byte, whole bool) (end int, done bool, err error) {
 	for p.At < len(b) {
 		if p.place == inQuotes {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// DType is the type of an element in NumPy's notation ("<u2"): byte order, kind and size, and the
-// unit of a time.
+// DType is the type of an element in NumPy's notation ("<u2"): byte order, kind and size. A time
+// type also has a unit.
 type DType struct {
 	name string
 	size uint64
@@ -22,8 +22,8 @@ func (d DType) String() string { return d.name }
 // Size returns the number of bytes of an element.
 func (d DType) Size() uint64 { return d.size }
 
-// ParseDType parses a type in NumPy's notation, or a NumPy name of a fixed-size type, such as
-// "uint16", which means little-endian order.
+// ParseDType parses a type in NumPy's notation, or the NumPy name of a fixed-size type, such as
+// "uint16". Names mean little-endian order.
 func ParseDType(s string) (DType, error) {
 	if known, ok := namedDType(s); ok {
 		s = known
@@ -71,7 +71,7 @@ func parseDType(s string) (DType, error) {
 	return d, nil
 }
 
-// sizesOf returns the valid sizes of a kind of number; nil: all sizes.
+// sizesOf returns the valid sizes of a kind of number, or nil if all sizes are valid.
 func sizesOf(kind string) map[uint64]bool {
 	return map[string]map[uint64]bool{
 		"b": {1: true}, "i": {1: true, 2: true, 4: true, 8: true}, "u": {1: true, 2: true, 4: true, 8: true},
@@ -79,8 +79,8 @@ func sizesOf(kind string) map[uint64]bool {
 	}[kind]
 }
 
-// LargestToken returns the largest of the tokens in b, whose type is an integer in NumPy's
-// notation. It changes b.
+// LargestToken returns the largest token in b. dtype is an integer type in NumPy's notation.
+// LargestToken modifies b.
 func LargestToken(dtype string, b []byte) (most uint64) {
 	for token := range slices.Chunk(b, int(dtype[2]-'0')) {
 		if dtype[0] == '<' {

@@ -1,6 +1,6 @@
-// Package framing returns the bytes around the samples of a batch, for every format. This is all
-// that serving needs to know of a format. It reads the constants that a survey has stored in the
-// index, and no shards.
+// Package framing returns the bytes before and after the samples of a batch, for every format. To
+// serve a format, a gateway needs only its framing. The package reads the constants that a survey
+// has stored in the index, and no shards.
 package framing
 
 import (
@@ -27,12 +27,12 @@ const (
 	Zip      = "zip"
 )
 
-// ErrUnknown is returned for a format that is not in the table.
+// ErrUnknown is the error for a format that is not in the table.
 var ErrUnknown = errors.New("format is not known")
 
-// Read returns the framing of batches of a format, from the constants that its survey found. It is
-// nil for a format without a framing of its own. Read checks the constants, since they come from an
-// index.
+// Read returns the framing of batches of a format, from the constants that its survey found. It
+// returns nil for a format without its own framing. Read checks the constants, because they come
+// from an untrusted index.
 func Read(name string, constants json.RawMessage) (format.Framing, error) {
 	read, known := table()[name]
 	if !known {

@@ -15,7 +15,7 @@ import (
 // Fields implements format.Typed: one field for each leaf.
 func (f litdataFraming) Fields() []format.Field { return slices.Clone(f.fields) }
 
-// types returns the field of every leaf, from the name of its serializer.
+// types returns the field of every leaf, determined by the name of the leaf's serializer.
 func (c LitDataConstants) types() []format.Field {
 	all := make([]format.Field, len(c.DataFormat))
 	for i, serializer := range c.DataFormat {
@@ -28,9 +28,9 @@ func (c LitDataConstants) types() []format.Field {
 	return all
 }
 
-// leaf returns the field of values written by a serializer of LitData. Values whose bytes are those
-// of an Arrow type, images and pickles have common encodings. All others, including those of
-// serializers added by a user, have encodings of LitData's own.
+// leaf returns the field of the values that a LitData serializer writes. Values with the byte
+// layout of an Arrow type, images and pickles have common encodings. All other values, including
+// those of a user's own serializers, have LitData's own encodings.
 func leaf(serializer string) format.Field {
 	name, detail, _ := strings.Cut(serializer, ":")
 	raw := map[string]string{"str": "utf8", "bytes": "binary", "bool": "bool", "int": "int64", "float": "double"}
@@ -50,9 +50,9 @@ func leaf(serializer string) format.Field {
 	return format.Field{Encoding: LitData + ":" + serializer}
 }
 
-// elements returns the types by their numbers in LitData's constants.py, for serializers that write
-// only the elements of a one-dimensional array. It omits complex numbers, bfloat16 and types
-// without a size of their own.
+// elements returns element types by their numbers in LitData's constants.py, for serializers that
+// write only the elements of a one-dimensional array. It omits complex numbers, bfloat16 and types
+// without a fixed size.
 func elements(serializer string) map[int]string {
 	switch serializer {
 	case "no_header_numpy":
@@ -68,16 +68,16 @@ func elements(serializer string) map[int]string {
 	return nil
 }
 
-// LitDataConstants are the constants of a dataset: the layout of its samples, which a batch does
+// LitDataConstants holds the constants of a dataset: the layout of its samples, which batches do
 // not contain.
 type LitDataConstants struct {
 	DataFormat []string `json:"data_format"`
 	DataSpec   string   `json:"data_spec"`
-	BlockSize  int64    `json:"block_size,omitempty"` // tokens in a sample
+	BlockSize  int64    `json:"block_size,omitempty"` // number of tokens in a sample
 }
 
-// readLitData checks the constants of a dataset and returns a framing that makes a chunk of
-// samples.
+// readLitData checks the constants of a dataset and returns a framing that combines samples into a
+// LitData chunk.
 func readLitData(raw json.RawMessage) (format.Framing, error) {
 	if raw == nil {
 		return nil, errors.New("litdata has no constants")

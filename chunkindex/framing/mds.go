@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// readMDS reads the constants of a dataset, which are its columns, and returns a framing that makes
-// an MDS shard of samples.
+// readMDS parses the constants of a dataset, its columns, and returns a framing that combines
+// samples into an MDS shard.
 func readMDS(constants json.RawMessage) (format.Framing, error) {
 	c, err := parseMDS(constants)
 	if err != nil {
@@ -39,15 +39,15 @@ func parseMDS(constants json.RawMessage) (MDSColumns, error) {
 	return c, nil
 }
 
-// MDSColumns are the names, encodings and sizes of the columns of a dataset. The three slices have
-// one entry for each column.
+// MDSColumns holds the names, encodings and sizes of a dataset's columns. Each of the three slices
+// has one entry per column.
 type MDSColumns struct {
 	Encodings []string `json:"column_encodings"`
 	Names     []string `json:"column_names"`
 	Sizes     []*int64 `json:"column_sizes"` // nil: the size differs between samples
 }
 
-// Check refuses columns that the writer or the reader does not support.
+// Check returns an error for columns that the writer or the reader does not support.
 func (c MDSColumns) Check() error {
 	n := len(c.Names)
 	if n == 0 || n > format.MaxParts || len(c.Encodings) != n || len(c.Sizes) != n {
@@ -67,7 +67,7 @@ func (c MDSColumns) Check() error {
 	return nil
 }
 
-// Equal compares names, encodings and sizes.
+// Equal reports whether both have the same names, encodings and sizes.
 func (c MDSColumns) Equal(o MDSColumns) bool {
 	size := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 	return slices.Equal(c.Names, o.Names) && slices.Equal(c.Encodings, o.Encodings) && slices.EqualFunc(c.Sizes, o.Sizes, size)
@@ -89,11 +89,11 @@ func (f mdsFraming) Frame(lengths []uint32) (before, after []byte, err error) {
 }
 
 // config returns the header of a shard, byte-identical to the header that MDSWriter writes without
-// compression, hashes and size limit.
+// compression, hashes or a size limit.
 func (c MDSColumns) config() []byte { return append(c.members([]byte{'{'}, ""), '}') }
 
-// members appends the JSON members that MDSWriter writes for a shard, in the order of their names.
-// extra is inserted in its place in that order.
+// members appends the JSON members that MDSWriter writes for a shard, sorted by name. It inserts
+// extra at its position in that order.
 func (c MDSColumns) members(b []byte, extra string) []byte {
 	list := func(b []byte, name string, one func(b []byte, i int) []byte) []byte {
 		b = append(append(b, '"'), name...)
@@ -147,15 +147,15 @@ func quote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// MDSBatch is a batch that is served as a shard of a virtual MDS dataset.
+// MDSBatch describes a batch that is served as a shard of a virtual MDS dataset.
 type MDSBatch struct {
-	Name    string // of the shard in requests: "shard.00000.mds"
+	Name    string // name of the shard in requests: "shard.00000.mds"
 	Samples int
-	Bytes   int64 // length of the shard, framing included
+	Bytes   int64 // length of the shard, including framing
 }
 
 // MDSIndex returns the index.json of an MDS dataset whose shards are batches, as MDSWriter writes
-// it. constants are those of the dataset's framing.
+// it. constants are the constants of the dataset's framing.
 func MDSIndex(constants json.RawMessage, batches []MDSBatch) ([]byte, error) {
 	c, err := parseMDS(constants)
 	if err != nil {
@@ -185,9 +185,9 @@ func (c MDSColumns) types() []format.Field {
 	return all
 }
 
-// mdsField returns the field of values written in an encoding of MosaicML Streaming. Values whose
-// bytes are those of an Arrow type, JSON, images and pickles have common encodings. All others,
-// including encodings added by a user, keep Streaming's own names.
+// mdsField returns the field of the values in a MosaicML Streaming encoding. Values with the byte
+// layout of an Arrow type, JSON, images and pickles have common encodings. All other values,
+// including those in a user's own encodings, keep Streaming's names.
 func mdsField(encoding string, size *int64) format.Field {
 	own := format.Field{Encoding: MDS + ":" + encoding}
 	plain := format.Field{Encoding: format.Raw}
@@ -220,7 +220,7 @@ func mdsField(encoding string, size *int64) format.Field {
 	}
 	var ok bool
 	if plain.Type, ok = format.NumberType(number); !ok || number == "bool" || size == nil || bytesOf(plain) != *size {
-		return own // Streaming has no bool, so one added by a user may have any bytes
+		return own // Streaming has no bool, so a user's own bool encoding may write any bytes
 	}
 	return plain
 }
@@ -239,7 +239,7 @@ func mdsShape(dims string) []uint64 {
 	return all
 }
 
-// bytesOf returns the size of a value, or -1 if it is larger than a sample can be.
+// bytesOf returns the size of a value, or -1 if the value is larger than the limit for a sample.
 func bytesOf(f format.Field) int64 {
 	width, _ := format.Width(f.Type)
 	n := int64(width)

@@ -11,11 +11,12 @@ import (
 const (
 	npyMagic  = "\x93NUMPY"
 	npyAlign  = 64 // alignment of the first element in the file
-	npyGrowth = 21 // number of digits that NumPy reserves, so that an array can grow in place
+	npyGrowth = 21 // number of digits that NumPy reserves for the first axis, so that an array can grow in place
 )
 
 // NPYHeader returns the header of an .npy file of version 1.0 for n samples of this type and shape,
-// byte-identical to NumPy's save. dtype and shape are those of format.Array's Item.
+// byte-identical to the header that NumPy's save writes. dtype and shape are the results of
+// format.Array's Item.
 func NPYHeader(dtype string, n uint64, shape []uint64) []byte {
 	var dims strings.Builder
 	for _, d := range append([]uint64{n}, shape...) {
@@ -41,7 +42,7 @@ type NPY struct {
 	Start int64 // offset of the first element in the file
 }
 
-// Layout returns the layout of a sample, where each entry of the first axis is a sample.
+// Layout returns the layout of a sample. Each entry of the first axis is one sample.
 func (a NPY) Layout() (Layout, error) {
 	if len(a.Shape) == 0 {
 		return Layout{}, errors.New("array has no dimensions, so it has no samples")
@@ -49,8 +50,8 @@ func (a NPY) Layout() (Layout, error) {
 	return NewLayout(a.DType, a.Shape[1:])
 }
 
-// ReadNPY reads the header of an .npy file from the first bytes of the file, as many as a survey
-// reads.
+// ReadNPY reads the header of an .npy file. head holds the first bytes of the file, up to the
+// number that a survey reads.
 func ReadNPY(head []byte) (NPY, error) {
 	if len(head) < len(npyMagic)+2 || string(head[:len(npyMagic)]) != npyMagic {
 		return NPY{}, errors.New("does not begin with the magic bytes of an .npy file")
@@ -83,8 +84,8 @@ func ReadNPY(head []byte) (NPY, error) {
 	return a, nil
 }
 
-// parseLiteral parses the Python literal that is the header: a dictionary of descr, fortran_order
-// and shape. It evaluates nothing.
+// parseLiteral parses the header's Python literal: a dictionary of descr, fortran_order and shape.
+// It evaluates no code.
 func parseLiteral(s string) (NPY, error) {
 	text, ok := strings.CutSuffix(s, "\n")
 	if !ok {
@@ -123,7 +124,7 @@ func parseLiteral(s string) (NPY, error) {
 	return a, l.err
 }
 
-// literal parses Python's notation from the front. After an error it parses nothing more.
+// literal parses Python's notation from the front of the text. It stops at the first error.
 type literal struct {
 	rest string
 	err  error
@@ -135,7 +136,7 @@ func (l *literal) fail(what string, args ...any) {
 	}
 }
 
-// take consumes a mark and the spaces around it, if the rest begins with the mark.
+// take consumes a mark and the spaces around it, if the remaining text begins with the mark.
 func (l *literal) take(mark string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(l.rest, " "), mark)
 	if ok && l.err == nil {

@@ -32,12 +32,12 @@ func (rowsFraming) Frame([]uint32) (before, after []byte, err error) { return ni
 // Fields implements format.Typed.
 func (f rowsFraming) Fields() []format.Field { return f.fields }
 
-// fieldsOf returns the fields of rows. A present struct whose children are all null is a part of no
-// bytes.
+// fieldsOf returns the fields of rows. A present struct whose children are all null is a part of
+// zero bytes.
 func fieldsOf(l *rows.Layout) []format.Field {
 	nullable := false
 	var fields []format.Field
-	var until []int // indexes of the last steps of the nullable structs around a step
+	var until []int // positions of the last steps of the nullable structs around a step
 	for i, s := range l.Steps {
 		for len(until) > 0 && until[len(until)-1] < i {
 			until = until[:len(until)-1]
@@ -56,7 +56,7 @@ func fieldsOf(l *rows.Layout) []format.Field {
 	return fields
 }
 
-// fieldOf describes a node. If it also describes the children, the type is one word.
+// fieldOf describes a node. If the description includes the children, the type is one word.
 func fieldOf(n *rows.Node) format.Field {
 	f := format.Field{Name: n.Name, Encoding: format.Raw, Type: n.TypeName(), Logical: n.Logical, Nullable: n.Nullable, Classes: n.Classes}
 	switch {

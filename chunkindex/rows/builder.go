@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// ErrLimit is returned for one or more rows that are longer than the caller's limit.
+// ErrLimit is the error for one or more rows that are longer than the caller's limit.
 var ErrLimit = errors.New("rows are longer than allowed")
 
-// Builder builds one row, value by value in the order of the layout's steps. It does not copy the
-// values before Append, so they must not change until then.
+// Builder builds one row, value by value in the order of the layout's steps. It copies the values
+// in Append, so the caller must not change them before.
 type Builder struct {
 	layout  *Layout
 	bitmap  []byte
@@ -18,10 +18,10 @@ type Builder struct {
 	size    int64 // total length of the pieces
 }
 
-// NewBuilder returns a Builder of rows of a layout.
+// NewBuilder returns a Builder for rows of a layout.
 func NewBuilder(l *Layout) *Builder { return &Builder{layout: l, bitmap: make([]byte, l.Bitmap())} }
 
-// Reset begins a row in which nothing is null.
+// Reset begins a new row without null values.
 func (b *Builder) Reset() {
 	clear(b.bitmap)
 	clear(b.pieces)
@@ -37,7 +37,7 @@ func (b *Builder) Null(step int) {
 	}
 }
 
-// Fixed adds a value of a fixed size.
+// Fixed adds a value of fixed size.
 func (b *Builder) Fixed(p []byte) {
 	b.pieces = append(b.pieces, p)
 	b.size += int64(len(p))
@@ -65,7 +65,7 @@ func (b *Builder) Append(dst []byte, limit int64) ([]byte, error) {
 }
 
 // SealList inserts the head of a nested list before its elements, which are dst[start:]. The head
-// is the number of elements and a bitmap of the null ones, which have no bytes.
+// contains the number of elements and a bitmap of the null elements, which have no bytes.
 func SealList(dst []byte, start int, nulls []bool) []byte {
 	head := 4 + (len(nulls)+7)/8
 	n := len(dst)

@@ -9,15 +9,15 @@ import (
 // Choice is a selection of the columns of a schema.
 type Choice struct {
 	Fields []*Node // the chosen fields of the schema
-	Kept   []bool  // for each node of the whole schema in pre-order, nodes inside lists included
+	Kept   []bool  // for each node of the whole schema in pre-order, including nodes inside lists: whether it is chosen
 }
 
 // All reports whether every column was chosen.
 func (c *Choice) All() bool { return !slices.Contains(c.Kept, false) }
 
 // Choose selects columns by name. A name is the path of a column, or of a struct, which selects all
-// columns in it. Without names everything is selected. A name that selects nothing gives a
-// ChoiceError, which lists the columns.
+// columns in it. Without names, Choose selects every column. For a name that selects no column, it
+// returns a ChoiceError, which lists the columns.
 func Choose(fields []*Node, names []string) (*Choice, error) {
 	c := chooser{names: names, used: make([]bool, len(names))}
 	left := c.choose(fields, "", len(names) == 0)
@@ -41,9 +41,9 @@ func (e *ChoiceError) Error() string {
 
 type chooser struct {
 	names []string
-	used  []bool // for each name
+	used  []bool // for each name: whether it selected a column
 	kept  []bool
-	paths []string // of columns that can be selected
+	paths []string // columns that can be selected
 }
 
 // choose selects among the fields of a struct. all is set if the struct itself was selected.
@@ -73,7 +73,7 @@ func (c *chooser) choose(fields []*Node, above string, all bool) (left []*Node) 
 	return left
 }
 
-// takes reports whether a name is this path, and marks the name as used.
+// takes reports whether a name equals this path, and marks the name as used.
 func (c *chooser) takes(path string) bool {
 	takes := false
 	for i, name := range c.names {
@@ -84,7 +84,7 @@ func (c *chooser) takes(path string) bool {
 	return takes
 }
 
-// below marks all nodes inside a list as the list itself is marked.
+// below marks all nodes inside a list as kept or not, like the list itself.
 func (c *chooser) below(n *Node, kept bool) {
 	for _, child := range n.Children {
 		c.kept = append(c.kept, kept)
@@ -92,7 +92,7 @@ func (c *chooser) below(n *Node, kept bool) {
 	}
 }
 
-// maxListed is the largest number of columns in an error, because files can have thousands.
+// maxListed limits the number of columns in an error, because files can have thousands.
 const maxListed = 30
 
 func listed(paths []string) string {

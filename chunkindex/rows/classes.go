@@ -2,13 +2,13 @@ package rows
 
 import "slices"
 
-// HubKey is the key of a file's metadata in which Hugging Face's library datasets describes the
+// HubKey is the metadata key under which Hugging Face's datasets library describes a file's
 // columns.
 const HubKey = "huggingface"
 
 // SetClasses sets the class names of the integers of a schema: names[path][n] is the name of the
-// value n. A list's element has the path of the list. An integer without an entry in names loses
-// its class names.
+// value n. The element of a list has the path of the list. An integer without an entry in names
+// loses its class names.
 func SetClasses(fields []*Node, names map[string][]string) {
 	eachNode(fields, "", func(path string, n *Node) {
 		n.Classes = nil

@@ -14,7 +14,7 @@ func Describe(fields []*Node) []string {
 	return all
 }
 
-// describe returns a node's type with the information that TypeName omits: logical types and
+// describe returns a node's type, including the information that TypeName omits: logical types and
 // nullability.
 func describe(n *Node) string {
 	t := n.TypeName()
@@ -40,8 +40,8 @@ func describe(n *Node) string {
 	return t + " not null"
 }
 
-// Differ returns an error that says how the schema of a file differs from that of the first file,
-// whose Marshal is given.
+// Differ returns an error that describes the difference between a file's schema and the first
+// file's schema. first is the Marshal output of the first schema.
 func Differ(name string, first json.RawMessage, own []*Node) error {
 	nodes, err := Unmarshal(first)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 type Step struct {
 	Node *Node
 	Path string // names of the node and of the structs around it, joined by dots
-	Bit  int    // number of the bit in the null bitmap; -1: the node is never null
-	Skip int    // of a struct: number of the following steps that are inside it
+	Bit  int    // position of the node's bit in the null bitmap; -1: the node is never null
+	Skip int    // for a struct: number of the following steps inside it
 }
 
-// Variable reports whether a row holds the length of a present value before the values.
+// Variable reports whether a row stores the length of the value, before all values, if the value is
+// present.
 func (s *Step) Variable() bool { return s.Node.Kind == Bytes || s.Node.Kind == List }
 
 // Layout is a checked schema, used to write and read rows.
@@ -25,7 +26,7 @@ type Layout struct {
 	bits  int
 }
 
-// maxPath is the length of the longest path of a column.
+// maxPath limits the length of a column's path.
 const maxPath = 4096
 
 // NewLayout checks the fields of a row, or of a struct inside a list.
@@ -90,10 +91,11 @@ func (s *Step) null(bitmap []byte) bool {
 	return s.Bit >= 0 && bitmap[s.Bit/8]&(1<<(s.Bit%8)) != 0
 }
 
-// errRow is returned for bytes that are not a row of the layout.
+// errRow is the error for bytes that are not a row of the layout.
 var errRow = errors.New("row is malformed")
 
-// Lengths returns the number of length bytes after a bitmap. It refuses bitmaps that no row has.
+// Lengths returns the number of length bytes after a bitmap. It returns an error for an invalid
+// bitmap.
 func (l *Layout) Lengths(bitmap []byte) (int, error) {
 	if len(bitmap) != l.Bitmap() {
 		return 0, errRow
@@ -127,12 +129,13 @@ type Part struct {
 	Length int
 }
 
-// AllNull is the only part, of no bytes, of a row in which everything is null. Every sample thus
-// has a part, so that forms that consist of parts keep it. No column has this name.
+// AllNull is the name of the only part, of zero bytes, of a row in which every value is null. Every
+// sample thus has a part, so forms that consist of parts retain the sample. No column has this
+// name.
 const AllNull = "__null__"
 
-// Parts appends the parts of a row with these lengths to dst, in their order. A nullable struct
-// that is present and has no parts inside it is a part of no bytes.
+// Parts appends the parts of a row with these lengths to dst, in row order. A nullable struct that
+// is present but has no parts inside it is a part of zero bytes.
 func (l *Layout) Parts(bitmap, lengths []byte, dst []Part) ([]Part, error) {
 	before := len(dst)
 	dst, lengths, _, err := l.parts(0, len(l.Steps), bitmap, lengths, dst)
@@ -145,8 +148,8 @@ func (l *Layout) Parts(bitmap, lengths []byte, dst []Part) ([]Part, error) {
 	return dst, nil
 }
 
-// parts appends the parts of the steps from one number to another. It returns the remaining lengths
-// and the total length of the parts.
+// parts appends the parts of the steps [from, to). It returns the remaining lengths and the total
+// length of the parts.
 func (l *Layout) parts(from, to int, bitmap, lengths []byte, dst []Part) ([]Part, []byte, int64, error) {
 	sum := int64(0)
 	for i := from; i < to; i++ {

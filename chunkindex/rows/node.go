@@ -1,6 +1,6 @@
 // Package rows defines the form in which samples of columnar files (Parquet, Arrow) are cached and
 // served. Rows follow one another, and each is a contiguous range of bytes. The form is frozen,
-// since digests and ETags depend on it. docs/spec/rows.md describes every byte.
+// because digests and ETags depend on it. docs/spec/rows.md describes every byte.
 package rows
 
 import (
@@ -17,21 +17,21 @@ const (
 	Fixed  Kind = iota // Size bytes
 	Bytes              // any number of bytes
 	Struct             // the fields in Children
-	List               // any number of values of the only child
+	List               // any number of values, each described by the only child
 )
 
 // Limits of a schema.
 const (
-	MaxNodes = 1 << 16 // number of nodes of a schema
-	MaxDepth = 64      // number of nodes above a node
-	maxFixed = 1 << 24 // size of a Fixed value in bytes
+	MaxNodes = 1 << 16 // maximum number of nodes in a schema
+	MaxDepth = 64      // maximum number of nodes above a node
+	maxFixed = 1 << 24 // maximum size of a Fixed value in bytes
 )
 
 // Node is a field of a schema, or the element of a list.
 type Node struct {
-	Name     string // of a field; elements have none
-	Type     string // in Arrow's notation: "int64" or "utf8" of a value that is Fixed or Bytes, otherwise "struct", "list" or "map"
-	Logical  string // logical type in the file, where Arrow's layout of that type differs: "int8" of an "int32"; "": none
+	Name     string // name of a field; elements have none
+	Type     string // in Arrow's notation: "int64" or "utf8" for a Fixed or Bytes value, otherwise "struct", "list" or "map"
+	Logical  string // logical type in the file, if Arrow's layout of that type differs: "int8" of an "int32"; "": none
 	Kind     Kind
 	Size     int // size of a Fixed value in bytes
 	Nullable bool
@@ -39,13 +39,14 @@ type Node struct {
 	Children []*Node
 }
 
-// Flat reports whether the node is a list whose values are only its elements' bytes.
+// Flat reports whether the node is a list whose bytes are only the bytes of its elements.
 func (n *Node) Flat() bool { return n.Kind == List && n.Children[0].Kind == Fixed }
 
-// errSchema is returned for a schema that no file can have.
+// errSchema is the error for an invalid schema.
 var errSchema = errors.New("schema is malformed")
 
-// check refuses a tree of nodes that is malformed or too large, and returns the number of nodes.
+// check returns an error for a tree of nodes that is malformed or too large, otherwise the number
+// of nodes.
 func (n *Node) check(depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, fmt.Errorf("column %q is nested deeper than %d levels", n.Name, MaxDepth)
@@ -77,5 +78,5 @@ func (n *Node) check(depth int) (int, error) {
 	return sum, nil
 }
 
-// MaxRow is the length of the longest row.
+// MaxRow is the maximum length of a row.
 const MaxRow = math.MaxInt32

@@ -27,8 +27,8 @@ func Join(ranges []Range) []Range {
 	return joined
 }
 
-// Place returns the position of a byte of a file in the concatenation of ranges of the file, as
-// Join returns them. A byte between two ranges has the position of the second range's first byte.
+// Place returns the position of a file's byte in the concatenation of the ranges. ranges is a
+// result of Join. A byte between two ranges has the position of the second range's first byte.
 func Place(ranges []Range, offset int64) int64 {
 	before := int64(0)
 	for _, r := range ranges {

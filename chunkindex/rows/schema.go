@@ -18,12 +18,12 @@ type field struct {
 	Children []field  `json:"children,omitempty"`
 }
 
-// schema is the constants of a dataset whose samples are rows.
+// schema holds the constants of a dataset whose samples are rows.
 type schema struct {
 	Fields []field `json:"fields"`
 }
 
-// Marshal returns a schema as JSON. Equal schemas give the same bytes.
+// Marshal returns a schema as JSON. Equal schemas produce the same bytes.
 func Marshal(fields []*Node) (json.RawMessage, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
