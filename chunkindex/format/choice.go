@@ -15,9 +15,9 @@ type ChoiceError struct {
 // Way is an option of millrace index or a command of another program.
 type Way struct {
 	Flag    string // the option, without dashes
-	Value   any    // of the option: a string or a number
-	Command string // instead of the option: a command to run in the dataset's directory
-	Effect  string // begins with a verb
+	Value   any    // value of the option: a string or a number
+	Command string // command to run in the dataset's directory, instead of an option
+	Effect  string // effect of the option or command, beginning with a verb
 }
 
 func (e *ChoiceError) Error() string {

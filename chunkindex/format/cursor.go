@@ -16,34 +16,34 @@ const (
 	emptyReads  = 100      // consecutive empty reads before a reader counts as broken
 )
 
-// ErrRule reports a scanner that calls its Cursor or Sink out of order: a bug in the scanner rather
-// than a fault of the shard.
+// ErrRule reports a scanner that calls its Cursor or Sink out of order. This is a bug in the
+// scanner, not a fault of the shard.
 var ErrRule = errors.New("scanner breaks a rule")
 
 // Cursor reads the decoded bytes of one shard sequentially, and passes each byte to a Sink: as a
 // gap or as data of a sample. It implements the common parts of all scanners: buffering, unexpected
 // ends, the context, offsets, parts and their checksums.
 //
-// A sample is Begin, any number of Data and Part calls, then End. Bytes between samples are passed
-// on by Gap. Scanners use Peek to inspect bytes in advance.
+// A scanner passes a sample with Begin, any number of Data and Part calls, then End. It passes the
+// bytes between samples with Gap. Scanners use Peek to inspect bytes in advance.
 type Cursor struct {
 	ctx    context.Context
 	in     io.Reader
 	out    Sink
 	table  *crc32.Table
-	buf    []byte // bytes before next were passed on, those from next to end were not
+	buf    []byte // bytes before next were passed to the sink, bytes from next to end were not
 	next   int
 	end    int
-	kept   int   // passed-on bytes that stay in the buffer, for Back
-	back   int64 // maximum for Back: the length of the sample that has just ended
-	fault  error // error of the reader
-	offset int64 // of the next byte
+	kept   int   // number of passed bytes that stay in the buffer for Back
+	back   int64 // maximum for Back: the length of the preceding sample
+	fault  error // error returned by the reader
+	offset int64 // offset of the next byte
 
 	open     bool // a sample has begun
 	sample   Sample
-	start    int64 // of the sample
+	start    int64 // offset of the sample's first byte
 	promised int64 // minimum end offset of the sample
-	written  int   // bytes of the sample's parts in an index
+	written  int   // bytes that an index needs for the sample's parts
 }
 
 // NewCursor returns a cursor at the start of a shard whose decoded bytes come from in.
@@ -58,14 +58,14 @@ func NewCursor(ctx context.Context, shard Object, in io.Reader, out Sink) *Curso
 // Offset returns the offset of the next byte in the shard's decoded bytes.
 func (c *Cursor) Offset() int64 { return c.offset }
 
-// Fail returns an error at the next byte.
+// Fail returns an error located at the next byte.
 func (c *Cursor) Fail(reason string, args ...any) error {
 	return &Error{Offset: c.offset, Name: c.sample.Key, Reason: fmt.Sprintf(reason, args...)}
 }
 
 // Peek returns the next n bytes without consuming them, or fewer at the end of the shard. They are
-// valid until the next call of a method. The buffer grows only as data arrives, so that a false
-// length allocates no memory.
+// valid until the next method call. The buffer grows only as data arrives, so that a false length
+// allocates no memory.
 func (c *Cursor) Peek(n int64) ([]byte, error) {
 	for int64(c.end-c.next) < n {
 		if err := c.fill(n); err == io.EOF { //nolint:errorlint // io.EOF must be unwrapped; a wrapped one is an error
@@ -83,9 +83,9 @@ func (c *Cursor) Ended() (bool, error) {
 	return err == nil && len(b) == 0, err
 }
 
-// Line returns the next bytes up to and including a line feed, without consuming them. The last
-// line of a shard may lack the line feed; after it, lines are empty. For a line longer than most,
-// Line returns more than most bytes.
+// Line returns the bytes up to and including the next line feed, without consuming them. The last
+// line of a shard may lack the line feed; after that line, Line returns no bytes. For a line longer
+// than most, Line returns more than most bytes.
 func (c *Cursor) Line(most int) ([]byte, error) {
 	for seen := 0; ; {
 		held := c.buf[c.next:c.end]
@@ -102,8 +102,8 @@ func (c *Cursor) Line(most int) ([]byte, error) {
 	}
 }
 
-// fill reads more bytes into the buffer, which it grows until n bytes fit. It returns the reader's
-// error.
+// fill reads more bytes into the buffer, and grows the buffer until n bytes fit. It returns the
+// reader's error.
 func (c *Cursor) fill(n int64) error {
 	if c.fault != nil {
 		return c.fault
@@ -134,7 +134,7 @@ func (c *Cursor) fill(n int64) error {
 	return c.fault
 }
 
-// each passes on the next n bytes in pieces of at most a buffer.
+// each passes the next n bytes to take in pieces no larger than the buffer.
 func (c *Cursor) each(n int64, take func(p []byte) error) error {
 	for n > 0 {
 		if c.next == c.end {
@@ -156,7 +156,7 @@ func (c *Cursor) each(n int64, take func(p []byte) error) error {
 	return nil
 }
 
-// Gap passes on the next n bytes, which are between samples.
+// Gap passes the next n bytes to the sink as bytes between samples.
 func (c *Cursor) Gap(n int64) error {
 	if c.open || n < 0 || c.sample.Shared > 0 {
 		return c.breaks("gap of %d bytes inside a sample", n)
@@ -168,8 +168,8 @@ func (c *Cursor) Gap(n int64) error {
 // Keep makes the cursor retain the last n bytes of each sample for Back.
 func (c *Cursor) Keep(n int) { c.kept = n }
 
-// Back makes the last n bytes of the preceding sample the first ones of the next sample, which must
-// begin immediately. Dataset.Overlap is the maximum.
+// Back makes the last n bytes of the preceding sample the first bytes of the next sample, which
+// must begin immediately. Dataset.Overlap limits n.
 func (c *Cursor) Back(n int) error {
 	if c.open || n < 0 || n > min(c.next, c.kept) || int64(n) > c.back {
 		return c.breaks("%d bytes back", n)
@@ -197,13 +197,14 @@ func (c *Cursor) Begin(key string) error {
 // long fails early.
 func (c *Cursor) Ahead(n int64) { c.promised = max(c.promised, c.offset+n) }
 
-// Data passes on the next n bytes as data of the sample.
+// Data passes the next n bytes to the sink as data of the sample.
 func (c *Cursor) Data(n int64) error {
 	return c.data(n, func([]byte) {})
 }
 
-// Part passes on the next n bytes as data of the sample, and as its part with this extension. ext
-// is retained until the sample ends: clone it if it is part of a longer string.
+// Part passes the next n bytes to the sink as data of the sample, and makes them the sample's part
+// with this extension. The cursor retains ext until the sample ends: clone it if it is part of a
+// longer string.
 func (c *Cursor) Part(ext string, n int64) error {
 	if len(ext) > MaxKey {
 		return c.Fail("a part's extension is too long")
@@ -251,7 +252,7 @@ func (c *Cursor) breaks(how string, args ...any) error {
 // LastPart returns the most recent part.
 func (c *Cursor) LastPart() Part { return c.sample.Parts[len(c.sample.Parts)-1] }
 
-// written returns the length of a part in an index.
+// written returns the number of bytes that an index needs for a part.
 func (p Part) written() int {
 	var b [binary.MaxVarintLen64]byte
 	n := 4 + len(p.Ext)

@@ -9,7 +9,7 @@ import (
 
 // Notes lists object names that mark documentation rather than samples. docs/spec/formats.md has the table.
 type Notes struct {
-	By       string   // their writer or purpose
+	By       string   // program that writes the objects, or their purpose
 	Words    []string // whole names, also with .txt or .pdf
 	Names    []string // whole names
 	Begins   []string // prefixes of names
@@ -31,8 +31,8 @@ func AllNotes() []Notes {
 	}
 }
 
-// Note reports whether an object's name is that of an object that describes data. A format named by
-// the user claims all other objects.
+// Note reports whether an object's name marks documentation. If the user names the format, the
+// format claims all other objects.
 func Note(key string) bool {
 	base := strings.ToLower(path.Base(key))
 	ext := path.Ext(base)
@@ -47,7 +47,8 @@ func Note(key string) bool {
 	return slices.ContainsFunc(n.Begins, func(begin string) bool { return strings.HasPrefix(base, begin) })
 }
 
-// notes is the union of AllNotes, computed once, as there may be millions of objects to check.
+// notes is the union of AllNotes. It is computed once, because there may be millions of objects to
+// check.
 var notes = sync.OnceValue(func() (all Notes) {
 	for _, n := range AllNotes() {
 		all.Words, all.Names = append(all.Words, n.Words...), append(all.Names, n.Names...)

@@ -9,12 +9,12 @@ import (
 type Field struct {
 	Name     string   `json:"name"`               // the part's extension: "jpg", "image.bytes"; "": the sample itself is the value
 	Encoding string   `json:"encoding"`           // encoding of the bytes: Raw, "json", "jpeg", or specific to a format, such as "mds:pil"
-	Type     string   `json:"type,omitempty"`     // type of the value in Arrow's notation; with a shape, of an element; "": unknown
-	Logical  string   `json:"logical,omitempty"`  // logical type of the value: "int8" of an "int32"; "": Type
-	Shape    []uint64 `json:"shape,omitempty"`    // of an array, whose elements are in C order
+	Type     string   `json:"type,omitempty"`     // type of the value, or of an element if Shape is set, in Arrow's notation; "": unknown
+	Logical  string   `json:"logical,omitempty"`  // logical type of the value: "int8" of an "int32"; "": same as Type
+	Shape    []uint64 `json:"shape,omitempty"`    // shape of an array, whose elements are in C order
 	Nullable bool     `json:"nullable,omitempty"` // the part may be missing
-	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, of its elements' values
-	Children []Field  `json:"children,omitempty"` // of a nested value: the element of a list or the fields of a struct
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, names of its elements' values
+	Children []Field  `json:"children,omitempty"` // for a nested value: the element of a list or the fields of a struct
 }
 
 // Encodings used by several formats.
@@ -54,7 +54,7 @@ func Width(t string) (bytes int, ok bool) {
 	return bytes, ok
 }
 
-// widths maps fixed-size types to their size, by name without parameters.
+// widths maps fixed-size types, by name without parameters, to their size.
 func widths() map[string]int {
 	return map[string]int{
 		"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -63,7 +63,7 @@ func widths() map[string]int {
 	}
 }
 
-// Element returns the type of the values of a list: "float" of "list<float>".
+// Element returns the type of a list's elements: "float" for "list<float>".
 func Element(list string) (t string, ok bool) {
 	t, ok = strings.CutPrefix(list, "list<")
 	if !ok || !strings.HasSuffix(t, ">") {
@@ -72,8 +72,8 @@ func Element(list string) (t string, ok bool) {
 	return t[:len(t)-1], true
 }
 
-// NumberType returns Arrow's name of a NumPy number type: "float" of "float32". ok is false if
-// Arrow has none.
+// NumberType returns Arrow's name of a NumPy number type: "float" for "float32". ok is false if
+// Arrow has no such type.
 func NumberType(numpy string) (t string, ok bool) {
 	switch numpy {
 	case "float32":

@@ -1,6 +1,6 @@
 // Package format is the interface between the index and the formats of stored shards. A format
-// consists of a scanner, which finds the samples of a shard, and a framing, which knows the bytes
-// around the samples of a batch. Only indexing scans shards; serving does not.
+// consists of a scanner, which finds the samples of a shard, and a framing, which produces the
+// bytes around the samples of a batch. Only indexing scans shards; serving does not.
 package format
 
 import (
@@ -15,11 +15,11 @@ import (
 
 // Limits of all formats.
 const (
-	MaxKey    = 4096    // bytes of a key or of a part's extension
-	MaxSample = 1 << 30 // bytes of a sample, and so of a chunk
-	MaxParts  = 1 << 20 // parts of one sample
+	MaxKey    = 4096    // maximum bytes of a key or of a part's extension
+	MaxSample = 1 << 30 // maximum bytes of a sample, and therefore of a chunk
+	MaxParts  = 1 << 20 // maximum number of parts in one sample
 
-	MaxPartBytes = 8 << 20 // bytes of one sample's parts in an index: names, offsets and checksums
+	MaxPartBytes = 8 << 20 // maximum bytes of one sample's parts in an index: names, offsets and checksums
 )
 
 // Format reads shards of one format. The package of a format has a function Format that returns it;
@@ -28,20 +28,20 @@ type Format struct {
 	// Name is the identifier of the format, such as "tar", in the index, the API and options. It
 	// never changes.
 	Name string
-	// Shards describes briefly how its shards are recognised, for messages: "names in .tar,
-	// .tar.gz".
+	// Shards describes briefly how the format's shards are recognised, for messages: "names in
+	// .tar, .tar.gz".
 	Shards string
-	// Takes lists the options that the format uses. Others are rejected.
+	// Takes lists the options that the format uses. Other options are rejected.
 	Takes []Option
-	// Changes counts the changes of Scan's rules since the first release of the format. Increment
-	// it when a shard would yield other samples, so that scans of older rules are not mixed with
-	// newer ones.
+	// Changes counts the changes of Scan's rules since the first release of the format.
+	// Increment it when a shard would yield different samples, so that an index never mixes
+	// scans of older and newer rules.
 	Changes int
 	// Last formats are tried only if no other format claims part of the dataset.
 	Last bool
-	// Survey examines a dataset by names and content before it is scanned. It returns nil if the
-	// dataset does not have this format, and an error that names the object if it has but cannot be
-	// read.
+	// Survey examines a dataset by names and content before it is scanned. It returns nil if
+	// the dataset does not have this format. If the dataset has this format but cannot be read,
+	// Survey returns an error that names the object.
 	Survey func(ctx context.Context, l Listing, o Options) (*Dataset, error)
 }
 
@@ -55,8 +55,8 @@ type Listing interface {
 	// Objects returns the objects in byte order of their keys. The slice is shared; do not modify
 	// it.
 	Objects() []Object
-	// First returns the first n bytes of an object, or all if there are fewer. Head, EachHead and
-	// Read are common uses.
+	// First returns the first n bytes of an object, or the whole object if it is shorter. Head,
+	// EachHead and Read are common uses.
 	First(ctx context.Context, key string, n int64) ([]byte, error)
 	// Open reads an object sequentially from an offset to its end.
 	Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error)
@@ -64,17 +64,17 @@ type Listing interface {
 
 // Object is a stored object.
 type Object struct {
-	Key  string // relative to the dataset's prefix
+	Key  string // key relative to the dataset's prefix
 	Size int64  // stored bytes
 }
 
 // Dataset is the result of a survey.
 type Dataset struct {
 	Shards  []Shard         // in byte order of their keys
-	Framing json.RawMessage // constants for its framing, in canonical encoding; nil: none
-	Beside  []string        // keys of objects that describe the shards, such as an index.json: neither shards nor ignored
-	Told    bool            // the format's own index or fixed names determine the shards, so other objects are no loss
-	Overlap int64           // bytes that a sample may share with the end of the preceding one
+	Framing json.RawMessage // constants for the framing, in canonical encoding; nil: none
+	Beside  []string        // keys of objects that describe the shards, such as an index.json; they are neither shards nor ignored objects
+	Told    bool            // the format's own index or fixed names determine the shards, so no data is lost by ignoring other objects
+	Overlap int64           // maximum bytes that a sample may share with the end of the preceding sample
 	Loose   bool            // each shard is one unmodified sample, and a chunk is a run of shards
 
 	// Scan reads the decoded bytes of one shard, given by its number, once and sequentially. It
@@ -82,64 +82,64 @@ type Dataset struct {
 	// concurrently.
 	Scan func(ctx context.Context, shard int, in io.Reader, out Sink) error
 
-	// Decode starts decoding one non-empty shard, given by its number, if the bytes that Scan reads
-	// are not a stream decompression of the stored bytes. in reads ranges of the stored bytes. nil:
-	// the shard's name determines its compression.
+	// Decode starts decoding one non-empty shard, given by its number. A format sets it if the
+	// bytes that Scan reads are not a stream decompression of the stored bytes. in reads ranges
+	// of the stored bytes. nil: the shard's name determines its compression.
 	Decode func(ctx context.Context, shard int, in Ranges) (Decoded, error)
 
-	// LeftOut returns the number of tokens of a shard outside of its windows, as far as known
-	// without reading the shard again. nil: samples are not windows.
+	// LeftOut returns the number of a shard's tokens outside of its windows, as far as they are
+	// known without reading the shard again. nil: samples are not windows.
 	LeftOut func(shard int, windows uint64) int64
 
-	// Assumed describes, after all scans, the assumptions made and the flag that overrides each;
-	// empty: none. nil: none.
+	// Assumed describes, after all scans, the assumptions that were made and the flag that
+	// overrides each. It returns "" if there are none. nil: the format makes no assumptions.
 	Assumed func() string
 
-	// HiddenMembers returns the number of hidden archive members that scans have skipped so far.
-	// nil: there are no archives.
+	// HiddenMembers returns the number of hidden archive members that scans have skipped so
+	// far. nil: the shards are not archives.
 	HiddenMembers func() int64
 }
 
 // Ranges reads ranges of a stored object.
 type Ranges interface {
-	// ReadRange fills p with the bytes from an offset on.
+	// ReadRange fills p with the bytes that begin at an offset.
 	ReadRange(ctx context.Context, offset int64, p []byte) error
 }
 
-// Decoded is a shard that its format is decoding.
+// Decoded is a shard while its format decodes it.
 type Decoded struct {
 	io.ReadCloser             // reads the decoded bytes sequentially
-	Codec         codec.Codec // of the chunks
-	Frames        Frames      // nil with codec.None; also used after Close
+	Codec         codec.Codec // codec of the shard's chunks
+	Frames        Frames      // nil with codec.None; remains in use after Close
 }
 
 // Frames provides the stored locations and decoding parameters of a shard's decoded bytes.
 type Frames interface {
-	// At returns the frame that contains a decoded byte, if it is already known.
+	// At returns the frame that contains a decoded byte, if that frame is already known.
 	At(off int64) (codec.Frame, bool)
-	// Keep declares that of the frames before from, only those that contain one of these bytes will
-	// be used again.
+	// Keep declares which of the frames before from will be used again: only those that contain
+	// one of these bytes.
 	Keep(from int64, bytes [4]int64)
-	// Params returns the decoding parameters of a chunk, given its first and last decoded byte, and
-	// the stored ranges to read. pieces is nil if the chunk is stored from the start of its first
-	// frame to the end of its last one. The frames are already known, and calls are in the order of
-	// the chunks.
+	// Params returns the decoding parameters of a chunk, given its first and last decoded byte,
+	// and the stored ranges to read. pieces is nil if the chunk is stored contiguously from the
+	// start of its first frame to the end of its last frame. The chunk's frames are already
+	// known, and calls are in the order of the chunks.
 	Params(first, last int64) (params []byte, pieces []rows.Range)
 }
 
 // Shard is an object that holds samples.
 type Shard struct {
 	Object
-	Says string // other objects' statements about it that affect a scan; a stored scan is reused only if they are equal
+	Says string // other objects' statements about the shard that affect a scan; a stored scan is reused only if they are equal
 }
 
 // Sink receives the contents of a shard from a scanner, every byte in order. It computes the
 // digests of chunks and samples and cuts the chunks. Scanners write to it through a Cursor.
 type Sink interface {
-	// Gap takes bytes between samples.
+	// Gap receives bytes between samples.
 	Gap(p []byte) error
-	// Data takes the next bytes of a sample. The first call starts the sample. s is the same until
-	// the sample ends.
+	// Data receives the next bytes of a sample. The first call starts the sample. s is the same
+	// until the sample ends.
 	Data(s *Sample, p []byte) error
 	// End ends the sample.
 	End(s *Sample) error
@@ -148,26 +148,26 @@ type Sink interface {
 // Sample describes a sample to a Sink.
 type Sample struct {
 	Key    string
-	Shared int    // bytes at its start shared with the end of the preceding sample, which are included in the first Data
-	Ahead  int64  // minimum number of bytes that follow those of this call
-	Parts  []Part // parts that have ended; at End all of them
-	// LineFeed is set at End if a line feed, which the shard lacks, must be added to the sample. It
-	// is the last sample of the shard.
+	Shared int    // bytes at the sample's start that it shares with the end of the preceding sample; the first Data call includes them
+	Ahead  int64  // minimum number of bytes that follow the bytes of this call
+	Parts  []Part // parts that have ended; all parts when End is called
+	// LineFeed is set when End is called if the sample needs a line feed that the shard lacks.
+	// Only the last sample of a shard can need it.
 	LineFeed bool
 }
 
 // Part is a named piece of a sample, such as one member of a tar sample.
 type Part struct {
 	Ext    string
-	Offset int64 // in the sample
+	Offset int64 // offset in the sample
 	Length int64
 	CRC32C uint32
 }
 
 // Error locates an error in a shard.
 type Error struct {
-	Offset int64  // in the shard's decoded bytes
-	Name   string // of the member or sample, if known
+	Offset int64  // offset in the shard's decoded bytes
+	Name   string // name of the member or sample, if known
 	Reason string
 }
 

@@ -8,9 +8,9 @@ import (
 // Framing provides the bytes around the samples of a batch in the dataset's own format.
 type Framing interface {
 	ContentType() string
-	// Frame returns the bytes before the first sample and after the last one, given the samples'
-	// lengths. For tar these are 1,024 zero bytes after. It returns an error for a batch that
-	// exceeds the format's limits.
+	// Frame returns the bytes before the first sample and after the last sample, given the
+	// samples' lengths. For tar, the bytes after are 1,024 zero bytes. Frame returns an error
+	// for a batch that exceeds the format's limits.
 	Frame(lengths []uint32) (before, after []byte, err error)
 }
 
@@ -20,18 +20,19 @@ type Array interface {
 	Item() (dtype string, shape []uint64)
 }
 
-// Bare returns a reader of the framing of a format without constants, whose batches consist only of
-// samples. fields describes the parts of every sample, as far as known.
+// Bare returns a reader for the framing of a format without constants, whose batches consist only
+// of samples. fields describes the parts of every sample, as far as known.
 func Bare(contentType string, fields ...Field) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, fields: fields}.read
 }
 
-// Closed is like Bare for batches that end with the bytes of end.
+// Closed is like Bare, for batches that end with the bytes in end.
 func Closed(contentType string, end []byte) func(json.RawMessage) (Framing, error) {
 	return bare{contentType: contentType, end: end}.read
 }
 
-// AsTar reads the framing of a format without constants or own framing: its batches are tars.
+// AsTar reads the framing of a format that has neither constants nor its own framing: its batches
+// are tars.
 func AsTar(constants json.RawMessage) (Framing, error) {
 	_, err := bare{}.read(constants)
 	return nil, err

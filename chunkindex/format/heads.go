@@ -10,7 +10,7 @@ import (
 // HeadSize is the maximum number of bytes that Head returns.
 const HeadSize = 4 << 10
 
-// Head returns the first HeadSize bytes of an object, or all if there are fewer.
+// Head returns the first HeadSize bytes of an object, or the whole object if it is shorter.
 func Head(ctx context.Context, l Listing, key string) ([]byte, error) {
 	return l.First(ctx, key, HeadSize)
 }
@@ -24,15 +24,15 @@ func Read(ctx context.Context, l Listing, key string, most int64) ([]byte, error
 	return b, err
 }
 
-// Number of heads read concurrently: few at first, because the first ones often suffice.
+// Numbers of heads read concurrently: few at first, because the first heads often suffice.
 const (
 	firstHeads = 4
 	mostHeads  = 64
 )
 
 // EachHead reads the heads of objects concurrently and passes them to visit in the order of the
-// objects, until visit returns false or an error. It returns a read error only when its object's
-// turn comes. visit must not modify the head.
+// objects, until visit returns false or an error. It returns a read error only when it reaches that
+// object in order. visit must not modify the head.
 func EachHead(ctx context.Context, l Listing, objects []Object, visit func(o Object, head []byte) (more bool, err error)) error {
 	for ahead := firstHeads; len(objects) > 0; ahead = min(2*ahead, mostHeads) {
 		some := objects[:min(ahead, len(objects))]

@@ -29,8 +29,8 @@ func Plain(key string) string {
 // Ext returns the lower-case suffix of a plain key: ".jsonl" of "a/B.JSONL.GZ".
 func Ext(key string) string { return strings.ToLower(path.Ext(Plain(key))) }
 
-// Stem returns the plain key of a shard without the first matching suffix. It keeps a suffix that
-// is the whole name.
+// Stem returns the plain key of a shard without the first matching suffix. If the suffix is the
+// whole name, Stem does not remove it.
 func Stem(key string, suffixes ...string) string {
 	key = Plain(key)
 	for _, s := range suffixes {

@@ -2,28 +2,28 @@ package format
 
 import "context"
 
-// Options contains information about a dataset that its bytes do not contain, from the user or from
-// a README. The zero value contains none.
+// Options contains information about a dataset that its bytes do not contain. It comes from the
+// user or from a README. The zero value contains none.
 type Options struct {
-	Named          bool   // the user named this format: its survey may go by content rather than by name
+	Named          bool   // the user named this format, so its survey may rely on content instead of names
 	Hidden         bool   // include hidden members of archives, as defined by Hidden
-	RecordSize     int64  // bytes of a record, for fixed-size records without a header
-	SequenceLength int64  // tokens of a window, for token files; a sample has one more, the first of the next window
+	RecordSize     int64  // bytes in a record, for fixed-size records without a header
+	SequenceLength int64  // tokens in a window, for token files; a sample has one token more, the first of the next window
 	DType          string // type of tokens or records in NumPy's notation: "<u2"
 	Key            string // KeyGroup or KeyPath: which members of an archive form a sample; empty: KeyGroup
 	Header         string // HeaderPresent or HeaderAbsent: whether each table begins with a header; empty: detected
 
 	Fields []string // paths of the columns to include; empty: all
 
-	// Classes returns the names that a README assigns to values of integer columns, by column path.
-	// nil: there is no README.
+	// Classes returns the names that a README assigns to values of integer columns, by column
+	// path. nil: the dataset has no README.
 	Classes func(context.Context) (map[string][]string, error)
 }
 
 // Values of Options.Key, and of the corresponding option of millrace pack.
 const (
 	KeyGroup = "group" // members or files whose names agree up to the first dot after the last slash
-	KeyPath  = "path"  // each is a sample of its own
+	KeyPath  = "path"  // each member or file is a sample of its own
 )
 
 // Values of Options.Header, in the terms of RFC 4180.
@@ -32,7 +32,7 @@ const (
 	HeaderAbsent  = "absent"
 )
 
-// Option is the flag of one of the Options. Format.Takes lists the options that a format uses.
+// Option is the flag of one field of Options. Format.Takes lists the options that a format uses.
 type Option string
 
 // Options that only some formats use.
@@ -45,7 +45,7 @@ const (
 	Fields         Option = "--fields"
 )
 
-// Given returns the set options, of those that only some formats use.
+// Given returns the options that are set, limited to those that only some formats use.
 func (o *Options) Given() []Option {
 	var all []Option
 	for _, one := range []struct {

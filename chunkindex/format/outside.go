@@ -2,8 +2,8 @@ package format
 
 import "strings"
 
-// Outside reports whether extracting a name would leave the target directory: it is absolute or has
-// an element "..".
+// Outside reports whether extracting a file with this name would write outside the target
+// directory: the name is absolute or has an element "..".
 func Outside(name string) bool {
 	if strings.HasPrefix(name, "/") {
 		return true

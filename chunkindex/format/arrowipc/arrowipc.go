@@ -52,9 +52,9 @@ type file struct {
 	window
 	schema  *arrowbatch.Schema
 	decoder *arrowbatch.Decoder
-	footer  *arrowbatch.Footer // remaining messages of a file; nil: a stream
+	footer  *arrowbatch.Footer // lists the remaining messages of a file; nil: a stream
 	at      int64              // offset of a stream's next message
-	used    map[int64][]byte   // dictionary values used by record batches that are not in a chunk yet, by offset
+	used    map[int64][]byte   // dictionary values used by record batches that are not in a chunk yet, by offset of the record batch
 }
 
 // open reads the schema from a file's footer or from a stream's first message.
@@ -113,7 +113,7 @@ func (f *file) readFooter() error {
 	return err
 }
 
-// message reads the head of a stream's next message. It returns io.EOF after the last one.
+// message reads the head of a stream's next message. It returns io.EOF after the last message.
 func (f *file) message() (*arrowbatch.Message, error) {
 	if f.at == f.size {
 		return nil, errors.New("the stream has no end marker: it may be truncated, or its writer was not closed")

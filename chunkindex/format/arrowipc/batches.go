@@ -10,7 +10,7 @@ import (
 )
 
 // next returns the location of the next record batch, after reading any dictionaries before it. It
-// returns io.EOF after the last one.
+// returns io.EOF after the last record batch.
 func (f *file) next() (arrowbatch.Block, error) {
 	if f.footer != nil {
 		return f.nextListed()
@@ -98,7 +98,7 @@ type batch struct {
 	offset int64
 }
 
-// Fits implements rowscan.Decoder. It also records the dictionary values used by the rows.
+// Fits implements rowscan.Decoder. It also records the dictionary values that the rows use.
 func (b batch) Fits(decoded int64) error {
 	if err := b.Decoder.Fits(decoded); err != nil {
 		return err

@@ -12,15 +12,15 @@ type window struct {
 	ctx  context.Context
 	in   format.Ranges
 	size int64
-	off  int64 // offset of the held bytes
+	off  int64 // offset of the buffered bytes
 	held []byte
 }
 
 // windowSize is the number of bytes read ahead, which usually include the head of the next message.
 const windowSize = 256 << 10
 
-// bytes returns a range of the object, which is valid until the next call. It does not read held
-// bytes again.
+// bytes returns a range of the object, which is valid until the next call. It does not read
+// buffered bytes again.
 func (w *window) bytes(off, n int64) ([]byte, error) {
 	if n < 0 || off < 0 || off > w.size || n > w.size-off {
 		return nil, io.ErrUnexpectedEOF

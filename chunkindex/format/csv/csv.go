@@ -1,14 +1,14 @@
 // Package csv reads comma-separated and tab-separated values (RFC 4180): files with one record per
 // row, with or without a header. A sample is a record including its line end. A batch begins with
-// the header, if there is one, so it is such a file too.
+// the header, if there is one, so a batch is itself a valid file.
 //
 // Nothing marks the first record as a header. If it contains values that are unusual in column
 // names, such as a number, the user must decide, because a sample mistaken for a header would be
 // lost.
 //
 // The scan validates quoting and requires the same number of fields in every record, because a
-// training run cannot recover from an invalid record in the middle of an epoch. Records whose end
-// readers interpret differently are rejected.
+// training run cannot recover from an invalid record in the middle of an epoch. The scan rejects
+// records if readers disagree on where they end.
 package csv
 
 import (
@@ -37,7 +37,7 @@ func Format() format.Format {
 
 func suffixes() []string { return []string{".csv", ".tsv", ".tab"} }
 
-// delimiter returns the field delimiter of an object, by its name.
+// delimiter returns the field delimiter that an object's name indicates.
 func delimiter(key string) byte {
 	if slices.Contains([]string{".tsv", ".tab"}, format.Ext(key)) {
 		return framing.Tab
@@ -46,7 +46,8 @@ func delimiter(key string) byte {
 }
 
 // survey claims objects by name if all other objects only describe data, because a table next to
-// images is no dataset. If the user names the format, it claims all objects that can hold samples.
+// images is no dataset. If the user names the format, survey claims all objects that can hold
+// samples.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	for _, object := range format.Data(l.Objects()) {
@@ -85,12 +86,12 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 
 // record is the first record of a dataset.
 type record struct {
-	key    string // of its shard
-	text   string // with its line end; empty: no shard has a record
+	key    string // key of the record's shard
+	text   string // text including the line end; empty: no shard has a record
 	fields int
 }
 
-// csvLine returns a record without its line end.
+// csvLine returns the text of a record without its line end.
 func csvLine(record string) string { return strings.TrimRight(record, "\r\n") }
 
 // firstRecord returns the first record of the first non-empty shard. It returns an error if the
@@ -109,7 +110,8 @@ func firstRecord(ctx context.Context, l format.Listing, shards []format.Shard) (
 	return first, nil
 }
 
-// constants decides whether the first record is a header, by the user's choice or by its contents.
+// constants decides whether the first record is a header. It follows the user's choice, or else the
+// record's contents.
 func (r record) constants(d *format.Dataset, header string) (framing.CSVConstants, error) {
 	f := framing.CSVConstants{Delimiter: string(delimiter(d.Shards[0].Key))}
 	if header == format.HeaderAbsent {
@@ -130,8 +132,8 @@ func (r record) constants(d *format.Dataset, header string) (framing.CSVConstant
 	return f, nil
 }
 
-// dataIn returns a description of a record's contents that are unusual in column names; empty:
-// none.
+// dataIn describes the contents of a record that are unusual in column names. It returns "" if
+// there are none.
 func dataIn(fields []string) string {
 	seen := make(map[string]bool, len(fields))
 	for _, field := range fields {
@@ -159,8 +161,8 @@ func number(field string) bool {
 	return err == nil && strings.ContainsAny(field, "0123456789") // "nan" and "infinity" may be names
 }
 
-// digitsAlone reports whether a field consists of digits and the separators of dates, times and the
-// like.
+// digitsAlone reports whether a field consists only of digits and of separators such as those in
+// dates and times.
 func digitsAlone(field string) bool {
 	return strings.ContainsAny(field, "0123456789") && strings.Trim(field, "0123456789-/:.+TZ ") == ""
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// MaxRecord limits the length of a record, which is inspected as a whole.
+// MaxRecord limits the length of a record, which is checked as a whole in memory.
 const MaxRecord = 64 << 20
 
 // mark is the byte order mark that some writers put before UTF-8.
@@ -19,14 +19,14 @@ const mark = "\xef\xbb\xbf"
 // scanner reads one file.
 type scanner struct {
 	*format.Cursor
-	stem      string // of the samples' keys
+	stem      string // prefix of the samples' keys
 	delimiter byte
 	part      string
 	header    string // header of every shard, without its line end
 	first     string // shard that defines the header
-	fields    int    // number of fields in the header, or in the first record of a dataset without one
+	fields    int    // number of fields in the header, or in the first record if the dataset has no header
 	n         uint64 // samples found
-	begun     bool   // the header was read, or shards have none
+	begun     bool   // the header was read, or the shards have none
 }
 
 func (s *scanner) run() error {
@@ -114,7 +114,7 @@ func (s *scanner) take(record []byte, p *framing.CSVParser) error {
 	if err := s.Data(int64(len(record) - len(text))); err != nil {
 		return err
 	}
-	if record[len(record)-1] != '\n' { // so that others can follow it in a batch
+	if record[len(record)-1] != '\n' { // so that another record can follow it in a batch
 		s.LineFeed()
 	}
 	return s.End()

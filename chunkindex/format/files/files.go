@@ -1,9 +1,10 @@
 // Package files treats loose objects as samples: one object per sample, as in a directory of
 // images.
 //
-// A sample is the object's bytes; its only part, the whole of it, has the object's extension. No
-// two objects have the same key, and their names in a tar differ for every reader that groups
-// members by key. The format has no framing of its own: a batch of loose objects is a tar.
+// A sample is the object's bytes; its only part contains all these bytes and has the object's
+// extension. No two objects have the same key, and their names in a tar differ for every reader
+// that groups members by key. The format has no framing of its own: a batch of loose objects is a
+// tar.
 package files
 
 import (
@@ -27,9 +28,9 @@ func Format() format.Format {
 	}
 }
 
-// survey claims every object if the user names the format. Otherwise it requires that names
-// identify all objects as images, audio, video or text, and that no JSON object holds many samples;
-// it ignores objects that describe data.
+// survey claims every object if the user names the format. Otherwise it ignores objects that
+// describe data. The names of all other objects must identify them as images, audio, video or text,
+// and no JSON object may hold many samples.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	objects := slices.DeleteFunc(slices.Clone(l.Objects()), format.Marker)
 	if !o.Named {
@@ -77,7 +78,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// scan passes on one object as one sample of one part.
+// scan passes an object to the cursor as one sample with one part.
 func scan(c *format.Cursor, o format.Object, key, ext string) error {
 	if err := c.Begin(key); err != nil {
 		return err

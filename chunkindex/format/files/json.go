@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	looks   = 16      // objects to inspect, largest first, because one with many samples is larger than one that describes them
+	looks   = 16      // number of objects to inspect, largest first, because an object with many samples is larger than one that describes samples
 	maxLook = 1 << 20 // bytes of an object to search for the end of its first value
 )
 
@@ -41,7 +41,7 @@ func refuseCollections(ctx context.Context, l format.Listing, objects []format.O
 // toLines returns a command that converts objects to JSON Lines. filter is the jq filter for a
 // single object.
 func toLines(objects []format.Object, filter string) string {
-	const most = 8 // names in a readable command
+	const most = 8 // maximum number of names in a readable command
 	var names []string
 	for _, o := range objects[:min(len(objects), most)] {
 		names = append(names, quoted(o.Key))

@@ -33,8 +33,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("object %s: its name is not that of an image, audio, video or text file, so it may hold any number of samples: exclude it with --match, or index every object as one sample with --format files", e.Key)
 }
 
-// whole marks a shard whose extension is part of its key, because another object differs only by
-// the extension.
+// whole marks a shard whose extension is part of its key, because another object's name differs
+// only by the extension.
 const whole = "whole name"
 
 // name returns the key and the extension of an object.
@@ -46,8 +46,8 @@ func name(s format.Shard) (key, ext string) {
 	return key, ext
 }
 
-// distinguish marks objects that differ only by extension, such as a.jpg and a.png. It rejects
-// objects whose keys are still equal, such as a.b.jpg and a_b.jpg.
+// distinguish marks objects whose names differ only by extension, such as a.jpg and a.png. It
+// rejects objects whose keys are still equal, such as a.b.jpg and a_b.jpg.
 func distinguish(shards []format.Shard) error {
 	first, marked := make(map[string]int, len(shards)), false
 	for i, s := range shards {

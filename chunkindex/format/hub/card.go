@@ -8,12 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxColumns limits the visited columns of a card, in which aliases may repeat a column many times.
+// maxColumns limits the number of columns visited in a card, because YAML aliases may repeat a
+// column many times.
 const maxColumns = 1 << 16
 
 // CardClasses returns the class names that a README.md assigns to the columns of a configuration,
-// by the paths that Classes uses. text is the start of README.md. An empty config selects the only
-// configuration, or the one named default.
+// by the column paths that Classes uses. text is the start of README.md. An empty config selects
+// the only configuration, or the configuration named default.
 func CardClasses(text []byte, config string) (map[string][]string, error) {
 	block, ok := metadata(text)
 	if !ok {
@@ -52,7 +53,7 @@ func CardClasses(text []byte, config string) (map[string][]string, error) {
 	return nil, nil
 }
 
-// decode decodes a node unless it is missing.
+// decode decodes a node, or does nothing if the node is missing.
 func decode(n *yaml.Node, into any) error {
 	if n.Kind == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (c *cardColumns) read(at string, n *yaml.Node, depth int) error {
 		return c.list(at, n, depth)
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil // a type name, not a class label
+		return nil // a type name instead of a class label
 	}
 	var column struct {
 		Label *struct {

@@ -11,14 +11,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// EnergonFiles returns the keys of the files in which Megatron Energon assigns shards to splits;
-// the first existing one applies. JSON is valid YAML.
+// EnergonFiles returns the keys of the files in which Megatron Energon assigns shards to splits.
+// The first existing file applies. The YAML parser also reads the JSON file.
 func EnergonFiles() []string { return []string{".nv-meta/split.yaml", ".nv-meta/split.json"} }
 
 // Limits of an Energon file.
 const (
 	MaxEnergon = 16 << 20 // its bytes
-	maxShards  = 1 << 20  // shards that it names
+	maxShards  = 1 << 20  // maximum number of shards that a file names
 )
 
 // Excluded is the name of the split of excluded shards.
@@ -30,7 +30,7 @@ type Shards struct {
 	Keys map[string]bool
 }
 
-// ReadEnergon parses one of EnergonFiles and returns its splits by name.
+// ReadEnergon parses one of the EnergonFiles and returns its splits by name.
 func ReadEnergon(text []byte) ([]Shards, error) {
 	var file struct {
 		Exclude []string            `yaml:"exclude"`
@@ -116,7 +116,7 @@ func expand(pattern string) (names []string, err error) {
 	return names, nil
 }
 
-// numbers returns the range of numbers, zero-padded if either bound is.
+// numbers returns the range of numbers, zero-padded if one of the bounds is.
 func numbers(from, to string) (all []string, err error) {
 	first, err := strconv.ParseUint(from, 10, 32)
 	last, fault := strconv.ParseUint(to, 10, 32)

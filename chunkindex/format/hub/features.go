@@ -9,7 +9,7 @@ import (
 
 // Limits of a description of columns.
 const (
-	MaxFeatures = 4 << 20 // bytes: enough for several hundred thousand class names
+	MaxFeatures = 4 << 20 // maximum bytes: enough for several hundred thousand class names
 	maxDepth    = 32      // nested columns
 )
 
@@ -20,9 +20,10 @@ type feature struct {
 	Feature json.RawMessage `json:"feature"`
 }
 
-// Classes returns the class names of each column that is a ClassLabel or a list of them, by the
-// column's dotted path. Number n has the nth name, from 0. text is the metadata that the datasets
-// library stores under the key "huggingface" in a Parquet file or in the schema of an Arrow file.
+// Classes returns the class names of each ClassLabel column, or list of ClassLabels, by the
+// column's dotted path. The value n has the name at position n, from 0. text is the metadata that
+// the datasets library stores under the key "huggingface" in a Parquet file or in the schema of an
+// Arrow file.
 func Classes(text []byte) (map[string][]string, error) {
 	var about struct {
 		Info struct {
@@ -60,7 +61,7 @@ func classesOf(at string, text json.RawMessage, depth int, classes map[string][]
 	if depth == 0 {
 		return fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
-	var list []json.RawMessage // older notation of a list: its element in brackets
+	var list []json.RawMessage // older notation of a list: the element type in brackets
 	if json.Unmarshal(text, &list) == nil {
 		if len(list) != 1 {
 			return nil
@@ -71,7 +72,7 @@ func classesOf(at string, text json.RawMessage, depth int, classes map[string][]
 	if err := json.Unmarshal(text, &columns); err != nil {
 		return err
 	}
-	if kind, ok := columns["_type"]; !ok || kind[0] != '"' { // a struct, which may have a column of this name
+	if kind, ok := columns["_type"]; !ok || kind[0] != '"' { // a struct, which may have a field named _type
 		for name, column := range columns {
 			if err := classesOf(at+"."+name, column, depth-1, classes); err != nil {
 				return err

@@ -1,6 +1,6 @@
-// Package hub reads how Hugging Face repositories describe their configurations, splits and
-// classes: the metadata of README.md and of files, and the dataset_dict.json of save_to_disk. All
-// of it is untrusted input.
+// Package hub reads the metadata in which Hugging Face repositories describe their configurations,
+// splits and classes: the headers of README.md and of data files, and the dataset_dict.json of
+// save_to_disk. All of it is untrusted input.
 package hub
 
 import (
@@ -17,16 +17,16 @@ import (
 
 // Limits of the input.
 const (
-	MaxCard = 1 << 20  // bytes of metadata: the largest cards have hundreds of configurations of some hundred bytes
-	MaxDict = 64 << 10 // bytes of a dataset_dict.json
+	MaxCard = 1 << 20  // maximum bytes of metadata: the largest cards have hundreds of configurations of some hundred bytes
+	MaxDict = 64 << 10 // maximum bytes of a dataset_dict.json
 
 	maxConfigs  = 4096
-	maxSplits   = 256  // of a configuration
-	maxPatterns = 4096 // of a split
-	maxName     = 256  // bytes of a name
+	maxSplits   = 256  // maximum number of splits in a configuration
+	maxPatterns = 4096 // maximum number of patterns in a split
+	maxName     = 256  // maximum bytes of a name
 )
 
-// Config is one configuration of a repository: some of its files, grouped into splits.
+// Config is one configuration of a repository: a set of its files, grouped into splits.
 type Config struct {
 	Name    string
 	Default bool
@@ -49,11 +49,11 @@ func (s Split) Takes(key string) bool {
 	return false
 }
 
-// errMany reports more items than any plausible description has.
+// errMany is the error for more items than any plausible description has.
 var errMany = errors.New("too many configurations, splits or patterns")
 
 // ReadCard parses the configurations at the start of a README.md. It returns nil for a text without
-// metadata or without data files in its metadata.
+// metadata, or if the metadata lists no data files.
 func ReadCard(text []byte) ([]Config, error) {
 	block, ok := metadata(text)
 	if !ok {
@@ -104,7 +104,7 @@ func metadata(text []byte) ([]byte, bool) {
 	return block, ok
 }
 
-// checkName rejects names that cannot be printed or typed.
+// checkName rejects names that a user cannot print or type.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
 		return fmt.Errorf("name %.64q: use 1 to %d bytes without spaces", name, maxName)
@@ -119,8 +119,8 @@ type files struct {
 }
 
 // readFiles reads data_files in the notations of the hub: a pattern, a list of patterns, a mapping
-// of splits to patterns, or a list of {split, path}. A configuration with only a directory has all
-// its objects as training data.
+// of splits to patterns, or a list of {split, path}. If a configuration has only a directory, all
+// objects in it are training data.
 func readFiles(n *yaml.Node, dir string) ([]Split, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias

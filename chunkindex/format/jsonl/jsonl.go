@@ -1,9 +1,9 @@
 // Package jsonl reads JSON Lines: files with one JSON value per line (https://jsonlines.org). A
 // sample is a line including its line end, so a batch is JSON Lines.
 //
-// Every line is validated against RFC 8259 and as UTF-8, because a training run cannot recover from
-// an invalid line in the middle of an epoch. Lines whose end readers interpret differently are
-// rejected.
+// The scan validates every line against RFC 8259 and as UTF-8, because a training run cannot
+// recover from an invalid line in the middle of an epoch. The scan rejects lines if readers
+// disagree on where they end.
 package jsonl
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Part is the extension of a line without its line end.
+// Part is the extension of a sample's part: the line without its line end.
 const Part = "json"
 
 // Format returns the JSON Lines format.
@@ -29,7 +29,7 @@ func Format() format.Format {
 	}
 }
 
-// survey claims objects by name. Objects that end in .json count only if there are no others and
+// survey claims objects by name. It claims objects that end in .json only if no others exist and
 // all of them look like JSON Lines. If the user names the format, survey claims all objects that
 // can hold samples. The scan validates each line.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
@@ -49,8 +49,8 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 
 func suffixes() []string { return []string{".jsonl", ".ndjson", ".json"} }
 
-// sorted returns the objects with names of JSON Lines, or all if the user names the format, and the
-// objects with names of any JSON.
+// sorted divides the objects that can hold samples. shards have names of JSON Lines, or are all
+// objects if the user names the format. maybe has the objects with names of other JSON.
 func sorted(l format.Listing, named bool) (shards, maybe []format.Object) {
 	for _, object := range format.Data(l.Objects()) {
 		suffix := format.Ext(object.Key)
@@ -67,8 +67,8 @@ func sorted(l format.Listing, named bool) (shards, maybe []format.Object) {
 	return shards, maybe
 }
 
-// byContent reports whether the objects look like JSON Lines: each is empty or begins with a line
-// that is a JSON object, and one of the first has a second line.
+// byContent reports whether the objects look like JSON Lines. Each must be empty or begin with a
+// line that is a JSON object, and one of the first objects must have a second line.
 func byContent(ctx context.Context, l format.Listing, maybe []format.Object) (bool, error) {
 	all, several, looked := true, false, 0
 	err := format.EachHead(ctx, l, maybe, func(object format.Object, head []byte) (bool, error) {
@@ -80,8 +80,8 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object) (bo
 	return all && several, err
 }
 
-// looks is the number of single-line objects after which byContent gives up: each is likely a value
-// of its own.
+// looks is the number of single-line objects after which byContent gives up, because each is then
+// likely a single JSON value.
 const looks = 4
 
 // none is the result of look for an object that is not JSON Lines.

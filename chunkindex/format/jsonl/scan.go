@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// MaxLine limits the length of a line, which is validated as a whole.
+// MaxLine limits the length of a line, which is validated as a whole in memory.
 const MaxLine = 64 << 20
 
 // mark is the byte order mark that some writers put before UTF-8.
@@ -19,7 +19,7 @@ const mark = "\xef\xbb\xbf"
 // scanner reads one file.
 type scanner struct {
 	*format.Cursor
-	stem string // of the samples' keys
+	stem string // prefix of the samples' keys
 	line uint64 // number of the current line, from 1
 	n    uint64 // samples found
 }
@@ -79,14 +79,15 @@ func (s *scanner) take(line []byte) error {
 	if err := s.Data(int64(len(line) - end)); err != nil {
 		return err
 	}
-	if !ended { // so that others can follow it in a batch
+	if !ended { // so that another line can follow it in a batch
 		s.LineFeed()
 	}
 	return s.End()
 }
 
-// check rejects lines that are not one valid JSON value to every reader. An unterminated last line
-// may be truncated, which is undetectable only for numbers, so these are rejected.
+// check rejects a line unless every reader finds exactly one valid JSON value in it. A last line
+// without a line end may be truncated. Only a truncated number is still valid JSON, so check
+// rejects an unterminated number.
 func (s *scanner) check(text []byte, ended bool) error {
 	if value := bytes.TrimLeft(text, " \t"); !ended && bytes.IndexByte([]byte("-0123456789"), value[0]) >= 0 {
 		return s.fail(0, "the last line is a number without a line feed: it may be truncated")

@@ -2,9 +2,10 @@
 // them.
 //
 // For its PyTreeLoader, a sample is stored as the lengths of all leaves of its tree, followed by
-// the serialized leaves. The leaves are its parts, "0", "1", ... in the order of the tree. For its
-// TokensLoader, a sample is a block of tokens of the same size (tokens.go). Chunks of Parquet or of
-// Arrow rows are rejected by name, and so are chunks that are encrypted or compressed inside.
+// the serialized leaves. The leaves are the parts of the sample, "0", "1", ... in the order of the
+// tree. For its TokensLoader, a sample is a block of tokens, and all blocks have the same size
+// (tokens.go). The package rejects chunks of Parquet or Arrow rows by name, and also chunks with
+// encrypted or compressed contents.
 package litdata
 
 import (
@@ -49,7 +50,7 @@ type config struct {
 type chunk struct {
 	Bytes    int64  `json:"chunk_bytes"` // before compression
 	Samples  int64  `json:"chunk_size"`
-	Dim      *int64 `json:"dim"` // tokens, if the items are tokens
+	Dim      *int64 `json:"dim"` // number of tokens, if the items are tokens
 	Filename string `json:"filename"`
 }
 
@@ -115,7 +116,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return d, nil
 }
 
-// check returns an error with advice for unsupported chunks.
+// check returns an error with advice if the configuration describes unsupported chunks.
 func (c *config) check() error {
 	switch c.ItemLoader {
 	case "PyTreeLoader", tokensLoader, "":

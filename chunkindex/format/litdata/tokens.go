@@ -12,8 +12,8 @@ import (
 const tokensLoader = "TokensLoader"
 
 // ofTokens reports whether items are sequences of tokens, which TokensLoader concatenates and cuts
-// into blocks. Before the index named the loader, only TokensLoader used a single leaf without a
-// header.
+// into blocks. If the index does not name the loader, a single leaf without a header implies
+// TokensLoader.
 func (c *config) ofTokens() bool {
 	return c.ItemLoader == tokensLoader ||
 		c.ItemLoader == "" && len(c.DataFormat) == 1 && strings.HasPrefix(c.DataFormat[0], "no_header_tensor")
@@ -21,11 +21,11 @@ func (c *config) ofTokens() bool {
 
 // blocks describes the samples of a dataset of tokens. It is zero for other items.
 type blocks struct {
-	tokens int64 // of a sample: TokensLoader's block_size
+	tokens int64 // tokens in a sample: TokensLoader's block_size
 	bytes  int64
 }
 
-// newBlocks returns the blocks of sequence tokens plus the next token, which is the last training
+// newBlocks returns blocks of sequence tokens plus the next token, which is the last training
 // target. It derives the size of a token from the chunks' index entries.
 func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	if sequence <= 0 {
@@ -36,7 +36,7 @@ func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 		if k.Samples < 0 || k.Samples > offsets.MaxSamples || k.Bytes < 0 || k.Dim == nil || *k.Dim < 0 {
 			return blocks{}, fmt.Errorf("chunk %.200q: chunk_bytes, chunk_size or dim is invalid", k.Filename)
 		}
-		data := k.Bytes - 4*(k.Samples+2) // without the table
+		data := k.Bytes - 4*(k.Samples+2) // length without the offset table
 		if *k.Dim == 0 && data == 0 {
 			continue
 		}
@@ -54,9 +54,9 @@ func newBlocks(chunks []chunk, sequence int64) (blocks, error) {
 	return blocks{tokens: sequence + 1, bytes: (sequence + 1) * width}, nil
 }
 
-// leftOut returns the number of a chunk's tokens outside of its blocks. newBlocks has validated the
-// index entries.
+// leftOut returns the number of a chunk's tokens outside of its blocks. newBlocks has already
+// validated the index entries.
 func (b blocks) leftOut(s offsets.Shard, found uint64) int64 {
-	data := s.Bytes - 4*(int64(s.Samples)+2) // without the table
+	data := s.Bytes - 4*(int64(s.Samples)+2) // length without the offset table
 	return max(0, data/(b.bytes/b.tokens)-int64(found)*b.tokens)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// newHash returns the hash with a name used by MDSWriter, or nil if it is not supported.
+// newHash returns the hash function that MDSWriter calls name, or nil if the function is not
+// supported.
 func newHash(name string) hash.Hash {
 	switch name {
 	case "md5":
@@ -59,8 +60,8 @@ func (w wide) Sum(b []byte) []byte {
 
 func (wide) Size() int { return 16 }
 
-// sums computes the hashes of a shard that the index declares and that are supported. The shard's
-// bytes are written to it.
+// sums computes the hashes of a shard from the bytes written to it. It covers the supported hashes
+// that the index declares.
 type sums struct {
 	names []string
 	made  []hash.Hash

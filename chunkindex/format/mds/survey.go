@@ -1,8 +1,8 @@
 // Package mds reads MDS shards, the format of MosaicML Streaming, using the index.json that its
 // writer stores with them.
 //
-// A sample is stored as the lengths of its variable-size columns, followed by all columns in the
-// order of their names. The encoded columns are its parts.
+// A sample is stored as the lengths of its variable-size columns, followed by all columns sorted by
+// name. The encoded columns are the parts of the sample.
 package mds
 
 import (
@@ -123,7 +123,7 @@ func stray(l format.Listing, o format.Options) error {
 	return nil
 }
 
-// listed validates the index entry of a shard, also against that of the first shard.
+// listed validates the index entry of a shard, and compares it with the first shard's entry.
 func (s *shard) listed(first *shard) (offsets.Listed, error) {
 	if s.Format != framing.MDS {
 		return offsets.Listed{}, fmt.Errorf("format %.100q is not supported, only %q: rewrite the dataset with streaming.MDSWriter", s.Format, framing.MDS)
@@ -156,8 +156,8 @@ func (s *shard) listed(first *shard) (offsets.Listed, error) {
 	}}, nil
 }
 
-// compressed checks that the declared compression of a shard matches its name, which determines how
-// it is read.
+// compressed checks that the declared compression of a shard matches the suffix of its name, which
+// determines how the shard is read.
 func (s *shard) compressed(basename string) error {
 	if s.Compression == nil != (s.Zip == nil) {
 		return errors.New("compression and zip_data contradict each other")
@@ -181,7 +181,7 @@ func (s *shard) compressed(basename string) error {
 	return nil
 }
 
-// fields converts the columns for a scan.
+// fields converts the columns to the fields of a scan.
 func fields(c framing.MDSColumns) []offsets.Field {
 	all := make([]offsets.Field, len(c.Names))
 	for i, name := range c.Names {

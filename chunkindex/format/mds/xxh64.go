@@ -9,7 +9,7 @@ import (
 // default hash of MDS datasets.
 type xxh64 struct {
 	lanes [4]uint64
-	held  [32]byte // bytes of an incomplete stripe: the first count%32
+	held  [32]byte // bytes of an incomplete stripe: the first count%32 are valid
 	count uint64
 }
 
@@ -62,7 +62,7 @@ func (x *xxh64) stripe(p []byte) {
 
 func round(lane, in uint64) uint64 { return bits.RotateLeft64(lane+in*prime2, 31) * prime1 }
 
-// Sum appends the hash so far, highest byte first.
+// Sum appends the hash of the bytes written so far, in big-endian order.
 func (x *xxh64) Sum(b []byte) []byte {
 	h := prime5
 	if x.count >= 32 {

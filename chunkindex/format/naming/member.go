@@ -10,12 +10,12 @@ import (
 // Member.
 type Group struct {
 	Key  string
-	exts map[string]string // extensions of its members, by their lower case
+	exts map[string]string // extensions of its members, keyed by the extension in lower case
 }
 
 // Add adds a member by name and extension. It returns an error if WebDataset's own reader would
-// mishandle it: that reader skips some names, ignores case, and reserves some extensions. ext is
-// retained.
+// mishandle the member: that reader skips some names, ignores case, and reserves some extensions.
+// The group retains ext.
 func (g *Group) Add(name, ext string) error {
 	if meta(name) {
 		return errors.New("WebDataset's reader skips members with such names: remove it from the shard, or rename it")
@@ -36,8 +36,8 @@ func (g *Group) Add(name, ext string) error {
 	return nil
 }
 
-// meta reports whether WebDataset's reader skips a name as metadata: __name__, or anything in a
-// top-level directory of such a name.
+// meta reports whether WebDataset's reader skips a name as metadata: __name__, or any name in a
+// top-level directory with such a name.
 func meta(name string) bool {
 	first, _, nested := strings.Cut(name, "/")
 	if !strings.HasPrefix(first, "__") {

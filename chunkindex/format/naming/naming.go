@@ -1,5 +1,6 @@
 // Package naming implements rules shared by formats that derive keys from names of files and
-// members: which of them form a sample, and which kind of data a name indicates.
+// members. The rules decide which files or members form a sample, and which kind of data a name
+// indicates.
 package naming
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// kinds maps suffixes to the kind of objects that are generally one sample each.
+// kinds maps a suffix to the kind of its objects, for kinds in which each object is generally one
+// sample.
 var kinds = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for kind, suffixes := range map[string][]string{
@@ -25,11 +27,11 @@ var kinds = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Text is the kind of objects that may be data or may describe data.
+// Text is the kind of objects that either are data or describe data.
 const Text = "text"
 
 // Kind returns the kind of an object that is generally one sample, by its name: image, sound, video
-// or text. It is empty for others.
+// or text. It returns "" for all other names.
 func Kind(key string) string {
 	_, suffix := File(key)
 	return kinds()[strings.ToLower(suffix)]
@@ -42,8 +44,8 @@ func Alone(key string) bool {
 	return kind != "" && !(kind == Text && format.Ext(key) == ".json")
 }
 
-// WholeFile returns the key of a single-file sample if another file's name differs only by the
-// extension.
+// WholeFile returns the key of a single-file sample if another file has the same name except for
+// the extension.
 func WholeFile(name string) string {
 	key, ext := File(name)
 	if ext == "" {
@@ -72,13 +74,13 @@ func File(name string) (key, ext string) {
 	if at == len(name) {
 		return name, ""
 	}
-	if base < at && strings.IndexByte(name[base+1:at], '.') < 0 { // common case, without a copy
+	if base < at && strings.IndexByte(name[base+1:at], '.') < 0 { // common case, which needs no copy
 		return name[:at], name[at+1:]
 	}
 	return name[:base] + flat(name[base:at]), name[at+1:]
 }
 
-// flat replaces the dots of a base name by underscores, except a leading one.
+// flat replaces the dots of a base name by underscores, except for a leading dot.
 func flat(base string) string {
 	if base == "" {
 		return base

@@ -14,11 +14,11 @@ import (
 // IndexKey is the key of the index that a library stores with its shards.
 const IndexKey = "index.json"
 
-const maxIndex = 256 << 20 // bytes of an index.json
+const maxIndex = 256 << 20 // maximum bytes of an index.json
 
-// ReadIndex decodes a dataset's index.json into an object; fields with other types are an error. It
-// reports whether the index exists and is a JSON object with this member, which distinguishes the
-// formats.
+// ReadIndex decodes a dataset's index.json into an object; a field of the wrong type is an error.
+// It reports whether the index exists and is a JSON object with this member, which distinguishes
+// the formats.
 func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (bool, error) {
 	if _, ok := Find(l.Objects(), IndexKey); !ok {
 		return false, nil
@@ -36,7 +36,7 @@ func ReadIndex(ctx context.Context, l format.Listing, member string, into any) (
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
-		if bytes.Contains(head, []byte(`"`+member+`"`)) { // truncated or edited by hand; its shards must not be treated as loose objects
+		if bytes.Contains(head, []byte(`"`+member+`"`)) { // truncated or edited by hand; the shards must not be treated as loose objects
 			return true, fmt.Errorf("%s: %w: restore the original, or choose another format with --format", IndexKey, err)
 		}
 		return false, nil // index.json of another program
@@ -59,15 +59,16 @@ func Find(objects []format.Object, key string) (format.Object, bool) {
 	return objects[i], true
 }
 
-// Listed is a shard in an index.
+// Listed is the entry of a shard in an index.
 type Listed struct {
 	Key  string
-	Size int64 // stored bytes; -1: not in the index
+	Size int64 // stored bytes; -1: not recorded in the index
 	Says string
 	Shard
 }
 
-// Match finds the objects of all shards in an index, and returns both in byte order of their keys.
+// Match finds the objects of all shards in an index. It returns the shards and their index entries,
+// both in byte order of their keys.
 func Match(objects []format.Object, listed []Listed) ([]format.Shard, []Listed, error) {
 	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(a.Key, b.Key) })
 	shards := make([]format.Shard, 0, len(listed))

@@ -1,8 +1,8 @@
 // Package offsets reads shards that begin with a table of 32-bit offsets: the number of samples,
-// the start of each sample and the end of the last one. A sample begins with the lengths of its
+// the start of each sample and the end of the last sample. A sample begins with the lengths of its
 // variable-size fields. MosaicML's MDS has this format, and LitData's chunks adopted it.
 //
-// Both store an index.json with their shards. Every shard must agree with it.
+// Both libraries store an index.json with their shards. Every shard must agree with it.
 package offsets
 
 import (
@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	// MaxSamples limits the samples of a shard, whose table is held in memory.
+	// MaxSamples limits the samples of a shard, because the scan holds the shard's offset table
+	// in memory.
 	MaxSamples = 1 << 25
-	maxHeader  = 1 << 20 // bytes between the table and the first sample
+	maxHeader  = 1 << 20 // maximum bytes between the table and the first sample
 )
 
 // Field is a part of every sample of a dataset.
 type Field struct {
 	Name string
-	Size int64 // in bytes; 0: stored with each sample
+	Size int64 // size in bytes; 0: stored with each sample
 }
 
-// Shard describes a shard before it is read.
+// Shard describes a shard before the scan reads it.
 type Shard struct {
-	Stem    string // of the samples' keys
+	Stem    string // prefix of the samples' keys
 	Samples uint64
 	Bytes   int64 // total decoded bytes
 	Fields  []Field
-	Header  func(b []byte) error // checks the bytes between the table and the first sample; nil: there are none
+	Header  func(b []byte) error // checks the bytes between the table and the first sample; nil: there are no such bytes
 	Tail    string               // explanation of bytes after the last sample, for errors
 
-	// Block is the length of fixed-size samples cut from the data after the table, ignoring the
-	// items in the table. Samples is then the number of items, the only field is the whole sample,
-	// and a rest at the end is in no sample.
+	// Block is the length of fixed-size samples. The scan cuts them from the data after the
+	// table, and ignores the items in the table. Samples is then the number of items, and the
+	// only field is the whole sample. A remainder at the end is in no sample.
 	Block int64
 }
 
@@ -57,7 +58,7 @@ func (s Shard) Scan(c *format.Cursor) error {
 type scanner struct {
 	Shard
 	*format.Cursor
-	sizes   int64   // bytes of the field lengths at the start of a sample
+	sizes   int64   // length of the field lengths at the start of a sample
 	lengths []int64 // lengths of all fields of the current sample
 }
 
@@ -132,7 +133,7 @@ func (s *scanner) table() ([]byte, error) {
 	return table, nil
 }
 
-// check validates all offsets before any sample is passed on.
+// check validates all offsets before the scan passes any sample on.
 func (s *scanner) check(offset func(uint64) int64) error {
 	if offset(0) < s.Offset() {
 		return fail(4, "the first sample would begin at %d, inside the table", offset(0))
@@ -172,7 +173,7 @@ func (s *scanner) header(first int64) error {
 	return s.Gap(n)
 }
 
-// sample passes on sample i, which has n bytes.
+// sample passes sample i, which has n bytes, to the cursor.
 func (s *scanner) sample(i uint64, n int64) error {
 	if err := s.Begin(format.Numbered(s.Stem, i)); err != nil {
 		return err

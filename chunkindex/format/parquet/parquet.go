@@ -34,7 +34,7 @@ func Format() format.Format {
 	return format.Format{
 		Name:   framing.Parquet,
 		Shards: "names in .parquet, .parq",
-		Last:   true, // img2dataset stores a table with the shards that contain the images
+		Last:   true, // img2dataset stores a Parquet table next to the shards that contain the images
 		Takes:  []format.Option{format.Fields},
 		Survey: func(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 			return files(o.Fields).Survey(ctx, l, o)
@@ -42,7 +42,7 @@ func Format() format.Format {
 	}
 }
 
-// files returns the file format that reads the columns chosen by these names, as in rows.Choose.
+// files returns the file format that reads the columns selected by these names, as in rows.Choose.
 func files(names []string) rowscan.Files {
 	return rowscan.Files{
 		Kind:     rowscan.Kind{Codec: codec.Parquet, Frame: "row group"},
@@ -59,7 +59,7 @@ func files(names []string) rowscan.Files {
 	}
 }
 
-// file is a file that is being decoded.
+// file is a Parquet file that is being decoded.
 type file struct {
 	ctx     context.Context
 	in      format.Ranges
@@ -93,7 +93,8 @@ func (f *file) Begin() (frame rowscan.Frame, d rowscan.Decoder, err error) {
 	return frame, f.decoder, err
 }
 
-// Params implements rowscan.File: the parameters of each row group, preceded by their length.
+// Params implements rowscan.File. It returns the parameters of all row groups, each preceded by its
+// length.
 func (f *file) Params(frames []rowscan.Frame) (all []byte) {
 	for _, one := range frames {
 		all = append(binary.AppendUvarint(all, uint64(len(one.Params))), one.Params...)
@@ -114,7 +115,8 @@ func (f *file) release() {
 	}
 }
 
-// guess is the number of bytes first read at the end of a file, which usually contain the footer.
+// guess is the number of bytes that the first read at the end of a file requests. They usually
+// contain the footer.
 const guess = 64 << 10
 
 // readFooter reads the footer at the end of a file.

@@ -10,15 +10,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// cifar describes one of the two datasets: one-byte labels before the pixels of each image.
+// cifar describes one of the two CIFAR datasets. Each record has one-byte labels before the pixels
+// of an image.
 type cifar struct {
 	name   string
 	labels []label
-	train  string // prefix of the base names of training files, which are numbered if it ends in "_"
+	train  string // prefix of the base names of training files; a number follows if it ends in "_"
 	test   string // the same for test files
 }
 
-// label is a byte below its number of classes.
+// label is a one-byte label. Its value is below the number of its classes.
 type label struct {
 	part    string
 	classes byte
@@ -41,8 +42,9 @@ func cifars() []cifar {
 	}
 }
 
-// cifar claims files with the names, sizes and labels of CIFAR: those of the training set, or if
-// there are none, of the test set. If no file has the right contents, it claims none.
+// cifar claims files with the names, sizes and labels of CIFAR. It claims the files of the training
+// set, or of the test set if there are no training files. If no file has the right contents, cifar
+// claims none.
 func (s *survey) cifar(ctx context.Context) (*format.Dataset, error) {
 	for _, c := range cifars() {
 		files := s.matching(c.train)
@@ -84,7 +86,7 @@ func (s *survey) cifarSet(c cifar, files []format.Object) (*format.Dataset, erro
 	d := s.dataset(files, layout, func(sc *scanner) error { return sc.cifar(c) })
 	d.Framing, d.Told = layout.Constants(c.fields()...), true
 	for i := range d.Shards {
-		d.Shards[i].Says = c.name // a dataset with a given record size has other parts
+		d.Shards[i].Says = c.name // distinguishes these scans from scans with a given record size, whose samples have other parts
 	}
 	return d, nil
 }
@@ -103,7 +105,8 @@ func (s *survey) matching(name string) []format.Object {
 	return files
 }
 
-// fault returns how a file's size or first records differ from CIFAR's; empty: they match.
+// fault describes how a file's size or first records differ from CIFAR's. It returns "" if they
+// match.
 func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, error) {
 	if o.Key == format.Plain(o.Key) && (o.Size == 0 || o.Size%c.size() != 0) {
 		return fmt.Sprintf("its %d bytes are not a multiple of %d", o.Size, c.size()), nil
@@ -123,7 +126,7 @@ func (s *survey) fault(ctx context.Context, c cifar, o format.Object) (string, e
 	return "", nil
 }
 
-// wrong returns an error text for an invalid label of a record; empty: all are valid.
+// wrong returns an error text for an invalid label of a record, or "" if all labels are valid.
 func (c cifar) wrong(record []byte, n uint64) string {
 	for i, l := range c.labels {
 		if record[i] >= l.classes {

@@ -23,8 +23,8 @@ func Format() format.Format {
 	}
 }
 
-// find claims flat files if the options state a record size, otherwise .npy files if there is
-// nothing else, otherwise CIFAR's files.
+// find claims flat files if the options state a record size. Otherwise it claims .npy files if no
+// other data exists, and otherwise CIFAR's files.
 func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	if o.SequenceLength != 0 {
 		if o.Named || o.RecordSize != 0 {
@@ -56,7 +56,7 @@ type survey struct {
 	o format.Options
 
 	flats, npys []format.Object
-	others      int // other objects that do not merely describe data
+	others      int // number of other objects that do not merely describe data
 }
 
 func (s *survey) sort() {
@@ -106,7 +106,7 @@ func (s *survey) flat() (*format.Dataset, error) {
 	return s.dataset(s.flats, layout, func(sc *scanner) error { return sc.all(layout.Size()) }), nil
 }
 
-// told returns the layout of records from the options.
+// told returns the layout of records that the options state.
 func told(o format.Options) (framing.Layout, error) {
 	name := "|u1"
 	if o.DType != "" {
@@ -123,7 +123,7 @@ func told(o format.Options) (framing.Layout, error) {
 	return framing.NewLayout(dtype, []uint64{uint64(o.RecordSize / size)})
 }
 
-// npy claims arrays that agree in all axes except the first.
+// npy claims arrays whose shapes agree in all axes except the first.
 func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	head, err := format.Head(ctx, s.l, s.npys[0].Key)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *survey) npy(ctx context.Context) (*format.Dataset, error) {
 	return s.dataset(s.npys, layout, func(sc *scanner) error { return sc.array(first, layout) }), nil
 }
 
-// dataset returns the dataset of these shards. A scan depends on the layout, which is part of Says.
+// dataset returns the dataset of these shards. A scan depends on the layout, so Says includes it.
 func (s *survey) dataset(shards []format.Object, layout framing.Layout, scan func(*scanner) error) *format.Dataset {
 	d := &format.Dataset{Framing: layout.Constants()}
 	for _, o := range shards {

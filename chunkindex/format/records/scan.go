@@ -8,14 +8,14 @@ import (
 // scanner reads one shard.
 type scanner struct {
 	*format.Cursor
-	stem string // of the samples' keys
+	stem string // prefix of the samples' keys
 	n    uint64 // records read
 }
 
 // stem returns the prefix of the keys of a shard's samples.
 func stem(key string) string { return format.Stem(key, ".bin", ".raw", ".dat", ".npy") }
 
-// all reads records to the end of the shard.
+// all reads records until the end of the shard.
 func (s *scanner) all(size int64) error {
 	for {
 		end, err := s.Ended()
@@ -28,7 +28,7 @@ func (s *scanner) all(size int64) error {
 	}
 }
 
-// array reads an .npy file, which must have the layout of the first one.
+// array reads an .npy file, whose layout must equal the first file's layout.
 func (s *scanner) array(first string, want framing.Layout) error {
 	head, err := s.Peek(format.HeadSize)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *scanner) array(first string, want framing.Layout) error {
 	return s.Fail("more bytes follow the %d samples that the header says there are", a.Shape[0])
 }
 
-// record reads a record that consists only of an array.
+// record reads a record that is a single array.
 func (s *scanner) record(size int64) error {
 	if err := s.begin(size); err != nil {
 		return err

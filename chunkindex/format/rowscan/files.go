@@ -16,11 +16,11 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Files is a format of files with a schema and rows.
+// Files describes a format whose files have a schema and rows.
 type Files struct {
 	Kind
 	Suffixes []string // suffixes of file names
-	Packed   string   // error text for a file that is compressed as a whole
+	Packed   string   // error text for a file whose content is compressed as a whole
 	// Open reads the schema of a file.
 	Open func(ctx context.Context, in format.Ranges, size int64) (schema []*rows.Node, file File, err error)
 }
@@ -31,9 +31,9 @@ type Kind struct {
 	Frame string // user-visible name of a frame
 }
 
-// Survey claims objects by their suffix; if the user names the format, all objects that can hold
-// samples. The first file defines the schema of all, and the class names unless a README defines
-// them.
+// Survey claims objects by their suffix. If the user names the format, it claims all objects that
+// can hold samples. The first file defines the schema of all files. It also defines the class
+// names, unless a README does.
 func (f Files) Survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &dataset{Files: f}
 	for _, object := range format.Called(l, o, f.Suffixes...) {
@@ -63,7 +63,7 @@ type dataset struct {
 	shards  []format.Shard
 	first   string              // the shard that defines the schema
 	schema  json.RawMessage     // without classes
-	classes map[string][]string // class names from the first shard, which all others must share; nil: a README defines them
+	classes map[string][]string // class names from the first shard, which all other shards must have too; nil: a README defines them
 	layout  *rows.Layout
 }
 
@@ -110,7 +110,7 @@ func (d *dataset) label(ctx context.Context, schema []*rows.Node, o format.Optio
 	return rows.Marshal(schema)
 }
 
-// listed reads ranges of an object in a listing.
+// listed reads ranges of an object through a listing.
 type listed struct {
 	format.Listing
 	key string
@@ -126,7 +126,7 @@ func (l listed) ReadRange(ctx context.Context, offset int64, p []byte) error {
 	return err
 }
 
-// decode starts decoding a file, which must have the schema of the first one.
+// decode starts decoding a file, whose schema must equal the first file's schema.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
 	schema, file, err := d.Open(ctx, in, d.shards[shard].Size)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// File is a file whose frames, such as row groups or record batches, are decoded one at a time as a
-// whole.
+// File is a file whose frames, such as row groups or record batches, are decoded whole, one at a
+// time.
 type File interface {
-	// Begin reads the next frame and starts decoding it. It returns io.EOF after the last one. If
-	// decoding fails, the returned Frame locates the error.
+	// Begin reads the next frame and starts decoding it. It returns io.EOF after the last
+	// frame. If decoding fails, the returned Frame locates the error.
 	Begin() (Frame, Decoder, error)
 	// Params returns the parameters of a chunk of consecutive frames.
 	Params(frames []Frame) []byte
@@ -26,12 +26,12 @@ type Frame struct {
 	Offset, Length int64
 	Pieces         []rows.Range // ranges to read, of Length bytes in total, if columns are omitted; nil: one range
 	Rows           int64        // approximate bytes of its rows; 0: unknown
-	Params         []byte       // parameters of this frame, if the format has any
+	Params         []byte       // decoding parameters of this frame, if the format has any
 
-	decoded int64 // decoded offset of its rows
+	decoded int64 // offset of the frame's rows in the decoded bytes
 }
 
-// end returns the end of the last byte that is read of the frame.
+// end returns the stored offset after the last byte that is read from the frame.
 func (f *Frame) end() int64 {
 	if n := len(f.Pieces); n > 0 {
 		return f.Pieces[n-1].End()
@@ -44,17 +44,17 @@ type Decoder interface {
 	// Next appends the next row to dst, which must not exceed limit. It returns io.EOF after the
 	// last row.
 	Next(dst []byte, limit int64) ([]byte, error)
-	// Fits returns an error if the frame, whose rows have been read and have this many bytes, needs
-	// more memory than is reserved.
+	// Fits returns an error if decoding the frame needs more memory than is reserved. It is
+	// called after all rows have been read; decoded is their total length.
 	Fits(decoded int64) error
 }
 
-// readAhead limits the rows that are decoded before the first is returned. The length of a shorter
-// frame is then known, so that it may join the preceding frames in a chunk. A longer frame begins a
-// chunk.
+// readAhead is the number of bytes of rows that are decoded before the first row is returned. For a
+// shorter frame, the length is then known, and the frame may join the preceding frames in a chunk.
+// A longer frame begins a chunk.
 const readAhead = 64 << 20
 
-// gather is the number of bytes of rows to decode at once from a longer frame.
+// gather is the number of bytes of rows that are decoded at a time from a longer frame.
 const gather = 1 << 20
 
 // reader reads the rows of a file, frame by frame.
@@ -62,13 +62,13 @@ type reader struct {
 	File
 	kind    Kind
 	frame   Frame   // current frame
-	decoder Decoder // decodes its remaining rows; nil: the frame has ended
-	off     int64   // offset after the decoded rows
+	decoder Decoder // decodes the remaining rows of the frame; nil: the frame has ended
+	off     int64   // decoded offset after the rows decoded so far
 	rows    []byte
-	next    int // start of the rows not returned yet
+	next    int // start of the rows that are not returned yet
 
 	codec.FrameList
-	frames []Frame // frames not in a chunk yet
+	frames []Frame // frames that are not in a chunk yet
 }
 
 // Params implements format.Frames.
@@ -125,7 +125,7 @@ func (r *reader) begin() (err error) {
 	return nil
 }
 
-// decode decodes rows until it has at least most bytes or the frame ends.
+// decode decodes rows until there are at least most bytes or the frame ends.
 func (r *reader) decode(most int) error {
 	for len(r.rows) < most {
 		b, err := r.decoder.Next(r.rows, codec.MaxFrame)
@@ -145,7 +145,7 @@ func (r *reader) decode(most int) error {
 	return nil
 }
 
-// finish ends the frame, and drops it if it has no rows.
+// finish ends the frame, and removes it if it has no rows.
 func (r *reader) finish() error {
 	decoder, n := r.decoder, r.off-r.frame.decoded
 	r.decoder = nil

@@ -22,7 +22,7 @@ func Scan(c *format.Cursor, l *rows.Layout, stem string) error {
 type scanner struct {
 	*format.Cursor
 	layout *rows.Layout
-	stem   string // of the samples' keys
+	stem   string // prefix of the samples' keys
 	n      uint64 // rows found
 	parts  []rows.Part
 }

@@ -28,7 +28,7 @@ func scan(shard format.Object, c *format.Cursor) error {
 	}
 }
 
-// record passes on record n, which begins with head.
+// record passes record n, which begins with head, to the cursor.
 func record(c *format.Cursor, stem string, n uint64, head []byte) error {
 	size, err := length(head)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Part is the extension of a record's data, without length and checksums.
+// Part is the extension of a sample's part: a record's data without length and checksums.
 const Part = "tfrecord"
 
 // Format returns the format of TFRecord files.
@@ -31,14 +31,14 @@ func Format() format.Format {
 		Name:   framing.TFRecord,
 		Shards: "names in .tfrecord, .tfrecords, or without a suffix and with masked checksums",
 		Survey: survey,
-		// No content type is registered. Files do not describe their records, which are mostly
-		// tf.train.Example.
+		// TFRecord has no registered content type. Files do not describe their records,
+		// which are mostly tf.train.Example.
 	}
 }
 
-// survey claims objects by name, or if there are none, objects without a suffix that begin with a
-// record. If the user names the format, it claims all objects that can hold samples, and requires
-// them to begin with a record.
+// survey claims objects by name. If no name matches, it claims objects without a suffix that begin
+// with a record. If the user names the format, survey claims all objects that can hold samples, and
+// requires them to begin with a record.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	var shards, bare []format.Object
 	data := format.Data(l.Objects())
@@ -64,7 +64,7 @@ func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Da
 	return format.NewDataset(shards, scan), nil
 }
 
-// numbered matches the names of multi-shard writers: "train.tfrecord-00000-of-00010".
+// numbered matches the names that multi-shard writers use: "train.tfrecord-00000-of-00010".
 func numbered() *regexp.Regexp { return regexp.MustCompile(`^(.*)\.tfrecords?(-[0-9]+-of-[0-9]+)$`) }
 
 func called(key string) bool {
@@ -86,7 +86,7 @@ func stem(key string) string {
 }
 
 // begins checks that the first non-empty object begins with a record. The scan would fail too, but
-// after reading much data.
+// only after reading much data.
 func begins(ctx context.Context, l format.Listing, shards []format.Object) error {
 	for i, s := range shards {
 		if s.Size > 0 {
@@ -109,8 +109,8 @@ func begin(ctx context.Context, l format.Listing, shards []format.Object) error 
 // looks is the number of objects without a suffix that byContent inspects before it gives up.
 const looks = 4
 
-// byContent claims objects without a suffix if one of the first begins with a record; then all
-// must.
+// byContent claims objects without a suffix if one of the first objects begins with a record. All
+// of them must then begin with a record.
 func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]format.Object, error) {
 	some := filled(maybe)
 	is := false
@@ -124,7 +124,7 @@ func byContent(ctx context.Context, l format.Listing, maybe []format.Object) ([]
 	return maybe, begin(ctx, l, maybe)
 }
 
-// filled returns the non-empty objects: a file without records is empty.
+// filled returns the non-empty objects, because a file without records is empty.
 func filled(objects []format.Object) []format.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o format.Object) bool { return o.Size == 0 })
 }
@@ -138,7 +138,7 @@ func begun(head []byte) bool {
 	return err == nil
 }
 
-// compressed returns a hint for a gzip file without suffix, since TensorFlow does not add one.
+// compressed returns a hint for a gzip file without a suffix, because TensorFlow does not add one.
 func compressed(head []byte) string {
 	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
 		return ": it is compressed by gzip, and its name does not end in .gz"
@@ -146,7 +146,7 @@ func compressed(head []byte) string {
 	return ""
 }
 
-// length parses the bytes before a record's data.
+// length parses the length before a record's data and verifies the length's checksum.
 func length(head []byte) (uint64, error) {
 	if masked(crc32.Checksum(head[:8], castagnoli())) != binary.LittleEndian.Uint32(head[8:]) {
 		return 0, errors.New("checksum of a length does not match")

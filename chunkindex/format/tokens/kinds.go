@@ -19,7 +19,7 @@ func (s *survey) dtype() (framing.DType, error) {
 	return d, err
 }
 
-// agrees returns an error if a file's type differs from the one in the options.
+// agrees returns an error if a file's token type differs from the type in the options.
 func (s *survey) agrees(d framing.DType) error {
 	if s.o.DType == "" {
 		return nil
@@ -41,7 +41,7 @@ func (s *survey) byHead(look func(format.Object, []byte) (file, error)) func(con
 	}
 }
 
-// eachPair examines pairs one at a time, because it reads each .idx to its end, which may be long.
+// eachPair examines pairs one at a time, because it reads each .idx, which may be long, to its end.
 func (s *survey) eachPair(ctx context.Context, objects []format.Object, take found) error {
 	for _, o := range objects {
 		f, err := s.megatron(ctx, o)
@@ -52,9 +52,10 @@ func (s *survey) eachPair(ctx context.Context, objects []format.Object, take fou
 	return nil
 }
 
-// flat examines a file of tokens and, if it is one of llm.c, the header with its type.
+// flat examines a file that contains only tokens, or a file of llm.c, whose header states the token
+// type.
 func (s *survey) flat(o format.Object, head []byte) (file, error) {
-	stored := o.Key == format.Plain(o.Key) // uncompressed, so its size is known
+	stored := o.Key == format.Plain(o.Key) // uncompressed, so the stored size is the size of the contents
 	if d, count, ok := llmc(head); ok {
 		if stored && (o.Size-llmcHeader != count*int64(d.Size())) {
 			return file{}, fmt.Errorf("%d bytes follow the header, not the %d of its %d tokens", o.Size-llmcHeader, count*int64(d.Size()), count)
@@ -74,11 +75,11 @@ func (s *survey) flat(o format.Object, head []byte) (file, error) {
 	return file{Object: o, dtype: d, count: -1}, err
 }
 
-// llmcHeader is the length of the header of llm.c's files: 256 numbers of four bytes, three of
-// which are used.
+// llmcHeader is the length of the header in llm.c's files: 256 numbers of four bytes, of which
+// three are used.
 const llmcHeader = 1024
 
-// llmc parses the header of a file of llm.c: magic number, version and number of tokens.
+// llmc parses the header of an llm.c file: magic number, version and number of tokens.
 func llmc(head []byte) (d framing.DType, count int64, ok bool) {
 	if len(head) < llmcHeader {
 		return d, 0, false
@@ -90,7 +91,7 @@ func llmc(head []byte) (d framing.DType, count int64, ok bool) {
 	return d, int64(binary.LittleEndian.Uint32(head[8:])), err == nil
 }
 
-// npy examines an array of one dimension.
+// npy examines a one-dimensional array.
 func (s *survey) npy(o format.Object, head []byte) (file, error) {
 	a, err := framing.ReadNPY(head)
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *survey) npy(o format.Object, head []byte) (file, error) {
 // maxTokens limits the number of tokens, so that their size in bytes cannot overflow.
 const maxTokens = math.MaxInt64 / 16
 
-// megatron examines a pair.
+// megatron examines a Megatron pair of .bin and .idx.
 func (s *survey) megatron(ctx context.Context, o format.Object) (file, error) {
 	idx := format.Stem(o.Key, ".bin") + ".idx"
 	if o.Key != format.Plain(o.Key) {

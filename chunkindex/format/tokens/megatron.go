@@ -23,7 +23,7 @@ const (
 
 func isIndex(head []byte) bool { return bytes.HasPrefix(head, []byte(indexMagic)) }
 
-// codeOf returns the type of tokens with a number in Megatron's encoding, which also numbers two
+// codeOf returns the token type for a type number in Megatron's encoding. The encoding also has two
 // floating-point types.
 func codeOf(code byte) (framing.DType, error) {
 	names := []string{1: "|u1", 2: "|i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
@@ -63,10 +63,10 @@ func parseHead(b []byte, size int64) (h head, err error) {
 	return h, nil
 }
 
-// readIndex reads an .idx and returns the number of tokens. It validates that sequences are
-// contiguous from the first byte on, and that documents consist of whole sequences from the first
-// to the last. It reads the tables of lengths and offsets in parallel, so that only a buffer of
-// each is in memory.
+// readIndex reads an .idx and returns the number of tokens. It checks that sequences are contiguous
+// from the first byte on, and that documents consist of whole sequences from the first to the last.
+// It reads the tables of lengths and offsets in parallel, so that memory holds only one buffer per
+// table.
 func readIndex(ctx context.Context, l format.Listing, idx string) (dtype framing.DType, tokens int64, err error) {
 	o, ok := offsets.Find(l.Objects(), idx)
 	if !ok {
@@ -98,7 +98,7 @@ func readIndex(ctx context.Context, l format.Listing, idx string) (dtype framing
 	return h.dtype, tokens, err
 }
 
-// tableBuffer is the number of bytes read of a table at a time.
+// tableBuffer is the number of bytes that are read from a table at a time.
 const tableBuffer = 256 << 10
 
 // sumSequences returns the total length of the sequences, which must be contiguous.

@@ -14,7 +14,7 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 		return err
 	}
 	token := int64(f.dtype.Size())
-	end := int64(math.MaxInt64) // end of the tokens, if the shard records their number
+	end := int64(math.MaxInt64) // end of the tokens, if the shard records the number of tokens
 	if f.count >= 0 {
 		end = f.start + f.count*token
 	}
@@ -47,7 +47,8 @@ func (f *file) scan(c *format.Cursor, window int64) error {
 	}
 }
 
-// rest skips the last n bytes, whose tokens fill no window, and checks that the shard ends there.
+// rest skips the last n bytes, whose tokens fill no window, and checks that the shard ends after
+// them.
 func (f *file) rest(c *format.Cursor, n, end int64) error {
 	if err := c.Gap(n); err != nil {
 		return err

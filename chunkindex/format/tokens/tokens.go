@@ -1,11 +1,11 @@
 // Package tokens reads token files: the .bin and .idx of Megatron, the .bin of llm.c, and flat
 // files that contain only tokens, as used by nanoGPT. A sample is a window of a given number of
-// tokens and the next token, so that it contains both inputs and targets. The next window begins
+// tokens plus the next token, so that it contains both inputs and targets. The next window begins
 // with that last token. Windows are cut from a shard's tokens sequentially, across documents.
 // Tokens at the end of a shard that fill no window are dropped.
 //
 // Megatron's layout is defined in megatron/core/datasets/indexed_dataset.py of
-// https://github.com/NVIDIA/Megatron-LM, that of llm.c in dev/data/data_common.py of
+// https://github.com/NVIDIA/Megatron-LM, and llm.c's layout in dev/data/data_common.py of
 // https://github.com/karpathy/llm.c.
 package tokens
 
@@ -35,8 +35,8 @@ func Format() format.Format {
 	}
 }
 
-// find claims token files if the options state a sequence length. Without one, it returns an error
-// for files that can only be tokens.
+// find claims token files if the options state a sequence length. Without a sequence length, it
+// returns an error if files exist that can only be token files.
 func find(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	s := survey{l: l, o: o}
 	s.sort()
@@ -74,8 +74,8 @@ func find(ctx context.Context, l format.Listing, o format.Options) (*format.Data
 type file struct {
 	format.Object
 	dtype framing.DType
-	start int64 // offset of its first token
-	count int64 // number of its tokens; -1: up to the end
+	start int64 // offset of the first token
+	count int64 // number of tokens; -1: up to the end of the file
 }
 
 // leftOut returns the number of tokens that fill no window. It returns 0 for a compressed file that
@@ -94,12 +94,13 @@ func (f *file) leftOut(windows uint64, sequence int64) int64 {
 	return max(0, n)
 }
 
-// Named reports whether an object has the name of a token file. Other arrays have such names too.
+// Named reports whether an object's name is that of a token file. Files with other arrays may have
+// the same names.
 func Named(key string) bool {
 	return slices.Contains([]string{".bin", ".tokens", ".npy"}, format.Ext(key))
 }
 
-// dataset returns the dataset of windows of the files.
+// dataset returns the dataset whose samples are the windows of the files.
 func (s *survey) dataset(files []file) (*format.Dataset, error) {
 	dtype := files[0].dtype
 	if s.o.SequenceLength < 1 || s.o.SequenceLength > maxWindow/int64(dtype.Size())-1 {
@@ -125,7 +126,7 @@ type survey struct {
 	l format.Listing
 	o format.Options
 
-	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without one, .npy, .tokens
+	pairs, bins, npys, others []format.Object // .bin with an .idx, .bin without an .idx, .npy, .tokens
 	idxs                      map[string]bool // the .idx files of pairs
 }
 
@@ -156,7 +157,7 @@ func (s *survey) sort() {
 	}
 }
 
-// unsaid returns an error for a dataset of tokens without a sequence length.
+// unsaid returns an error if the dataset has token files but the options have no sequence length.
 func (s *survey) unsaid(ctx context.Context) error {
 	ask := func(cause string) error {
 		return &format.ChoiceError{
@@ -189,16 +190,16 @@ func (s *survey) unsaid(ctx context.Context) error {
 	return nil
 }
 
-// kind is one way of storing tokens.
+// kind is one of the file layouts for tokens.
 type kind struct {
 	objects []format.Object
 	each    func(context.Context, []format.Object, found) error
 }
 
-// found receives the result for an object, or its error.
+// found receives the examination result of an object, or its error.
 type found func(format.Object, file, error) error
 
-// choose returns the only kind that is present.
+// choose returns the only kind that is present, or an error if there are several.
 func (s *survey) choose() (kind, error) {
 	var here []kind
 	for _, k := range []kind{{s.pairs, s.eachPair}, {s.bins, s.byHead(s.flat)}, {s.others, s.byHead(s.flat)}, {s.npys, s.byHead(s.npy)}} {

@@ -25,7 +25,7 @@ func Format() format.Format {
 }
 
 // survey claims objects whose keys end in ".tar", compressed or not. If the user names the format,
-// it claims all objects that can hold samples, and requires others than ".tar" to begin like a tar.
+// survey claims all objects that can hold samples. Those without ".tar" must then begin like a tar.
 func survey(ctx context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	d := &format.Dataset{}
 	hidden := new(atomic.Int64)

@@ -9,7 +9,7 @@ import (
 
 const blockSize = 512
 
-// header is the part of a tar header that determines a member's name, size and type.
+// header holds the fields of a tar header that determine a member's name, size and type.
 type header struct {
 	name string
 	size int64
@@ -32,7 +32,7 @@ func parseHeader(b []byte) (header, error) {
 	}
 	h := header{name: text(b[:100]), size: size, kind: b[156]}
 	switch string(b[257:263]) {
-	case "ustar ": // GNU tar stores times in place of the prefix
+	case "ustar ": // GNU tar stores times in the field of the prefix
 		if !timeField(b[345:357]) || !timeField(b[357:369]) {
 			return header{}, errNumber
 		}
@@ -48,7 +48,8 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// checksumOK accepts sums of unsigned bytes and, as written by old archivers, of signed bytes.
+// checksumOK accepts sums of unsigned bytes. It also accepts sums of signed bytes, which old
+// archivers wrote.
 func checksumOK(b []byte) bool {
 	want, ok := octal(b[148:156])
 	if !ok {
@@ -83,8 +84,8 @@ func number(b []byte) (int64, bool) {
 	return n, true
 }
 
-// octal parses digits between spaces, up to a NUL. It rejects digits after a leading NUL: readers
-// disagree on whether to skip the NUL or to read 0, and so on which members follow.
+// octal parses digits between spaces, up to a NUL. It rejects digits after a leading NUL. Readers
+// disagree on whether to skip the NUL or to read 0, so they would find different members after it.
 func octal(b []byte) (int64, bool) {
 	s := strings.TrimLeft(string(b), " ")
 	if i := strings.IndexByte(s, 0); i == 0 && strings.Trim(s, " \x00") != "" {
@@ -100,8 +101,8 @@ func octal(b []byte) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// timeField reports whether a field is a time or empty. Readers disagree on whether any other
-// content is the start of the name.
+// timeField reports whether a field is a time or empty. For other content, readers disagree on
+// whether it is the start of the name.
 func timeField(b []byte) bool {
 	switch {
 	case b[0] == 0:

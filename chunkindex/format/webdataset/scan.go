@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxExtended = 1 << 20 // bytes of one extended header
-	maxHeld     = 1 << 20 // bytes of hidden members held until the next member determines their sample
+	maxExtended = 1 << 20 // maximum bytes of one extended header
+	maxHeld     = 1 << 20 // maximum bytes of hidden members held until the next member determines their sample
 )
 
 // scan scans the samples of a shard. It skips hidden members and counts them in hidden, or treats
@@ -23,8 +23,8 @@ func scan(c *format.Cursor, hidden *atomic.Int64) error {
 	return s.run()
 }
 
-// scanner reads one shard. The bytes of a member's headers and of preceding hidden members stay
-// unread in the cursor until it is known which sample they belong to.
+// scanner reads one shard. It leaves a member's headers and any preceding hidden members unread in
+// the cursor until it can assign them to a sample.
 type scanner struct {
 	*format.Cursor
 
@@ -32,9 +32,9 @@ type scanner struct {
 	group naming.Group
 
 	hidden *atomic.Int64 // counts hidden members; nil: treat them like other members
-	held   int64         // bytes of hidden members after the open sample, which join it if its next member follows
+	held   int64         // bytes of hidden members after the open sample; they become part of it if its next member follows
 
-	head int64  // bytes of the current member's headers, including extension headers; they follow the held bytes
+	head int64  // bytes of the current member's headers, including extension headers; they follow the hidden members
 	long string // name from a GNU header; empty: none
 	path string // name from a PAX header
 	size int64  // size from a PAX header; -1: none
@@ -119,7 +119,7 @@ func (s *scanner) trailer() error {
 	}
 }
 
-// finish ends the open sample. Hidden members after it become a gap.
+// finish ends the open sample. Hidden members after the sample become a gap.
 func (s *scanner) finish() error {
 	if !s.open {
 		return nil
@@ -142,7 +142,7 @@ func (s *scanner) member(h header) error {
 		return err
 	}
 	if h.kind == 0 && strings.HasSuffix(h.name, "/") {
-		h.kind = '5' // directory of an archiver from before 1988
+		h.kind = '5' // a directory; archivers from before 1988 had no type for it
 	}
 	switch h.kind {
 	case '5':
@@ -188,7 +188,7 @@ func (s *scanner) gap() error {
 	return nil
 }
 
-// extension reads the small payload of an extension header and stores its contents.
+// extension reads the payload of an extension header, which is small, and stores its contents.
 func (s *scanner) extension(h header) error {
 	if h.size > maxExtended {
 		return s.fail(h.name, fmt.Sprintf("extension header of %d bytes is longer than %d", h.size, maxExtended))
@@ -271,7 +271,7 @@ func (s *scanner) global(payload []byte) error {
 	return s.gap()
 }
 
-// resolve applies the extension headers to the member.
+// resolve applies the extension headers to the member's header.
 func (s *scanner) resolve(h *header) error {
 	switch {
 	case s.long != "" && s.path != "" && s.long != s.path:
@@ -300,7 +300,7 @@ func (s *scanner) regular(h header) error {
 	if h.size > format.MaxSample {
 		return s.fail(h.name, fmt.Sprintf("%d bytes are more than a sample can have, %d", h.size, format.MaxSample))
 	}
-	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, as in pack
+	key, ext := naming.Member(h.name) // a name without a dot joins the group of its key, like in millrace pack
 	if !s.open || key != s.group.Key {
 		if err := s.finish(); err != nil {
 			return err
@@ -310,7 +310,7 @@ func (s *scanner) regular(h header) error {
 		}
 		s.open, s.group = true, naming.Group{Key: key}
 	}
-	ext = strings.Clone(ext) // avoids retaining the whole name, of which there can be a million
+	ext = strings.Clone(ext) // do not retain the whole name, because there can be a million
 	if err := s.group.Add(h.name, ext); err != nil {
 		return s.fail(h.name, err.Error())
 	}
@@ -329,8 +329,8 @@ func (s *scanner) regular(h header) error {
 	return nil
 }
 
-// leaveOut skips a hidden member. It does not end the open sample, unless the hidden members are
-// too long to hold until the next member shows whether the sample continues.
+// leaveOut skips a hidden member. It does not end the open sample, except when the hidden members
+// are too long to hold until the next member shows whether the sample continues.
 func (s *scanner) leaveOut(h header) error {
 	s.hidden.Add(1)
 	n := s.head + padded(h.size)
