@@ -8,17 +8,17 @@ import (
 	"slices"
 )
 
-// Step keeps some of the samples that remain after the preceding step: either one subset of a rule,
-// or those at some places.
+// Step is one step of a cut. Of the samples that remain after the preceding step, it keeps either
+// one subset of a rule, or the samples at some positions.
 type Step struct {
 	Rule Rule
-	Name string // of the subset to keep
+	Name string // name of the subset to keep
 
-	Places []Places // ascending; without a rule
+	Places []Places // in ascending order; set only for a step without a rule
 }
 
-// Places is a range of places, both ends included. A place is a number in stored order among the
-// samples that remain after the preceding step.
+// Places is a range of positions, both ends included. A position is a number in stored order among
+// the samples that remain after the preceding step.
 type Places struct{ First, Last uint64 }
 
 // Keys provides the sample names for a cut. *chunkindex.Index implements it.
@@ -36,17 +36,17 @@ type Base interface {
 type Cut struct {
 	first   []uint64
 	members []uint64 // prefix sums
-	mixed   []byte   // bitmaps of the chunks that belong to it partly
-	at      []int64  // start of each chunk's bitmap in mixed, even if it has none
+	mixed   []byte   // bitmaps of the chunks that the cut contains in part
+	at      []int64  // start of each chunk's bitmap in mixed, also for chunks without a bitmap
 }
 
-// MostHashed limits the samples whose names one cut hashes: about 15 seconds of CPU time.
+// MostHashed limits the number of sample names that one cut hashes: about 15 seconds of CPU time.
 const MostHashed = 1 << 26
 
-// CutBytes returns the maximum memory of a cut of a dataset with these prefix sums of its chunks'
-// sample counts. If the cut is defined only by ranges of places of the whole dataset, at most the
-// chunks at the ends of these ranges belong to it partly. runs is their number, or -1 for other
-// cuts.
+// CutBytes returns the maximum memory of a cut of a dataset. first contains the prefix sums of the
+// chunks' sample counts. If ranges of positions in the whole dataset define the cut, it contains at
+// most the chunks at the ends of these ranges in part. runs is the number of these ranges, or -1
+// for other cuts.
 func CutBytes(first []uint64, runs int) int64 {
 	var all, largest int64
 	for i := range len(first) - 1 {
@@ -56,11 +56,12 @@ func CutBytes(first []uint64, runs int) int64 {
 	if runs >= 0 {
 		all = min(all, 2*int64(runs)*largest)
 	}
-	return 8<<10 + 16*int64(len(first)) + 2*all // a growing slice has up to twice its length
+	return 8<<10 + 16*int64(len(first)) + 2*all // a growing slice has at most twice the needed capacity
 }
 
-// NewCut computes the samples of a dataset that remain after some steps. first are the prefix sums
-// of the chunks' sample counts, which are shared and not modified. base is nil for all samples.
+// NewCut computes the samples of a dataset that remain after some steps. first contains the prefix
+// sums of the chunks' sample counts; the cut shares the slice and does not modify it. base is nil
+// for all samples.
 func NewCut(ctx context.Context, keys Keys, first []uint64, base Base, steps []Step) (*Cut, error) {
 	w, err := newCutter(keys, first, base, steps)
 	if err != nil {
@@ -81,10 +82,10 @@ func NewCut(ctx context.Context, keys Keys, first []uint64, base Base, steps []S
 	return c, nil
 }
 
-// Members returns the prefix sums of its samples by chunk. Do not modify them.
+// Members returns the prefix sums of the cut's samples by chunk. Do not modify them.
 func (c *Cut) Members() []uint64 { return c.members }
 
-// Bitmap returns the members of a chunk: one bit per sample, lowest bit of a byte first.
+// Bitmap returns the cut's samples in a chunk: one bit per sample, lowest bit of a byte first.
 func (c *Cut) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -120,13 +121,13 @@ func ones(n uint64) []byte {
 	return b
 }
 
-// cutter processes the chunks of a dataset in order.
+// cutter computes a cut. It processes the chunks of a dataset in order.
 type cutter struct {
 	keys   Keys
 	first  []uint64
 	base   Base
 	steps  []Step
-	hashes []*sorter // of the steps with a rule
+	hashes []*sorter // one per step with a rule
 	parts  []int
 	passed []uint64 // number of samples that reached each step
 	hashed uint64   // samples whose names were read
@@ -190,7 +191,7 @@ func (w *cutter) chunk(ctx context.Context, chunk int) (bitmap []byte, n uint64,
 }
 
 // over reports whether no later chunk can have remaining samples, because a step has passed its
-// last place.
+// last position.
 func (w *cutter) over() bool {
 	for i, s := range w.steps {
 		if n := len(s.Places); n > 0 && w.passed[i] > s.Places[n-1].Last {
@@ -200,7 +201,7 @@ func (w *cutter) over() bool {
 	return false
 }
 
-// hash removes the samples from a bitmap that the rule of a step assigns to other subsets.
+// hash removes from a bitmap the samples that the rule of a step assigns to other subsets.
 func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error {
 	n := chunkSize(w.first, chunk)
 	if w.hashed += n; w.hashed > MostHashed {
@@ -219,13 +220,13 @@ func (w *cutter) hash(ctx context.Context, chunk, step int, bitmap []byte) error
 	return err
 }
 
-// within reports whether one range contains all of n places from from on.
+// within reports whether one range contains all n positions that begin at from.
 func within(places []Places, from, n uint64) bool {
 	return slices.ContainsFunc(places, func(p Places) bool { return p.First <= from && from+n-1 <= p.Last })
 }
 
-// keepPlaces removes the samples outside of all ranges from a bitmap. Its first sample is at place
-// from.
+// keepPlaces removes from a bitmap the samples outside of all ranges. The bitmap's first sample is
+// at position from.
 func keepPlaces(bitmap []byte, places []Places, from uint64) {
 	for i, b := range bitmap {
 		for rest := b; rest != 0; rest &= rest - 1 {

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// Errors of this package. Errors of the store keep objstore's vocabulary.
+// Errors of this package. Errors of the store remain those of package objstore.
 var (
 	ErrInvalid    = errors.New("invalid")                 // the rule or list is invalid for any dataset
 	ErrReadOnly   = errors.New("the bucket is read-only") // the bucket denies writes
 	ErrNotFound   = errors.New("no such object")          // no split or quarantine with this name
-	ErrNoDefault  = errors.New("no split was made")       // for this generation of the dataset
-	ErrNoSubset   = errors.New("no subset of the name")   // in this split
+	ErrNoDefault  = errors.New("no split was made")       // the generation has no default split
+	ErrNoSubset   = errors.New("no subset of the name")   // the split has no such subset
 	ErrGeneration = errors.New("it belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("written by a newer program") // valid, but in an unknown format
+	ErrVersion    = errors.New("written by a newer program") // valid, but in a newer format
 )
 
 // corrupt returns an ErrCorrupt with a reason.

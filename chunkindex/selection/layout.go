@@ -8,13 +8,13 @@ import (
 	"math/bits"
 )
 
-// A split (see docs/spec/index-format.md) consists of header, rule, a row per chunk, and a block
-// per chunk.
+// A split (see docs/spec/index-format.md) consists of a header, a rule, one row per chunk, and one
+// block per chunk.
 const (
 	splitMagic   = "MRSUBSET"
-	splitVersion = 1 // by sample keys
-	shardVersion = 2 // by shard keys
-	listVersion  = 3 // by a list
+	splitVersion = 1 // a rule assigns samples by their keys
+	shardVersion = 2 // a rule assigns samples by their shards' keys
+	listVersion  = 3 // a list assigns samples
 	splitHeader  = 84
 	maxRule      = 16 << 10
 	maxChunks    = 1 << 25
@@ -54,7 +54,7 @@ func (h *head) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// decodeHead decodes a header and checks everything that it determines.
+// decodeHead decodes a header and checks all that the header itself determines.
 func decodeHead(b []byte) (*head, error) {
 	if len(b) != splitHeader || string(b[:8]) != splitMagic {
 		return nil, corrupt("not a split")
@@ -80,8 +80,8 @@ func decodeHead(b []byte) (*head, error) {
 	return h, nil
 }
 
-// row returns the length of a chunk's row, table and blocks the offsets of the table and the first
-// block, and block the length of the block of a chunk of n samples.
+// row returns the length of a chunk's row. table and blocks return the offsets of the table and of
+// the first block. block returns the length of the block of a chunk of n samples.
 func (h *head) row() int64                   { return 4*int64(h.parts) + 4 }
 func (h *head) table() int64                 { return splitHeader + int64(h.rule) }
 func (h *head) blocks() int64                { return h.table() + h.row()*int64(h.chunks) }
@@ -89,8 +89,8 @@ func (h *head) block(n uint64) int64         { return int64(h.parts) * bitmapSiz
 func bitmapSize(n uint64) int64              { return int64((n + 7) / 8) }
 func chunkSize(first []uint64, i int) uint64 { return first[i+1] - first[i] }
 
-// fits checks that a header and object size match a dataset, before any allocation or download.
-// first are the prefix sums of its chunks' sample counts.
+// fits checks that a header and an object size match a dataset, before any allocation or download.
+// first contains the prefix sums of the dataset's chunk sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
 		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)

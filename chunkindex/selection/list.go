@@ -10,26 +10,27 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// StoredSplit describes a split in the bucket, from its header.
+// StoredSplit describes a split in the bucket. The fields come from the split's header.
 type StoredSplit struct {
 	objstore.Object
 	Digest     string
 	Generation string
 	Rule       Rule
-	Default    bool  // the default split of its generation
-	Fault      error // error that prevented reading the fields except Digest
+	Default    bool  // this is the default split of its generation
+	Fault      error // error that prevented reading the fields other than Digest
 }
 
-// StoredQuarantine describes a quarantine in the bucket, from its header.
+// StoredQuarantine describes a quarantine in the bucket. The fields come from the quarantine's
+// header.
 type StoredQuarantine struct {
 	objstore.Object
 	Digest     string
 	Generation string
 	Bad        uint64 // number of bad samples
-	Fault      error  // error that prevented reading the fields except Digest
+	Fault      error  // error that prevented reading the fields other than Digest
 }
 
-// StoredDefault is the object that names the default split of a generation.
+// StoredDefault describes the object that names the default split of a generation.
 type StoredDefault struct {
 	objstore.Object
 	Generation string
@@ -42,7 +43,7 @@ type Inventory struct {
 	Quarantines []StoredQuarantine
 }
 
-// Stored lists the splits and quarantines of the dataset, reading their headers.
+// Stored lists the splits and quarantines of the dataset by reading their headers.
 func (s *Store) Stored(ctx context.Context) (*Inventory, error) {
 	all := &Inventory{}
 	for _, dir := range []string{quarantineDir, subsetDir} {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Subsets of a split made from a list of samples.
+// Names of the subsets in a split made from a list of samples.
 const (
 	Listed = "listed" // the samples in the list
 	Rest   = "rest"   // all others
@@ -16,13 +16,13 @@ const (
 // maxNamed limits the keys that an error lists.
 const maxNamed = 3
 
-// listedRule returns the rule of all splits made from lists.
+// listedRule returns the rule that all splits made from lists have.
 func listedRule() Rule { return Rule{Parts: []Part{{Name: Listed}, {Name: Rest}}} }
 
 // FindKeys returns the ranges of samples with the given keys, in any order, and the number of keys
-// that name a sample again. A key that several shards have must be followed by a tab and its shard;
-// d must then implement Shards. FindKeys reads the names of all samples once. Missing and ambiguous
-// keys return ErrInvalid with their number.
+// that repeat a sample. If several shards have a key, a tab and the shard must follow the key; d
+// must then implement Shards. FindKeys reads the names of all samples once. For missing or
+// ambiguous keys it returns ErrInvalid, with the number of these keys.
 func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, repeated int, err error) {
 	f := finder{found: make(map[string]uint64, len(keys))}
 	for _, key := range keys {
@@ -51,10 +51,10 @@ func FindKeys(ctx context.Context, d Dataset, keys []string) (runs []Places, rep
 
 const noSample = ^uint64(0)
 
-// finder finds the samples of keys.
+// finder finds the samples for a list of keys.
 type finder struct {
-	found     map[string]uint64 // by key, or by key, tab and shard
-	shards    Shards            // nil: no key has a shard
+	found     map[string]uint64 // sample by key, or by key, tab and shard
+	shards    Shards            // nil: no listed key has a shard
 	ambiguous []string
 }
 
@@ -93,7 +93,7 @@ func (f *finder) runs() ([]Places, error) {
 	var runs []Places
 	for _, n := range numbers {
 		switch last := len(runs) - 1; {
-		case last >= 0 && n == runs[last].Last: // named both with and without its shard
+		case last >= 0 && n == runs[last].Last: // listed both with and without its shard
 		case last >= 0 && n == runs[last].Last+1:
 			runs[last].Last = n
 		default:
@@ -103,7 +103,7 @@ func (f *finder) runs() ([]Places, error) {
 	return runs, nil
 }
 
-// wrongKeys returns an error with the number of keys and the first ones.
+// wrongKeys returns an error with the number of wrong keys and the first of them.
 func wrongKeys(why string, keys []string, all int) error {
 	if len(keys) == 0 {
 		return nil
@@ -122,7 +122,8 @@ func wrongKeys(why string, keys []string, all int) error {
 }
 
 // KeepSubset stores a computed subset as the subset Listed of a split whose other subset is Rest.
-// It does not affect the default split. A subset without samples returns ErrInvalid.
+// It does not affect the default split. If the subset has no samples, KeepSubset returns
+// ErrInvalid.
 func (s *Store) KeepSubset(ctx context.Context, d Dataset, members Base) (SplitResult, error) {
 	m, err := s.store(ctx, &splitWriter{data: d, rule: listedRule(), members: members})
 	if err != nil {

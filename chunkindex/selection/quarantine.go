@@ -23,12 +23,12 @@ const (
 	maxBad           = 1 << 16
 	maxKey           = 4096
 	maxReason        = 256
-	maxQuarantine    = 4 << 20 // bytes of the object
+	maxQuarantine    = 4 << 20 // maximum bytes of the object
 )
 
 // Bad is one sample of a quarantine.
 type Bad struct {
-	Number uint64 `json:"sample"` // in stored order
+	Number uint64 `json:"sample"` // sample number in stored order
 	Key    string `json:"key"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -36,13 +36,13 @@ type Bad struct {
 // Quarantine is a list of bad samples of one generation of a dataset.
 type Quarantine struct {
 	Generation string
-	Samples    uint64 // of the dataset
-	Bad        []Bad  // by number, ascending
+	Samples    uint64 // number of samples in the dataset
+	Bad        []Bad  // sorted by number
 }
 
 // Quarantine stores a list of bad samples, in any order, and returns its digest. The same samples
-// and reasons give the same object. It returns an error for no samples, more than 2^16, numbers
-// beyond the dataset, or if all samples are bad.
+// and reasons produce the same object. Quarantine returns an error for a list of no samples or more
+// than 2^16, for a number beyond the dataset, or if all samples are bad.
 func (s *Store) Quarantine(ctx context.Context, q Quarantine) (digest string, created bool, err error) {
 	q.Bad = slices.Clone(q.Bad)
 	slices.SortFunc(q.Bad, func(a, b Bad) int { return cmp.Compare(a.Number, b.Number) })
@@ -107,7 +107,7 @@ func (q Quarantine) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// checkMagic distinguishes a list of another version from other data.
+// checkMagic distinguishes a list in another version from other data.
 func checkMagic(b []byte) error {
 	switch {
 	case string(b[:6]) != quarantineMagic[:6]:
@@ -118,8 +118,8 @@ func checkMagic(b []byte) error {
 	return nil
 }
 
-// decodeQuarantine decodes only output of encode. It allocates memory only for data in b, not for
-// claimed counts.
+// decodeQuarantine decodes the output of encode and rejects all other bytes. It allocates memory
+// only for data in b, not for claimed counts.
 func decodeQuarantine(b []byte) (Quarantine, error) {
 	if len(b) < quarantineHeader+4 {
 		return Quarantine{}, corrupt("not a quarantine")
@@ -158,8 +158,8 @@ func decodeQuarantine(b []byte) (Quarantine, error) {
 	return q, nil
 }
 
-// OpenQuarantine reads a list of bad samples. It returns ErrNotFound if the bucket does not have
-// it, and ErrCorrupt if it does not match its name.
+// OpenQuarantine reads a list of bad samples. It returns ErrNotFound if the bucket has no such
+// list, and ErrCorrupt if the list does not match its name.
 func (s *Store) OpenQuarantine(ctx context.Context, digest string) (Quarantine, error) {
 	q, err := s.openQuarantine(ctx, digest)
 	if err != nil {
@@ -183,8 +183,8 @@ type Finder interface {
 	Lookup(ctx context.Context, key, shard string) (sample uint64, ok bool, err error)
 }
 
-// Numbers returns the numbers of the bad samples in a generation, ascending. For another generation
-// than the list's, it finds samples by key and omits missing ones.
+// Numbers returns the numbers of the bad samples in a generation, ascending. If that is not the
+// list's own generation, Numbers finds the samples by key and omits missing ones.
 func (q Quarantine) Numbers(ctx context.Context, of Finder) ([]uint64, error) {
 	own := q.Generation == of.Generation()
 	if own && q.Samples != of.Samples() {
@@ -213,8 +213,8 @@ type NamedSample struct {
 	Shard       string // empty: only one shard has the key
 }
 
-// ReadNamed reads lines of a key, a reason and a shard, separated by tabs; reason and shard are
-// optional. Samples without a reason get the given one.
+// ReadNamed reads one bad sample per line: key, reason and shard, separated by tabs. Reason and
+// shard are optional. A sample without a reason gets the given reason.
 func ReadNamed(r io.Reader, reason string) ([]NamedSample, error) {
 	var named []NamedSample
 	lines := bufio.NewScanner(r)

@@ -24,7 +24,7 @@ const (
 	maxSalt  = 256 // bytes
 )
 
-// validName restricts names of subsets to characters that a URL carries without escapes.
+// validName restricts the names of subsets to characters that a URL carries without escapes.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Part is one subset of a rule: its relative size, or a pattern of its shards.
@@ -34,12 +34,12 @@ type Part struct {
 	Match string `json:"match,omitempty"`
 }
 
-// String returns the part in ParseRule's syntax.
+// String returns the part in the syntax of ParseRule.
 func (p Part) String() string {
 	switch {
 	case p.Match != "":
 		return p.Name + "=" + p.Match
-	case p.Size == 0: // from a list
+	case p.Size == 0: // a part of a split made from a list
 		return p.Name
 	}
 	return p.Name + "=" + strconv.FormatUint(p.Size, 10)
@@ -48,11 +48,11 @@ func (p Part) String() string {
 // Rule assigns samples to subsets, either by the sample's key or by the key of its shard
 // (docs/spec/order.md, "subset"). A shard belongs to the first subset whose pattern matches it.
 type Rule struct {
-	Salt  string `json:"salt"` // different salts give independent splits
+	Salt  string `json:"salt"` // different salts produce independent splits
 	Parts []Part `json:"parts"`
 }
 
-// isPattern reports whether the text of a part is a pattern rather than a size.
+// isPattern reports whether the text of a part is a pattern, not a size.
 func isPattern(text string) bool { return strings.ContainsAny(text, "*?[./") }
 
 // ParseRule parses the parts of a rule: train=90,val=10, or train=train-*,val=val-*.
@@ -110,7 +110,7 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// ByShard reports whether the subsets have patterns.
+// ByShard reports whether patterns assign whole shards to the subsets.
 func (r Rule) ByShard() bool { return len(r.Parts) > 0 && r.Parts[0].Match != "" }
 
 // byList reports whether a list assigns the samples to subsets.
@@ -128,7 +128,7 @@ func (r Rule) version() uint32 {
 }
 
 // shardPart returns the number of a shard's subset, or -1 if no pattern matches. A pattern with a
-// slash applies to the whole key, any other to its base name.
+// slash applies to the whole key, any other pattern to the key's base name.
 func (r Rule) shardPart(shard string) int {
 	return slices.IndexFunc(r.Parts, func(p Part) bool {
 		key := shard
@@ -140,12 +140,12 @@ func (r Rule) shardPart(shard string) int {
 	})
 }
 
-// number returns the number of a subset, from 0, or -1 for an unknown name.
+// number returns the number of the subset with a name, from 0, or -1 for an unknown name.
 func (r Rule) number(name string) int {
 	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.Name == name })
 }
 
-// String returns the rule in ParseRule's syntax, without its salt.
+// String returns the rule in the syntax of ParseRule, without its salt.
 func (r Rule) String() string {
 	parts := make([]string, len(r.Parts))
 	for i, p := range r.Parts {
@@ -156,7 +156,7 @@ func (r Rule) String() string {
 
 // sorter assigns keys to the subsets of a rule. It is not safe for concurrent use.
 type sorter struct {
-	text []byte // input of the hash before the key
+	text []byte // text to hash before the key
 	base int
 	ends []uint64 // prefix sums of the sizes
 }
@@ -184,7 +184,7 @@ func (s *sorter) part(key []byte) int {
 	return i
 }
 
-// encode returns the unique stored form of a rule.
+// encode returns the stored form of a rule, which is unique.
 func (r Rule) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -195,7 +195,7 @@ func (r Rule) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decodeRule decodes only output of encode.
+// decodeRule decodes the output of encode and rejects all other bytes.
 func decodeRule(b []byte) (Rule, error) {
 	var r Rule
 	d := json.NewDecoder(bytes.NewReader(b))

@@ -20,7 +20,8 @@ type Dataset interface {
 	Keys(ctx context.Context, chunk int, visit func(sample uint64, key []byte)) error
 }
 
-// Shards is a Dataset that knows the shard key of each sample, which rules with patterns require.
+// Shards is a Dataset that also provides the shard key of each sample, which rules with patterns
+// require.
 type Shards interface {
 	ShardKey(sample uint64) string
 }
@@ -28,13 +29,13 @@ type Shards interface {
 // SplitResult describes a stored split.
 type SplitResult struct {
 	Digest  string   // its name
-	New     bool     // false: the bucket already had it
-	Default string   // digest of the default split: the first one of this generation made by a rule; empty for a kept subset
-	Counts  []uint64 // samples of each subset, in the order of the rule
+	New     bool     // false: the bucket already contains the split
+	Default string   // digest of the default split: the first split of this generation that was made by a rule; empty for a kept subset
+	Counts  []uint64 // number of samples in each subset, in the order of the rule
 }
 
-// Split splits a dataset into subsets and stores the result. The same rule and data give the same
-// object, so it can be repeated. It takes a few bytes of memory per chunk.
+// Split splits a dataset into subsets and stores the result. The same rule and data produce the
+// same object, so Split can be repeated. It uses a few bytes of memory per chunk.
 func (s *Store) Split(ctx context.Context, d Dataset, rule Rule) (SplitResult, error) {
 	m, err := s.split(ctx, d, rule)
 	if err != nil {
@@ -94,7 +95,7 @@ type splitWriter struct {
 	data    Dataset
 	rule    Rule
 	sorter  *sorter // nil: use members
-	members Base    // of the subset Listed
+	members Base    // members of the subset Listed
 	counts  []uint64
 	table   []byte
 }
@@ -104,7 +105,7 @@ func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (siz
 	if _, err := f.Seek(w.head.blocks(), io.SeekStart); err != nil {
 		return 0, err
 	}
-	out := bufio.NewWriterSize(f, 1<<20) // keeps the first error
+	out := bufio.NewWriterSize(f, 1<<20) // the writer retains its first error
 	for i := range len(first) - 1 {
 		b, err := w.block(ctx, i, chunkSize(first, i))
 		if err != nil {
@@ -128,7 +129,7 @@ func (w *splitWriter) writeTo(ctx context.Context, f *os.File, rule []byte) (siz
 	return size, err
 }
 
-// parts calls put with the number of the subset of each sample of a chunk of n samples.
+// parts calls put for each sample of a chunk of n samples, with the number of the sample's subset.
 func (w *splitWriter) parts(ctx context.Context, chunk int, n uint64, put func(part int)) error {
 	if w.members != nil {
 		b, err := w.members.Bitmap(ctx, chunk)
@@ -166,7 +167,7 @@ func (w *splitWriter) block(ctx context.Context, chunk int, n uint64) ([]byte, e
 	b, each := make([]byte, w.head.block(n)), bitmapSize(n)
 	counts, k := make([]uint32, w.head.parts), uint64(0)
 	put := func(part int) {
-		if k < n { // an excess of keys is an error below
+		if k < n { // the check below reports excess keys
 			counts[part]++
 			b[int64(part)*each+int64(k/8)] |= 1 << (k % 8)
 		}

@@ -33,7 +33,7 @@ type Reader interface {
 	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
 }
 
-// Writer stores objects. Each is written only if its key does not exist.
+// Writer stores objects. It writes an object only if the object's key does not exist.
 type Writer interface {
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
 }
@@ -49,7 +49,7 @@ type Config struct {
 // Store provides the splits and quarantines of one dataset. It is safe for concurrent use.
 type Store struct{ cfg Config }
 
-// New opens the selections of a dataset. It sends no request to the store.
+// New returns the Store of a dataset. It sends no request to the store.
 func New(cfg Config) (*Store, error) {
 	if cfg.Reader == nil {
 		return nil, errors.New("selection: no store")
@@ -72,7 +72,7 @@ func (s *Store) stat(ctx context.Context, dir, digest string) (objstore.Object, 
 	return obj, err
 }
 
-// read returns a whole object of at most most bytes after verifying its digest.
+// read returns a whole object of at most most bytes, and verifies its digest.
 func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byte, error) {
 	obj, err := s.stat(ctx, dir, digest)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) read(ctx context.Context, dir, digest string, most int64) ([]byt
 	return b, nil
 }
 
-// put stores an object unless its key exists. created is false if it existed.
+// put stores an object unless its key exists. created is false if the key exists.
 func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int64) (created bool, err error) {
 	if s.cfg.Writer == nil {
 		return false, fmt.Errorf("%w: the store was opened for reading only", ErrReadOnly)
@@ -112,7 +112,8 @@ func (s *Store) put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return false, err
 }
 
-// tempFile creates an unnamed file in the configured directory, creating that if necessary.
+// tempFile creates an unnamed file in the configured directory. It creates the directory if
+// necessary.
 func (s *Store) tempFile() (*os.File, error) {
 	dir := s.cfg.Dir
 	if dir != "" {
@@ -129,8 +130,8 @@ type defaultSplit struct {
 	Subset  string `json:"subset"`
 }
 
-// Default returns the digest of the first split of a generation, which is used if a request names
-// none. It never changes.
+// Default returns the digest of the first split of a generation, which applies if a request names
+// no split. It never changes.
 func (s *Store) Default(ctx context.Context, generation string) (string, error) {
 	digest, err := s.defaultOf(ctx, generation)
 	if err != nil {
@@ -171,8 +172,8 @@ func decodeDefault(b []byte) (string, error) {
 	return d.Subset, nil
 }
 
-// setDefault makes a split the default of a generation unless there is one, and returns the
-// default.
+// setDefault makes a split the default of a generation, unless the generation has one. It returns
+// the default.
 func (s *Store) setDefault(ctx context.Context, generation, digest string) (string, error) {
 	b, err := json.Marshal(defaultSplit{Version: 1, Subset: digest})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Subset is an open subset of a split. It takes a few bytes per chunk and is safe for concurrent
-// use.
+// Subset is an open subset of a split. It uses a few bytes of memory per chunk and is safe for
+// concurrent use.
 type Subset struct {
 	file    file
 	head    *head
@@ -23,20 +23,21 @@ type Subset struct {
 	first   []uint64
 	members []uint64 // prefix sums
 	crcs    []uint32
-	offsets []int64 // of the chunks' blocks
+	offsets []int64 // offsets of the chunks' blocks
 }
 
-// file is the source of a split.
+// file is the file from which a split is read.
 type file interface {
 	io.ReaderAt
 	io.Closer
 }
 
 // OpenSubset downloads a split to a local file, verifies its digest, and opens one of its subsets.
-// generation is the dataset's, and first the prefix sums of its chunks' sample counts, which are
-// shared and not modified. It returns ErrNotFound if the bucket does not have the split,
-// ErrGeneration if it is of other data, ErrCorrupt if it does not match its name or the dataset,
-// and ErrNoSubset for an unknown name.
+// generation is the dataset's generation. first contains the prefix sums of the chunks' sample
+// counts; the subset shares the slice and does not modify it. OpenSubset returns ErrNotFound if the
+// bucket does not have the split, and ErrGeneration if the split is for other data. It returns
+// ErrCorrupt if the split does not match its name or the dataset, and ErrNoSubset for an unknown
+// name.
 func (s *Store) OpenSubset(ctx context.Context, digest, name, generation string, first []uint64) (*Subset, error) {
 	x, err := s.openSubset(ctx, digest, name, generation, first)
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Store) download(ctx context.Context, obj objstore.Object, f *os.File, d
 	return parseSplit(f, obj.Size, name, generation, first)
 }
 
-// parseSplit validates everything except the digest, and the blocks, which are validated when they
+// parseSplit validates a split except for its digest and its blocks. Blocks are validated when they
 // are read.
 func parseSplit(f file, size int64, name, generation string, first []uint64) (*Subset, error) {
 	if size < splitHeader {
@@ -141,10 +142,10 @@ func parseSplit(f file, size int64, name, generation string, first []uint64) (*S
 	return x, x.readTable()
 }
 
-// tableAtOnce is the number of rows to read at a time.
+// tableAtOnce is the number of table rows to read at a time.
 const tableAtOnce = 4096
 
-// readTable reads the resident data.
+// readTable reads the data that stays in memory.
 func (x *Subset) readTable() error {
 	h, n := x.head, int(x.head.chunks)
 	x.members, x.offsets, x.crcs = make([]uint64, n+1), make([]int64, n+1), make([]uint32, n)
@@ -180,14 +181,14 @@ func (x *Subset) readTable() error {
 // Rule returns the rule of the split.
 func (x *Subset) Rule() Rule { return x.rule }
 
-// Samples returns the number of its samples.
+// Samples returns the number of the subset's samples.
 func (x *Subset) Samples() uint64 { return x.members[len(x.members)-1] }
 
-// Members returns the prefix sums of its samples by chunk, in the form of shuffle.NewSubsetPlan. Do
-// not modify them.
+// Members returns the prefix sums of the subset's samples by chunk, in the form that
+// shuffle.NewSubsetPlan requires. Do not modify them.
 func (x *Subset) Members() []uint64 { return x.members }
 
-// Bitmap returns the members of a chunk: one bit per sample, lowest bit of a byte first.
+// Bitmap returns the subset's samples in a chunk: one bit per sample, lowest bit of a byte first.
 func (x *Subset) Bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	b, err := x.bitmap(ctx, chunk)
 	if err != nil {
@@ -219,8 +220,8 @@ func (x *Subset) bitmap(ctx context.Context, chunk int) ([]byte, error) {
 	return b, checkBitmap(b, n, x.members[chunk+1]-x.members[chunk])
 }
 
-// Close closes the local file. Returned slices stay valid.
+// Close closes the local file. Slices that methods returned remain valid.
 func (x *Subset) Close() error { return x.file.Close() }
 
-// SubsetBytes returns the memory of an open subset of a dataset with this many chunks.
+// SubsetBytes returns the memory size of an open subset of a dataset with this many chunks.
 func SubsetBytes(chunks int) int64 { return 8<<10 + 20*int64(chunks) }

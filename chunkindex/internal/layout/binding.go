@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// ShardVersion is the object version that a shard is bound to. Says is the SHA-256 of
-// other objects' statements about the shard at scan time; empty if there were none.
+// ShardVersion identifies the object version that a shard is bound to. Says is the SHA-256 of other
+// objects' statements about the shard at scan time; empty: there were none.
 type ShardVersion struct{ ETag, ID, Says string }
 
 // SaysDigest returns the digest that a binding stores for other objects' statements about a shard.
@@ -32,7 +32,7 @@ const (
 	bindingMagic = "MRBIND01" // the last two digits are the version
 	BindingSays  = "MRBIND02" // with a third string per shard
 	maxBinding   = 1 << 30
-	MaxVersion   = 1024 // bytes of an ETag or of a version ID
+	MaxVersion   = 1024 // maximum bytes of an ETag or of a version ID
 )
 
 // EncodeBinding returns a binding object: magic, generation, count, strings per shard, SHA-256.
@@ -64,7 +64,8 @@ func EncodeBinding(generation string, versions []ShardVersion) ([]byte, error) {
 	return append(b, sum[:]...), nil
 }
 
-// BindingHash returns the name of a binding: its trailing SHA-256 of the preceding bytes.
+// BindingHash returns the name of a binding: its last 32 bytes, which are the SHA-256 of the
+// preceding bytes.
 func BindingHash(b []byte) string { return hex.EncodeToString(b[len(b)-sha256.Size:]) }
 
 func decodeBinding(b []byte, generation string, shards int) ([]ShardVersion, error) {

@@ -12,14 +12,14 @@ import (
 )
 
 // PlainBlocks lists the data of every sample of a chunk explicitly. ChunkRecord.Encode omits data
-// that follows from a rule.
+// that a rule determines.
 type PlainBlocks struct {
 	Table []byte // 12 bytes per sample: offset, length, CRC-32C
 	Names []byte // per sample: uvarint length, key
 	Parts []byte // per sample: uvarint count, parts
 }
 
-// Reset empties the blocks and keeps their memory.
+// Reset empties the blocks but retains their memory.
 func (p *PlainBlocks) Reset() { *p = PlainBlocks{p.Table[:0], p.Names[:0], p.Parts[:0]} }
 
 // Encode converts plain blocks to the record's compact blocks. shard is the key of the chunk's
@@ -44,18 +44,18 @@ func (r *ChunkRecord) Encode(p *PlainBlocks, overlap int64, shard string, first 
 	return nil
 }
 
-// Flags in the first byte of a sample table: properties that all samples share.
+// Flags in the first byte of a sample table. Each marks a property that all samples share.
 const (
 	sameGaps    = 1 << iota // the gap between consecutive samples
 	sameLengths             // the sample length
 )
 
-// encodeTable appends a sample table: flags, the shift by which all lengths are divisible, the
+// encodeTable appends a sample table: flags, the number of zero bits at the end of all lengths, the
 // first sample's offset, the shared gap and length, the individual gaps and lengths that are not
 // shared, and the CRC-32C of each sample.
 func encodeTable(b []byte, t *Table, overlap int64) []byte {
 	n := len(t.Offset)
-	gap := func(i int) uint64 { // plus the overlap, so that it is never negative
+	gap := func(i int) uint64 { // includes the overlap, so that the gap is never negative
 		return uint64(int64(t.Offset[i]) - int64(t.Offset[i-1]) - int64(t.Length[i-1]) + overlap)
 	}
 	flags, shift := byte(sameGaps|sameLengths), 31
@@ -94,8 +94,8 @@ func encodeTable(b []byte, t *Table, overlap int64) []byte {
 	return b
 }
 
-// DecodeTable decodes the sample table of n samples. It checks that samples ascend, overlap by at
-// most overlap bytes and stay within the chunk.
+// DecodeTable decodes the sample table of n samples. It checks that offsets ascend, that
+// consecutive samples overlap by at most overlap bytes, and that all samples are within the chunk.
 func DecodeTable(b []byte, n uint32, chunk, longest, overlap int64) (*Table, error) {
 	in := blockReader{b: b}
 	head := in.bytes(2)
@@ -143,8 +143,8 @@ type KeyRule struct {
 	First uint64 // number of the chunk's first sample in its shard
 }
 
-// numberedStem returns the length of the shard key's prefix from which format.Numbered derives all
-// of the chunk's sample names, or 0 if it does not.
+// numberedStem returns the length of a prefix of the shard key, if format.Numbered derives all of
+// the chunk's sample names from this prefix. Otherwise it returns 0.
 func numberedStem(names []byte, shard string, first uint64) int {
 	stem, n := "", first
 	for len(names) > 0 {
@@ -165,8 +165,8 @@ func numberedStem(names []byte, shard string, first uint64) int {
 	return len(stem)
 }
 
-// EachKey calls visit for every key of a names block of n samples. The names of an empty block
-// follow from the rule.
+// EachKey calls visit for every key of a names block of n samples. For an empty block, it derives
+// the names from the rule.
 func EachKey(block []byte, n uint32, rule KeyRule, visit func(i uint32, key []byte) error) error {
 	if len(block) > 0 {
 		return eachName(block, n, visit)
@@ -186,10 +186,11 @@ func EachKey(block []byte, n uint32, rule KeyRule, visit func(i uint32, key []by
 const (
 	listedParts = iota // every part of every sample
 	wholeParts         // each sample is one part between equally long margins; the parts' checksums follow
-	textParts          // each sample is one part plus a constant text, so its checksum determines the part's
+	textParts          // each sample is one part plus a constant text, so the sample's checksum determines the part's checksum
 )
 
-// encodeParts appends a compact parts block. plain is the plain block of the same parts.
+// encodeParts appends a compact parts block. plain is the plain block of the same parts, and all
+// contains these parts.
 func encodeParts(b, plain []byte, all *Parts, t *Table) []byte {
 	begin, tail, ok := all.whole(t)
 	if !ok {
@@ -235,7 +236,8 @@ func (p *Parts) whole(t *Table) (begin, tail uint32, ok bool) {
 	return begin, tail, true
 }
 
-// followsText reports, by checksums, whether each sample consists of its part followed by text.
+// followsText reports whether each sample consists of its part followed by text. It compares
+// checksums.
 func (p *Parts) followsText(t *Table, text string) bool {
 	for i, q := range p.parts {
 		if crc32.Update(q.crc, Castagnoli(), []byte(text)) != t.CRC32C[i] {
@@ -245,8 +247,8 @@ func (p *Parts) followsText(t *Table, text string) bool {
 	return true
 }
 
-// DecodeParts decodes a parts block for the samples of table t. Parts of a sample ascend and do not
-// overlap.
+// DecodeParts decodes a parts block for the samples of table t. It requires that the parts of a
+// sample ascend and do not overlap.
 func DecodeParts(block []byte, t *Table) (*Parts, error) {
 	in := blockReader{b: block}
 	kind := in.bytes(1)
@@ -291,10 +293,10 @@ func DecodeParts(block []byte, t *Table) (*Parts, error) {
 	return all, nil
 }
 
-// suffix computes the CRC-32C of data without a known suffix.
+// suffix computes the CRC-32C of data from the CRC-32C of the data followed by a known suffix.
 type suffix struct {
 	table *crc32.Table
-	rows  *[256]byte // index of the table entry with a given highest byte
+	rows  *[256]byte // index of the table entry by its highest byte
 	text  []byte     // the suffix, reversed
 }
 
@@ -310,7 +312,8 @@ func newSuffix(text []byte) *suffix {
 	return s
 }
 
-// cut returns the checksum of the data before the suffix, given the checksum of both.
+// cut returns the checksum of the data before the suffix. crc is the checksum of the data including
+// the suffix.
 func (s *suffix) cut(crc uint32) uint32 {
 	crc = ^crc
 	for _, b := range s.text {
@@ -320,7 +323,7 @@ func (s *suffix) cut(crc uint32) uint32 {
 	return ^crc
 }
 
-// blockReader reads an index block. A read beyond the end or out of range sets bad.
+// blockReader reads an index block. It sets bad for a read beyond the end or a value out of range.
 type blockReader struct {
 	b   []byte
 	bad bool

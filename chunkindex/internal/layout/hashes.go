@@ -11,7 +11,7 @@ func HashKey(key []byte) uint64 {
 	return binary.BigEndian.Uint64(sum[:8])
 }
 
-// HashRecord is one record of the hash section.
+// HashRecord is one record of the hash section: the key hash of a sample and the sample's number.
 type HashRecord struct{ Hash, Sample uint64 }
 
 // Less reports whether r sorts before other in the hash section.

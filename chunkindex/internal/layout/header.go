@@ -27,7 +27,7 @@ const (
 	PageCRC      = PageSize - 4
 )
 
-// Section indexes, in the order of their numbers, which start at 1.
+// Section indexes, in the order of the section numbers in the specification, which start at 1.
 const (
 	SecMeta = iota
 	SecShards
@@ -43,19 +43,19 @@ const (
 	NumSections
 )
 
-// Limits of an index. Readers reject anything beyond them.
+// Limits of an index. Readers reject values beyond them.
 const (
 	MaxShards    = 1 << 24
 	MaxChunks    = 1 << 25
 	maxSamples   = 1 << 40
-	maxParts     = 1 << 50 // in all samples together
+	maxParts     = 1 << 50 // total over all samples
 	MaxChunkSize = 1 << 30
-	MaxMeta      = 4 << 20  // bytes; enough for 10,000 columns or leaves with names of 100 bytes
-	MaxTable     = 64 << 20 // bytes of one chunk's sample table, names, parts or parameters
-	MaxSections  = 1 << 10  // in any format version
-	MaxObjectKey = 1024     // bytes of a shard key
+	MaxMeta      = 4 << 20  // maximum bytes; enough for 10,000 columns or leaves with names of 100 bytes
+	MaxTable     = 64 << 20 // maximum bytes of one chunk's sample table, names, parts or parameters
+	MaxSections  = 1 << 10  // maximum in any format version
+	MaxObjectKey = 1024     // maximum bytes of a shard key
 
-	MaxFrameSamples = 4 << 20 // samples of a chunk that cannot be closed because it ends inside a frame
+	MaxFrameSamples = 4 << 20 // maximum samples of a chunk that cannot be closed because it ends inside a frame
 )
 
 // Section is the location of a section in the file.
@@ -74,7 +74,7 @@ type Header struct {
 	Sections [NumSections]Section
 }
 
-// HashPages returns the number of hash section pages for a number of samples.
+// HashPages returns the number of pages of the hash section for a number of samples.
 func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / PageRecords }
 
 // BlockSections returns the sections of blocks, in the order of their offsets in a row of section
@@ -82,7 +82,7 @@ func HashPages(samples uint64) uint64 { return (samples + PageRecords - 1) / Pag
 func BlockSections() []int { return []int{SecTables, SecNames, SecParts, SecDecoding} }
 
 // storedOrder returns the sections in file order, after the page digests. The sections that Open
-// fetches come first.
+// fetches are first.
 func storedOrder() []int {
 	return []int{SecMeta, SecShards, SecChunks, SecExtents, SecBlocks, SecTables, SecNames, SecParts, SecHash, SecDecoding}
 }
@@ -108,8 +108,8 @@ func (h *Header) Place(meta, shards int64) {
 	}
 }
 
-// Hashed returns the number of samples in the hash section: all of them, or 0 if all names follow
-// from rules.
+// Hashed returns the number of samples in the hash section: all samples, or 0 if rules derive all
+// names.
 func (h *Header) Hashed() uint64 {
 	if h.listed == 0 {
 		return 0
@@ -139,8 +139,7 @@ func (h *Header) Encode() []byte {
 	return append(b, h.Digest[:]...)
 }
 
-// DecodeHeader decodes a header and checks everything that can be checked with the header and the
-// file size.
+// DecodeHeader decodes a header and checks all that the header and the file size determine.
 func DecodeHeader(b []byte, size int64) (*Header, error) {
 	if len(b) != HeaderSize || binary.LittleEndian.Uint32(b[8:]) != IndexVersion || binary.LittleEndian.Uint32(b[12:]) != NumSections {
 		return nil, fmt.Errorf("header: %w", ErrMalformed)
@@ -208,7 +207,7 @@ func (h *Header) decodeSections(b []byte, size int64) error {
 			return fmt.Errorf("section %d: %w", i+1, ErrMalformed)
 		}
 	}
-	// A sample takes at least four bytes of its table, a chunk five.
+	// A sample needs at least four bytes of its chunk's table, and a chunk at least five.
 	if h.Size() != size || h.Sections[SecMeta].Length > MaxMeta || h.tables/4 < h.Samples || h.listed == 0 && h.names > 0 {
 		return fmt.Errorf("sections: %w", ErrMalformed)
 	}

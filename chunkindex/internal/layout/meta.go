@@ -13,13 +13,13 @@ type Meta struct {
 	Cutter    int             `json:"cutter,omitempty"` // version of the rules that cut chunks
 	ChunkSize int64           `json:"chunk_size"`
 	Defaults  Defaults        `json:"defaults"`
-	Framing   json.RawMessage `json:"framing,omitempty"` // constants, for formats that have some
+	Framing   json.RawMessage `json:"framing,omitempty"` // constants for the framing, if the format has any
 	Classes   []string        `json:"classes,omitempty"` // names of class folders
-	Overlap   int64           `json:"overlap,omitempty"` // bytes that consecutive samples may share
+	Overlap   int64           `json:"overlap,omitempty"` // maximum bytes that consecutive samples may share
 }
 
-// Defaults are the plan parameters stored in the index. Storing them keeps the meaning of a URL
-// that omits them independent of the program's version.
+// Defaults are the plan parameters stored in the index. Because they are stored, a URL that omits
+// them has the same meaning in every version of the program.
 type Defaults struct {
 	Shuffle   string `json:"shuffle"`
 	Window    uint64 `json:"window"`
@@ -28,14 +28,14 @@ type Defaults struct {
 	Tail      string `json:"tail"`
 }
 
-// Shard is one stored object with the version it is bound to.
+// Shard is a stored object, with the version that it is bound to.
 type Shard struct {
-	Key       string // relative to the dataset's prefix
+	Key       string // key relative to the dataset's prefix
 	Size      int64
 	ETag      string
 	VersionID string
-	Stem      int    // bytes of the key with which derived names begin; 0: names are stored
-	Says      string // SHA-256 of other objects' statements about it; empty: none
+	Stem      int    // length of the key's prefix from which names are derived; 0: names are stored
+	Says      string // SHA-256 of other objects' statements about the shard; empty: none
 }
 
 // Extent is a contiguous range of one shard.
@@ -54,8 +54,8 @@ type Table struct {
 // Bytes returns the memory size of the table.
 func (t *Table) Bytes() int64 { return int64(12*cap(t.Offset)) + 128 }
 
-// EncodeMeta encodes metadata without HTML escaping, so that the constants stay byte for byte as
-// the survey wrote them. The next survey compares them with the index.
+// EncodeMeta encodes metadata without HTML escaping, so that the index stores the survey's
+// constants byte for byte. The next survey compares its constants with them.
 func EncodeMeta(m Meta) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -42,7 +42,7 @@ func IsDigest(s string) bool {
 	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
 }
 
-// ReadSmall reads a whole object in the version that obj describes.
+// ReadSmall reads a whole object, in the version that obj describes.
 func ReadSmall(ctx context.Context, store objstore.Store, obj objstore.Object, limit int64) ([]byte, error) {
 	if obj.Size == 0 || obj.Size > limit {
 		return nil, fmt.Errorf("%s: %w: size of %d bytes", obj.Key, ErrCorrupt, obj.Size)
@@ -54,7 +54,7 @@ func ReadSmall(ctx context.Context, store objstore.Store, obj objstore.Object, l
 	return b, nil
 }
 
-// CheckShardKey rejects keys that lead out of the dataset or name objects that are not shards.
+// CheckShardKey rejects keys outside of the dataset, and keys of objects that are not shards.
 func CheckShardKey(key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
@@ -66,12 +66,12 @@ func CheckShardKey(key string) error {
 }
 
 // A prefix with several indexes stores all their generations in one directory. An owner object
-// records that a generation was once current in an index. URLs reach only the generations of their
-// own index, and gc learns when a generation was replaced. A generation without owner objects
+// records that a generation was once current in an index. It restricts URLs to the generations of
+// their own index, and tells gc when a generation was replaced. A generation without owner objects
 // belongs to the default index, so a prefix with one index needs none.
 
-// OwnerObject returns the key of the owner object of a generation and an index; an empty name means
-// the default index.
+// OwnerObject returns the key of the owner object for a generation and an index; an empty name
+// means the default index.
 func OwnerObject(prefix, generation, name string) string {
 	return prefix + OwnerDir + generation + "-" + name
 }

@@ -6,11 +6,12 @@ import (
 	"io"
 )
 
-// ProofSize is the page size for digests: the sections are divided into pages of this size, each
-// with a digest (0.1 % of the index). It is also the smallest unit that a reader fetches.
+// ProofSize is the size of the pages into which the sections are divided. Each page has a digest;
+// all digests together are 0.1 % of the index. A page is also the smallest unit that a reader
+// fetches.
 const ProofSize = 32 << 10
 
-// PagesOf returns how many pages the sections of an index fill.
+// PagesOf returns the number of pages in the sections of an index, whose length is body.
 func PagesOf(body int64) int64 { return (body + ProofSize - 1) / ProofSize }
 
 func digestsSize(body int64) int64 { return sha256.Size * PagesOf(body) }

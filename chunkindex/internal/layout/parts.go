@@ -10,7 +10,7 @@ import (
 // Part is a named piece of a sample, such as one member of a tar sample.
 type Part struct {
 	Ext    string
-	Offset uint32 // in the sample
+	Offset uint32 // offset in the sample
 	Length uint32
 	CRC32C uint32
 }
@@ -19,7 +19,7 @@ type Part struct {
 type Parts struct {
 	Names []string
 	parts []packedPart
-	ends  []uint32 // by sample: end of its parts in the parts slice
+	ends  []uint32 // for each sample, the end of its parts in the parts slice
 	bytes int64    // total length of the names
 }
 
@@ -60,18 +60,18 @@ func eachName(block []byte, n uint32, visit func(i uint32, key []byte) error) er
 	return nil
 }
 
-// decodePlainParts decodes all parts of samples with the given lengths. Parts of a sample ascend
-// and do not overlap.
+// decodePlainParts decodes all parts of samples with the given lengths. It requires that the parts
+// of a sample ascend and do not overlap.
 func decodePlainParts(block []byte, lengths []uint32) (*Parts, error) {
 	all := &Parts{ends: make([]uint32, len(lengths))}
 	numbers := map[string]uint32{}
 	for i, sample := range lengths {
 		count, w := binary.Uvarint(block)
-		// A part takes at least seven bytes, so the block's length bounds the count.
+		// A part needs at least seven bytes, so the block's length limits the count.
 		if w <= 0 || count > uint64(len(block)-w)/7 {
 			return nil, fmt.Errorf("parts: sample %d: %w", i, ErrMalformed)
 		}
-		if i == 0 { // most samples of a chunk have as many parts as the first
+		if i == 0 { // most samples of a chunk have the same number of parts as the first
 			all.parts = make([]packedPart, 0, min(int(count)*len(lengths), len(block)/7))
 		}
 		block = block[w:]

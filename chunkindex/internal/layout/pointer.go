@@ -13,8 +13,8 @@ import (
 
 // Key, version and size limit of a pointer.
 const (
-	PointerKey     = StateDir + "current" // pointer of the default index; others append a dash and their name
-	PointerVersion = IndexVersion         // version of the index that it names
+	PointerKey     = StateDir + "current" // pointer of the default index; other pointers append a dash and the index name
+	PointerVersion = IndexVersion         // version of the index that the pointer names
 	MaxPointer     = 64 << 10
 )
 
@@ -47,13 +47,13 @@ func PointerName(prefix, key string) (name string, ok bool) {
 	return name, rest == "" || named && ValidIndexName(name)
 }
 
-// pointerReads limits the attempts to read a pointer. Runs do not publish often enough to exhaust
-// it.
+// pointerReads limits the attempts to read a pointer. Index runs do not publish often enough to
+// exhaust the limit.
 const pointerReads = 4
 
-// ReadPointer reads a pointer and returns its object, whose ETag a conditional write needs. It
-// retries if the pointer is replaced between its two requests, so it returns either the old or the
-// new pointer.
+// ReadPointer reads a pointer. It also returns the pointer's object, because a conditional write
+// needs the ETag. If the pointer is replaced between its two requests, ReadPointer retries. It thus
+// returns either the old or the new pointer.
 func ReadPointer(ctx context.Context, store objstore.Store, prefix, name string) (p Pointer, obj objstore.Object, err error) {
 	for range pointerReads {
 		if p, obj, err = readPointerOnce(ctx, store, prefix, name); !errors.Is(err, objstore.ErrChanged) {

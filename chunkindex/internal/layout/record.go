@@ -8,27 +8,27 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// ChunkRecord holds all index data of one chunk while it passes from a scan to an index. Shard
-// numbers are relative to the first shard of the scan.
+// ChunkRecord holds all index data of one chunk while the data is moved from a scan to an index.
+// Shard numbers are relative to the first shard of the scan.
 type ChunkRecord struct {
 	Extents []Extent
 	Codec   codec.Codec
-	Skip    int64 // decoded bytes of the extent before the chunk
+	Skip    int64 // decoded bytes in the extent before the chunk
 	Length  int64
 	CRC     uint32
 	Digest  [32]byte
 	Samples uint32
 	Bytes   int64  // total length of all samples
 	Longest int64  // length of the longest sample
-	Count   uint64 // parts of all samples
-	Frame   int64  // bytes of its frame in the scan file, including the length prefix
-	Stem    int    // bytes of the shard's key with which derived names begin; 0: names are stored
+	Count   uint64 // number of parts of all samples
+	Frame   int64  // bytes of the record's frame in the scan file, including the length prefix
+	Stem    int    // length of the shard key's prefix from which names are derived; 0: names are stored
 
 	// The blocks of sections 5, 7, 8 and 10 in the current index version.
 	Table, Names, Parts, Params []byte
 }
 
-// Reset empties the record and keeps its memory.
+// Reset empties the record but retains its memory.
 func (r *ChunkRecord) Reset() {
 	*r = ChunkRecord{Extents: r.Extents[:0], Table: r.Table[:0], Names: r.Names[:0], Parts: r.Parts[:0], Params: r.Params[:0]}
 }
@@ -43,7 +43,7 @@ func (r *ChunkRecord) sum(t *Table, p *Parts) {
 }
 
 // Check validates a record from a stored scan against the limits and its shards, and computes its
-// totals. o has seen the preceding chunks.
+// totals. o has already validated the preceding chunks.
 func (r *ChunkRecord) Check(o *ExtentOrder) error {
 	if r.Samples == 0 || r.Length <= 0 || r.Length > MaxChunkSize {
 		return ErrMalformed
@@ -82,8 +82,8 @@ func (r *ChunkRecord) Check(o *ExtentOrder) error {
 	return nil
 }
 
-// CheckCodec validates a chunk's codec, skipped bytes and number of extents. Compressed chunks have
-// one extent unless columns of their frames are omitted, and begin in their first frame.
+// CheckCodec validates a chunk's codec, skipped bytes and number of extents. A compressed chunk
+// begins in its first frame. It has one extent, unless columns of its frames are omitted.
 func CheckCodec(c codec.Codec, skip, extents uint64) error {
 	switch {
 	case !c.Known():
@@ -96,21 +96,21 @@ func CheckCodec(c codec.Codec, skip, extents uint64) error {
 
 // ExtentOrder validates the extents of all chunks in order, against their shards and each other.
 //
-// Extents ascend by shard and offset and stay within their shards. Uncompressed chunks overlap the
-// preceding one by at most Overlap bytes, and their extents add up to their length. Compressed
-// chunks share at most one frame with the preceding chunk, and none with the one before that.
+// Extents ascend by shard and offset and are within their shards. An uncompressed chunk overlaps
+// the preceding chunk by at most Overlap bytes, and its extents add up to its length. A compressed
+// chunk shares at most one frame with the preceding chunk, and none with the chunk before that.
 // Extents of one chunk do not overlap.
 type ExtentOrder struct {
 	Shards  []Shard
 	Overlap int64
 
-	some   bool // an extent of this shard was seen
+	some   bool // Next has seen an extent of this shard
 	shard  int
 	off    int64 // offset of the preceding extent in this shard
 	end    int64 // end of the preceding extent
 	before int64 // end of the extent before the preceding one
-	left   int64 // bytes of the chunk that further extents must cover
-	part   bool  // the chunk has an extent
+	left   int64 // bytes of the chunk that the remaining extents must cover
+	part   bool  // the chunk already has an extent
 }
 
 var errExtent = errors.New("extent is outside its shard, or overlaps another")
@@ -181,12 +181,12 @@ func newTable(n int) *Table {
 	return &Table{Offset: all[:n:n], Length: all[n : 2*n : 2*n], CRC32C: all[2*n:]}
 }
 
-// tableCheck validates the samples of a chunk in order: they ascend, overlap the preceding one by
-// at most overlap bytes and stay within the chunk.
+// tableCheck validates the samples of a chunk in order. Offsets must ascend, consecutive samples
+// may overlap by at most overlap bytes, and all samples must be within the chunk.
 type tableCheck struct {
 	chunk, longest, overlap int64
 
-	begin, end int64 // of the preceding sample; -1 and 0 at first
+	begin, end int64 // range of the preceding sample; at first -1 and 0
 }
 
 func (c *tableCheck) next(off, length int64) bool {

@@ -6,7 +6,7 @@ type Totals struct {
 	Chunks, Extents, Samples uint64
 	Bytes, Longest           int64
 	PartCount                uint64
-	listed                   uint64 // samples whose names are stored rather than derived
+	listed                   uint64 // samples whose names are stored instead of derived
 
 	tables, names, parts, params uint64 // bytes of the blocks
 }

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrVersion reports a valid object whose format this program does not know because a newer program
-// wrote it. It is not damage, so the object must not be replaced.
+// ErrVersion reports a valid object in a format that this program does not support because a newer
+// program wrote it. The object is not damaged and must not be replaced.
 var ErrVersion = errors.New("written by a newer program")
 
-// ErrOldVersion reports an index in a format version that is no longer supported. An index run
-// replaces it.
+// ErrOldVersion reports an index in an old, unsupported format version. An index run replaces it.
 var ErrOldVersion = errors.New("written by an older program in a format that is no longer supported")
 
 // Newer returns an ErrVersion with the name and value of the newer version.

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Each processes items 0 to n-1 on the given number of workers and waits for all of them. The first
-// error cancels the context of the others. worker identifies the goroutine, so that each can reuse
-// its own buffers.
+// Each processes items 0 to n-1 on the given number of workers and waits for all workers. The first
+// error cancels the context of the others. worker identifies the goroutine, so that each goroutine
+// can reuse its own buffers.
 func Each(ctx context.Context, workers, n int, do func(ctx context.Context, worker, item int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
