@@ -29,8 +29,8 @@ func digestWords(parts ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// TestOrderDigests_AreThoseOfTheirWords compares with the words of the format, of orders with so
-// many chunks that the words are hashed in parts, too.
+// TestOrderDigests_AreThoseOfTheirWords compares digests with the specified words. Some orders have
+// so many chunks that their words are hashed in parts.
 func TestOrderDigests_AreThoseOfTheirWords(t *testing.T) {
 	name := "0123456789abc" // two words
 	named := []uint64{13, binary.LittleEndian.Uint64([]byte(name[:8])), binary.LittleEndian.Uint64([]byte(name[8:] + "\x00\x00\x00"))}
@@ -71,7 +71,7 @@ func TestOrderDigests_AreThoseOfTheirWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		weights := []uint64{2, 1}
-		if batch > 0 { // weights change nothing where counts are fixed
+		if batch > 0 { // weights have no effect if counts are fixed
 			weights = []uint64{0, 0}
 		}
 		want := digestWords([]uint64{1, uint64(newKey("mixture")), 3, 28, 2, 5, weights[0], from[0].PerBatch}, "one", []uint64{9, weights[1], from[1].PerBatch}, "two")
@@ -99,10 +99,10 @@ func subsetPlan(t *testing.T, params Params, first, members []uint64) *Plan {
 	return p
 }
 
-// TestQuarantine_MostIsReached finds, over many epochs, the number of times that each sample is
-// delivered at most.
+// TestQuarantine_MostIsReached checks that Most returns the maximum number of deliveries of each
+// sample, which many epochs reach.
 func TestQuarantine_MostIsReached(t *testing.T) {
-	first, bad := prefix(4, 3, 0, 2, 5), []uint64{0, 1, 2, 7, 8, 9, 10} // chunk 3 uses chunk 4, which has bad samples
+	first, bad := prefix(4, 3, 0, 2, 5), []uint64{0, 1, 2, 7, 8, 9, 10} // chunk 3 takes substitutes from chunk 4
 	q, err := NewQuarantine(5, first, bad)
 	if err != nil {
 		t.Fatal(err)
@@ -133,8 +133,8 @@ func TestQuarantine_MostIsReached(t *testing.T) {
 	}
 }
 
-// TestMembers_OfLongBitmaps compares with a list, in chunks that are longer than one word or two of
-// the bitmap.
+// TestMembers_OfLongBitmaps compares Members with a list, for chunks longer than one or two words
+// of the bitmap.
 func TestMembers_OfLongBitmaps(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.Uint64Range(1, 200).Draw(r, "samples")
@@ -162,8 +162,8 @@ func TestMembers_OfLongBitmaps(t *testing.T) {
 	})
 }
 
-// TestPlan_HomesOfChunksWithoutDraws asks for homes of chunks that the layout of the draws has no
-// piece of, and of chunks that there are not.
+// TestPlan_HomesOfChunksWithoutDraws requests homes of chunks that have no piece in the layout of
+// the draws, and of chunks that do not exist.
 func TestPlan_HomesOfChunksWithoutDraws(t *testing.T) {
 	p := weightedPlan(t, Params{Shuffle: Slot, Window: 4, Importance: snapshot}, prefix(10, 10, 0, 10, 10), []uint64{0, 5, 0, 5, 0})
 	strata := mustPlan(t, Params{Shuffle: Window, Window: 4, Strata: 2}, prefix(5, 0, 5))
@@ -216,16 +216,16 @@ func TestEpoch_WithoutSamples(t *testing.T) {
 	}
 }
 
-// TestWeightStats_OfProductsBeyondAWord has a weight that is drawn in every epoch only by the upper
-// word of its product with the draws.
+// TestWeightStats_OfProductsBeyondAWord has a weight whose product with the draws exceeds 64 bits.
+// Without the upper word its sample would not count as always drawn.
 func TestWeightStats_OfProductsBeyondAWord(t *testing.T) {
 	for _, c := range []struct {
 		draws, total uint64
 		weights      []uint32
 		want         float64
 	}{
-		{1 << 62, math.MaxUint64, []uint32{4, 1}, .625}, // 2^64, of which the lower word is 0, and a quarter
-		{2, 8, []uint32{4, 3, 1}, (1 + .75 + .25) / 3},  // a draw, exactly
+		{1 << 62, math.MaxUint64, []uint32{4, 1}, .625}, // 2^64, whose lower word is 0, and a quarter
+		{2, 8, []uint32{4, 3, 1}, (1 + .75 + .25) / 3},  // exactly one draw
 		{3, 8, []uint32{0, 0, 8}, 1. / 3},               // samples without weight
 		{4, 4, []uint32{1, 1, 1, 1}, 1},                 // each once
 		{1, 1 << 40, []uint32{1 << 20}, 1. / (1 << 20)}, // rarely
@@ -234,13 +234,13 @@ func TestWeightStats_OfProductsBeyondAWord(t *testing.T) {
 	} {
 		s := NewWeightStats(c.draws, c.total)
 		s.Add(c.weights)
-		if got := s.Coverage(); !(math.Abs(got-c.want) <= 1e-12) { // not a number is wrong too
+		if got := s.Coverage(); !(math.Abs(got-c.want) <= 1e-12) { // NaN is wrong too
 			t.Errorf("%+v: got coverage %v, want %v", c, got, c.want)
 		}
 	}
 }
 
-// TestCursor_LaterOfTails requests the last batch, which is short, with every tail.
+// TestCursor_LaterOfTails requests the last batch, which is short, with every tail policy.
 func TestCursor_LaterOfTails(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 2}, prefix(5, 5))
 	e := p.Epoch(0)

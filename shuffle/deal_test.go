@@ -22,7 +22,7 @@ func dealModel(lengths []uint32, worldSize int) [][]int {
 		shares[rank] = append(shares[rank], place)
 		if rank += step; rank < 0 || rank == worldSize {
 			step = -step
-			rank += step // the last of a row is the first of the next
+			rank += step // the last rank of a row is the first rank of the next row
 		}
 	}
 	for _, s := range shares {
@@ -79,8 +79,8 @@ func TestDealTilesTheBatch(t *testing.T) {
 	}
 }
 
-// TestDealBalancesBytes compares the heaviest share with the mean, over batches of log-normal
-// lengths: dealt shares, and shares cut without balancing.
+// TestDealBalancesBytes compares the heaviest share with the mean share, over batches of log-normal
+// lengths. It does so for dealt shares and for contiguous shares.
 func TestDealBalancesBytes(t *testing.T) {
 	k := newKey("lengths")
 	for _, world := range []uint64{2, 4, 8, 16} {

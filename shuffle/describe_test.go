@@ -33,14 +33,14 @@ func TestOrderDigestNamesTheOrder(t *testing.T) {
 	if got, want := digest(base, prefix(3, 0, 5, 9)), digest(base, first); got != want {
 		t.Errorf("the same order twice: got %s, want %s", got, want)
 	}
-	// Parameters that the order does not depend on are not in its digest.
+	// The digest does not include parameters that the order does not depend on.
 	if got, want := digest(Params{Shuffle: Full, Window: 7}, prefix(17)), digest(Params{Shuffle: Full}, first); got != want {
 		t.Errorf("full, other chunks of as many samples: got %s, want %s", got, want)
 	}
 	if got, want := digest(Params{Shuffle: None, Seed: 7}, first), digest(Params{Shuffle: None}, first); got != want {
 		t.Errorf("none, another seed: got %s, want %s", got, want)
 	}
-	// It is stored and compared between releases.
+	// Clients store the digest and compare it between releases.
 	if got, want := digest(base, first), "485c287f0adc1dfb60ef4caade29a20d"; got != want {
 		t.Errorf("got %s, want %s as released", got, want)
 	}

@@ -59,7 +59,7 @@ func exampleParams(name string) Params {
 }
 
 // slotExample returns the figures of the example's lanes, and of a subset, a quarantine and homes
-// with them.
+// in the slot order.
 func slotExample(t *testing.T, first []uint64) []string {
 	p := mustPlan(t, exampleParams(Slot), first)
 	e := p.Epoch(0)

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-const snapshot = "5c0e1f" // the name of weights that a test makes up
+const snapshot = "5c0e1f" // name of a made-up snapshot of weights
 
 // weighing is a weighted dataset of a test: its weights in stored order.
 type weighing struct {
@@ -47,7 +47,8 @@ func (w *weighing) plan(t testing.TB, params Params) *Plan {
 	return p
 }
 
-// drawWeighing draws weights for chunks, not all of them 0. It returns nil if every chunk is empty.
+// drawWeighing draws weights for chunks, with a sum above 0. It returns nil if every chunk is
+// empty.
 func drawWeighing(t *rapid.T, first []uint64) *weighing {
 	s := int(first[len(first)-1])
 	if s == 0 {
@@ -69,7 +70,7 @@ func drawWeighing(t *rapid.T, first []uint64) *weighing {
 	return w
 }
 
-// checkDraws compares an epoch's draws with the formula in exact numbers, sample by sample.
+// checkDraws compares an epoch's draws with the formula in exact arithmetic, sample by sample.
 func checkDraws(e *Epoch, w *weighing) error {
 	d, s := e.Draws(), big.NewInt(int64(len(w.weights)))
 	total, phase := new(big.Int), new(big.Int).SetUint64(d.phase)
@@ -96,7 +97,7 @@ func checkDraws(e *Epoch, w *weighing) error {
 			if lo != next || hi != want {
 				return fmt.Errorf("chunk %d, place %d: got draws [%d, %d), want [%d, %d)", chunk, place, lo, hi, next, want)
 			}
-			// Within one of s*w/W, above and below.
+			// The number of draws differs from s*w/W by less than one.
 			off := new(big.Int).SetUint64(hi - lo)
 			off.Sub(off.Mul(off, total), new(big.Int).Mul(s, big.NewInt(int64(weight))))
 			if off.CmpAbs(total) >= 0 {
@@ -180,8 +181,8 @@ func TestEqualWeightsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestDrawsVaryWithEpochAndSeed checks samples whose weight is half a draw: whether one is drawn
-// depends on the phase, and is balanced over epochs.
+// TestDrawsVaryWithEpochAndSeed checks samples whose weight is half a draw: the phase determines
+// whether one is drawn, and each is drawn in about half of the epochs.
 func TestDrawsVaryWithEpochAndSeed(t *testing.T) {
 	w := &weighing{first: equal(10, 100), weights: slices.Repeat([]uint32{3, 1}, 500)}
 	const epochs = 400
@@ -209,8 +210,8 @@ func TestDrawsVaryWithEpochAndSeed(t *testing.T) {
 	}
 }
 
-// TestDrawsOfHugeWeights checks the arithmetic where products exceed 2^64: totals up to 2^64 - 1,
-// and more samples than any dataset has.
+// TestDrawsOfHugeWeights checks the arithmetic for products above 2^64: totals up to 2^64 - 1, and
+// more samples than any dataset has.
 func TestDrawsOfHugeWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "chunks")
@@ -354,7 +355,7 @@ func TestWeightedReads(t *testing.T) {
 }
 
 func TestWeightStats(t *testing.T) {
-	// 4 draws by weights that sum to 8: half a weight each.
+	// 4 draws by weights that sum to 8: a weight of 1 is half a draw.
 	s := NewWeightStats(4, 8)
 	for _, chunk := range [][]uint32{{5, 0}, {}, {2, 1}} {
 		s.Add(chunk)
@@ -376,7 +377,7 @@ func TestWeightStats(t *testing.T) {
 	}
 }
 
-// TestCoverageIsMeasured compares the expected coverage with that of epochs.
+// TestCoverageIsMeasured compares the expected coverage with the measured coverage of epochs.
 func TestCoverageIsMeasured(t *testing.T) {
 	w := &weighing{first: equal(8, 250), weights: make([]uint32, 2000)}
 	var total uint64

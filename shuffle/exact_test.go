@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestBatchVariance_OfSmallOrders compares with figures computed by hand.
+// TestBatchVariance_OfSmallOrders compares the variance with values computed by hand.
 func TestBatchVariance_OfSmallOrders(t *testing.T) {
-	const byChunk = 0 // the number of the figure by chunk; 1 is that of 10 classes
+	const byChunk = 0 // index of the value by chunk; index 1 is the value of 10 classes
 	for _, c := range []struct {
 		name     string
 		params   Params
 		first    []uint64
 		batch    uint64
 		figure   int
-		distance float64 // squared, from the shares of the batch: the mean over all batches
-		alike    float64 // probability that two independent samples are of one class
+		distance float64 // squared distance from the shares of the batch, averaged over all batches
+		alike    float64 // probability that two independent samples belong to one class
 	}{
 		{"one permutation", Params{Shuffle: Full}, equal(5, 2), 4, byChunk, 4 * .8 * 6 / 9, 1. / 5},
 		{"chunks of unequal size", Params{Shuffle: None}, prefix(1, 9), 2, byChunk, (1.28 + 4*.08) / 5, .82},
@@ -32,7 +32,7 @@ func TestBatchVariance_OfSmallOrders(t *testing.T) {
 	} {
 		v, ok := mustPlan(t, c.params, c.first).BatchVariance(c.batch)
 		got, want := []float64{v.Chunk, v.Ten}[c.figure], c.distance/(float64(c.batch)*(1-c.alike))
-		if !ok || !(math.Abs(got-want) <= 1e-9) { // not a number is wrong too
+		if !ok || !(math.Abs(got-want) <= 1e-9) { // NaN is wrong too
 			t.Errorf("%s: got %v, want %v", c.name, got, want)
 		}
 	}
@@ -60,8 +60,8 @@ func TestBatchVariance_OfOneSample(t *testing.T) {
 	}
 }
 
-// TestBatchVariance_OfAWindowThatHoldsAll is the same as that of a full order, and none where a
-// batch is the whole epoch.
+// TestBatchVariance_OfAWindowThatHoldsAll: a window that holds all chunks has the variance of a
+// full order, and variance 0 if a batch is the whole epoch.
 func TestBatchVariance_OfAWindowThatHoldsAll(t *testing.T) {
 	full := mustPlan(t, Params{Shuffle: Full}, equal(7, 11))
 	for _, batch := range []uint64{1, 5, 30, 76} {
@@ -77,8 +77,8 @@ func TestBatchVariance_OfAWindowThatHoldsAll(t *testing.T) {
 	}
 }
 
-// TestBatchVariance_OfALongLane looks at some of its pieces only, which are all alike: of b samples
-// in a row 4b-5 ordered pairs are of one chunk.
+// TestBatchVariance_OfALongLane: the variance of a long lane examines only some of its pieces,
+// which are all alike. Of b samples in a row, 4b-5 ordered pairs belong to one chunk.
 func TestBatchVariance_OfALongLane(t *testing.T) {
 	const chunks, batch = 1 << 13, 1 << 14
 	v, ok := mustPlan(t, Params{Shuffle: Slot, Window: 1}, equal(chunks, 4)).BatchVariance(batch)

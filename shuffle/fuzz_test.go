@@ -62,7 +62,7 @@ func permuted[E any](k key, in []E) []E {
 	return out
 }
 
-// slotModel builds lanes of samples, rotates them, and takes rows from them.
+// slotModel builds lanes of samples, rotates them, and takes rows of samples from them.
 func slotModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	first := prefix(counts...)
 	chunks := make([]uint64, len(counts))

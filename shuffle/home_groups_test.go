@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A chunk is at home with the groups that its samples are at home with, those between the first and
-// the last of them.
+// The home groups of a chunk are the groups from the first to the last home group of its samples.
 func TestHomeGroupsAreThoseOfTheSamples(t *testing.T) {
 	sizes := []uint64{5, 0, 40, 1, 33, 7, 7, 7, 90, 2, 16, 16, 0, 61, 3, 12}
 	first := []uint64{0}

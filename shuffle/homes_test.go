@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// homeOf returns the home of the sample at a position, out of the given number, by the inverse of
-// the order.
+// homeOf returns the home, of the given number of homes, of the sample at a position. It uses the
+// inverse of the order.
 func homeOf(e *Epoch, t, homes uint64) int {
 	x := e.At(t)
 	if w := e.window; w != nil {
@@ -33,8 +33,9 @@ func homeOf(e *Epoch, t, homes uint64) int {
 	panic("a sample of no lane")
 }
 
-// dealtModel deals places to groups of ranks by searching the largest surplus and deficit again for
-// each transfer, and counts transfers. The ranks of a group then take its places one by one.
+// dealtModel deals places to groups of ranks and counts the transfers. For each transfer it
+// searches for the largest surplus and deficit again. The ranks of a group then take its places one
+// by one.
 func dealtModel(home []int, worldSize, homes int) (shares [][]int, moves int) {
 	rankQuota := func(r int) int { return (r+1)*len(home)/worldSize - r*len(home)/worldSize }
 	groups, quota := make([][]int, homes), make([]int, homes)
@@ -75,8 +76,8 @@ func dealtModel(home []int, worldSize, homes int) (shares [][]int, moves int) {
 	return shares, moves
 }
 
-// checkDeal compares the shares of a batch with the model, and checks the guarantees of all
-// sharings.
+// checkDeal compares the shares of a batch with the model, and checks the guarantees that hold for
+// any sharing.
 func checkDeal(e *Epoch, batch Share, worldSize, homes uint64) error {
 	home := make([]int, batch.Count)
 	for place := range home {
@@ -128,7 +129,7 @@ func TestDealtSharesFollowHomes(t *testing.T) {
 			return
 		}
 		worldSize := rapid.Uint64Range(1, 25).Draw(t, "world size")
-		homes := rapid.Uint64Range(1, worldSize).Draw(t, "homes") // more than lanes or strata, too
+		homes := rapid.Uint64Range(1, worldSize).Draw(t, "homes") // also more homes than lanes or strata
 		for _, m := range []uint64{0, b.Batches() / 2, b.Batches() - 1} {
 			if err := checkDeal(e, b.Share(m, 0, 1), worldSize, homes); err != nil {
 				t.Fatal(err)
@@ -137,7 +138,7 @@ func TestDealtSharesFollowHomes(t *testing.T) {
 	})
 }
 
-// TestDealtDrawsFollowHomes repeats the check for samples that are drawn by weight.
+// TestDealtDrawsFollowHomes repeats the check for samples drawn by weight.
 func TestDealtDrawsFollowHomes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWeighing(t, drawChunks(t))
@@ -160,8 +161,8 @@ func TestDealtDrawsFollowHomes(t *testing.T) {
 	})
 }
 
-// TestRepairBreaksTiesByGroup holds a case by hand: groups 1 and 2 have two too many, groups 0, 3
-// and 4 lack 1, 1 and 2.
+// TestRepairBreaksTiesByGroup checks a case computed by hand: groups 1 and 2 have two samples too
+// many; groups 0, 3 and 4 lack 1, 1 and 2.
 func TestRepairBreaksTiesByGroup(t *testing.T) {
 	more := unevenGroups{{group: 1, by: 2}, {group: 2, by: 2}}
 	less := unevenGroups{{group: 0, by: 1}, {group: 3, by: 1}, {group: 4, by: 2}}
@@ -175,8 +176,8 @@ func TestRepairBreaksTiesByGroup(t *testing.T) {
 	}
 }
 
-// TestGradientsSumAlike: sharing does not change the sum over all ranks of any value of the
-// samples, exactly in integers.
+// TestGradientsSumAlike: sharing does not change the sum of any value of the samples over all
+// ranks, compared exactly in integers.
 func TestGradientsSumAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))
@@ -206,14 +207,14 @@ func TestGradientsSumAlike(t *testing.T) {
 	})
 }
 
-// movedFrom returns how many samples of a batch, of which it is given where they are at home, are
-// beyond the quotas.
+// movedFrom returns the number of samples of a batch above the quotas, given the home group of each
+// sample.
 func movedFrom(own []uint32, worldSize, homes uint64) uint64 {
 	d := homeDeal{count: uint64(len(own)), worldSize: worldSize, homes: homes}
 	return d.surplus(own)
 }
 
-// movedOver returns the share of samples that the repair moves over a whole epoch.
+// movedOver returns the share of samples that repair transfers over a whole epoch.
 func movedOver(e *Epoch, batchSize, worldSize, homes uint64) float64 {
 	b := Batching{Samples: e.plan.samples, BatchSize: batchSize}
 	var moved uint64
@@ -224,7 +225,7 @@ func movedOver(e *Epoch, batchSize, worldSize, homes uint64) float64 {
 	return float64(moved) / float64(b.Samples)
 }
 
-// hashedMoved returns the moved share if a hash determined the homes of chunks.
+// hashedMoved returns the share of moved samples if a hash determined the homes of chunks.
 func hashedMoved(e *Epoch, batchSize, worldSize uint64) float64 {
 	var moved uint64
 	for lo := uint64(0); lo+batchSize <= e.plan.samples; lo += batchSize {
@@ -250,7 +251,7 @@ func TestMovedIsBounded(t *testing.T) {
 	}
 }
 
-// TestChunksAreAtHomeWithTheirSamples compares Home with where the samples of a chunk are, in
+// TestChunksAreAtHomeWithTheirSamples compares Home with the homes of the chunk's samples in
 // several epochs.
 func TestChunksAreAtHomeWithTheirSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -365,7 +366,7 @@ func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 	for i := range uint64(4) {
 		go func() {
 			for m := range uint64(20) {
-				batch := Share{First: (m + i) % 5 * KeptDeals * 20, Count: 20 - m%2} // all are kept in one place
+				batch := Share{First: (m + i) % 5 * KeptDeals * 20, Count: 20 - m%2} // all of these deals have the same cache slot
 				if err := checkDeal(e, batch, 2+m%3, 2); err != nil {
 					done <- err
 					return
@@ -381,8 +382,8 @@ func TestDealsOfManyBatchesAtOnce(t *testing.T) {
 	}
 }
 
-// TestDealHomes_RemembersTheVeryBatch asks one epoch for batches that share a place in its memory,
-// for several ranks and homes: it answers as one that has dealt nothing yet.
+// TestDealHomes_RemembersTheVeryBatch requests batches that share a cache slot, for several numbers
+// of ranks and homes. An epoch must return the same deals as a new epoch with an empty cache.
 func TestDealHomes_RemembersTheVeryBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t, drawHomes(t))
@@ -405,7 +406,7 @@ func TestDealHomes_RemembersTheVeryBatch(t *testing.T) {
 	})
 }
 
-// Memory is bounded: a deal of more than 2^20 samples is computed again each time.
+// The cache is bounded: a deal of more than 2^20 samples is computed again each time.
 func TestDealHomes_ForgetsLargeBatches(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 4}, []uint64{0, keptSamples, 2 * keptSamples})
 	for count, want := range map[uint64]bool{keptSamples: true, keptSamples + 1: false} {
@@ -429,7 +430,7 @@ func TestLater(t *testing.T) {
 		}
 		e, ranks := p.Epoch(2), rapid.Uint64Range(1, 6).Draw(t, "world size")
 		rank := rapid.Uint64Range(0, ranks-1).Draw(t, "rank")
-		homes := rapid.Uint64Range(0, ranks).Draw(t, "homes") // 0: as many as ranks
+		homes := rapid.Uint64Range(0, ranks).Draw(t, "homes") // 0: the number of ranks
 		m := rapid.Uint64Range(0, b.Batches()-1).Draw(t, "batch")
 		c := Cursor{
 			Plan: p, Epoch: e, First: m * b.BatchSize, BatchSize: b.BatchSize, Rank: rank, WorldSize: ranks, Tail: b.Tail, Homes: homes,
@@ -489,8 +490,8 @@ func TestLater_ReportsUnknownSamples(t *testing.T) {
 	}
 }
 
-// TestDealsCostNoMoreThanTheirBatch has many more strata and ranks than samples: the memory of a
-// deal depends on the batch and its ranks, not on the homes.
+// TestDealsCostNoMoreThanTheirBatch deals with many more strata and ranks than samples. The memory
+// of a deal depends on the batch and its ranks, not on the number of homes.
 func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
 	const k = MaxStrata
 	p := mustPlan(t, Params{Shuffle: Window, Window: k, Strata: k, Seed: 3}, equal(30, 10))
@@ -507,8 +508,8 @@ func TestDealsCostNoMoreThanTheirBatch(t *testing.T) {
 	}
 }
 
-// TestAReaderLooksAheadOfDealsThatAreKept has ranks that take a batch and look at the seven after
-// it, as the data path does: the batches are dealt once for all of them.
+// TestAReaderLooksAheadOfDealsThatAreKept checks that a batch is dealt once for all ranks when each
+// rank reads a batch and the seven after it, like the data path does.
 func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Slot, Window: 8, Seed: 2}, equal(40, 10)).Epoch(0)
 	look := func(rank uint64) {
@@ -529,8 +530,8 @@ func TestAReaderLooksAheadOfDealsThatAreKept(t *testing.T) {
 	}
 }
 
-// TestRanksThatComeTogetherShareOneDeal has all ranks ask for a batch at the same time, as those of
-// one training step do.
+// TestRanksThatComeTogetherShareOneDeal has all ranks request a batch at the same time, like the
+// ranks of one training step do.
 func TestRanksThatComeTogetherShareOneDeal(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 64, Seed: 2}, equal(256, 1<<10))
 	batch := Share{Count: 1 << 18}

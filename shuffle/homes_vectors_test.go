@@ -10,7 +10,7 @@ import (
 
 const homesFile = "testdata/homes.json"
 
-// homesVectors are vectors of later features than those of weighted.json: strata, and shares that
+// homesVectors are vectors of features added after those in weighted.json: strata, and shares that
 // follow homes.
 type homesVectors struct {
 	Strata []strataVector `json:"strata"`
@@ -18,22 +18,22 @@ type homesVectors struct {
 }
 
 // HomedPlan has the parameters of a vector's plan (exported for go-cmp, which compares only
-// exported fields). With weights its samples are virtual ones.
+// exported fields). If it has weights, its samples are virtual samples.
 type HomedPlan struct {
 	Shuffle  string      `json:"shuffle"`
 	Window   uint64      `json:"window"`
 	Strata   uint64      `json:"strata"`
 	Seed     uint64      `json:"seed"`
 	Epoch    uint64      `json:"epoch"`
-	Chunks   [][2]uint64 `json:"chunks"` // runs of chunks: samples of each, how many
+	Chunks   [][2]uint64 `json:"chunks"` // runs of chunks: samples per chunk, number of chunks
 	Snapshot string      `json:"importance"`
-	Weights  [][2]uint64 `json:"weights,omitempty"` // runs of samples: weight of each, how many
+	Weights  [][2]uint64 `json:"weights,omitempty"` // runs of samples: weight of each, number of samples
 }
 
 type strataVector struct {
 	HomedPlan
 	OrderDigest string   `json:"order_digest"`
-	Stratum     []uint64 `json:"stratum"` // of the first chunks
+	Stratum     []uint64 `json:"stratum"` // strata of the first chunks
 	Positions   []uint64 `json:"positions"`
 	At          []uint64 `json:"at"`
 	Of          []uint64 `json:"of"`
@@ -48,14 +48,14 @@ type homesVector struct {
 	WorldSize uint64       `json:"world_size"`
 	Homes     uint64       `json:"homes"`
 	Bad       []uint64     `json:"bad,omitempty"` // samples in quarantine
-	Home      [][2]uint64  `json:"home"`          // of the first chunks
+	Home      [][2]uint64  `json:"home"`          // homes of the first chunks
 	Deals     []dealVector `json:"deals"`
 }
 
 type dealVector struct {
 	Batch  uint64  `json:"batch"`
 	Shares [][]int `json:"shares"`
-	Digest string  `json:"digest"` // of the samples that the ranks get, rank after rank
+	Digest string  `json:"digest"` // digest of the samples of all ranks, rank after rank
 }
 
 func (v *HomedPlan) plan(t *testing.T) *Plan {
@@ -121,7 +121,7 @@ func (v *homesVector) fill(t *testing.T) {
 	}
 }
 
-// homesInputs returns the cases without their results.
+// homesInputs returns the inputs of the vectors.
 func homesInputs() homesVectors {
 	k := newKey("homes inputs")
 	shapes := [][][2]uint64{
@@ -129,7 +129,7 @@ func homesInputs() homesVectors {
 	}
 	at := func(i uint64) HomedPlan {
 		shape := shapes[i/2%uint64(len(shapes))]
-		if i%3 == 2 { // unequal chunks of all kinds
+		if i%3 == 2 { // unequal chunks, including empty ones
 			shape = nil
 			for j := range 2 + k.draw(i, 30) {
 				shape = append(shape, [2]uint64{k.draw(i<<8|j, 20) + j%2, 1 + k.draw(i<<8|j+128, 3)})
@@ -159,7 +159,7 @@ func homesInputs() homesVectors {
 		world := 1 + k.draw(i+5000, 12)
 		var bad []uint64
 		if first := (&planVector{Chunks: plan.Chunks}).first(); plan.Snapshot == "" && i%3 > 0 {
-			for x := range first[len(first)-1] - 1 { // one in seven, and all of the first chunks
+			for x := range first[len(first)-1] - 1 { // one sample in seven, and all samples of the first chunks
 				if k.with(i).draw(x, 7) == 0 || x < 4 {
 					bad = append(bad, x)
 				}

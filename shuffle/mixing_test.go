@@ -11,7 +11,7 @@ import (
 // mixed is a dataset whose slot order is examined over many epochs.
 type mixed struct {
 	chunks    uint64
-	each      uint64 // samples of a chunk, the mean where sizes differ
+	each      uint64 // samples per chunk, or their mean if sizes differ
 	lognormal bool
 }
 
@@ -40,8 +40,8 @@ func (d mixed) first() []uint64 {
 	return prefix(counts...)
 }
 
-// places counts over epochs how often each sample comes in each of 16 parts of an epoch, and
-// correlates its places in one epoch with those in the next.
+// places counts over several epochs how often each sample falls in each of 16 parts of an epoch. It
+// also correlates the sample's position in one epoch with its position in the next.
 func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 	const bins = 16
 	s := p.Samples()
@@ -57,7 +57,7 @@ func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 			now[x] = float64(t) - mean
 			sum += now[x] * before[x]
 		}
-		correlation += sum / float64(s) / variance / float64(epochs-1) // the first epoch has none before it: 0
+		correlation += sum / float64(s) / variance / float64(epochs-1) // the first epoch has no previous epoch: its sum is 0
 		before, now = now, before
 	}
 	share := binSizes(s, bins)
@@ -70,9 +70,9 @@ func places(p *Plan, epochs uint64) (chiSquare, correlation float64) {
 	return chiSquare, correlation
 }
 
-// TestSlot_EpochsAreIndependent: in each epoch a sample may be at any position, independent of
-// its earlier ones, with more lanes than chunks and with fewer. Lanes have about fifty samples: in
-// a shorter one the missing sample of the last row would be visible.
+// TestSlot_EpochsAreIndependent: in each epoch a sample may be at any position, independent of its
+// positions in earlier epochs. It uses more lanes than chunks, and fewer. Lanes have about fifty
+// samples: in a shorter lane the missing sample of the last row would bias the result.
 func TestSlot_EpochsAreIndependent(t *testing.T) {
 	for _, d := range []mixed{
 		{2, 3000, false},
@@ -96,12 +96,12 @@ func TestSlot_EpochsAreIndependent(t *testing.T) {
 	}
 }
 
-// TestSlotMixesClasses holds the variance of a class's share of a batch, ten classes sorted, where
-// chance has 1.
+// TestSlotMixesClasses checks the variance of a class's share of a batch, for data sorted by ten
+// classes. A random order has a variance of 1.
 func TestSlotMixesClasses(t *testing.T) {
 	for _, c := range []struct {
 		chunks, each uint64
-		want         [3]float64 // of batches of 32, 128 and 256
+		want         [3]float64 // for batches of 32, 128 and 256
 	}{
 		{2, 1000, [3]float64{.76, .03, .03}},
 		{64, 250, [3]float64{.76, .03, .03}},
@@ -119,8 +119,8 @@ func TestSlotMixesClasses(t *testing.T) {
 	}
 }
 
-// classVariance lays ten classes over the stored samples, one after another, and looks at batches
-// of 40 epochs of as many seeds.
+// classVariance divides the stored samples into ten consecutive classes, and measures batches of 40
+// epochs, each with its own seed.
 func classVariance(t *testing.T, params Params, first chunkTable, batch uint64) float64 {
 	const classes, seeds = 10, 40
 	var sum, n float64

@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Find returns at which position of the mixture sample n of a source comes, n being counted over
-// all the source's epochs: the inverse of At. False: after the last of the mixture's epochs.
+// Find returns the position of the mixture at which sample n of a source is delivered: the inverse
+// of At. n is counted over all epochs of the source. ok is false if that is after the last epoch of
+// the mixture.
 func (m *Mixture) Find(sourceNumber int, n uint64) (epoch, position uint64, ok bool) {
 	s := &m.sources[sourceNumber]
 	end := m.Epochs() * m.samples
@@ -72,7 +73,7 @@ func TestMixtureTakesEachOwnPositionOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, from := drawMixture(t)
 		epochs := min(m.Epochs(), 3)
-		counts := make([]uint64, len(from)) // of the walk so far
+		counts := make([]uint64, len(from)) // counts at the current position
 		for epoch := range epochs {
 			if got := m.Counts(epoch, 0); !slices.Equal(got, counts) {
 				t.Fatalf("counts before epoch %d: got %v, want %v", epoch, got, counts)
@@ -126,8 +127,8 @@ func TestMixtureInFixedCountsTakesEachOwnPositionOnce(t *testing.T) {
 	})
 }
 
-// TestMixtureStaysNearItsWeights holds the counts at any position against the definition in numbers
-// of any size.
+// TestMixtureStaysNearItsWeights compares the counts at any position with the definition, in big
+// integers.
 func TestMixtureStaysNearItsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var from []Ingredient
@@ -170,8 +171,8 @@ func TestMixtureStaysNearItsWeights(t *testing.T) {
 	})
 }
 
-// TestMixture_EndsWithItsLastEpoch has epochs so long that there are few below 2^63: the samples at
-// each border are found in the epochs that it parts, and those after the last epoch in none.
+// TestMixture_EndsWithItsLastEpoch uses epochs so long that only a few are below 2^63. Find returns
+// the epochs on both sides of each border, and nothing after the last epoch.
 func TestMixture_EndsWithItsLastEpoch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, from := drawMixture(t)
@@ -189,7 +190,7 @@ func TestMixture_EndsWithItsLastEpoch(t *testing.T) {
 					t.Fatalf("sample %d of source %d, the first after epoch %d of %d: got %d/%d %v", n, i, epoch, most, e, p, ok)
 				}
 				if n == 0 {
-					continue // too light for an epoch
+					continue // its weight is too low for a sample in an epoch
 				}
 				if e, p, ok := m.Find(i, n-1); !ok || e != epoch || m.At(e, p) != m.turn(i, n-1) {
 					t.Fatalf("sample %d of source %d, the last of epoch %d: got %d/%d %v", n-1, i, epoch, e, p, ok)

@@ -10,7 +10,7 @@ import (
 
 const mixturesFile = "testdata/mixtures.json"
 
-// mixtureVectors are vectors of the features between positions and the samples of a whole dataset.
+// mixtureVectors are vectors of quarantine, subsets and mixtures.
 type mixtureVectors struct {
 	Quarantine []quarantineVector `json:"quarantine"`
 	Subset     []subsetVector     `json:"subset"`
@@ -22,13 +22,13 @@ type quarantineVector struct {
 	Window      uint64      `json:"window"`
 	Seed        uint64      `json:"seed"`
 	Epoch       uint64      `json:"epoch"`
-	Chunks      [][2]uint64 `json:"chunks"`            // runs of chunks: samples of each, how many
-	Subset      string      `json:"subset,omitempty"`  // whose samples the bad ones and the substitutes are, by their numbers in it
-	Members     [][2]uint64 `json:"members,omitempty"` // runs of samples: whether they belong to it, how many
+	Chunks      [][2]uint64 `json:"chunks"`            // runs of chunks: samples per chunk, number of chunks
+	Subset      string      `json:"subset,omitempty"`  // Bad and Substitutes number the samples of this subset
+	Members     [][2]uint64 `json:"members,omitempty"` // runs of samples: 1 for members, number of samples
 	Bad         []uint64    `json:"bad"`
 	OrderDigest string      `json:"order_digest"`
-	Substitutes []uint64    `json:"substitutes"` // of the bad ones
-	Digest      string      `json:"digest"`      // of the epoch's samples
+	Substitutes []uint64    `json:"substitutes"` // substitutes of the bad samples
+	Digest      string      `json:"digest"`      // digest of the epoch's samples
 }
 
 type subsetVector struct {
@@ -38,24 +38,24 @@ type subsetVector struct {
 	Epoch       uint64      `json:"epoch"`
 	Subset      string      `json:"subset"`
 	Chunks      [][2]uint64 `json:"chunks"`
-	Members     [][2]uint64 `json:"members"` // runs of samples: whether they belong to it, how many
+	Members     [][2]uint64 `json:"members"` // runs of samples: 1 for members, number of samples
 	OrderDigest string      `json:"order_digest"`
 	Samples     uint64      `json:"samples"`
-	Digest      string      `json:"digest"` // of the epoch's samples, as the dataset numbers them
+	Digest      string      `json:"digest"` // digest of the epoch's samples, by their numbers in the dataset
 }
 
 type mixtureVector struct {
 	Seed        uint64      `json:"seed"`
-	T           uint64      `json:"t"`       // 0: as the sources say
-	Sources     [][3]uint64 `json:"sources"` // samples, weight, count in a batch
+	T           uint64      `json:"t"`       // 0: the sum of the sources' samples
+	Sources     [][3]uint64 `json:"sources"` // samples, weight, count per batch
 	Samples     uint64      `json:"samples"`
 	Seeds       []uint64    `json:"seeds"`
 	Positions   [][2]uint64 `json:"positions"` // epoch, position
 	Turns       [][3]uint64 `json:"turns"`     // source, own epoch, own position
-	Counts      [][]uint64  `json:"counts"`    // before each of the positions
-	Found       [][2]uint64 `json:"found"`     // where the next sample of source 0 after them comes
+	Counts      [][]uint64  `json:"counts"`    // counts before each position
+	Found       [][2]uint64 `json:"found"`     // position of the next sample of source 0
 	OrderDigest string      `json:"order_digest"`
-	Digest      string      `json:"digest,omitempty"` // of source, own epoch and own position of epoch 1
+	Digest      string      `json:"digest,omitempty"` // digest of source, own epoch and own position over epoch 1
 }
 
 func (v *quarantineVector) fill(t *testing.T) {
@@ -159,7 +159,7 @@ func (v *mixtureVector) fill(t *testing.T) {
 	}
 }
 
-// mixtureInputs returns the cases without their results.
+// mixtureInputs returns the inputs of the vectors.
 func mixtureInputs() mixtureVectors {
 	k := newKey("mixture inputs")
 	var v mixtureVectors
@@ -190,7 +190,7 @@ func mixtureInputs() mixtureVectors {
 			left -= n
 		}
 		v.Quarantine, v.Subset = append(v.Quarantine, q), append(v.Subset, s)
-		if i%2 == 1 { // the same subset, with bad samples, sometimes with none
+		if i%2 == 1 { // the same subset with bad samples, sometimes an empty list
 			q.Subset, q.Members, q.Bad = s.Subset, s.Members, []uint64{}
 			for x := range s.size() - 1 {
 				if i%3 > 0 && (k.with(i).draw(x+1<<30, 6) == 0 || x < 3) {
@@ -208,8 +208,8 @@ func mixtureInputs() mixtureVectors {
 	return v
 }
 
-// mixtureSource returns samples, weight and count of a source: of a small mixture, a huge one, or
-// one in fixed counts.
+// mixtureSource returns samples, weight and count of a source of a small mixture, of a huge
+// mixture, or of a mixture with fixed counts.
 func mixtureSource(k key, kind, j uint64) [3]uint64 {
 	small := 1 + k.draw(j, 90)
 	switch kind {

@@ -38,7 +38,7 @@ func mustPlan(t testing.TB, params Params, first []uint64) *Plan {
 	return p
 }
 
-// checkBijection checks the guarantees of all orders for an epoch, sample by sample.
+// checkBijection checks the guarantees that hold for any order on an epoch, sample by sample.
 func checkBijection(e *Epoch) error {
 	s := e.plan.Samples()
 	all := e.Append(nil, 0, s)
@@ -83,7 +83,7 @@ func drawChunks(t *rapid.T) []uint64 {
 	return prefix(counts...)
 }
 
-// drawPlan draws the chunks for an order with these parameters.
+// drawPlan draws chunks and returns their plan with these parameters.
 func drawPlan(t *rapid.T, params Params) *Plan {
 	p, err := NewPlan(params, drawChunks(t))
 	if err != nil {
@@ -188,7 +188,7 @@ func TestEpochsSeedsAndShufflesDiffer(t *testing.T) {
 	}
 }
 
-// TestALaneKeepsItsChunks checks the part of a slot order that neither epoch nor seed changes.
+// TestALaneKeepsItsChunks checks the part of a slot order that does not depend on epoch or seed.
 func TestALaneKeepsItsChunks(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 16, Seed: 3}, equal(100, 50))
 	chunks := func(e *Epoch, lane int) map[uint32]bool {
@@ -214,7 +214,7 @@ func TestALaneKeepsItsChunks(t *testing.T) {
 	}
 }
 
-// TestWindowsAreShuffledApart compares the windows of one epoch: no two are the same.
+// TestWindowsAreShuffledApart compares the windows of one epoch: no two have the same order.
 func TestWindowsAreShuffledApart(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Window, Window: 4, Seed: 3}, equal(80, 25)).Epoch(0)
 	seen := map[string]uint64{}

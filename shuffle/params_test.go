@@ -50,8 +50,8 @@ func TestParams_DescribeNamesTheOrder(t *testing.T) {
 	}
 }
 
-// TestParams_BoundsOfMemory counts numbers of 4 and 8 bytes: a gateway reserves the bounds in its
-// budget before it plans.
+// TestParams_BoundsOfMemory compares the bounds with a count of numbers of 4 and 8 bytes. A gateway
+// reserves the bounds in its budget before it plans.
 func TestParams_BoundsOfMemory(t *testing.T) {
 	const chunks = 10
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawBad draws chunks, and which of their samples are bad: not all.
+// drawBad draws chunks and bad samples, at least one sample being healthy.
 func drawBad(t *rapid.T) (first, bad []uint64) {
 	first = prefix(rapid.SliceOfN(rapid.Uint64Range(0, 9), 1, 12).Draw(t, "chunks")...)
 	s := first[len(first)-1]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each error describes the problem and the solution. Values at the limits are accepted.
+// Each error describes the problem and the solution. NewPlan accepts values at the limits.
 func TestPlans_Refuse(t *testing.T) {
 	first := []uint64{0, 5, 5, 12}
 	plan := func(p Params, first ...uint64) func() error {
@@ -154,8 +154,8 @@ func TestOrders_PanicOutOfRange(t *testing.T) {
 	}
 }
 
-// Ranks are in as many groups as there are homes, one each if that is not said, and in one where
-// shares do not follow homes.
+// There is one group per home. Without a number of homes there is one group per rank. There is only
+// one group if shares do not follow homes.
 func TestCursor_Group(t *testing.T) {
 	for _, c := range []struct {
 		rank, worldSize, homes uint64

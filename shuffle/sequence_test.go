@@ -15,8 +15,8 @@ func someChunks() []uint64 {
 	return prefix(sizes...)
 }
 
-// TestSequenceOfAWindowIsItsSpans: each window holds the chunks of the places from its own first
-// one to the next one's.
+// TestSequenceOfAWindowIsItsSpans: each window has the chunks from its first place to the first
+// place of the next window.
 func TestSequenceOfAWindowIsItsSpans(t *testing.T) {
 	for _, params := range []Params{{Shuffle: Window, Window: 6, Seed: 3}, {Shuffle: Window, Window: 1, Seed: 3}, {Shuffle: Window, Window: 8, Strata: 4, Seed: 3}, {Shuffle: Window, Window: 99}} {
 		e := mustPlan(t, params, someChunks()).Epoch(2)
@@ -111,7 +111,7 @@ func checkPermutation(t *testing.T, got []uint32, n int) {
 	}
 }
 
-// TestOrdersWithoutASequence: stored order has none of its own, and a full order takes samples, not
+// TestOrdersWithoutASequence: a None order has no sequence, and a Full order takes samples, not
 // chunks.
 func TestOrdersWithoutASequence(t *testing.T) {
 	for _, name := range []string{None, Full} {

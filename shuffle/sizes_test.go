@@ -56,8 +56,8 @@ func TestEverySmallOrder(t *testing.T) {
 	visit()
 }
 
-// TestEverySmallStratifiedOrder goes through all shapes of up to 5 chunks of up to 2 samples: empty
-// chunks, one chunk, strata that have none, and strata that do not divide the chunks.
+// TestEverySmallStratifiedOrder covers all shapes of up to 5 chunks of up to 2 samples: empty
+// chunks, one chunk, strata without chunks, and strata that do not divide the chunks.
 func TestEverySmallStratifiedOrder(t *testing.T) {
 	for n := range 6 {
 		counts := make([]uint64, n)
@@ -85,8 +85,8 @@ func TestEverySmallStratifiedOrder(t *testing.T) {
 	}
 }
 
-// TestMovedShares holds the figures that docs/spec/order.md gives: 512 chunks of 128 samples,
-// batches of 2048.
+// TestMovedShares checks the figures in docs/spec/order.md: 512 chunks of 128 samples, batches of
+// 2048.
 func TestMovedShares(t *testing.T) {
 	first := equal(512, 128)
 	slot := mustPlan(t, Params{Shuffle: Slot, Window: 128, Seed: 1}, first)

@@ -40,7 +40,7 @@ func checkSpans(e *Epoch) error {
 	return checkLaterSpans(e, spans)
 }
 
-// filled returns how many chunks are not empty.
+// filled returns the number of chunks with samples.
 func filled(c chunkTable) (n uint64) {
 	for i := range c.len() {
 		n += min(1, c.size(uint32(i)))
@@ -48,8 +48,8 @@ func filled(c chunkTable) (n uint64) {
 	return n
 }
 
-// chunkSpans finds the span of each chunk in the order: from its first sample to its last, or in
-// all its window.
+// chunkSpans computes the span of each chunk from the order: from its first sample to its last one,
+// or its whole window.
 func chunkSpans(e *Epoch) []Span {
 	found := map[uint32]Span{}
 	for t, x := range e.Append(nil, 0, e.plan.samples) {
@@ -70,9 +70,9 @@ func chunkSpans(e *Epoch) []Span {
 	return slices.Collect(maps.Values(found))
 }
 
-// runs finds the spans of the lanes in the order: a lane takes samples of one chunk after another,
-// and of one of them twice if it begins within a piece, which is one span where the lane has no
-// other.
+// runs computes the spans of the lanes from the order. A lane takes samples of one chunk after
+// another. If a lane begins within a piece, it takes samples of that chunk twice, which is one span
+// if the lane has no other piece.
 func runs(e *Epoch) (found []Span) {
 	s := e.plan.samples
 	lanes, m := e.slot.appendLanes(nil, 0, s), e.slot.width
@@ -109,13 +109,13 @@ func checkLaterSpans(e *Epoch, spans []Span) error {
 		}
 	}
 	for range e.Spans(0) {
-		break // a reader may stop at any span
+		break // a caller may stop at any span
 	}
 	return nil
 }
 
-// checkNext asks for every chunk, and for one too many, and compares with the spans that end after
-// t.
+// checkNext calls Next for every chunk, and for one that does not exist, and compares the results
+// with the spans that end after t.
 func checkNext(e *Epoch, t uint64, spans []Span) error {
 	next := map[uint64]Span{}
 	for _, span := range slices.Backward(spans) {
@@ -166,8 +166,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestChunksBeginOneAfterAnother checks another effect of turns: chunks of equal size do not begin
-// at the same time, although each lane has a whole number of them.
+// TestChunksBeginOneAfterAnother checks another effect of turns: chunks of equal size do not all
+// begin at the same time, although each lane has a whole number of chunks.
 func TestChunksBeginOneAfterAnother(t *testing.T) {
 	e := mustPlan(t, Params{Shuffle: Slot, Window: 32, Seed: 1}, equal(512, 128)).Epoch(0)
 	rows := map[uint64]int{}
@@ -182,8 +182,8 @@ func TestChunksBeginOneAfterAnother(t *testing.T) {
 	}
 }
 
-// TestATurnCutsOnePieceOfALane counts spans of equal chunks: lanes of four whole chunks each, one
-// of which is read in two parts, except in a lane whose turn begins at a chunk.
+// TestATurnCutsOnePieceOfALane counts spans of equal chunks. Each lane has four whole chunks and
+// reads one of them in two parts, unless its turn begins at a chunk.
 func TestATurnCutsOnePieceOfALane(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 16, Seed: 3}, equal(64, 50))
 	for epoch := range uint64(20) {

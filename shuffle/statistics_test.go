@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// trials scales the number of draws: tenfold in the long run.
+// trials scales the number of draws: ten times as many in the long run.
 func trials(n uint64) uint64 {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 10 * n
@@ -18,7 +18,7 @@ func trials(n uint64) uint64 {
 }
 
 // checkUniform compares counts with their expectation by chi-square. Seeds are fixed, so the result
-// is always the same; with five standard deviations no test depends on luck.
+// is always the same. The tolerance is five standard deviations, so no test depends on luck.
 func checkUniform(t *testing.T, what string, got []uint64, share []float64) {
 	t.Helper()
 	var n, chi float64
@@ -67,7 +67,7 @@ func families(t *testing.T) []family {
 			return p.at
 		}}
 	}
-	// The positions of a window, as indices into its own samples: one window holds all samples.
+	// The positions of a window, as indices into its own samples. One window has all samples.
 	plan := func(name string, chunks, c uint64) family {
 		p := mustPlan(t, Params{Shuffle: name, Window: chunks, Seed: 11}, equal(chunks, c))
 		return family{fmt.Sprintf("%s of %d chunks of %d", name, chunks, c), chunks * c, func(epoch uint64) func(uint64) uint64 {
@@ -156,7 +156,7 @@ func TestDisplacementsAreUniform(t *testing.T) {
 	}
 }
 
-// TestOneLargeOrderIsSpread checks one permutation internally: successors and displacements.
+// TestOneLargeOrderIsSpread checks statistics within one permutation: successors and displacements.
 func TestOneLargeOrderIsSpread(t *testing.T) {
 	const n, bins = 100_003, 64
 	for seed := range trials(3) {
@@ -197,8 +197,8 @@ func TestAllSmallPermutationsAreEquallyLikely(t *testing.T) {
 	checkUniform(t, "permutations of 5", got, even(120))
 }
 
-// TestDrawsHaveNoBias takes a bound at which every third result would come twice as often as the
-// others.
+// TestDrawsHaveNoBias uses a bound for which a biased generator would return every third result
+// twice as often as the others.
 func TestDrawsHaveNoBias(t *testing.T) {
 	const bound, bins = 3 << 62, 3
 	var got [bins]uint64
@@ -212,8 +212,8 @@ func TestDrawsHaveNoBias(t *testing.T) {
 	checkUniform(t, "thirds", got[:], even(bins))
 }
 
-// TestSlot_LastRowIsOfLongerLanes: for any seed and epoch, an incomplete last row has no samples of
-// shorter lanes, and all others equally often.
+// TestSlot_LastRowIsOfLongerLanes: over many seeds and epochs, an incomplete last row has no
+// samples of shorter lanes, and all samples of longer lanes equally often.
 func TestSlot_LastRowIsOfLongerLanes(t *testing.T) {
 	const lanes, whole, longer = 8, 9, 6
 	first := equal(13, 6) // 78 samples

@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stratifiedModel builds the sequence and its windows from lists, as the definition states.
+// stratifiedModel builds the sequence and its windows from lists, like the definition does.
 func stratifiedModel(params Params, epoch uint64, counts []uint64) []uint64 {
 	first, n, k := prefix(counts...), uint64(len(counts)), params.Strata
-	var lines [][]uint32 // of each stratum, the chunks that it still has
+	var lines [][]uint32 // remaining chunks of each stratum
 	for range min(k, n) {
 		lines = append(lines, nil)
 	}
@@ -90,8 +90,8 @@ func TestStrataFollowTheirDefinition(t *testing.T) {
 	})
 }
 
-// TestWindowsHoldAllStrataAlike checks the purpose of strata: each window of whole rows has equally
-// many chunks of each stratum, and strata have the same chunks in any epoch.
+// TestWindowsHoldAllStrataAlike checks the purpose of strata: each window of whole rows has the
+// same number of chunks of each stratum, and a stratum has the same chunks in any epoch.
 func TestWindowsHoldAllStrataAlike(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Window, Window: 32, Strata: 16, Seed: 7}, equal(500, 3)) // 31 rows and 4 chunks
 	for epoch := range uint64(5) {

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// split cuts a dataset into two subsets, as a test knows them: a bitmap of one of them for each
-// chunk.
+// split is a dataset cut into two subsets. It has a bitmap of one of them for each chunk.
 type split struct {
 	first   []uint64
 	bitmaps [][]byte
@@ -28,7 +27,7 @@ func drawSplit(t *rapid.T) split {
 	return s
 }
 
-// has returns the samples of the subset, and their prefix sums by chunk.
+// members returns the samples of the subset, and their prefix sums by chunk.
 func (s split) members() (samples, first []uint64) {
 	first = []uint64{0}
 	for i, b := range s.bitmaps {
@@ -42,7 +41,7 @@ func (s split) members() (samples, first []uint64) {
 	return samples, first
 }
 
-// stored returns the sample of the dataset that virtual sample v is.
+// stored returns the sample of the dataset for virtual sample v.
 func (s split) stored(m *Members, v uint64) uint64 {
 	chunk := m.first.of(v)
 	return s.first[chunk] + m.Sample(int(chunk), s.bitmaps[chunk], v)

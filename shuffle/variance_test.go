@@ -22,8 +22,9 @@ func logNormal(n, c uint64) []uint64 {
 	return first
 }
 
-// TestBatchVarianceIsThatOfEpochs compares with batches of the order itself, of many seeds. In the
-// long run it looks at ten times as many batches of every size, and prints the table.
+// TestBatchVarianceIsThatOfEpochs compares the variance with measured batches of the order, for
+// many seeds. In the long run it measures ten times as many batches of every size, and prints the
+// table.
 func TestBatchVarianceIsThatOfEpochs(t *testing.T) {
 	long := os.Getenv("MILLRACE_LONG") != ""
 	for _, params := range []Params{
@@ -50,7 +51,7 @@ func TestBatchVarianceIsThatOfEpochs(t *testing.T) {
 	}
 }
 
-// checkVariance compares the three values with measurements of batches, with a tolerance of a tenth
+// checkVariance compares the three values with measurements of batches. The tolerance is a tenth
 // plus the statistical error.
 func checkVariance(t *testing.T, p *Plan, batch, batches uint64) {
 	t.Helper()
@@ -73,7 +74,7 @@ func checkVariance(t *testing.T, p *Plan, batch, batches uint64) {
 // measuredVariance measures batches of epochs of different seeds, and returns the mean and
 // statistical error of each value.
 func measuredVariance(t *testing.T, p *Plan, batch, batches uint64) (mean, chance [3]float64) {
-	const looks = 10 // of an epoch
+	const looks = 10 // batches per epoch
 	var square [3]float64
 	var samples []uint64
 	params, all, seeds := p.params, p.samples/batch, batches/looks
@@ -104,8 +105,8 @@ func measuredVariance(t *testing.T, p *Plan, batch, batches uint64) (mean, chanc
 	return mean, chance
 }
 
-// TestBatchVarianceIsANumber covers cases where formulas could divide by zero: few chunks with few
-// samples.
+// TestBatchVarianceIsANumber covers cases in which formulas could divide by zero: few chunks with
+// few samples.
 func TestBatchVarianceIsANumber(t *testing.T) {
 	for _, name := range []string{None, Window, Slot, Full} {
 		for n := range uint64(6 * 6 * 6 * 6) {
@@ -123,8 +124,8 @@ func TestBatchVarianceIsANumber(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfTheDefault pins figures that users read when they choose: 512 chunks of 128
-// samples, batches of 256.
+// TestBatchVarianceOfTheDefault pins the figures that users read to choose a shuffle: 512 chunks of
+// 128 samples, batches of 256.
 func TestBatchVarianceOfTheDefault(t *testing.T) {
 	for _, c := range []struct {
 		params Params
@@ -150,8 +151,8 @@ func TestBatchVarianceOfTheDefault(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfSmallData holds the promise that the default order mixes data of few chunks,
-// sorted by class, better than chance.
+// TestBatchVarianceOfSmallData checks that the default order mixes data of few chunks, sorted by
+// class, better than independent draws.
 func TestBatchVarianceOfSmallData(t *testing.T) {
 	for _, first := range [][]uint64{equal(3, 1000), logNormal(3, 1000), equal(1, 1000), equal(40, 250)} {
 		for batch, most := range map[uint64]float64{32: 0.80, 128: 0.30, 256: 0.30} {
@@ -163,8 +164,8 @@ func TestBatchVarianceOfSmallData(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceCostsChunksNotSamples bounds the time and the memory of plans too large to look
-// at sample by sample.
+// TestBatchVarianceCostsChunksNotSamples bounds the time and the memory for plans too large to
+// examine sample by sample.
 func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
 	for _, params := range []Params{{Shuffle: Slot, Window: 128}, {Shuffle: Slot, Window: 16000}, {Shuffle: Window, Window: 128}, {Shuffle: None}, {Shuffle: Full}} {
 		for _, batch := range []uint64{256, 1 << 24, 1 << 30} {
@@ -180,15 +181,15 @@ func TestBatchVarianceCostsChunksNotSamples(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceIsFoundOnce for a batch size: a thousand ranks that open an epoch ask for the
-// same figure.
+// TestBatchVarianceIsFoundOnce: BatchVariance caches its result for a batch size, which a thousand
+// ranks request when they open an epoch.
 func TestBatchVarianceIsFoundOnce(t *testing.T) {
 	params, first := Params{Shuffle: Window, Window: 4}, logNormal(640, 100)
 	p := mustPlan(t, params, first)
-	for _, batch := range []uint64{256, 32, 256, 1, 1 << 40} { // of the last two nothing is known, or all
+	for _, batch := range []uint64{256, 32, 256, 1, 1 << 40} { // the last two sizes have no result, or a batch of all samples
 		got, ok := p.BatchVariance(batch)
 		want, known := mustPlan(t, params, first).BatchVariance(batch)
-		if math.Abs(got.Worst()-want.Worst()) > 1e-9*want.Worst() || ok != known { // sums are made in any order
+		if math.Abs(got.Worst()-want.Worst()) > 1e-9*want.Worst() || ok != known { // the order of additions varies
 			t.Errorf("batches of %d: got %+v, %v after other sizes, want %+v, %v", batch, got, ok, want, known)
 		}
 		if n := testing.AllocsPerRun(10, func() { p.BatchVariance(batch) }); n != 0 {
@@ -197,8 +198,7 @@ func TestBatchVarianceIsFoundOnce(t *testing.T) {
 	}
 }
 
-// TestBatchVarianceOfDraws: with importance the figure is that of the draws, with a subset of its
-// members.
+// TestBatchVarianceOfDraws: with importance the variance counts draws, with a subset members.
 func TestBatchVarianceOfDraws(t *testing.T) {
 	first, totals, members := equal(300, 100), make([]uint64, 300), make([]uint64, 301)
 	for i := range totals {
@@ -224,8 +224,8 @@ func TestBatchVarianceOfDraws(t *testing.T) {
 	}
 }
 
-// TestRankVarianceOfLocality pins how mixed a rank's own share is: 512 chunks of 128 samples, 128
-// lanes, batches of 2048.
+// TestRankVarianceOfLocality pins the variance of a single rank's share: 512 chunks of 128 samples,
+// 128 lanes, batches of 2048.
 func TestRankVarianceOfLocality(t *testing.T) {
 	p := mustPlan(t, Params{Shuffle: Slot, Window: 128}, equal(512, 128))
 	batching := Batching{Samples: p.samples, BatchSize: 2048, Tail: Short}
@@ -261,7 +261,7 @@ func TestMixingWindow(t *testing.T) {
 		{Params{Shuffle: Slot, Window: 1}, 256, 128},
 		{Params{Shuffle: Window, Window: 64}, 256, 256},
 		{Params{Shuffle: Window, Window: 16, Strata: 8}, 256, 256},
-		{Params{Shuffle: Slot, Window: 512}, 256, 0}, // it mixes better than that
+		{Params{Shuffle: Slot, Window: 512}, 256, 0}, // no larger window is tried
 		{Params{Shuffle: Slot, Window: 512}, 4096, 1024},
 		{Params{Shuffle: None}, 256, 0},
 		{Params{Shuffle: Full}, 256, 0},

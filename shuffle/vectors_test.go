@@ -35,7 +35,7 @@ type planVector struct {
 	Window    uint64        `json:"window"`
 	Seed      uint64        `json:"seed"`
 	Epoch     uint64        `json:"epoch"`
-	Chunks    [][2]uint64   `json:"chunks"` // runs of chunks: samples of each, how many
+	Chunks    [][2]uint64   `json:"chunks"` // runs of chunks: samples per chunk, number of chunks
 	Samples   uint64        `json:"samples"`
 	BatchSize uint64        `json:"batch_size"`
 	Tail      Tail          `json:"tail"`
@@ -123,7 +123,7 @@ func (v *planVector) fill(t *testing.T) {
 	}
 }
 
-// vectorInputs returns the cases without their results.
+// vectorInputs returns the inputs of the vectors.
 func vectorInputs() orderVectors {
 	var v orderVectors
 	for i, n := range []uint64{0, 1, 2, 3, 10, 127, 128, 129, 130, 1000, 4097, 65537, 1e6, 1e9, 1<<40 + 7, 1<<62 + 1} {
@@ -163,7 +163,7 @@ func vectorInputs() orderVectors {
 	k := newKey("inputs")
 	for i := range uint64(264) {
 		shape := shapes[i/4*3%uint64(len(shapes))]
-		if i >= 220 { // unequal chunks of all kinds
+		if i >= 220 { // unequal chunks, including empty ones
 			shape = nil
 			for j := range 2 + k.draw(i, 40) {
 				shape = append(shape, [2]uint64{k.draw(i<<8|j, 1+uint64(90)*(i%3)), 1 + k.draw(i<<8|j+128, 3)})

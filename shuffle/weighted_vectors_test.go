@@ -11,7 +11,7 @@ import (
 
 const weightedFile = "testdata/weighted.json"
 
-// weightedVectors are vectors of later features than those of vectors.json, which never changes:
+// weightedVectors are vectors of features added after those in vectors.json, which never changes:
 // draws by importance, and shares of equal bytes.
 type weightedVectors struct {
 	Importance []importanceVector `json:"importance"`
@@ -24,18 +24,18 @@ type importanceVector struct {
 	Seed        uint64      `json:"seed"`
 	Epoch       uint64      `json:"epoch"`
 	Snapshot    string      `json:"importance"`
-	Chunks      [][2]uint64 `json:"chunks"`  // runs of chunks: samples of each, how many
-	Weights     [][2]uint64 `json:"weights"` // runs of samples: weight of each, how many
+	Chunks      [][2]uint64 `json:"chunks"`  // runs of chunks: samples per chunk, number of chunks
+	Weights     [][2]uint64 `json:"weights"` // runs of samples: weight of each, number of samples
 	OrderDigest string      `json:"order_digest"`
 	Phase       uint64      `json:"phase"`
-	Draws       string      `json:"draws"` // digest of the draws before each chunk, and of all
+	Draws       string      `json:"draws"` // digest of the draws before each chunk, and of all draws
 	Positions   []uint64    `json:"positions"`
 	Virtual     []uint64    `json:"virtual"`
 	Samples     []uint64    `json:"samples"`
 	Of          []uint64    `json:"of"`
 	DrawsOf     [][2]uint64 `json:"draws_of"`
 	Digest      string      `json:"digest,omitempty"`
-	Coverage    [2]uint64   `json:"coverage"` // always drawn, weight of the others
+	Coverage    [2]uint64   `json:"coverage"` // samples that are always drawn, weight of the others
 }
 
 type balanceVector struct {
@@ -95,7 +95,7 @@ func (v *balanceVector) fill() {
 	}
 }
 
-// weightedInputs returns the cases without their results.
+// weightedInputs returns the inputs of the vectors.
 func weightedInputs() weightedVectors {
 	k := newKey("weighted inputs")
 	var v weightedVectors
@@ -130,8 +130,8 @@ func weightedInputs() weightedVectors {
 	return v
 }
 
-// weightRuns returns weights of a kind for s samples: by rank, few or zero except one, random,
-// triple for one in five, very large.
+// weightRuns returns weights of a kind for s samples: by rank; few or zero except one; random;
+// triple for one in five; very large.
 func weightRuns(k key, kind, s uint64) [][2]uint64 {
 	var runs [][2]uint64
 	for i := uint64(0); s > 0; i++ {
