@@ -19,15 +19,15 @@ const (
 	Locality   Sharing = "locality" // each group of ranks gets the samples of its home, as far as shares stay equal (Epoch.DealHomes)
 )
 
-// Batching divides an epoch of Samples samples into global batches, and these into the ranks'
-// shares.
+// Batching divides an epoch of Samples samples into global batches, and each global batch into one
+// share per rank.
 type Batching struct {
 	Samples   uint64
 	BatchSize uint64 // samples of a global batch, at least 1
 	Tail      Tail
 }
 
-// Batches returns how many global batches an epoch has.
+// Batches returns the number of global batches of an epoch.
 func (b Batching) Batches() uint64 {
 	if b.BatchSize == 0 {
 		return 0
@@ -43,12 +43,12 @@ func (b Batching) Batches() uint64 {
 // or beyond S wrap: position S+i is position i mod S.
 type Share struct {
 	First, Count uint64
-	Padded       uint64 // how many of Count repeat samples that the epoch has delivered already
+	Padded       uint64 // number of samples in Count that repeat earlier samples of the epoch
 }
 
-// Share returns the share of a rank of worldSize in batch m < Batches(): the samples from
-// floor(rank*n/worldSize) to floor((rank+1)*n/worldSize) of the batch's n. A batch or rank that
-// does not exist has the zero share.
+// Share returns the share of a rank of worldSize in batch m < Batches(). Of the n samples of the
+// batch these are the samples from floor(rank*n/worldSize) to floor((rank+1)*n/worldSize). The
+// share of a batch or rank that does not exist is zero.
 func (b Batching) Share(m, rank, worldSize uint64) Share {
 	if m >= b.Batches() || rank >= worldSize {
 		return Share{}
@@ -66,26 +66,26 @@ func (b Batching) Share(m, rank, worldSize uint64) Share {
 }
 
 // Cursor is the position of a reader, which a data path uses to prefetch. It affects speed, never
-// bytes. The zero Cursor belongs to no plan.
+// the delivered bytes. The zero Cursor belongs to no plan.
 type Cursor struct {
 	Plan      *Plan  `json:"-"`
 	Epoch     *Epoch `json:"-"`
 	First     uint64 // first position of the batch being read
-	End       uint64 // position after the last one of the global batch
+	End       uint64 // position after the last sample of the global batch
 	BatchSize uint64
 	Rank      uint64 // the reader's rank, of WorldSize; WorldSize 0 counts as 1
 	WorldSize uint64
 	Sharing   Sharing
 	Homes     uint64 // for Locality: number of groups of ranks; 0 counts as WorldSize
-	Dealt     bool   // shares depend on the lengths of samples (Deal), which the plan does not have
+	Dealt     bool   // shares depend on the lengths of samples (Deal), which are not part of the plan
 	Tail      Tail
 
 	Parts []Cursor `json:"-"` // for a mixture, which has no plan of its own: the reader's position in each source
 }
 
-// Later appends the samples that this reader takes n global batches after the current one, in the
-// same epoch, to dst. ok is false if the epoch ends before, or if the samples do not follow from
-// the plan: shares dealt by length, importance, a padded batch, a subset.
+// Later appends to dst the samples that this reader gets n global batches after the current one, in
+// the same epoch. ok is false if the epoch ends earlier. It is also false if the plan does not
+// determine the samples: shares dealt by length, importance, a padded batch, a subset.
 func (c Cursor) Later(dst []uint64, n uint64) (samples []uint64, ok bool) {
 	if c.Plan == nil || c.Epoch == nil || c.BatchSize == 0 || c.Dealt || c.Plan.weights != nil || c.Plan.members != nil {
 		return dst, false

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// inFlight is how many chunks a slot order is expected to fetch ahead of its lanes.
+// inFlight is the expected number of chunks that a slot order fetches ahead of its lanes.
 const inFlight = 16
 
 // OrderDigest identifies the order of all epochs of the plan: equal digests mean equal orders. It
@@ -60,15 +60,15 @@ func (p *Plan) OrderDigest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Reads returns the number of ranged store reads per epoch if each byte is read once and stays in
-// memory for the length of its span: one for each span. A full order has no spans, so it reads each
-// sample by itself. For Slot and with importance epochs differ, and Reads is an upper bound.
+// Reads returns the number of ranged store reads per epoch, one for each span, if each byte is read
+// once and stays in memory for its span. A full order has no spans, so it reads each sample by
+// itself. For Slot and with importance epochs differ, and Reads is an upper bound.
 func (p *Plan) Reads() uint64 {
 	switch {
 	case p.params.Shuffle == Full:
 		return p.samples
 	case p.lanes != nil && !p.lanes.holdsAll:
-		return uint64(len(p.lanes.pieceChunk)) + p.lanes.width // the turn of each lane may divide a piece
+		return uint64(len(p.lanes.pieceChunk)) + p.lanes.width // the turn of a lane may divide a piece
 	}
 	filled := p.chunks
 	if p.weights != nil {
@@ -81,15 +81,15 @@ func (p *Plan) Reads() uint64 {
 		}
 	}
 	if p.params.Shuffle == Slot && p.weights != nil && n > p.params.Window {
-		n += 2*p.params.Window - 1 // each cut between lanes may divide a chunk, and each turn a piece
+		n += 2*p.params.Window - 1 // each cut between lanes may divide a chunk, and each lane's turn a piece
 	}
 	return n
 }
 
-// Memory returns the memory with which an epoch fetches no chunk twice, for any seed: two chunks in
-// stored order; two windows; all lanes and the chunks in flight; or all chunks. lengths are the
-// chunks' lengths in bytes. It ignores importance: chunks without a draw may need less memory,
-// never more.
+// Memory returns the memory, in bytes, with which an epoch fetches no chunk twice, for any seed.
+// This memory holds two chunks for None, two windows for Window, all lanes and the chunks in flight
+// for Slot, and all chunks for Full. lengths are the chunks' lengths in bytes. It ignores
+// importance: chunks without a draw may need less memory, never more.
 func Memory(params Params, lengths []uint64) uint64 {
 	n := uint64(len(lengths))
 	chunks := n

@@ -6,15 +6,16 @@ import (
 )
 
 // NewWeightedPlan returns a plan whose epochs draw samples by their weights. An epoch has S draws,
-// as many as there are samples. Each sample is drawn within one of its expectation S*w/W, where W
-// is the sum of all weights (systematic resampling: one random number per epoch, no independent
-// draws). The draws of an epoch, in stored order, are its virtual samples; the shuffle orders
-// those.
+// where S is the number of samples. The number of draws of a sample differs from its expectation
+// S*w/W by less than one, where W is the sum of all weights. This is systematic resampling: one
+// random number per epoch, no independent draws. The draws of an epoch, in stored order, are its
+// virtual samples, which the shuffle orders.
 //
 // first is as for NewPlan. totals[i] is the sum of the weights of chunk i's samples (the weight of
-// a hot sample times its repetition); totals is not kept. params.Importance identifies the weights.
-// In addition to the errors of NewPlan it returns an error if Importance is empty, if there is not
-// one total per chunk, if a chunk without samples has a weight, or if W is 0 or not below 2^64.
+// a hot sample times its repetition); the plan does not retain totals. params.Importance identifies
+// the weights. In addition to the errors of NewPlan it returns an error if Importance is empty, if
+// there is not one total per chunk, if a chunk without samples has a weight, or if W is 0 or not
+// below 2^64.
 func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	if params.Importance == "" {
 		return nil, fmt.Errorf("weighted plan %s: params.Importance is empty", params.Shuffle)
@@ -46,7 +47,7 @@ func NewWeightedPlan(params Params, first, totals []uint64) (*Plan, error) {
 	return p, nil
 }
 
-// drawn returns the plan of one epoch, with its draws as samples.
+// drawn returns the plan of one epoch whose samples are the epoch's draws.
 func (p *Plan) drawn(d *Draws) *Plan {
 	v := &Plan{params: p.params, chunks: d.first, samples: p.samples, strata: p.strata}
 	if p.params.Shuffle == Slot {
@@ -55,13 +56,14 @@ func (p *Plan) drawn(d *Draws) *Plan {
 	return v
 }
 
-// Draws maps the virtual samples of one epoch to samples. A virtual sample is one draw; they are
-// numbered 0 to S-1 in stored order of their samples, so those of a chunk are consecutive. Within a
-// chunk the mapping follows from the weights of its samples, which the caller passes: Draws itself
-// takes O(chunks) memory. It is immutable and safe for concurrent use.
+// Draws maps the virtual samples of one epoch to samples. A virtual sample is one draw. Virtual
+// samples are numbered from 0 to S-1 in stored order of their samples, so the virtual samples of a
+// chunk are consecutive. Within a chunk the mapping follows from the weights of its samples, which
+// the caller passes: Draws itself takes O(chunks) memory. It is immutable and safe for concurrent
+// use.
 type Draws struct {
-	chunks  chunkTable // of the dataset
-	weights []uint64   // before each chunk
+	chunks  chunkTable // chunks of the dataset
+	weights []uint64   // total weight before each chunk
 	samples uint64     // S
 	total   uint64     // W
 	phase   uint64     // phi, below W
@@ -84,7 +86,7 @@ func newDraws(p *Plan, epoch uint64) *Draws {
 	return d
 }
 
-// Draws returns the draws of the epoch; nil for a plan without weights.
+// Draws returns the draws of the epoch, or nil for a plan without weights.
 func (e *Epoch) Draws() *Draws { return e.draws }
 
 // First returns prefix sums of the draws: chunk i has the virtual samples First()[i] to
@@ -112,8 +114,8 @@ func (d *Draws) reach(v uint64) uint64 {
 }
 
 // Sample returns the sample of virtual sample v of the epoch, as its place within the chunk, from
-// 0. v is one of the chunk's virtual samples; weights are those of all its samples, in stored
-// order.
+// 0. v is one of the chunk's virtual samples; weights are the weights of all samples of the chunk,
+// in stored order.
 func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
 	d.check(chunk, weights)
 	if v < d.first[chunk] || v >= d.first[chunk+1] {
@@ -137,7 +139,8 @@ func (d *Draws) Sample(chunk int, weights []uint32, v uint64) uint64 {
 	panic(fmt.Sprintf("shuffle: weights of chunk %d sum to less than its total", chunk))
 }
 
-// stride is how many weights Sample skips at a time, with sums that are independent of each other.
+// stride is the number of weights that Sample skips at a time. Their sums are independent of each
+// other.
 const stride = 16
 
 func sumOf(w *[stride]uint32) uint64 {
@@ -152,8 +155,8 @@ func sumOf(w *[stride]uint32) uint64 {
 }
 
 // Of returns the virtual samples of one sample, lo to hi-1, possibly none: the inverse of Sample.
-// place is the sample's place within the chunk; weights are those of all its samples, in stored
-// order.
+// place is the sample's place within the chunk; weights are the weights of all samples of the
+// chunk, in stored order.
 func (d *Draws) Of(chunk int, weights []uint32, place uint64) (lo, hi uint64) {
 	d.check(chunk, weights)
 	sum := d.weights[chunk]
@@ -167,7 +170,7 @@ func (d *Draws) Of(chunk int, weights []uint32, place uint64) (lo, hi uint64) {
 	return d.before(sum), d.before(end)
 }
 
-// check panics if the weights are of another chunk, which is a programming error.
+// check panics if the weights belong to another chunk, which is a programming error.
 func (d *Draws) check(chunk int, weights []uint32) {
 	if got, want := uint64(len(weights)), d.chunks.size(uint32(chunk)); got != want {
 		panic(fmt.Sprintf("shuffle: %d weights for chunk %d of %d samples", got, chunk, want))

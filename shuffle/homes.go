@@ -43,8 +43,8 @@ func (p *Plan) mostHomes() uint64 {
 	return 0
 }
 
-// homeLayout returns the lanes of a slot plan. With importance it returns those of the draws of
-// phase 0; the borders of chunks in an epoch's lanes differ from these by at most a sample.
+// homeLayout returns the lanes of a slot plan. With importance it returns the lanes of the draws of
+// phase 0. In an epoch's lanes the borders of chunks differ from these by at most one sample.
 func (p *Plan) homeLayout() *lanes {
 	if p.lanes != nil {
 		return p.lanes
@@ -59,10 +59,10 @@ func (p *Plan) homeLayout() *lanes {
 	return p.homeLanes
 }
 
-// Home returns a chunk's home, which is the same in every epoch: the number place of the lane with
-// most of its samples (of equal ones the lowest), and the number of lanes; or the number of its
-// stratum, and the number of strata. of is 0 if the chunk has no home: the order has none, or no
-// lane has a sample of the chunk.
+// Home returns a chunk's home, which is the same in every epoch. In a slot order place is the
+// number of the lane with most of its samples (the lowest of equal lanes), and of the number of
+// lanes. With strata place is the number of its stratum, and of the number of strata. of is 0 if
+// the chunk has no home: the order has no homes, or no lane has a sample of the chunk.
 func (p *Plan) Home(chunk uint64) (place, of uint64) {
 	switch {
 	case chunk >= uint64(p.chunks.len()):
@@ -75,7 +75,7 @@ func (p *Plan) Home(chunk uint64) (place, of uint64) {
 	return 0, 0
 }
 
-// home returns the lane with most samples of a chunk.
+// home returns the lane with most samples of a chunk, and the number of lanes.
 func (l *lanes) home(chunk uint32) (lane, of uint64) {
 	if len(l.pieceChunk) == 0 {
 		return 0, 0
@@ -99,7 +99,7 @@ func (l *lanes) home(chunk uint32) (lane, of uint64) {
 
 // HomeGroups returns the groups, first to last, that are home to samples of a chunk if shares
 // follow the given number of homes. A chunk at the border between two homes has more than one. ok
-// is false if the order has no homes or the chunk no samples.
+// is false if the order has no homes or if the chunk has no samples.
 func (p *Plan) HomeGroups(chunk, homes uint64) (first, last uint64, ok bool) {
 	of := p.mostHomes()
 	if of == 0 || chunk >= uint64(p.chunks.len()) || p.chunks.size(uint32(chunk)) == 0 {
@@ -113,7 +113,8 @@ func (p *Plan) HomeGroups(chunk, homes uint64) (first, last uint64, ok bool) {
 	return mulDiv(from, homes, of), mulDiv(to, homes, of), ok
 }
 
-// lanesOf returns the lanes, first to last, with samples of a chunk. ok is false if there are none.
+// lanesOf returns the lanes, first to last, that have samples of a chunk. ok is false if there are
+// none.
 func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
 	if len(l.pieceChunk) == 0 {
 		return 0, 0, false
@@ -136,16 +137,17 @@ func (l *lanes) lanesOf(chunk uint32) (first, last uint64, ok bool) {
 
 // DealHomes returns the share of one rank if shares follow homes (share=locality): the ascending
 // places of its samples within a whole global batch, padded samples included. Ranks are divided
-// into one group per home: rank r is in group floor(r*homes/worldSize). A group takes the samples
-// of its own lanes or strata: lane or stratum s of k is at home with group floor(s*homes/k). The
-// quota of a group is the total size of its ranks' contiguous shares. Samples beyond a group's
-// quota go to groups below theirs: from the largest surplus to the largest deficit (of equal ones
-// the lowest group), the last samples first, in at most homes-1 transfers. The ascending places of
-// a group are then divided by its ranks' quotas, so shares tile the batch. A plan without homes has
-// contiguous shares; a rank that does not exist has none. A batch has fewer than 2^32 samples.
+// into one group per home: rank r is in group floor(r*homes/worldSize). A group gets the samples of
+// its own lanes or strata: the home of lane or stratum s of k is group floor(s*homes/k). The quota
+// of a group is the total size of its ranks' contiguous shares. Samples above a group's quota are
+// transferred to groups below theirs: from the largest surplus to the largest deficit (of equal
+// ones the lowest group), the last samples first, in at most homes-1 transfers. The ascending
+// places of a group are then divided by its ranks' quotas, so shares tile the batch. A plan without
+// homes has contiguous shares; a rank that does not exist has none. A batch has fewer than 2^32
+// samples.
 //
-// The method follows the locality-aware loading of Yang and Cong (HiPC 2019), without their
-// directory: homes are computed.
+// The method follows the locality-aware loading of Yang and Cong (HiPC 2019), but computes homes
+// instead of storing a directory.
 func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	if rank >= worldSize {
 		return nil
@@ -165,21 +167,22 @@ func (e *Epoch) DealHomes(batch Share, rank, worldSize, homes uint64) []int {
 	return share
 }
 
-// KeptDeals is how many batches' deals an epoch caches, at 4 bytes per sample: those from the
-// current batch to the last one that a reader looks ahead to, which all ranks share.
+// KeptDeals is the number of batches whose deals an epoch caches, at 4 bytes per sample. The cache
+// covers the batches from the current one to the last one that a reader prefetches. All ranks share
+// it.
 const KeptDeals = 24
 
 // keptSamples is the maximum number of samples of a batch whose deal is cached.
 const keptSamples = 1 << 20
 
 // cachedDeal is a cached deal. Its lock is held while the deal is computed: all ranks of a training
-// step request it at once, and one of them computes it for all.
+// step request it at once, and the first request computes it for all.
 type cachedDeal struct {
 	mu   sync.Mutex
 	deal *homeDeal
 }
 
-// deal returns the deal of a global batch to all ranks, from the cache if possible.
+// deal returns the deal of a global batch to all ranks, from the cache if it is cached.
 func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 	if batch.Count > keptSamples {
 		return e.dealHomes(batch, worldSize, homes)
@@ -196,13 +199,13 @@ func (e *Epoch) deal(batch Share, worldSize, homes uint64) *homeDeal {
 // homeDeal is one global batch, dealt to all ranks.
 type homeDeal struct {
 	first, count, worldSize, homes uint64
-	places                         []uint32 // by group, ascending in each, and so by share
+	places                         []uint32 // places by group, ascending in each, so also by share
 }
 
-// quota returns the range of places, by group, that belongs to a group: as many as its ranks have
-// without homes.
+// quota returns the range of places, by group, that belongs to a group. Its size is the total size
+// of the contiguous shares of the group's ranks.
 func (d *homeDeal) quota(group uint64) (lo, hi uint64) {
-	before := func(group uint64) uint64 { // the samples of the ranks of groups before this one
+	before := func(group uint64) uint64 { // number of samples of the ranks in groups before this one
 		first := d.worldSize - mulDiv(d.homes-group, d.worldSize, d.homes) // ceil(group*worldSize/homes)
 		return mulDiv(first, d.count, d.worldSize)
 	}
@@ -238,8 +241,8 @@ func (e *Epoch) dealHomes(batch Share, worldSize, homes uint64) *homeDeal {
 	return d
 }
 
-// byHome groups the places of a batch by their home groups: those of group g are at[g] to at[g+1]-1
-// of places, ascending.
+// byHome groups the places of a batch by their home groups: places[at[g]:at[g+1]] are the places of
+// group g, ascending.
 func byHome(home []uint32, homes uint64) (places, at []uint32) {
 	at = make([]uint32, homes+1)
 	for _, h := range home {
@@ -257,7 +260,7 @@ func byHome(home []uint32, homes uint64) (places, at []uint32) {
 }
 
 // repair transfers the surplus of some groups to groups with a deficit, and consumes both lists.
-// move moves the samples lo to hi-1 of those beyond the quota of group from to group to.
+// move transfers the samples lo to hi-1 of the surplus of group from to group to.
 func repair(more, less unevenGroups, move func(from, to, lo, hi uint64)) {
 	heap.Init(&more)
 	heap.Init(&less)
@@ -270,14 +273,14 @@ func repair(more, less unevenGroups, move func(from, to, lo, hi uint64)) {
 	}
 }
 
-// unevenGroup is a group with a different number of samples than its quota.
+// unevenGroup is a group whose number of samples differs from its quota.
 type unevenGroup struct{ group, by uint64 }
 
-// unevenGroups is a heap of groups, the one with the largest difference on top, of equal ones the
-// lowest.
+// unevenGroups is a heap of groups. On top is the group with the largest difference, or the lowest
+// of equal ones.
 type unevenGroups []unevenGroup
 
-// settle subtracts samples from the difference of the first group.
+// settle subtracts transferred samples from the difference of the first group.
 func (u *unevenGroups) settle(by uint64) {
 	if (*u)[0].by -= by; (*u)[0].by == 0 {
 		heap.Pop(u)
@@ -320,10 +323,10 @@ func (e *Epoch) appendHomes(dst []uint32, batch Share, homes uint64) []uint32 {
 	return dst
 }
 
-// toGroups replaces lanes or strata, of k, by their home groups.
+// toGroups replaces lanes or strata by their home groups. k is the number of lanes or strata.
 func toGroups(places []uint32, homes, k uint64) {
 	groupOf := func(j uint64) uint32 { return uint32(mulDiv(j, homes, k)) }
-	if k > uint64(len(places)) { // a table would be longer than places
+	if k > uint64(len(places)) { // a table would be longer than the list of places
 		for i, j := range places {
 			places[i] = groupOf(uint64(j))
 		}
@@ -365,16 +368,16 @@ func (w *windowOrder) appendStrata(dst []uint32, lo, hi uint64) []uint32 {
 	return dst
 }
 
-// Limits of the work of Moved.
+// Limits on the work of Moved.
 const (
 	movedBatches = 64
 	movedSamples = 1 << 18
 )
 
-// Moved returns the share, from 0 to 1, of an epoch's samples that groups of ranks take from other
-// homes than their own to keep shares equal (DealHomes). It is measured on batches spread evenly
-// over epoch 0, at most 64 of them and 2^18 samples. Of a larger batch only the first 2^18 samples
-// are used. The result is 0 if samples have no homes.
+// Moved returns the share, from 0 to 1, of an epoch's samples that DealHomes moves to another group
+// than their home to keep shares equal. It measures batches spread evenly over epoch 0, at most 64
+// of them and 2^18 samples. Of a larger batch it uses only the first 2^18 samples. The result is 0
+// if samples have no homes.
 func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	batches := batching.Batches()
 	if p.CheckSharing(worldSize, homes) != nil || batches == 0 || p.samples == 0 {
@@ -395,7 +398,7 @@ func (p *Plan) Moved(batching Batching, worldSize, homes uint64) float64 {
 	return float64(moved) / float64(max(1, all))
 }
 
-// surplus returns how many samples of a batch are beyond the quotas of their groups. own has the
+// surplus returns the number of samples of a batch above the quotas of their groups. own has the
 // home group of each sample.
 func (d *homeDeal) surplus(own []uint32) uint64 {
 	count := make([]uint64, d.homes)

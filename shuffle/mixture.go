@@ -14,18 +14,18 @@ const maxSources = 1024
 // Ingredient is one source of a mixture.
 type Ingredient struct {
 	Samples  uint64 // of an epoch of its own, at least 1
-	Weight   uint64 // its share of the positions, relative to the sum of weights; at least 1, or 0 with fixed counts
+	Weight   uint64 // share of the positions, relative to the sum of weights; at least 1, or 0 with fixed counts
 	PerBatch uint64 // its fixed count of samples in each batch; 0 for all sources or for none
 }
 
 // Mixture maps each position of a stream to a source and a position in that source. Each source has
-// its own epochs: at its end it begins the next one, independently of the others. The stream
-// continues from epoch to epoch of the mixture. All arithmetic is on integers. It is immutable and
+// its own epochs: at its end it begins the next one, independently of the other sources. The stream
+// continues from epoch to epoch of the mixture. All arithmetic uses integers. It is immutable and
 // safe for concurrent use.
 type Mixture struct {
 	seed    uint64
 	samples uint64 // T
-	batch   uint64 // B, with fixed counts; else 0
+	batch   uint64 // B, the batch size with fixed counts; otherwise 0
 	sources []source
 }
 
@@ -33,13 +33,14 @@ type source struct {
 	Ingredient
 	phase uint64 // phi_i
 	rest  uint64 // R_i
-	first uint64 // with fixed counts: its first place in a batch's list
+	first uint64 // with fixed counts: first place of this source in a batch's list
 }
 
 // NewMixture mixes sources by weight, or by fixed counts per batch if they have any. samples is T,
-// the positions of an epoch of the mixture; 0 means the sum of the sources' samples. With fixed
-// counts T is rounded up to whole batches. It is an error if there is no source or more than 1024,
-// if a source has no samples or no share, if only some have counts, or if a sum is not below 2^63.
+// the number of positions of an epoch of the mixture; 0 means the sum of the sources' samples. With
+// fixed counts T is rounded up to whole batches. It is an error if there is no source or more than
+// 1024, if a source has no samples or no share, if only some have counts, or if a sum is not below
+// 2^63.
 func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 	m := &Mixture{seed: seed, samples: samples, sources: make([]source, len(from))}
 	if len(from) == 0 || len(from) > maxSources {
@@ -82,17 +83,18 @@ func NewMixture(seed, samples uint64, from []Ingredient) (*Mixture, error) {
 	return m, nil
 }
 
-// Samples returns T, the positions of an epoch of the mixture.
+// Samples returns T, the number of positions of an epoch of the mixture.
 func (m *Mixture) Samples() uint64 { return m.samples }
 
 // Sources returns the number of sources.
 func (m *Mixture) Sources() int { return len(m.sources) }
 
-// BatchSize returns the required batch size, which is the sum of fixed counts; 0: any size.
+// BatchSize returns the required batch size, which is the sum of the fixed counts, or 0 for any
+// size.
 func (m *Mixture) BatchSize() uint64 { return m.batch }
 
-// Epochs returns the number of epochs of the mixture: those whose positions, counted from epoch 0
-// on, are below 2^63.
+// Epochs returns the number of epochs of the mixture whose positions, counted from epoch 0 on, are
+// all below 2^63.
 func (m *Mixture) Epochs() uint64 { return maxSamples / m.samples }
 
 // SourceSeed returns the seed of a source's own order.
@@ -103,8 +105,8 @@ func (m *Mixture) SourceSeed(i int) uint64 {
 // Turn is the source and source position of a position of a mixture.
 type Turn struct {
 	Source   int
-	Epoch    uint64 // of the source
-	Position uint64 // in that epoch
+	Epoch    uint64 // epoch of the source
+	Position uint64 // position in the source's epoch
 }
 
 // At returns the turn of a position, both from 0: epoch < Epochs(), position < Samples().
@@ -135,7 +137,8 @@ func (m *Mixture) turn(i int, n uint64) Turn {
 	return Turn{Source: i, Epoch: n / s, Position: n % s}
 }
 
-// drawn returns the source of position t of the stream, and the number of its samples before t.
+// drawn returns the source of position t of the stream, and the number of its samples at earlier
+// positions.
 func (m *Mixture) drawn(t uint64) (source int, n uint64) {
 	left, next := t, t+1
 	for i := range m.sources {
@@ -149,8 +152,8 @@ func (m *Mixture) drawn(t uint64) (source int, n uint64) {
 	panic("shuffle: a mixture's counts do not sum to its positions")
 }
 
-// of returns n_i: how many of the first t positions left by the previous sources belong to this
-// source.
+// of returns n_i, the number of positions that belong to this source among the first t positions
+// left by the previous sources.
 func (s *source) of(t uint64) uint64 {
 	hi, lo := bits.Mul64(t, s.Weight)
 	lo, carry := bits.Add64(lo, s.phase, 0)
@@ -176,7 +179,7 @@ func (m *Mixture) mix(epoch, batch uint64) perm {
 // before returns the number of batches before a batch, from epoch 0 on.
 func (m *Mixture) before(epoch, batch uint64) uint64 { return epoch*(m.samples/m.batch) + batch }
 
-// holder returns the source of a place in a batch's list.
+// holder returns the source at a place in a batch's list.
 func (m *Mixture) holder(rank uint64) int {
 	i := 0
 	for i+1 < len(m.sources) && m.sources[i+1].first <= rank {
@@ -185,8 +188,8 @@ func (m *Mixture) holder(rank uint64) int {
 	return i
 }
 
-// Counts returns how many positions before the given one, from epoch 0 on, belong to each source.
-// position may be Samples(), the epoch's end.
+// Counts returns for each source its number of positions before the given one, counted from epoch 0
+// on. position may be Samples(), the epoch's end.
 func (m *Mixture) Counts(epoch, position uint64) []uint64 {
 	m.check(epoch, max(position, 1)-1, max(position, 1))
 	out := make([]uint64, len(m.sources))
@@ -219,8 +222,8 @@ func (m *Mixture) check(epoch, lo, hi uint64) {
 	}
 }
 
-// OrderDigest identifies the order of all epochs of the mixture, given the order digests of its
-// sources' plans: one for each, with the seed of SourceSeed.
+// OrderDigest identifies the order of all epochs of the mixture. plans has the order digest of each
+// source's plan, whose seed is SourceSeed.
 func (m *Mixture) OrderDigest(plans []string) string {
 	h := sha256.New()
 	put := func(words ...uint64) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// MaxStrata limits the strata of a window order.
+// MaxStrata limits the number of strata of a window order.
 const MaxStrata = 1 << 16
 
 // Params determines the order of every epoch, together with the chunks' sample counts. The JSON
@@ -14,9 +14,9 @@ type Params struct {
 	Shuffle string `json:"shuffle"`
 	Window  uint64 `json:"window,omitempty"` // chunks in a window (Window), or number of memory lanes M (Slot); ignored by other shuffles
 
-	// Strata is the number of strata that the chunks are dealt to (Window only); 0 is none. Each
-	// row of the sequence takes one chunk of each stratum, and a stratum is a home that neither
-	// epoch nor seed changes. It divides Window.
+	// Strata is the number of strata that the chunks are divided into (Window only); 0 is none.
+	// Each row of the sequence takes one chunk of each stratum. A stratum is a home that
+	// neither epoch nor seed changes. Strata divides Window.
 	Strata uint64 `json:"strata,omitempty"`
 
 	Seed uint64 `json:"seed,string"`
@@ -37,8 +37,8 @@ func (p Params) Compare(q Params) int {
 		cmp.Compare(p.Strata, q.Strata), cmp.Compare(p.Importance, q.Importance), cmp.Compare(p.Subset, q.Subset))
 }
 
-// words returns the words for the order digest of parameters that have a neutral value, if they
-// differ from it: the key of the name, and the value.
+// words returns words for the order digest: the key of the name and the value of each parameter
+// that differs from its neutral value.
 func (p Params) words() []uint64 {
 	var words []uint64
 	if p.Strata > 0 {
@@ -77,15 +77,15 @@ func (p Params) Check() error {
 	return nil
 }
 
-// Memory of plans and epochs, in bytes. An epoch has the order of the chunks, its inverse and sums
-// over it.
+// Memory of plans and epochs, in bytes. An epoch has the order of the chunks, its inverse and
+// prefix sums.
 const (
 	overhead          = 1 << 10
-	bytesPerPiece     = 16 // of a slot plan, which has at most as many pieces as chunks and lanes together
-	bytesPerLane      = 28 // with the lane's first piece
+	bytesPerPiece     = 16 // of a slot plan, which has at most one piece per chunk and per lane
+	bytesPerLane      = 28 // including the lane's first piece
 	bytesPerEpochLane = 8
 	bytesPerStratum   = 4
-	bytesPerChunk     = 48 // in an epoch; for slot, for each piece
+	bytesPerChunk     = 48 // in an epoch; for Slot, for each piece
 	bytesPerWeight    = 8  // for each chunk: a sum of weights in a plan, or of draws in an epoch
 )
 

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// exact is the size of the largest permutation that is an exact Fisher-Yates shuffle. Larger
-	// ones are Feistel networks, except the sequence of chunks of Window, which is a Fisher-Yates
-	// shuffle of any size.
+	// exact is the size of the largest permutation that is an exact Fisher-Yates shuffle.
+	// Larger permutations are Feistel networks, except the sequence of chunks of Window, which
+	// is a Fisher-Yates shuffle of any size.
 	exact = 128
-	// rounds is the number of rounds of a Feistel network. Each adds one half, hashed, to the
-	// other, twice.
+	// rounds is the number of rounds of a Feistel network. A round adds a hash of one half to
+	// the other half, twice.
 	rounds = 8
 )
 
 // shuffleAll shuffles a sequence by Fisher-Yates, from the last place down: place i gets the
-// element that was at perm(i).
+// element from perm(i).
 func shuffleAll(k key, s []uint32) {
 	for i := len(s) - 1; i > 0; i-- {
 		j := k.draw(uint64(i), uint64(i)+1)
@@ -155,9 +155,9 @@ func (p *perm) round(c, half, n uint64) uint64 {
 	return hi
 }
 
-// trace returns one element of the Fisher-Yates shuffle without shuffling. Step i fills place i
-// with the element at the place drawn then. Earlier steps, for higher places, may have moved that
-// element; the latest of them is the lowest.
+// trace returns one element of the Fisher-Yates shuffle without shuffling. Step i moves the element
+// at a drawn place to place i. Earlier steps, for higher places, may have moved that element; the
+// latest of them is the lowest.
 func (p *perm) trace(i uint64) uint64 {
 	v := p.k.draw(i, i+1)
 	for s := i + 1; s < p.n; s++ {
@@ -182,7 +182,7 @@ func (p *perm) traceBack(v uint64) uint64 {
 	return v
 }
 
-// table writes the whole permutation of at most exact elements.
+// table writes the whole permutation, of at most exact elements, to t.
 func (p *perm) table(t *[exact]uint8) {
 	for i := range p.n {
 		t[i] = uint8(i)

@@ -20,7 +20,7 @@ func mix(z uint64) uint64 {
 // key identifies one stream of words. Keys of different purposes or numbers are unrelated.
 type key uint64
 
-// newKey returns the key of a purpose and its numbers.
+// newKey returns the key for a purpose and numbers.
 func newKey(purpose string, numbers ...uint64) key {
 	k := key(0).with(uint64(len(purpose)))
 	for word := range packed(purpose) {
@@ -59,8 +59,9 @@ func (k key) word(c uint64) uint64 {
 	return mix(uint64(k) + (c+1)*gamma)
 }
 
-// draw returns draw number i of the key's stream, uniform below n, without bias: a word that would
-// favor small results is replaced by the word 2^32 further on. i is below 2^32, n above 0.
+// draw returns draw number i of the key's stream, uniform below n and without bias. A word that
+// would favor small results is replaced by the word 2^32 positions later. i is below 2^32, n above
+// 0.
 func (k key) draw(i, n uint64) uint64 {
 	hi, lo := bits.Mul64(k.word(i), n)
 	if lo < n {

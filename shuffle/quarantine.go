@@ -9,10 +9,10 @@ import (
 	"sort"
 )
 
-// Quarantine replaces bad samples by healthy ones, by different ones in each epoch, and changes no
-// other position. Its sample numbers are those of the plan: of the dataset, or of a subset. It
-// takes a few words per bad sample, in addition to the plan's chunk table. It is immutable and safe
-// for concurrent use.
+// Quarantine replaces bad samples by healthy ones, with different substitutes in each epoch, and
+// changes no other position. Its sample numbers are those of the plan: of the dataset, or of a
+// subset. It takes a few words per bad sample, in addition to the plan's chunk table. It is
+// immutable and safe for concurrent use.
 type Quarantine struct {
 	seed   uint64
 	chunks chunkTable
@@ -29,8 +29,8 @@ type damagedChunk struct {
 
 // NewQuarantine returns the quarantine of a plan with this seed and these prefix sums of chunks
 // (those of the plan; shared and not copied). bad lists the numbers of the bad samples, ascending,
-// each once. It is an error if it does not, if a number is no sample, or if no healthy sample is
-// left.
+// each once. It is an error if bad is not such a list, if a sample does not exist, or if no healthy
+// sample is left.
 func NewQuarantine(seed uint64, first, bad []uint64) (*Quarantine, error) {
 	p, err := newPlan(Params{Shuffle: None}, first)
 	if err != nil {
@@ -133,8 +133,8 @@ func (q *Quarantine) Has(sample uint64) bool {
 	return found
 }
 
-// Substitute returns the sample that an epoch delivers in place of the given one, which is itself
-// unless it is bad.
+// Substitute returns the sample that an epoch delivers in place of the given sample, or the given
+// sample if it is healthy.
 func (q *Quarantine) Substitute(epoch, sample uint64) uint64 {
 	at, found := slices.BinarySearch(q.bad, sample)
 	if !found {
@@ -162,8 +162,8 @@ func (q *Quarantine) Replace(epoch uint64, samples []uint64) {
 }
 
 // Replaced returns the bad samples that an epoch replaces by the given sample, ascending: the
-// inverse of Substitute, without the sample itself. So an epoch that delivers each position once
-// delivers a healthy sample 1 + len(Replaced) times, and a bad one never.
+// inverse of Substitute, without the sample itself. An epoch that delivers each position once
+// delivers a healthy sample 1 + len(Replaced) times, and a bad sample never.
 func (q *Quarantine) Replaced(epoch, sample uint64) []uint64 {
 	if sample >= q.chunks[q.chunks.len()] || q.Has(sample) {
 		return nil
@@ -184,8 +184,8 @@ func (q *Quarantine) Replaced(epoch, sample uint64) []uint64 {
 	return out
 }
 
-// OrderDigest identifies the order of a plan with the quarantine, as Plan.OrderDigest does without
-// one.
+// OrderDigest identifies the order of a plan with the quarantine, like Plan.OrderDigest does
+// without a quarantine.
 func (q *Quarantine) OrderDigest(plan *Plan) string {
 	h := sha256.New()
 	h.Write([]byte(plan.OrderDigest()))
@@ -203,7 +203,7 @@ func (q *Quarantine) OrderDigest(plan *Plan) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Most returns the maximum number of times that an epoch delivers a sample whose order has each
+// Most returns the maximum number of times that an epoch delivers a sample, if its order has each
 // position once.
 func (q *Quarantine) Most(sample uint64) uint64 {
 	if sample >= q.chunks[q.chunks.len()] || q.Has(sample) {

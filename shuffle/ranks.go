@@ -11,15 +11,14 @@ func (b Batching) RankOf(position, worldSize uint64) uint64 {
 	return rankOf(position-batch.First, batch.Count, worldSize)
 }
 
-// rankOf returns the rank of worldSize that has one of n places, if each rank has a contiguous
-// range.
+// rankOf returns the rank of worldSize whose contiguous range of n places contains a place.
 func rankOf(place, n, worldSize uint64) uint64 {
 	return uint64(sort.Search(int(worldSize), func(rank int) bool { return mulDiv(uint64(rank)+1, n, worldSize) > place }))
 }
 
 // DealtTo returns the rank of worldSize whose share (Deal) contains a place of a global batch.
 func DealtTo(lengths []uint32, place int, worldSize uint64) uint64 {
-	before := uint64(0) // samples that are dealt before it
+	before := uint64(0) // number of samples dealt before it
 	for i, l := range lengths {
 		if l > lengths[place] || l == lengths[place] && i < place {
 			before++

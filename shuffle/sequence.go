@@ -1,11 +1,11 @@
 package shuffle
 
-// Sequence is all chunks in the order in which an epoch needs them. For Window it is the sequence
-// of chunks. Slot has one sequence per lane: they are concatenated, each from the chunk at which
-// the lane's turn begins. A chunk that several lanes share is listed in the first of them. Chunks
-// without samples are last in Slot.
+// Sequence has all chunks in the order in which an epoch needs them. For Window it is the sequence
+// of chunks. For Slot it is the concatenation of one sequence per lane, each from the chunk at
+// which the lane's turn begins. A chunk that several lanes share is listed in the first of them.
+// Chunks without samples are last in Slot.
 type Sequence struct {
-	Chunks []uint32 // place -> chunk; shared, not to be changed
+	Chunks []uint32 // place -> chunk; shared, must not be changed
 	Lanes  []uint32 // for Slot: the first place of each lane, and the place after the last lane
 }
 
@@ -50,11 +50,11 @@ func (o *slotOrder) sequence() Sequence {
 	return s
 }
 
-// WindowRange is one window of an epoch of Window.
+// WindowRange is one window of an epoch of a Window order.
 type WindowRange struct {
 	Number   uint64 // from 0
 	From, To uint64 // its positions
-	Place    uint64 // its first place in the sequence of chunks
+	Place    uint64 // first place of the window in the sequence of chunks
 }
 
 // WindowAt returns the window of position t. ok is false if the epoch has no windows, or no such

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 )
 
-// Names of the shuffles. Once released a name never changes its meaning.
+// Names of the shuffles. A released name never changes its meaning.
 const (
 	None   = "none"   // stored order
 	Window = "window" // chunks permuted, then the samples of each window of chunks
@@ -27,7 +27,7 @@ const (
 func UsesWindow(name string) bool { return name == Window || name == Slot }
 
 // OrderVersion identifies the generator and the definition of all shuffles together. It is part of
-// every plan's identity (the ETag), so two releases cannot silently disagree.
+// every plan's identity (the ETag), so two releases cannot silently deliver different orders.
 const OrderVersion = 1
 
 // Limits of plans.
@@ -44,13 +44,13 @@ type Plan struct {
 	samples uint64
 	lanes   *lanes   // of Slot
 	strata  []uint32 // of Window with strata: chunk -> stratum
-	weights []uint64 // with Importance: the total weight before each chunk, then of all; otherwise nil
+	weights []uint64 // with Importance: the total weight before each chunk, and of all chunks; otherwise nil
 	members *Members // with Subset
 
 	homeOnce  sync.Once
-	homeLanes *lanes // of Slot with Importance: those of phase 0, computed at the first use
+	homeLanes *lanes // of Slot with Importance: the lanes of phase 0, computed at the first use
 
-	variance atomic.Pointer[variance] // the last result of BatchVariance: all readers of an epoch request the same one
+	variance atomic.Pointer[variance] // the last result of BatchVariance, which all readers of an epoch request
 }
 
 // NewPlan returns a plan over chunks whose sample counts are given as prefix sums: chunk i has the
@@ -104,12 +104,12 @@ func newPlan(params Params, first []uint64) (*Plan, error) {
 // Params returns the parameters of the plan.
 func (p *Plan) Params() Params { return p.params }
 
-// Samples returns S, the number of samples of an epoch: those of the dataset or the subset, or with
-// importance the draws, which are as many as the dataset has samples.
+// Samples returns S, the number of samples of an epoch: the samples of the dataset or of the
+// subset, or with importance the draws, whose number is the number of samples in the dataset.
 func (p *Plan) Samples() uint64 { return p.samples }
 
-// Epoch prepares one epoch in O(chunks) time and memory at most, never O(samples). The result may
-// be kept and shared by any number of goroutines.
+// Epoch prepares one epoch in O(chunks) time and memory at most, never O(samples). Any number of
+// goroutines may share the result.
 func (p *Plan) Epoch(epoch uint64) *Epoch {
 	e := &Epoch{plan: p, number: epoch}
 	if p.weights != nil {
@@ -129,7 +129,7 @@ func (p *Plan) Epoch(epoch uint64) *Epoch {
 }
 
 // Epoch is the order of one epoch: a bijection between positions and samples. With importance its
-// samples are virtual ones, the draws. Draws maps them to samples of the dataset.
+// samples are virtual samples, the draws. Draws maps them to samples of the dataset.
 type Epoch struct {
 	plan   *Plan // with importance: the plan of this epoch's virtual samples
 	number uint64

@@ -2,18 +2,18 @@ package shuffle
 
 import "sync"
 
-// MaxLanes limits the window of a slot order: its lanes, for each of which plans and epochs store
-// some numbers. A row of more lanes than a batch has samples mixes no better.
+// MaxLanes limits the window of a slot order, which is its number of lanes. Plans and epochs store
+// several numbers per lane. A row of more lanes than a batch has samples mixes no better.
 const MaxLanes = 1 << 20
 
-// lanes is the layout that all epochs of a slot plan share, and all plans of the same chunks and
+// lanes is the layout that all epochs of a slot plan share, and all plans with the same chunks and
 // window. The samples are laid out chunk by chunk in an order independent of seed and epoch, and
 // cut into m lanes. A piece is the intersection of a lane and a chunk.
 type lanes struct {
 	rows
 	cut        []uint64  // first layout position of each lane; len is m+1
 	firstPiece []uint32  // first piece of each lane; len is m+1
-	offset     []uint64  // per lane: where its first piece begins within that piece's chunk
+	offset     []uint64  // per lane: offset of its first piece within that piece's chunk
 	pace       []float64 // per lane: pieces per sample, to guess the place of an offset
 	pieceChunk []uint32  // piece -> chunk
 	pieceAt    []uint64  // piece -> first layout position; len is pieces+1
@@ -46,7 +46,7 @@ func (l *lanes) cutPieces(chunks chunkTable) {
 	n, m := chunks.len(), int(l.width)
 	l.pieceChunk = make([]uint32, 0, n+m)
 	l.pieceAt = make([]uint64, 0, n+m+1)
-	var sizes [exact]uint64           // looked up before they are used, so that the processor waits for many of them at a time
+	var sizes [exact]uint64           // looked up in advance, so that the processor waits for many sizes at a time
 	full, lane, at := 0, 0, uint64(0) // non-empty chunks, the next lane, the current layout position
 	order := newPerm(newKey("chunks"), uint64(n))
 	for some := range order.blocks {
@@ -82,13 +82,13 @@ func (l *lanes) of(x uint64) int {
 	return int(holding(x, l.width, l.cut[l.width]))
 }
 
-// slotOrder is one epoch of the slot shuffle.
+// slotOrder is the order of one epoch of the slot shuffle.
 type slotOrder struct {
 	*lanes
 	chunks           chunkTable
 	pieces           []uint32 // place -> piece
 	start            []uint64 // place -> first position in this epoch's order of the layout; len is places+1
-	turn             []uint64 // lane -> the offset at which the epoch begins to read it
+	turn             []uint64 // lane -> the offset at which the epoch begins to read the lane
 	rowKey, pieceKey key
 
 	placeOnce sync.Once
@@ -143,9 +143,9 @@ func (o *slotOrder) setPiece(p *piece, lane, place int) {
 	p.perm.reset(k, o.start[place+1]-o.start[place])
 }
 
-// read returns the position that row k takes from a lane, in this epoch's order of the layout, and
-// the place that contains it. Chunks are of similar size, so the search begins at the place for
-// equal chunks, and widens from there.
+// read returns the position, in this epoch's order of the layout, from which row k takes a sample
+// of a lane, and the place that contains it. Chunks are of similar size, so the search begins at
+// the place for equal chunks, and widens from there.
 func (o *slotOrder) read(lane int, k uint64) (x uint64, place int) {
 	k += o.turn[lane]
 	if l := o.length(lane); k >= l {
@@ -191,7 +191,7 @@ func (o *slotOrder) appendRange(dst []uint64, lo, hi uint64) []uint64 {
 }
 
 // appendRow appends the lanes from which the positions from lo on take a sample, up to hi or to the
-// end of their row k.
+// end of lo's row k.
 func (o *slotOrder) appendRow(dst []uint64, lo, hi uint64) (_ []uint64, k, end uint64) {
 	k = lo / o.width
 	begin, n, from := o.before(k), o.lanesIn(k), len(dst)

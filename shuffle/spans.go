@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Span is a range of positions in which a chunk's samples, or some of them, are delivered. With
-// importance and with a subset it counts virtual samples.
+// Span is a range of positions in which samples of a chunk are delivered. With importance or a
+// subset it counts virtual samples.
 type Span struct {
 	Chunk    uint64 // number of the chunk
 	From, To uint64 // needed from position From (inclusive) to To (exclusive), not necessarily at each of them
-	Samples  uint64 // how many of the chunk's samples this span delivers in [From, To)
+	Samples  uint64 // number of the chunk's samples that this span delivers in [From, To)
 }
 
 // Spans yields every span that ends after position t, in the order in which readers need them (by
 // From, then by chunk, then by To). Prefetching and eviction use the spans to predict accesses. For
-// Window spans are as wide as their window; for None there is one for each chunk. For Slot there is
-// one for each piece, and two for a piece that its lane's turn cuts: one at the beginning of the
-// epoch, one at its end. If the window of Slot holds all chunks, every chunk has one span, the
-// whole epoch. A Full order has no locality: Spans yields nothing and Local returns false.
+// Window a span is as wide as its window; for None each chunk has one span. For Slot each piece has
+// one span. A piece that its lane's turn cuts has two: one at the beginning of the epoch, one at
+// its end. If the window of Slot holds all chunks, every chunk has one span, the whole epoch. A
+// Full order has no locality: Spans yields nothing and Local returns false.
 func (e *Epoch) Spans(t uint64) iter.Seq[Span] {
 	switch {
 	case t >= e.plan.samples || e.plan.params.Shuffle == Full:
@@ -38,8 +38,8 @@ func (e *Epoch) Local() bool { return e.plan.params.Shuffle != Full }
 
 // Next returns the first span of one chunk, in the order of Spans, that ends after position t: the
 // next use of the chunk if it is in memory. It costs a binary search for each piece of the chunk,
-// of which there are nearly always one or two. ok is false if the chunk does not exist or is not
-// needed again in this epoch, or if the order has no locality.
+// which nearly always has one or two. ok is false if the chunk does not exist or is not needed
+// again in this epoch, or if the order has no locality.
 func (e *Epoch) Next(chunk, t uint64) (Span, bool) {
 	c := e.plan.chunks
 	if chunk >= uint64(c.len()) || c.size(uint32(chunk)) == 0 || !e.Local() {
@@ -56,7 +56,7 @@ func (e *Epoch) Next(chunk, t uint64) (Span, bool) {
 	return s, s.To > t
 }
 
-// span returns the one span of a chunk in stored order.
+// span returns the only span of a chunk in stored order.
 func (c chunkTable) span(i uint32) Span {
 	return Span{Chunk: uint64(i), From: c[i], To: c[i+1], Samples: c.size(i)}
 }
@@ -85,7 +85,7 @@ func (w *windowOrder) spans(t uint64, yield func(Span) bool) {
 	}
 }
 
-// span returns the one span of a chunk: its window.
+// span returns the only span of a chunk, which is its window.
 func (w *windowOrder) span(chunk uint32) Span {
 	w.once.Do(func() { w.places = invert(w.order) })
 	i := w.holding(int(w.places[chunk]))
@@ -123,7 +123,7 @@ func (o *slotOrder) spans(t uint64, yield func(Span) bool) {
 	}
 }
 
-// throughout returns the one span of a chunk if the window holds all chunks: the whole epoch.
+// throughout returns the only span of a chunk if the window holds all chunks: the whole epoch.
 func (o *slotOrder) throughout(chunk uint32) Span {
 	return Span{Chunk: uint64(chunk), From: 0, To: o.cut[o.width], Samples: o.chunks.size(chunk)}
 }
@@ -163,7 +163,7 @@ func (o *slotOrder) pieceSpan(lane, place int, t uint64) Span {
 }
 
 // laneSpan returns the span of a lane that contains row k. If the turn cuts a piece, the lane
-// begins and ends with that piece; if it has no other, that is one span.
+// begins and ends with that piece, in two spans. A lane with a single piece has a single span.
 func (o *slotOrder) laneSpan(lane int, k uint64) laneSpan {
 	x, place := o.read(lane, k)
 	from, end := uint64(0), o.length(lane)
@@ -183,10 +183,10 @@ func (o *slotOrder) laneSpan(lane int, k uint64) laneSpan {
 type laneSpan struct {
 	Span
 	lane int
-	end  uint64 // the row after it
+	end  uint64 // the row after the span
 }
 
-// laneSpans is a heap of spans, the one needed first on top.
+// laneSpans is a heap of spans. On top is the span that is needed first.
 type laneSpans []laneSpan
 
 func (s laneSpans) Len() int           { return len(s) }

@@ -2,8 +2,8 @@ package shuffle
 
 import "slices"
 
-// newStrata returns the stratum, of k, of each of n chunks: perm(key("strata"); n)(c) mod k. It is
-// independent of seed and epoch, and strata differ by at most one chunk.
+// newStrata returns the stratum, from 0 to k-1, of each of n chunks: perm(key("strata"); n)(c) mod
+// k. It is independent of seed and epoch. The sizes of strata differ by at most one chunk.
 func newStrata(n, k uint64) []uint32 {
 	strata := make([]uint32, 0, n)
 	p := newPerm(newKey("strata"), n)
@@ -15,7 +15,7 @@ func newStrata(n, k uint64) []uint32 {
 
 // stratify returns a sequence that takes, row by row, the next chunk of each of k strata, in the
 // order of the given sequence. row is the key of a row, without its number. Every row has a chunk
-// of every stratum, except the last, which has those of the first strata.
+// of every stratum, except the last row, which has chunks of the first strata.
 func stratify(row key, sequence, strata []uint32, k uint64) []uint32 {
 	n := uint64(len(sequence))
 	grid := make([]uint32, n) // row*k + stratum -> chunk
@@ -47,7 +47,7 @@ func stratify(row key, sequence, strata []uint32, k uint64) []uint32 {
 	return out
 }
 
-// ranked returns the indices of distinct numbers, by ascending number.
+// ranked returns the indices of distinct numbers in ascending order of the numbers.
 func ranked(numbers []uint64) []uint64 {
 	index := make([]uint64, len(numbers))
 	for i := range index {

@@ -8,7 +8,7 @@ import (
 )
 
 // NewSubsetPlan returns a plan whose epochs deliver the samples of a subset of the dataset, each
-// once. Chunks keep their numbers; those without any of these samples stay as empty ones. The
+// once. Chunks retain their numbers; a chunk without samples of the subset counts as empty. The
 // samples of the subset, in stored order, are the plan's virtual samples. Members maps them to
 // samples of the dataset.
 //
@@ -49,15 +49,15 @@ func NewSubsetPlan(params Params, first, members []uint64) (*Plan, error) {
 var errBoth = errors.New("importance and subset cannot be combined: weights are of all samples")
 
 // Members maps the virtual samples of a plan over a subset to samples of the dataset. Within a
-// chunk the mapping follows from its bitmap, which the caller passes: a bit for each sample of the
-// chunk, the lowest of a byte first, set for the members. It is immutable and safe for concurrent
-// use.
+// chunk the mapping follows from its bitmap, which the caller passes. The bitmap has a bit for each
+// sample of the chunk, the lowest bit of a byte first, set for the members. It is immutable and
+// safe for concurrent use.
 type Members struct {
-	chunks chunkTable // of the dataset
+	chunks chunkTable // chunks of the dataset
 	first  chunkTable // first virtual sample of each chunk
 }
 
-// Members returns the members of the plan's subset; nil for a plan over all samples.
+// Members returns the members of the plan's subset, or nil for a plan over all samples.
 func (p *Plan) Members() *Members { return p.members }
 
 // First returns prefix sums of the members: chunk i has the virtual samples First()[i] to
@@ -65,7 +65,7 @@ func (p *Plan) Members() *Members { return p.members }
 func (m *Members) First() []uint64 { return m.first }
 
 // Sample returns the sample of virtual sample v, as its place within the chunk, from 0. v is one of
-// the chunk's.
+// the chunk's virtual samples.
 func (m *Members) Sample(chunk int, bitmap []byte, v uint64) uint64 {
 	m.check(chunk, bitmap)
 	if v < m.first[chunk] || v >= m.first[chunk+1] {
@@ -95,7 +95,7 @@ func (m *Members) Sample(chunk int, bitmap []byte, v uint64) uint64 {
 }
 
 // Of returns the virtual sample of a sample, given by its place within the chunk: the inverse of
-// Sample. ok is false if it is not in the subset.
+// Sample. ok is false if the sample is not in the subset.
 func (m *Members) Of(chunk int, bitmap []byte, place uint64) (v uint64, ok bool) {
 	m.check(chunk, bitmap)
 	if bitmap[place/8]>>(place%8)&1 == 0 {
@@ -108,7 +108,7 @@ func (m *Members) Of(chunk int, bitmap []byte, place uint64) (v uint64, ok bool)
 	return v, true
 }
 
-// check panics if the bitmap is of another chunk, which is a programming error.
+// check panics if the bitmap belongs to another chunk, which is a programming error.
 func (m *Members) check(chunk int, bitmap []byte) {
 	if got, want := uint64(len(bitmap)), (m.chunks.size(uint32(chunk))+7)/8; got != want {
 		panic(fmt.Sprintf("shuffle: a bitmap of %d bytes for chunk %d instead of %d", got, chunk, want))

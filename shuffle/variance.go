@@ -1,24 +1,24 @@
 package shuffle
 
 // BatchVariance measures how much the number of a class's samples per batch varies if data is
-// stored sorted by class, relative to independent draws (1). It is the sum over all classes of the
-// squared distance from the class's share of the batch, divided by its value for independent draws.
-// It uses classes of three sizes, since no single order is worst for all.
+// stored sorted by class, relative to independent draws (1). It sums over all classes the squared
+// distance from the class's share of the batch, and divides the sum by its value for independent
+// draws. It uses classes of three sizes, since no single size is the worst case of all orders.
 type BatchVariance struct {
-	Chunk   float64 // each chunk is a class; of a single chunk, each half
-	Ten     float64 // 10 classes of equally many consecutive samples
-	Hundred float64 // 100 such classes
+	Chunk   float64 // each chunk is a class; with a single chunk, each half of it
+	Ten     float64 // 10 classes of equal numbers of consecutive samples
+	Hundred float64 // 100 classes of equal numbers of consecutive samples
 }
 
 // Worst returns the largest of the three values.
 func (v BatchVariance) Worst() float64 { return max(v.Chunk, v.Ten, v.Hundred) }
 
-// Limits of the work of BatchVariance where there is no formula: more work hardly changes the
+// Limits on the work of BatchVariance for orders without a formula: more work hardly changes the
 // result.
 const (
-	lookEpochs = 256     // of a window order
-	lookChunks = 1 << 16 // visits of chunks of a window order
-	lookStored = 1 << 12 // batches in stored order
+	lookEpochs = 256     // epochs of a window order
+	lookChunks = 1 << 16 // chunks of a window order, counted once per epoch
+	lookStored = 1 << 12 // batches of a stored order
 )
 
 // variance is the cached result of BatchVariance.
@@ -73,9 +73,9 @@ func (p *Plan) batchVariance(batchSize uint64) (BatchVariance, bool) {
 // sorting is one partition of the stored samples into classes.
 type sorting struct {
 	ends  []uint64  // class c has the samples ends[c] to ends[c+1]-1
-	pace  float64   // classes per sample, to guess the class of one
-	alike float64   // probability that two samples drawn independently are of one class
-	count []float64 // of each class: scratch space, zero between uses
+	pace  float64   // classes per sample, to guess the class of a sample
+	alike float64   // probability that two samples drawn independently belong to one class
+	count []float64 // count of each class: scratch space, zero between uses
 	seen  []int     // the classes with a non-zero count
 }
 
@@ -155,7 +155,8 @@ func (s *sorting) distance(batch float64) float64 {
 	return sum
 }
 
-// storedVariance measures batches of the stored order, all of them unless there are too many.
+// storedVariance measures all batches of the stored order, or a sample of them if there are too
+// many.
 func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
 	batches, b := p.samples/batchSize, float64(batchSize)
 	looks := min(batches, lookStored)
@@ -172,7 +173,7 @@ func (p *Plan) storedVariance(sets *[3]sorting, batchSize uint64) (v [3]float64)
 
 // windowVariance computes real windows and the expected content of a batch from them. Samples of a
 // window are drawn uniformly without replacement, so only the order of the chunks is random. It
-// uses about one batch for each window.
+// uses about one batch per window.
 func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64) {
 	q := Plan{params: p.params, chunks: p.chunks, samples: p.samples, strata: p.strata}
 	q.params.Seed = 0 // the result does not depend on the seed
@@ -200,11 +201,11 @@ func (p *Plan) windowVariance(sets *[3]sorting, batchSize uint64) (v [3]float64)
 	return v
 }
 
-// distance returns the expected squared distance, summed over all classes, between a class's
-// samples at positions lo to hi-1 and its share of them, over all orders of the samples within
-// windows.
+// distance returns the expected squared distance, summed over all classes, between the number of a
+// class's samples at positions lo to hi-1 and the class's share of these positions. The expectation
+// is over all orders of the samples within windows.
 func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
-	var random float64 // the part that the draws within windows add
+	var random float64 // the part due to the order within windows
 	batch := float64(hi - lo)
 	means := make(map[int]float64)
 	for lo < hi {
@@ -235,11 +236,11 @@ func (w *windowOrder) distance(s *sorting, lo, hi uint64) float64 {
 func (p *Plan) MixingWindow(batchSize uint64, most float64) uint64 {
 	params := p.params
 	params.Importance, params.Subset = "", ""
-	enough := uint64(p.chunks.len()) // holds all chunks
+	enough := uint64(p.chunks.len()) // a window that holds all chunks
 	switch params.Shuffle {
 	case Window:
 	case Slot:
-		enough = min(max(enough, batchSize), MaxLanes/2) // more lanes than chunks take turns within chunks
+		enough = min(max(enough, batchSize), MaxLanes/2) // with more lanes than chunks, several lanes read one chunk
 	default:
 		return 0
 	}

@@ -1,28 +1,28 @@
 package shuffle
 
-// Limits of the work of variance for a slot order. Lanes are alike, so some lanes represent all.
+// Limits on the work of variance for a slot order. Lanes are alike, so some lanes represent all.
 const (
-	lookPieces = 1 << 16 // pieces in all lanes that are used
-	lookPairs  = 1 << 18 // pieces x distances
+	lookPieces = 1 << 16 // pieces in all examined lanes
+	lookPairs  = 1 << 18 // number of pieces times number of distances
 	lookStarts = 64      // places in a row at which batches begin
-	lookRows   = 1 << 16 // rows of a batch; a longer batch counts as one with this many
+	lookRows   = 1 << 16 // rows of a batch; a longer batch counts as one of this length
 )
 
-// variance returns the variance of a class's share of a batch, over all seeds. Over them the lanes
-// of a row are in random order, each sample of a lane is equally likely, and lanes are independent.
-// Two rows' samples of one lane are not independent: they come from one piece if the rows are
-// closer than the piece is long.
+// variance returns the variance of a class's share of a batch, over all seeds. Over all seeds the
+// lanes of a row are in random order, each sample of a lane is equally likely, and lanes are
+// independent. Two rows' samples of one lane are not independent: they come from one piece if the
+// distance of the rows is less than the length of the piece.
 //
-// So two samples of different lanes are of one class with the probability given by the lanes'
-// shares (apart), and two samples of one lane with the probability given by the distance of their
-// rows (along).
+// So apart is the probability that two samples of different lanes belong to one class, which the
+// lanes' shares determine. along is the same probability for two samples of one lane, which depends
+// on the distance of their rows.
 func (l *lanes) variance(s *sorting, chunks chunkTable, batchSize uint64) float64 {
 	width := uint64(len(l.offset))
 	batch := min(batchSize, lookRows*width)
 	same, far := rowPairs(batch, rowStarts(batchSize, l.cut[width]/batchSize, width), width)
 	m, b := float64(width), float64(batch)
 	alike, along := l.alike(s, chunks, far)
-	apart := m*s.alike - alike // (m-1) times the probability that samples of two different lanes are of one class
+	apart := m*s.alike - alike // (m-1) times the probability that samples of two different lanes belong to one class
 	sum := b - b*b*s.alike
 	if m > 1 {
 		sum += same * apart / (m - 1)
@@ -33,15 +33,15 @@ func (l *lanes) variance(s *sorting, chunks chunkTable, batchSize uint64) float6
 	return max(0, sum/(b*(1-s.alike)))
 }
 
-// rowDistance is a distance between rows of a batch, and the number of pairs of its samples at that
+// rowDistance is a distance between rows of a batch, and the number of pairs of samples at that
 // distance.
 type rowDistance struct {
 	rows, pairs float64
 }
 
-// rowPairs returns the number of ordered pairs of a batch's samples in one row of m, and the
-// numbers of unordered pairs for each distance of rows, on average over the places in a row at
-// which batches begin. Large distances are grouped; each group is represented by its mean.
+// rowPairs returns the number of ordered pairs of a batch's samples in one row of m lanes, and the
+// number of unordered pairs for each distance of rows. Both are averages over the places in a row
+// at which batches begin. Large distances are grouped; each group is represented by its mean.
 func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowDistance) {
 	pairs := make([]float64, batch/m+2)
 	for _, start := range starts {
@@ -68,8 +68,8 @@ func rowPairs(batch uint64, starts []uint64, m uint64) (same float64, far []rowD
 	return same / n, far
 }
 
-// rowStarts returns the places in a row of m at which batches begin: those of all batches if there
-// are few, otherwise some of the cycle in which they repeat.
+// rowStarts returns the places in a row of m lanes at which batches begin: the places of all
+// batches if there are few, otherwise some places of the cycle in which they repeat.
 func rowStarts(batchSize, batches, m uint64) []uint64 {
 	step, rest := m, batchSize%m
 	for rest > 0 {
@@ -90,14 +90,14 @@ func rowStarts(batchSize, batches, m uint64) []uint64 {
 	return starts
 }
 
-// alike returns the probability that two samples drawn independently from one lane are of one
+// alike returns the probability that two samples drawn independently from one lane belong to one
 // class, and the same for samples from rows at each distance. The latter costs more, so it uses
 // fewer lanes, and only a part of the pieces of a very long lane.
 func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn float64, along []float64) {
 	along = make([]float64, len(far))
 	step := 1 + len(l.pieceChunk)/lookPieces
-	most := 1 + lookPairs/(1+len(far))                   // maximum pieces along lanes
-	rarely := step * (1 + len(l.pieceChunk)/(step*most)) // only every so many-th lane
+	most := 1 + lookPairs/(1+len(far))                   // maximum number of pieces along lanes
+	rarely := step * (1 + len(l.pieceChunk)/(step*most)) // use only one lane in this many
 	each := func(step int) float64 { return float64((len(l.offset) + step - 1) / step) }
 	var pieces []lanePiece
 	for lane := 0; lane < len(l.offset); lane += step {
@@ -121,15 +121,15 @@ func (l *lanes) alike(s *sorting, chunks chunkTable, far []rowDistance) (drawn f
 	return drawn, along
 }
 
-// lanePiece is the samples of one class in one piece of a lane. A piece of several classes has
-// several of them.
+// lanePiece has the samples of one class in one piece of a lane. A piece of several classes has one
+// lanePiece per class.
 type lanePiece struct {
 	class  int
 	n      float64
-	length float64 // of the piece, with all its classes
+	length float64 // length of the piece, with all its classes
 }
 
-// appendPieces appends the lane pieces of a lane.
+// appendPieces appends the lane pieces of a lane to dst.
 func (l *lanes) appendPieces(dst []lanePiece, s *sorting, chunks chunkTable, lane int) []lanePiece {
 	for i := l.firstPiece[lane]; i < l.firstPiece[lane+1]; i++ {
 		lo, length := chunks[l.pieceChunk[i]], l.pieceAt[i+1]-l.pieceAt[i]
@@ -143,9 +143,9 @@ func (l *lanes) appendPieces(dst []lanePiece, s *sorting, chunks chunkTable, lan
 	return dst
 }
 
-// alikeAlong returns the probability that the two samples of a lane of the given size in rows at
-// the given distance are of one class. The lane is a ring of pieces in random order; a pair of its
-// places is either within one piece or in two.
+// alikeAlong returns the probability that two samples of a lane, in rows at the given distance,
+// belong to one class. size is the number of samples of the lane. The lane is a ring of pieces in
+// random order. A pair of its places is either within one piece or in two.
 func alikeAlong(s *sorting, pieces []lanePiece, size, rows float64) float64 {
 	var all, within, between, leave, squares float64
 	for _, p := range pieces {

@@ -1,7 +1,7 @@
 package shuffle
 
-// abreast is how many elements pass through Feistel networks together. A larger number is not
-// faster.
+// abreast is the number of elements that pass through Feistel networks together. A larger number is
+// not faster.
 const abreast = 16
 
 // walk is an element passing through a Feistel network.
@@ -10,9 +10,9 @@ type walk struct {
 	l, r uint64 // its current pair
 }
 
-// pass passes elements through their networks once, as at does, but several together. A step of an
-// element depends on its previous step, but not on other elements, so the processor works on
-// several at a time.
+// pass passes elements through their networks once, like at does, but several together. A step of
+// an element depends on its previous step, but not on other elements, so the processor works on
+// several elements at a time.
 func pass(some []walk) {
 	for c := uint64(0); c < rounds<<32; c += 2 << 32 {
 		for i := range some {
@@ -47,7 +47,7 @@ func (p *perm) pass(some *halves, n int) {
 	}
 }
 
-// step adds, modulo n, one half of each element, hashed, to the other half.
+// step adds the hash of one half of each element to the other half, modulo n.
 func (p *perm) step(c, n uint64, to, from []uint64) {
 	from = from[:len(to)]
 	for i, half := range from {
@@ -59,8 +59,8 @@ func (p *perm) step(c, n uint64, to, from []uint64) {
 	}
 }
 
-// end returns the value of an element after one pass, or after as many more passes as bring it
-// below n.
+// end returns the value of an element after one pass. It repeats the pass until the value is below
+// n.
 func (w *walk) end() uint64 {
 	v := w.l*w.b + w.r
 	if v >= w.n {
@@ -69,14 +69,15 @@ func (w *walk) end() uint64 {
 	return v
 }
 
-// walks collects elements of any permutations, to pass them through together.
+// walks collects elements of any permutations, and passes them through their networks together.
 type walks struct {
 	n    int
 	walk [abreast]walk
 	to   [abreast]int // the index in dst for each element
 }
 
-// add adds the element at place i of p to dst[to], now or at the latest when finish is called.
+// add adds the element at place i of p to dst[to], immediately or at the latest when finish is
+// called.
 func (w *walks) add(dst []uint64, to int, p *perm, i uint64) {
 	if p.n <= exact {
 		dst[to] += p.trace(i)
@@ -91,7 +92,7 @@ func (w *walks) add(dst []uint64, to int, p *perm, i uint64) {
 	w.n++
 }
 
-// finish passes the collected elements through and completes dst.
+// finish passes the collected elements through their networks and completes dst.
 func (w *walks) finish(dst []uint64) {
 	some := w.walk[:w.n]
 	pass(some)

@@ -2,20 +2,20 @@ package shuffle
 
 import "math/bits"
 
-// WeightStats summarizes the weights of a dataset for epochs that draw by them. It counts in
+// WeightStats summarizes the weights of a dataset for epochs that draw by weight. It counts in
 // integers, so the order of chunks does not matter. Use NewWeightStats to create one.
 type WeightStats struct {
 	draws, total uint64
 	always       uint64 // samples with an expectation of at least one draw
-	rest         uint64 // total weight of the others
+	rest         uint64 // total weight of the other samples
 	samples      uint64
 	sum          uint64
 	squareHi     uint64 // sum of the squares, 128 bits
 	squareLo     uint64
 }
 
-// NewWeightStats returns statistics without samples, for an epoch of that many draws by weights
-// that sum to total (below 2^64).
+// NewWeightStats returns statistics without samples, for an epoch with the given number of draws,
+// by weights that sum to total (below 2^64).
 func NewWeightStats(draws, total uint64) *WeightStats {
 	return &WeightStats{draws: draws, total: total}
 }

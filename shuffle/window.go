@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// windowOrder is one epoch of the window shuffle.
+// windowOrder is the order of one epoch of the window shuffle.
 type windowOrder struct {
 	chunks  chunkTable
 	windows uint64   // n
-	rows    uint64   // of the sequence; a window holds whole rows: R with strata, otherwise a row is one place
+	rows    uint64   // rows of the sequence; a window has whole rows. R with strata; otherwise a row is one place
 	width   uint64   // places in a row: the number of strata, or 1
 	strata  []uint32 // chunk -> stratum; nil: no strata
 	order   []uint32 // place -> chunk
 	start   []uint64 // place -> first position of the chunk's samples in its window's region; len is places+1
-	key     key      // of a window, without its number
+	key     key      // key of a window, without its number
 
 	once   sync.Once
 	places []uint32 // chunk -> place, computed at the first use
@@ -58,7 +58,8 @@ func (p *Plan) windows() uint64 {
 	return ceilDiv(ceilDiv(uint64(p.chunks.len()), width), p.params.Window/width)
 }
 
-// placeNear is placeIn for a place that is probably near guess: the search widens from there.
+// placeNear returns the same as placeIn for a place that is probably near guess: the search widens
+// from there.
 func placeNear(start []uint64, lo, hi, guess int, x uint64) int {
 	guess = max(lo, min(guess, hi-1))
 	if start[guess] <= x {
@@ -105,7 +106,7 @@ type oneWindow struct {
 	perm   perm
 }
 
-// bound returns the first place of window i: that of row floor(i*R/n), and N for i = n.
+// bound returns the first place of window i, which is that of row floor(i*R/n), or N for i = n.
 func (w *windowOrder) bound(i uint64) int {
 	return int(min(uint64(len(w.order)), mulDiv(i, w.rows, w.windows)*w.width))
 }
@@ -126,7 +127,7 @@ func (w *windowOrder) find(t uint64) oneWindow {
 	return w.window(w.holding(placeIn(w.start, 0, len(w.order), t)))
 }
 
-// sample returns the v-th of the window's samples in the sequence of its chunks.
+// sample returns the v-th of the window's samples, counted in the sequence of the window's chunks.
 func (w *windowOrder) sample(in *oneWindow, v uint64) uint64 {
 	place := w.placeOf(in, v)
 	return w.chunks[w.order[place]] + (in.base + v - w.start[place])
@@ -181,8 +182,8 @@ func ceilDiv(a, b uint64) uint64 {
 	return (a-1)/b + 1
 }
 
-// holding returns the last i for which i*n div parts is at most x < n: which of the parts of n
-// things contains x.
+// holding returns the last i for which i*n div parts is at most x < n, which is the part that
+// contains x if n things are divided into parts.
 func holding(x, parts, n uint64) uint64 {
 	hi, lo := bits.Mul64(x+1, parts)
 	lo, borrow := bits.Sub64(lo, 1, 0)
