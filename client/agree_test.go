@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestARankWithoutAGenerationIsRefused where the gateways move to new generations by themselves, and nowhere else.
+// TestARankWithoutAGenerationIsRefused: Batches requires a generation if the gateways follow new
+// generations by themselves, and only then.
 func TestARankWithoutAGenerationIsRefused(t *testing.T) {
 	for _, dataset := range []string{"", "photos"} {
 		f := &fake{batches: 4, generation: "g1", follows: true}
@@ -35,7 +36,7 @@ func TestARankWithoutAGenerationIsRefused(t *testing.T) {
 				}
 			}
 		}
-		asked := slices.DeleteFunc(f.seen(), func(r string) bool { return r == "/v1/datasets" }) // which ReadEpoch asks for the name
+		asked := slices.DeleteFunc(f.seen(), func(r string) bool { return r == "/v1/datasets" }) // ReadEpoch requests the dataset name from this address
 		if dataset != "" && len(asked) != 1 || len(f.seen())-len(asked) > 2 {
 			t.Errorf("dataset %q: got requests %v, want the description once and no batch", dataset, f.seen())
 		}
@@ -57,7 +58,8 @@ func TestARankWithoutAGenerationIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheSettingsOfGatewaysAreAskedForAgain: a gateway may be started again, to follow from then on.
+// TestTheSettingsOfGatewaysAreAskedForAgain: the client requests the gateways' settings again,
+// because a restarted gateway may follow new generations.
 func TestTheSettingsOfGatewaysAreAskedForAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := &fake{batches: 1 << 20, generation: "g1"}
@@ -93,7 +95,7 @@ func readAll(t *testing.T, c *client.Client, opt client.Options) error {
 	return nil
 }
 
-// grow indexes another shard next to those of a dataset.
+// grow adds another shard to a dataset and indexes it again.
 func grow(t *testing.T, s storedDataset) storedDataset {
 	t.Helper()
 	var shard bytes.Buffer
@@ -114,8 +116,9 @@ func grow(t *testing.T, s storedDataset) storedDataset {
 	return s.indexed(t)
 }
 
-// TestAJobStaysWithItsGeneration while the gateway moves to another one between the answers of two ranks, between two batches of a
-// rank, and over a restart of gateway and job on another number of ranks.
+// TestAJobStaysWithItsGeneration moves the gateway to another generation between the responses to
+// two ranks, and between two batches of a rank. It also restarts gateway and job with another
+// number of ranks. The job always reads one generation.
 func TestAJobStaysWithItsGeneration(t *testing.T) {
 	older := newStored(t)
 	newer := grow(t, older)
@@ -162,7 +165,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	if again, err := c.Describe(t.Context()); err != nil || again.Generation != fresh {
 		t.Fatalf("got %.12s, %v, want the gateway to be at %.12s", again.Generation, err, fresh)
 	}
-	// Gateway and job begin again: the checkpoint has the generation.
+	// Gateway and job restart: the checkpoint has the generation.
 	restarted := newReal(t, newer, gateway.Config{Follows: true, Open: open})
 	c = newClient(t, client.Config{Gateways: []string{restarted.url}})
 	for rank := range uint64(3) {
@@ -174,7 +177,7 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("the restarted gateway opened %d generations, want the old one once", asked)
 	}
-	// One rank needs no generation: that of its first answer is pinned.
+	// A single rank needs no generation: the client pins the generation of the first response.
 	move(older)
 	ledger = client.NewLedger(realSamples)
 	c = newClient(t, client.Config{Gateways: []string{g.url}})
@@ -186,7 +189,8 @@ func TestAJobStaysWithItsGeneration(t *testing.T) {
 	if !errors.Is(err, client.ErrNoGeneration) || !strings.Contains(err.Error(), fresh) {
 		t.Errorf("got %v, want ErrNoGeneration and the present generation", err)
 	}
-	// A generation that is not kept is refused once, with the cure said once.
+	// A request for a generation that the gateway no longer has fails without a retry, and the
+	// error contains the remedy once.
 	_, err = c.Batch(t.Context(), client.Options{Generation: strings.Repeat("5", 64)}, 0)
 	var gone *client.Error
 	if !errors.As(err, &gone) || gone.Code != client.CodeGenerationGone || gone.Retryable || strings.Count(err.Error(), gone.Cure()) != 1 || asked != 2 {
@@ -199,7 +203,8 @@ func gone(_ int, w http.ResponseWriter, _ *http.Request) bool {
 	return true
 }
 
-// TestAGenerationThatIsGone: a generation that one gateway cannot open may be open in another one. That it is gone says more than that a gateway does not know it.
+// TestAGenerationThatIsGone: if one gateway cannot open a generation, another one may have it open.
+// The error generation_gone takes precedence over not_found, because it is more specific.
 func TestAGenerationThatIsGone(t *testing.T) {
 	for _, faults := range [][2]func(int, http.ResponseWriter, *http.Request) bool{{gone, absent}, {absent, gone}, {gone, gone}} {
 		a, b := &fake{fault: faults[0]}, &fake{fault: faults[1]}
@@ -219,7 +224,8 @@ func TestAGenerationThatIsGone(t *testing.T) {
 	}
 }
 
-// TestWarmingStaysWithItsGeneration from its first piece to its last.
+// TestWarmingStaysWithItsGeneration checks that Warm requests one generation from its first piece
+// to its last.
 func TestWarmingStaysWithItsGeneration(t *testing.T) {
 	f := &fake{generation: "g1", follows: true}
 	next := 0

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// answerer is a transport that gives the same answers each time, and knows which bodies are open.
+// answerer is a transport that sends the same response each time, and records which bodies are
+// open.
 type answerer struct {
 	answer func(r *http.Request) (status int, header http.Header, body io.Reader)
 
@@ -88,7 +89,7 @@ func answering(t *testing.T, cfg Config, answer func(r *http.Request) (int, http
 	return c, a
 }
 
-// batchHeader is that of batch 0 of 2 with two samples.
+// batchHeader returns the header of batch 0 of 2, which has two samples.
 func batchHeader(body string) http.Header {
 	return http.Header{
 		"Millrace-Epoch": {"0"}, "Millrace-Batch": {"0"}, "Millrace-Batches": {"2"}, "Millrace-Samples": {"2"}, "Millrace-Generation": {"g"},
@@ -96,7 +97,7 @@ func batchHeader(body string) http.Header {
 	}
 }
 
-// TestClient_ClosesEveryBody checks it for every kind of answer.
+// TestClient_ClosesEveryBody checks that the client closes the body of every kind of response.
 func TestClient_ClosesEveryBody(t *testing.T) {
 	const body = "two samples"
 	problem := func(status int, code string) func(*http.Request) (int, http.Header, io.Reader) {
@@ -165,12 +166,13 @@ func TestClient_ClosesEveryBody(t *testing.T) {
 	}
 }
 
-// endless is a body without an end.
+// endless is a body that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestClient_ReadsNoMoreJSONThanItsLimit, and takes a document of just that length.
+// TestClient_ReadsNoMoreJSONThanItsLimit checks that the client accepts a document of exactly the
+// limit, and stops reading a longer one.
 func TestClient_ReadsNoMoreJSONThanItsLimit(t *testing.T) {
 	const limit = 10
 	for _, c := range []struct {
@@ -192,11 +194,12 @@ func TestClient_ReadsNoMoreJSONThanItsLimit(t *testing.T) {
 	}
 }
 
-// TestClient_SendsATokenAgain with the request's body, once, after the first answer was closed.
+// TestClient_SendsATokenAgain: after a refusal the client closes the response and sends the request
+// once more, with its body and the new token.
 func TestClient_SendsATokenAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for name, c := range map[string]struct {
-		then string // in the file when the first one is refused; empty: no file
+		then string // content of the file after the first refusal; empty: no file
 		sent string
 		text string
 	}{
@@ -228,7 +231,8 @@ func TestClient_SendsATokenAgain(t *testing.T) {
 	}
 }
 
-// TestClient_TakesOnlyARefusalForNotReady: a gateway that answers a probe otherwise is there.
+// TestClient_TakesOnlyARefusalForNotReady: only status 503 means that a gateway is not ready. With
+// any other status it is up.
 func TestClient_TakesOnlyARefusalForNotReady(t *testing.T) {
 	for status, want := range map[int]error{200: nil, 503: errNotReady, 401: nil, 404: nil, 500: nil, 502: nil} {
 		client, a := answering(t, Config{}, func(r *http.Request) (int, http.Header, io.Reader) {
@@ -247,7 +251,8 @@ func TestClient_TakesOnlyARefusalForNotReady(t *testing.T) {
 	}
 }
 
-// TestReadHeader_Bounds: each number may be as large as it can be, and no larger.
+// TestReadHeader_Bounds checks the smallest and the largest valid number of each field, and the
+// next invalid one.
 func TestReadHeader_Bounds(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
@@ -271,7 +276,8 @@ func TestReadHeader_Bounds(t *testing.T) {
 	}
 }
 
-// TestTransfer_TrustsNoLengthBeforeItsBytes beyond a bound, and has them all at the end.
+// TestTransfer_TrustsNoLengthBeforeItsBytes: the buffer grows beyond a bound only as bytes arrive,
+// and finally contains the whole body.
 func TestTransfer_TrustsNoLengthBeforeItsBytes(t *testing.T) {
 	for _, size := range []int64{0, 1, eagerBytes, eagerBytes + 1} {
 		tr := &transfer{size: size}
@@ -285,7 +291,7 @@ func TestTransfer_TrustsNoLengthBeforeItsBytes(t *testing.T) {
 	}
 }
 
-// TestBatch_IsAtMostMaxBatchBytes long, and may be empty.
+// TestBatch_IsAtMostMaxBatchBytes accepts a batch of exactly MaxBatchBytes, and an empty one.
 func TestBatch_IsAtMostMaxBatchBytes(t *testing.T) {
 	for _, body := range []string{"", "two samples"} {
 		for most, want := range map[int64]error{11: nil, 10: &Error{Code: CodeBatchTooLarge}} {

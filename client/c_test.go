@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// compileC compiles the example of client/c, which ends with an error when it touches memory that is not its own, or leaks some.
+// compileC compiles the example of client/c with sanitizers. The program fails if it accesses
+// memory that it does not own, or leaks memory.
 func compileC(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil && os.Getenv("CI") != "true" {
@@ -28,8 +29,8 @@ func compileC(t *testing.T) string {
 	return program
 }
 
-// TestC reads epochs with the header for C, and compares its report of the batches with the right
-// ones.
+// TestC reads epochs with the C header, and compares the program's report of the batches with the
+// expected one.
 func TestC(t *testing.T) {
 	program := compileC(t)
 	address, pool := sharing(t, 64<<20)
@@ -64,7 +65,8 @@ func TestC(t *testing.T) {
 	}
 }
 
-// TestCLies: replies that contradict themselves are refused, without a touch of memory that is not there.
+// TestCLies: the C client refuses replies that contradict themselves, and never reads outside its
+// memory.
 func TestCLies(t *testing.T) {
 	program := compileC(t)
 	_, address := startLiar(t, nil)
@@ -74,7 +76,7 @@ func TestCLies(t *testing.T) {
 	}
 	for name, one := range lies() {
 		if name == "an unreadable header" {
-			continue // the header for C looks for the members that it knows, and does not read the others
+			continue // the C header looks for the members that it supports and ignores the others
 		}
 		_, address := startLiar(t, one.tell)
 		out, err := exec.CommandContext(t.Context(), program, strings.TrimPrefix(address, "unix:"), "/epoch/0", "").CombinedOutput()

@@ -17,17 +17,18 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// modelGateway is the state of a gateway that a client should know.
+// modelGateway is the state of a gateway from the client's point of view.
 type modelGateway struct {
 	host        string
-	mode        string // how it answers: "up", "down", "absent", "draining" or "store"
+	mode        string // kind of its responses: "up", "down", "absent", "draining" or "store"
 	faults      int
-	least, most time.Time // it rests until a time between these; zero: it is well
+	least, most time.Time // the client avoids it until a time between these; zero: it is healthy
 }
 
 func (g *modelGateway) well() bool { return g.least.IsZero() }
 
-// rest lets the gateway rest for twice as long after each fault, plus a quarter at most, and for the wait that it asked for.
+// rest starts a cooldown of the gateway. The cooldown doubles with each fault, is up to a quarter
+// longer, and lasts at least wait, which the gateway requested.
 func (g *modelGateway) rest(wait time.Duration) {
 	now := time.Now()
 	if now.Before(g.least) {
@@ -38,14 +39,14 @@ func (g *modelGateway) rest(wait time.Duration) {
 	g.least, g.most = now.Add(max(cooldown, wait)), now.Add(max(cooldown+cooldown/4, wait))
 }
 
-// modelFleet is gateways as a transport, and the model of a client that asks them.
+// modelFleet is a transport with several gateways, and a model of the client that uses them.
 type modelFleet struct {
 	gateways []*modelGateway
 	asked    []string
 	answers  fake
 }
 
-const modelWait = 5 * time.Second // that a draining gateway asks for
+const modelWait = 5 * time.Second // Retry-After of a draining gateway
 
 func (f *modelFleet) RoundTrip(r *http.Request) (*http.Response, error) {
 	g := f.gateways[slices.IndexFunc(f.gateways, func(g *modelGateway) bool { return g.host == r.URL.Host })]
@@ -82,7 +83,8 @@ func (f *modelFleet) preferred(home int, rank uint64) []*modelGateway {
 	return out
 }
 
-// read returns which gateways a batch is asked of, in order, up to the one that has it. One whose rest is over is probed before it leads.
+// read returns the gateways from which the client requests a batch, in order, up to the first one
+// that sends it. If the first gateway's cooldown is over, the client probes it first.
 func (f *modelFleet) read(all []*modelGateway) (asked []string) {
 	now := time.Now()
 	due := func(g *modelGateway) bool { return !g.well() && !now.Before(g.most) }
@@ -117,7 +119,7 @@ func (f *modelFleet) read(all []*modelGateway) (asked []string) {
 	return asked
 }
 
-// settle waits until it is known of each gateway whether it still rests.
+// settle waits until each gateway's cooldown is certainly over or certainly not over.
 func (f *modelFleet) settle() {
 	for _, g := range f.gateways {
 		if now := time.Now(); !g.well() && !now.Before(g.least) && now.Before(g.most) {
@@ -127,7 +129,8 @@ func (f *modelFleet) settle() {
 	}
 }
 
-// modelStep is a request after a pause, for a rank of four, or for none, while each gateway answers in its way.
+// modelStep is a request after a pause, for one of four ranks or for none, with a mode for each
+// gateway.
 type modelStep struct {
 	pause  time.Duration
 	modes  []string
@@ -148,7 +151,8 @@ func drawnModelStep(r *rapid.T, gateways int) modelStep {
 	return s
 }
 
-// TestClient_ChoosesGatewaysAsAModelDoes while they fail and come back in each way, for ranks of every home.
+// TestClient_ChoosesGatewaysAsAModelDoes compares the client's choice of gateways with a model,
+// while gateways fail and recover in every mode, for ranks of every home.
 func TestClient_ChoosesGatewaysAsAModelDoes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(r, "gateways")
@@ -194,7 +198,8 @@ func TestClient_ChoosesGatewaysAsAModelDoes(t *testing.T) {
 	})
 }
 
-// TestGatewayThatUsedUpTheDeadlineRests for as long as it took of the batch. A call that the caller cancels says nothing of it.
+// TestGatewayThatUsedUpTheDeadlineRests: the client avoids a gateway for as long as its attempt
+// took. A call that the caller cancels does not count against the gateway.
 func TestGatewayThatUsedUpTheDeadlineRests(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -234,7 +239,8 @@ func TestGatewayThatUsedUpTheDeadlineRests(t *testing.T) {
 	})
 }
 
-// TestProbeThatIsAnsweredCounts even where the call that sent it is cancelled meanwhile.
+// TestProbeThatIsAnsweredCounts: a successful probe counts even if the call that sent it is
+// cancelled meanwhile.
 func TestProbeThatIsAnsweredCounts(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -252,7 +258,7 @@ func TestProbeThatIsAnsweredCounts(t *testing.T) {
 		pause(2 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		probed = cancel
-		_, _ = c.Batch(ctx, client.Options{}, 0) // the transport may not look at ctx
+		_, _ = c.Batch(ctx, client.Options{}, 0) // the transport may ignore ctx
 		probed = func() {}
 		f.asked()
 		readSome(t, c, client.Options{}, 1)
@@ -262,7 +268,8 @@ func TestProbeThatIsAnsweredCounts(t *testing.T) {
 	})
 }
 
-// TestNearGatewayThatIsGoneIsForgotten: the one that answers next is kept, as any first one, while others are little nearer.
+// TestNearGatewayThatIsGoneIsForgotten: after the nearest gateway is removed, the client prefers
+// the next gateway that responds. It changes only to a gateway that is considerably nearer.
 func TestNearGatewayThatIsGoneIsForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{"10.0.0.1:80": time.Millisecond, "10.0.0.2:80": 2 * time.Millisecond, "10.0.0.3:80": 2400 * time.Microsecond})
@@ -272,7 +279,7 @@ func TestNearGatewayThatIsGoneIsForgotten(t *testing.T) {
 		readSome(t, c, client.Options{}, 1)
 		addresses = addresses[1:]
 		pause(31 * time.Second)
-		readSome(t, c, client.Options{}, 2) // the first one while the name is looked up
+		readSome(t, c, client.Options{}, 2) // the first gateway, during the lookup of the name
 		if got := f.asked(); got != "map[10.0.0.1:80:2 10.0.0.2:80:1]" {
 			t.Errorf("got batches %s, want one of the second gateway", got)
 		}
@@ -299,9 +306,9 @@ func TestNearer(t *testing.T) {
 		{0, 1, false, 1},
 		{ms, 2 * ms, true, -1},
 		{2 * ms, ms, false, 1},
-		{7 * ms, 10 * ms, false, -1}, // not less than the share
+		{7 * ms, 10 * ms, false, -1}, // not below the required share
 		{7*ms - 1, 10 * ms, true, -1},
-		{ms / 10, ms/10 + ms/2, false, -1}, // not more than the gain
+		{ms / 10, ms/10 + ms/2, false, -1}, // the gain is too small
 		{ms / 10, ms/10 + ms/2 + 1, true, -1},
 		{9 * ms, 10 * ms, false, -1},
 	} {

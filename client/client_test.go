@@ -30,7 +30,7 @@ func newClient(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// numbers reads an epoch and checks each body.
+// numbers reads an epoch, checks each body and returns the batch numbers.
 func numbers(t *testing.T, c *client.Client, opt client.Options) []uint64 {
 	t.Helper()
 	var got []uint64
@@ -62,7 +62,8 @@ func TestBatchesComeInOrderUnderOneGeneration(t *testing.T) {
 	}
 }
 
-// TestFirstBatchIsUsedWhileTheNextAreRead: the first step of a job is often its longest.
+// TestFirstBatchIsUsedWhileTheNextAreRead: the consumer gets the first batch while the next ones
+// are read. The first step of a job is often its longest.
 func TestFirstBatchIsUsedWhileTheNextAreRead(t *testing.T) {
 	ahead := make(chan struct{}, 10)
 	f := &fake{batches: 10, generation: "g", fault: func(n int, _ http.ResponseWriter, _ *http.Request) bool {
@@ -110,7 +111,7 @@ func TestStartAtTheEndIsAFinishedEpochAndBeyondItAnError(t *testing.T) {
 
 type fault func(t *testing.T, f *fake, w http.ResponseWriter, r *http.Request)
 
-// transferFaults are answers that must not be believed, or tell of a fault that passes.
+// transferFaults returns responses that a client must reject, or that report a temporary fault.
 func transferFaults() map[string]fault {
 	return map[string]fault{
 		"reset": func(t *testing.T, _ *fake, w http.ResponseWriter, _ *http.Request) { reset(t, w) },
@@ -301,7 +302,7 @@ func TestDeadlineEndsTheRetriesAndNamesTheFault(t *testing.T) {
 	})
 }
 
-// stalledBody is a body that never comes.
+// stalledBody is a body whose bytes never arrive.
 type stalledBody struct{ ctx context.Context }
 
 func (s stalledBody) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
@@ -359,7 +360,7 @@ func TestBreakAndCancelWaitForAllRequests(t *testing.T) {
 				t.Errorf("got %v, want context.Canceled", err)
 			}
 		}
-		// synctest fails the test if a goroutine is left.
+		// synctest fails the test if a goroutine is still running.
 	})
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestEachGatewayIsAskedByItself: an error of one is no reason to ask another, and nothing is asked twice.
+// TestEachGatewayIsAskedByItself: an error of one gateway causes no request to another one, and no
+// retry.
 func TestEachGatewayIsAskedByItself(t *testing.T) {
 	asked := map[string]int{}
 	serve := func(name string, status int) string {

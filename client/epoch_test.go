@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// kept returns the files of a directory.
+// kept returns the contents of the files in a directory, by name.
 func kept(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -40,7 +40,8 @@ func write(t *testing.T, data []byte, path ...string) {
 	}
 }
 
-// TestReadEpoch_FetchesOnlyWhatIsNotThereWhole reads an epoch to files, damages some in each way, and reads it again.
+// TestReadEpoch_FetchesOnlyWhatIsNotThereWhole reads an epoch to files, damages some of them in
+// every way, and reads the epoch again. Only incomplete files are fetched.
 func TestReadEpoch_FetchesOnlyWhatIsNotThereWhole(t *testing.T) {
 	g := newReal(t, newStored(t), gateway.Config{})
 	c, dir := newClient(t, client.Config{Gateways: []string{g.url}}), filepath.Join(t.TempDir(), "to", "files")
@@ -82,7 +83,7 @@ func TestReadEpoch_FetchesOnlyWhatIsNotThereWhole(t *testing.T) {
 	if again.Reused != (client.ReusedBatches{Batches: 2, Samples: 24, Bytes: bytesOf(0, 3)}) || again.Proof != first.Proof || again.Bytes != first.Bytes || len(again.Latencies) != 3 {
 		t.Errorf("got %+v, want two batches reused, and latencies of the others", again)
 	}
-	// A HEAD of each file that is there also says how long its batch is.
+	// The client sends a HEAD request for each existing file, which returns the batch's length.
 	if uint64(sent) < bytesOf(1, 2, 4) {
 		t.Errorf("got %d bytes sent, want those of three batches", sent)
 	}
@@ -99,7 +100,8 @@ func equalFiles(a, b map[string][]byte) bool {
 	return same
 }
 
-// TestReadEpoch_RemovesWhatItsOwnRanksLeft behind when they were killed, and nothing of other ranks.
+// TestReadEpoch_RemovesWhatItsOwnRanksLeft checks that ReadEpoch removes temporary files that
+// killed runs of its own ranks left, but no files of other ranks.
 func TestReadEpoch_RemovesWhatItsOwnRanksLeft(t *testing.T) {
 	c := newClient(t, client.Config{Gateways: []string{newReal(t, newStored(t), gateway.Config{}).url}})
 	left := []string{".batch-000000.tar.part-1", ".batch-000000.rank-0-of-2.tar.part-1", ".batch-000000.rank-1-of-2.tar.part-1", ".batch-000000.rank-1-of-12.tar.part-1", ".other.part-1", "batch-x.part-1"}
@@ -128,7 +130,8 @@ func TestReadEpoch_RemovesWhatItsOwnRanksLeft(t *testing.T) {
 	}
 }
 
-// TestReadEpoch_Faults: of many readers the first fault counts, and a file that cannot be written leaves nothing behind.
+// TestReadEpoch_Faults: with several readers ReadEpoch returns the first error. A failed write
+// leaves no temporary file.
 func TestReadEpoch_Faults(t *testing.T) {
 	g := newReal(t, newStored(t), gateway.Config{})
 	c := newClient(t, client.Config{Gateways: []string{g.url}})
@@ -140,7 +143,7 @@ func TestReadEpoch_Faults(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "write batch-000002.tar: ") {
 		t.Errorf("got %v, want that batch 2 could not be written", err)
 	}
-	if got := kept(t, dir); len(got) != 3 { // two batches, and the file that was in the way
+	if got := kept(t, dir); len(got) != 3 { // two batches, and the entry that blocked the third
 		t.Errorf("got files %d, want 3", len(got))
 	}
 	file := filepath.Join(dir, "batch-000000.tar")
@@ -156,7 +159,8 @@ func TestReadEpoch_Faults(t *testing.T) {
 	}
 }
 
-// TestReadEpoch_ProvesWhatItRead: a part, a rank, all ranks, and an epoch that drops its tail.
+// TestReadEpoch_ProvesWhatItRead checks the proof for a part of an epoch, one rank, all ranks, and
+// an epoch that drops its tail.
 func TestReadEpoch_ProvesWhatItRead(t *testing.T) {
 	c := newClient(t, client.Config{Gateways: []string{newReal(t, newStored(t), gateway.Config{}).url}})
 	for name, tc := range map[string]struct {
@@ -178,7 +182,8 @@ func TestReadEpoch_ProvesWhatItRead(t *testing.T) {
 	}
 }
 
-// TestRetry_WaitsForTheGatewayThatIsReadyFirst lets two gateways refuse once, each with a wait of its own.
+// TestRetry_WaitsForTheGatewayThatIsReadyFirst: two gateways refuse once with different waits, and
+// the client uses the shorter one.
 func TestRetry_WaitsForTheGatewayThatIsReadyFirst(t *testing.T) {
 	const down = -1
 	for _, tc := range []struct{ a, b, least, most time.Duration }{

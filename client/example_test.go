@@ -51,7 +51,7 @@ func ExampleLedger() {
 	// Output: <nil>
 }
 
-// ReadEpoch reads an epoch, to files if there is a directory for them, and returns the proof.
+// ReadEpoch reads an epoch, stores it in files if Dir is set, and returns the proof.
 func ExampleClient_ReadEpoch() {
 	routes := http.NewServeMux()
 	routes.Handle("/", &fake{batches: 5, generation: "g"})

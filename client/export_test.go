@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// AnswerSRV makes a client get these SRV records instead of a name server's.
+// AnswerSRV makes a client use these SRV records instead of a name server's.
 func AnswerSRV(c *Client, records func() ([]*net.SRV, error)) {
 	c.fleet.lookupSRV = func(context.Context, string, string, string) (string, []*net.SRV, error) {
 		found, err := records()
@@ -13,7 +13,8 @@ func AnswerSRV(c *Client, records func() ([]*net.SRV, error)) {
 	}
 }
 
-// ReadFrame reads the framed form of a batch of so many samples, and touches all that its table says.
+// ReadFrame parses the framed form of a batch with count samples, and reads every range in its
+// table.
 func ReadFrame(body []byte, count int) error {
 	b := &Batch{data: body, count: count}
 	if err := b.readFrame(); err != nil {
@@ -30,10 +31,10 @@ func ReadFrame(body []byte, count int) error {
 	return nil
 }
 
-// WithManifest returns a batch that has these samples, of which the last ones only pad it.
+// WithManifest returns a batch with these samples, the last of which are padding.
 func WithManifest(padded uint64, samples ...Sample) *Batch {
 	return &Batch{Padded: padded, manifest: samples}
 }
 
-// Nearer and CompareNear say which of two times to an answer is preferred.
+// Nearer and CompareNear compare two latencies of gateways.
 var Nearer, CompareNear = nearer, compareNear

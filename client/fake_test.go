@@ -14,17 +14,17 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// fake is a small gateway: batches of two samples each, and faults on command.
+// fake is a small gateway with batches of two samples each. Tests inject faults.
 type fake struct {
 	batches    uint64
 	generation string
 	follows    bool
 	plan       string          // query of the batches' canonical addresses, in addition to the generation
-	fields     json.RawMessage // null: nothing is known of them
+	fields     json.RawMessage // null: the fields are unknown
 
 	mu       sync.Mutex
-	requests []string                                                 // path and query of each
-	fault    func(n int, w http.ResponseWriter, r *http.Request) bool // n counts requests from 0; true: answered
+	requests []string                                                 // path and query of each request
+	fault    func(n int, w http.ResponseWriter, r *http.Request) bool // n counts requests from 0; it returns true if it has sent a response
 }
 
 func (f *fake) seen() []string {
@@ -46,7 +46,7 @@ func body(epoch, number uint64) []byte {
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/readyz" {
-		return // requested from several gateways, in addition to the batches
+		return // sent to several gateways, in addition to requests for batches
 	}
 	f.mu.Lock()
 	n := len(f.requests)
@@ -123,7 +123,7 @@ func refuse(w http.ResponseWriter, status int, p map[string]any) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// reset ends the connection without an answer.
+// reset closes the connection without a response.
 func reset(t *testing.T, w http.ResponseWriter) {
 	c, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {

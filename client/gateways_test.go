@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// fleet answers for many gateways without a socket: each after a while of its own, or not at all.
+// fleet is a transport for many gateways, without a socket. Each gateway responds after its own
+// delay, or not at all.
 type fleet struct {
 	fake fake
 
@@ -65,7 +66,7 @@ func (f *fleet) set(host string, after time.Duration, down bool) {
 	f.after[host], f.down[host] = after, down
 }
 
-// asked returns how many batches each gateway was asked for since the last call.
+// asked returns the number of requests for batches that each gateway received since the last call.
 func (f *fleet) asked() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +76,7 @@ func (f *fleet) asked() string {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// readSome reads some batches, one after another.
+// readSome reads the first n batches, one after another.
 func readSome(t *testing.T, c *client.Client, opt client.Options, n uint64) {
 	t.Helper()
 	for m := range n {
@@ -105,7 +106,7 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 		f.set("b", 30*time.Millisecond, false)
 		pause(61 * time.Second)
 		want("b is far away now", "map[a:5]")
-		f.set("a", time.Hour, false) // it is stopped
+		f.set("a", time.Hour, false) // the gateway is stopped
 		pause(61 * time.Second)
 		want("what gives no sign of life is far", "map[b:5]")
 		f.set("a", 0, true)
@@ -114,7 +115,8 @@ func TestNearGatewayIsAskedFirst(t *testing.T) {
 	})
 }
 
-// TestClientsOfAJobMeasureInTurn: those that begin together do not all leave a busy gateway for the same idle one at once.
+// TestClientsOfAJobMeasureInTurn: clients that start together do not all move from a busy gateway
+// to the same idle one at once.
 func TestClientsOfAJobMeasureInTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -127,7 +129,7 @@ func TestClientsOfAJobMeasureInTurn(t *testing.T) {
 			for _, c := range job {
 				readSome(t, c, client.Options{}, 1)
 			}
-			if got := f.probes["a"]; got != len(job) { // not when they began
+			if got := f.probes["a"]; got != len(job) { // not the measurements at the start
 				most = max(most, got)
 			}
 			clear(f.probes)
@@ -139,8 +141,8 @@ func TestClientsOfAJobMeasureInTurn(t *testing.T) {
 	})
 }
 
-// TestStoppedGatewayIsToldFromASlowStore: the client waits for a gateway that still answers probes,
-// and fetches nothing twice. It leaves a silent gateway within seconds.
+// TestStoppedGatewayIsToldFromASlowStore: the client waits for a gateway that still responds to
+// probes, and fetches nothing twice. It abandons a silent gateway within seconds.
 func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -164,7 +166,8 @@ func TestStoppedGatewayIsToldFromASlowStore(t *testing.T) {
 	})
 }
 
-// TestStoppedGatewayIsLeftWhateverItWasAsked: manifests and reports are waited for no longer than batches.
+// TestStoppedGatewayIsLeftWhateverItWasAsked: the client waits for manifests and loss reports no
+// longer than for batches.
 func TestStoppedGatewayIsLeftWhateverItWasAsked(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{"a": time.Hour})
@@ -214,7 +217,8 @@ func TestGatewayThatFailedRestsAndComesBack(t *testing.T) {
 	})
 }
 
-// TestGatewayThatIsNotReadyIsAskedLast: one that starts or drains is asked where no other one takes requests.
+// TestGatewayThatIsNotReadyIsAskedLast: the client uses a gateway that is starting or draining only
+// if no other one accepts requests.
 func TestGatewayThatIsNotReadyIsAskedLast(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{"b": 5 * time.Millisecond})
@@ -244,7 +248,8 @@ func TestGatewayThatIsNotReadyIsAskedLast(t *testing.T) {
 	})
 }
 
-// TestGatewayThatOnlySeemsReadyIsLeft: a gateway that answers small questions and no others takes less and less of a job's time.
+// TestGatewayThatOnlySeemsReadyIsLeft: a gateway that responds only to small requests costs a job
+// less and less time.
 func TestGatewayThatOnlySeemsReadyIsLeft(t *testing.T) {
 	for what, home := range map[string]func(uint64, uint64, int) int{"home": inOrder, "near": nil} {
 		bubble.Test(t, func(t *testing.T) {
@@ -295,7 +300,8 @@ func TestAddressesOfANameAreGateways(t *testing.T) {
 			if got := slices.Compact(f.names); !slices.Equal(got, []string{"gw.job.svc:8080"}) {
 				t.Errorf("got Host %v, want the name", got)
 			}
-			// Both are gone and a third has come: a round fails, and the name is looked up again.
+			// Both gateways are removed and a third one is added: a round fails, and
+			// the client looks up the name again.
 			f.set("10.0.0.1:8080", 0, true)
 			f.set("[fd00::2]:8080", 0, true)
 			addresses = []string{"10.0.0.3"}
@@ -386,7 +392,8 @@ func TestHomeByRank(t *testing.T) {
 	}
 }
 
-// TestRanksOfALostGatewayGoToDifferentOnes: no other gateway gets twice the load.
+// TestRanksOfALostGatewayGoToDifferentOnes: after a gateway fails, no other one gets twice the
+// load.
 func TestRanksOfALostGatewayGoToDifferentOnes(t *testing.T) {
 	f := newFleet(map[string]time.Duration{})
 	f.set("a", 0, true)

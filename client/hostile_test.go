@@ -19,12 +19,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// hosts answers for several gateways without a socket.
+// hosts is a transport for several gateways, without a socket.
 type hosts map[string]http.RoundTripper
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) { return h[r.URL.Host].RoundTrip(r) }
 
-// roundTrip is a function as a transport.
+// roundTrip makes a function a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -62,7 +62,8 @@ func TestWhatNoGatewayKnowsIsFinal(t *testing.T) {
 	}
 }
 
-// A key that several shards have is no fault of one gateway: the caller gets the shards, to name one.
+// TestShardsOfAnAmbiguousKey: a key that occurs in several shards is not the fault of a gateway.
+// The caller gets the shards, to select one.
 func TestShardsOfAnAmbiguousKey(t *testing.T) {
 	f := &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 		refuse(w, http.StatusConflict, map[string]any{"code": "ambiguous_key", "shards": []string{"a/0.tar", "b/0.tar"}})
@@ -80,7 +81,7 @@ func TestShardsOfAnAmbiguousKey(t *testing.T) {
 }
 
 func TestGatewayThatIsDownMayStillKnow(t *testing.T) {
-	for i := range 200 { // which gateway is asked last is a matter of chance
+	for i := range 200 { // the last gateway is chosen at random
 		up := []time.Duration{3 * time.Second, time.Hour}[i%2]
 		bubble.Test(t, func(t *testing.T) {
 			start, sound := time.Now(), transport{&fake{batches: 4, generation: "g"}}
@@ -237,7 +238,7 @@ func TestManifestFaultsAreHidden(t *testing.T) {
 					return false
 				}
 				lied = true
-				_, _ = io.WriteString(w, lie) // the client may have seen enough
+				_, _ = io.WriteString(w, lie) // the client may have closed the connection
 				return true
 			}
 			c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})
@@ -260,7 +261,7 @@ func TestManifestLongerThanItsBatchIsNotRead(t *testing.T) {
 	} {
 		f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/manifest") {
-				_, _ = io.WriteString(w, tc.manifest) // the client may have seen enough
+				_, _ = io.WriteString(w, tc.manifest) // the client may have closed the connection
 				return true
 			}
 			return false
@@ -272,7 +273,7 @@ func TestManifestLongerThanItsBatchIsNotRead(t *testing.T) {
 	}
 }
 
-// stuck answers the first two batches and no other.
+// stuck returns a transport that responds only to requests for the first two batches.
 func stuck() http.RoundTripper {
 	f := transport{&fake{batches: 100, generation: "g"}}
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -308,7 +309,7 @@ func TestCancelInTheMiddleEndsEveryRequest(t *testing.T) {
 				if abandon {
 					break
 				}
-				time.AfterFunc(time.Second, cancel) // while the next batch is waited for
+				time.AfterFunc(time.Second, cancel) // while Batches waits for the next batch
 			}
 			if want := 3; !abandon && n != want {
 				t.Errorf("got %d turns of the loop, want %d", n, want)
@@ -316,7 +317,7 @@ func TestCancelInTheMiddleEndsEveryRequest(t *testing.T) {
 			if got := time.Since(start); got > time.Second {
 				t.Errorf("the loop ended after %v on the fake clock, want no wait for stuck requests", got)
 			}
-			// synctest fails the test if a goroutine is left.
+			// synctest fails the test if a goroutine is still running.
 		})
 	}
 }
@@ -349,7 +350,7 @@ func TestResumeAtTheEnd(t *testing.T) {
 		want string
 	}{
 		{client.Options{From: 9}, "[9]"},
-		{client.Options{From: 12, Step: 3}, "[]"}, // after 0 3 6 9
+		{client.Options{From: 12, Step: 3}, "[]"}, // the batches after 0 3 6 9
 		{client.Options{From: 5, Until: 5}, "[]"},
 		{client.Options{From: 6, Until: 5}, "[]"},
 		{client.Options{From: 8, Until: 1 << 63, Step: 1 << 62}, "[8]"},
@@ -367,7 +368,8 @@ func TestResumeAtTheEnd(t *testing.T) {
 
 type tracedRequest struct{ http.RoundTripper }
 
-// TestDefaultTransportOfAnotherKind: programs put tracing around it.
+// TestDefaultTransportOfAnotherKind: programs may replace the default transport, for example to add
+// tracing.
 func TestDefaultTransportOfAnotherKind(t *testing.T) {
 	plain := http.DefaultTransport
 	http.DefaultTransport = tracedRequest{plain}
@@ -378,7 +380,8 @@ func TestDefaultTransportOfAnotherKind(t *testing.T) {
 	}
 }
 
-// TestEndOfAnEpochThatNobodyCounted: without a number of batches there is no telling whether any were missed.
+// TestEndOfAnEpochThatNobodyCounted: without the number of batches the client cannot tell whether
+// batches are missing, and returns an error.
 func TestEndOfAnEpochThatNobodyCounted(t *testing.T) {
 	f := &fake{generation: "g"}
 	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestLossesAreReportedAndFrozen reads a batch, reports its losses through a gateway that is busy at first, and freezes them.
+// TestLossesAreReportedAndFrozen reads a batch, reports its losses through a gateway that is busy
+// at first, and freezes the losses.
 func TestLossesAreReportedAndFrozen(t *testing.T) {
 	var sent []string
 	f := &fake{batches: 2, generation: "g"}
@@ -74,7 +75,7 @@ func TestRefusedReportsAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestDrawLedger: positions come once, samples as often as they were drawn.
+// TestDrawLedger: each position is delivered once, and a sample as often as it was drawn.
 func TestDrawLedger(t *testing.T) {
 	f := &fake{batches: 3, generation: "g"}
 	c := newClient(t, client.Config{Gateways: []string{serve(t, f)}})

@@ -65,7 +65,8 @@ func TestLedgerRefusesPositionsBeyondTheEpoch(t *testing.T) {
 	}
 }
 
-// TestLedgerOfAVastDatasetHoldsOnlyWhatCame takes a number of samples that no memory could hold bits for.
+// TestLedgerOfAVastDatasetHoldsOnlyWhatCame uses a number of samples whose bits would exceed any
+// memory.
 func TestLedgerOfAVastDatasetHoldsOnlyWhatCame(t *testing.T) {
 	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 2100, generation: "g"})}})
 	l := client.NewLedger(1 << 63)

@@ -21,7 +21,7 @@ import (
 
 const lentName = "millrace-lent"
 
-// sealed returns a descriptor of memory that a gateway may share.
+// sealed returns a descriptor of memory with the required seals.
 func sealed(t *testing.T, size int64) int {
 	t.Helper()
 	d, err := unix.MemfdCreate(lentName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -70,7 +70,8 @@ func connected(t *testing.T) (n *localConn, gateway *net.UnixConn) {
 	return n, ends[1]
 }
 
-// TestNeighbour_EndsAsReadersDo: net/http knows by io.EOF itself a body that has no length, and a connection that was idle when it was closed.
+// TestNeighbour_EndsAsReadersDo checks that Read returns io.EOF itself. net/http compares with it
+// at the end of a body without a length, and when an idle connection is closed.
 func TestNeighbour_EndsAsReadersDo(t *testing.T) {
 	n, gateway := connected(t)
 	if _, err := gateway.Write([]byte("bytes")); err != nil {
@@ -90,12 +91,12 @@ func TestNeighbour_EndsAsReadersDo(t *testing.T) {
 	}
 }
 
-// TestNeighbour_TakesOnlyWhatIsAnnounced: for every header, the received descriptor is closed, and
-// a refusal maps nothing.
+// TestNeighbour_TakesOnlyWhatIsAnnounced: for every header the client closes the received
+// descriptor. A refused header maps no memory.
 func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 	const page = 4096
 	for name, c := range map[string]struct {
-		came  int64 // size of the memory that came; 0: none
+		came  int64 // size of the received memory; 0: none
 		ended bool
 		says  sharedHeader
 		want  string
@@ -147,8 +148,8 @@ func TestNeighbour_TakesOnlyWhatIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestNeighbour_UnmapsWhatIsGone: memory is unmapped when no batch is in it, and each lease that
-// ended is reported while the connection is open.
+// TestNeighbour_UnmapsWhatIsGone: the client unmaps memory when no batch uses it. It reports each
+// ended lease while the connection is open.
 func TestNeighbour_UnmapsWhatIsGone(t *testing.T) {
 	n, _ := connected(t)
 	take := func(number uint64, gone ...uint64) *lease {
@@ -187,7 +188,8 @@ func TestNeighbour_UnmapsWhatIsGone(t *testing.T) {
 	(*lease)(nil).end()
 }
 
-// TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome, one, and closes the others.
+// TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome checks that the client accepts a single
+// descriptor, only if it awaits one, and closes all others.
 func TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome(t *testing.T) {
 	for name, c := range map[string]struct {
 		awaits, ended bool
@@ -230,8 +232,8 @@ func TestNeighbour_ReadsADescriptorOnlyWhereOneMayCome(t *testing.T) {
 	}
 }
 
-// TestNeighbour_WritesReleasesBehindTheFirstLine of the next request, once, and counts only the
-// bytes that it was given.
+// TestNeighbour_WritesReleasesBehindTheFirstLine checks that Write inserts the releases once, after
+// the first line of the next request, and returns only the number of bytes passed to it.
 func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 	n, gateway := connected(t)
 	for _, c := range []struct {
@@ -264,8 +266,8 @@ func TestNeighbour_WritesReleasesBehindTheFirstLine(t *testing.T) {
 	}
 }
 
-// TestParseShared_RefusesWhatIsNotWhole: incomplete values are refused, and unknown ones are
-// ignored.
+// TestParseShared_RefusesWhatIsNotWhole: parseShared refuses incomplete values and ignores unknown
+// members.
 func TestParseShared_RefusesWhatIsNotWhole(t *testing.T) {
 	const whole = "lease=1, segment=2, size=4, length=3"
 	base := sharedHeader{lease: 1, segment: 2, size: 4, length: 3}
@@ -296,10 +298,11 @@ func TestParseShared_RefusesWhatIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestTakeShared_ClosesTheConnectionOfALie, since nothing that it says is to be believed, and maps nothing of it.
+// TestTakeShared_ClosesTheConnectionOfALie: after a contradictory response the client trusts
+// nothing else on the connection. It closes the connection and maps no memory.
 func TestTakeShared_ClosesTheConnectionOfALie(t *testing.T) {
 	table := append([]byte("MLRF\x01\x00\x00\x00"), make([]byte, 32)...)
-	table[28] = framedHead // a table of no samples
+	table[28] = framedHead // a table without samples
 	crc := fmt.Sprintf("%08x", crc32.Checksum(table, castagnoli()))
 	for name, c := range map[string]struct {
 		header map[string]string

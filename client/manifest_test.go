@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Keys that JSON cannot represent come additionally as bytes: two of them stay distinct.
+// TestManifestKeysThatAreNoText: keys that JSON cannot represent are also sent as bytes, so two of
+// them stay distinct.
 func TestManifestKeysThatAreNoText(t *testing.T) {
 	l := lines{most: 3}
 	text := `[{"key":"a\ufffd","key_base64":"Yf8="},{"key":"a\ufffd","key_base64":"Yf4="},{"key":"plain"}]`
@@ -24,8 +25,8 @@ func TestManifestKeysThatAreNoText(t *testing.T) {
 	}
 }
 
-// A manifest that does not match its body is a fault, for all lengths that it claims and for all
-// types of the body.
+// TestManifestsOfOtherBodies: a manifest that does not match its body is a fault, for every length
+// and every type of body.
 func TestManifestsOfOtherBodies(t *testing.T) {
 	var body bytes.Buffer
 	w := tar.NewWriter(&body)

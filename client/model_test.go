@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestLedger_CountsAsAModelDoes positions and keys that come once, again, beyond the epoch, or as padding.
+// TestLedger_CountsAsAModelDoes compares a ledger with a model, for positions and keys that arrive
+// once, twice, beyond the epoch, or as padding.
 func TestLedger_CountsAsAModelDoes(t *testing.T) {
 	const samples = 9000 // more than two pages
 	rapid.Check(t, func(r *rapid.T) {
@@ -77,7 +78,8 @@ func TestLedger_CountsAsAModelDoes(t *testing.T) {
 	})
 }
 
-// TestBatches_YieldsAsAModelDoes the batches of any part of an epoch up to a refusal or a break, and asks for no more than Prefetch ahead.
+// TestBatches_YieldsAsAModelDoes compares Batches with a model, for any part of an epoch up to a
+// refusal or a break. It requests at most Prefetch batches ahead.
 func TestBatches_YieldsAsAModelDoes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.Uint64Range(1, 9).Draw(r, "batches")
@@ -132,8 +134,8 @@ func TestBatches_YieldsAsAModelDoes(t *testing.T) {
 	})
 }
 
-// TestRestOfAnotherBatchIsNotTaken: if the answer to a request for the rest differs in one header
-// under the same ETag, the first part is dropped.
+// TestRestOfAnotherBatchIsNotTaken: the client drops the first part of a batch if the response with
+// the rest differs in one header under the same ETag.
 func TestRestOfAnotherBatchIsNotTaken(t *testing.T) {
 	whole := body(0, 0)
 	for name, value := range map[string]string{
@@ -168,7 +170,7 @@ func TestRestOfAnotherBatchIsNotTaken(t *testing.T) {
 		}
 		want := []string{"", "bytes=10-", ""}
 		if name == "" {
-			want = want[:2] // the rest that belongs to it is taken
+			want = want[:2] // the rest belongs to the first part and is accepted
 		}
 		if !slices.Equal(asked, want) {
 			t.Errorf("another %s: asked for the parts %q, want %q", name, asked, want)
@@ -176,12 +178,13 @@ func TestRestOfAnotherBatchIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestBatch_RefusesAnotherPlan names each parameter that was asked for with another value in the answer's canonical address.
+// TestBatch_RefusesAnotherPlan: the client refuses a response whose canonical address has another
+// value for a requested parameter. The error names the parameter.
 func TestBatch_RefusesAnotherPlan(t *testing.T) {
 	seed := uint64(7)
 	for _, tc := range []struct {
 		opt    client.Options
-		plan   string // of the answer
+		plan   string // query of the response's canonical address
 		refuse bool
 	}{
 		{client.Options{Seed: &seed}, "&seed=7", false},
@@ -203,7 +206,7 @@ func TestBatch_RefusesAnotherPlan(t *testing.T) {
 		{client.Options{Subset: "val"}, "&subset=aa:train", true},
 		{client.Options{Subset: "val"}, "&subset=aa:xval", true},
 		{client.Options{}, "&batch_size=2", false},
-		{client.Options{}, "&batch_size=1", true}, // its share has two samples
+		{client.Options{}, "&batch_size=1", true}, // the rank's share has two samples
 		{client.Options{WorldSize: 2, Generation: "g"}, "&batch_size=3", false},
 		{client.Options{WorldSize: 2, Generation: "g"}, "&batch_size=2", true},
 	} {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestNameServerThatHangsHoldsNobodyUp: batches are read on from the gateways that are known, and after a failure of all of them
-// they are asked again meanwhile.
+// TestNameServerThatHangsHoldsNobodyUp: while a name server hangs, the client reads batches from
+// the known gateways. If all of them fail, it retries them during the lookup.
 func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -24,7 +24,7 @@ func TestNameServerThatHangsHoldsNobodyUp(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		}
-		answer = 6 * time.Second // as if the first of two name servers were down
+		answer = 6 * time.Second // like a resolver whose first of two name servers is down
 		c := newClient(t, client.Config{Gateways: []string{"dns:gw:80"}, Lookup: lookup, HTTP: &http.Client{Transport: f}})
 		readSome(t, c, client.Options{}, 1)
 		answer = time.Hour
@@ -68,7 +68,8 @@ func TestOneNameWithoutAnswerHidesNoOther(t *testing.T) {
 	})
 }
 
-// TestCancelledCallSaysNothingOfAGateway: a gateway that is back is asked again after the probe that was given up.
+// TestCancelledCallSaysNothingOfAGateway: a cancelled probe does not count against a gateway, so
+// the client uses a recovered gateway again.
 func TestCancelledCallSaysNothingOfAGateway(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -79,7 +80,7 @@ func TestCancelledCallSaysNothingOfAGateway(t *testing.T) {
 		f.set("a", 100*time.Millisecond, false)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
-		_, _ = c.Batch(ctx, client.Options{}, 0) // b may have answered
+		_, _ = c.Batch(ctx, client.Options{}, 0) // b may have responded
 		f.asked()
 		pause(time.Second)
 		readSome(t, c, client.Options{}, 1)

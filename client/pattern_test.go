@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestPatternOfGateways: rank r of w asks gateway floor(r*G/w) by its name, and one that fails costs no other gateway its index.
+// TestPatternOfGateways: rank r of w reads from gateway floor(r*G/w) by its name. A gateway that
+// fails does not change the index of another one.
 func TestPatternOfGateways(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := newFleet(map[string]time.Duration{})
@@ -76,8 +77,8 @@ func TestFormsOfPatterns(t *testing.T) {
 	}
 }
 
-// TestAdviceAboutHomesComesOnce: a job that reads through several gateways is told once how much
-// homes would save, unless it has chosen.
+// TestAdviceAboutHomesComesOnce: the client logs once how much homes would save if a job reads
+// through several gateways and has not configured sharing.
 func TestAdviceAboutHomesComesOnce(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
@@ -119,8 +120,8 @@ func TestAdviceAboutHomesComesOnce(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAService: gateways are numbered in the order of the records' targets, with homes
-// also while some have no record. Behind _https they are addressed by name over TLS.
+// TestRecordsOfAService: gateways are numbered in the order of the records' targets. With homes
+// this also holds while some have no record. With _https they are addressed by name over TLS.
 func TestRecordsOfAService(t *testing.T) {
 	record := func(target string, port uint16) *net.SRV { return &net.SRV{Target: target, Port: port} }
 	gw := func(n string) *net.SRV { return record("gw-"+n+".gw.svc.", 80) }
@@ -128,7 +129,7 @@ func TestRecordsOfAService(t *testing.T) {
 		what, service string
 		records       []*net.SRV
 		near          bool   // no rank has a home
-		want          string // host that the last of 8 ranks asks first
+		want          string // host that rank 7 of 8 uses first
 	}{
 		{what: "in another order", service: "_http", records: []*net.SRV{gw("10"), gw("9"), gw("2")}, want: "gw-9.gw.svc:80"},
 		{what: "https", service: "_https", records: []*net.SRV{gw("0"), gw("1")}, want: "gw-1.gw.svc:80"},
@@ -164,13 +165,14 @@ func TestRecordsOfAService(t *testing.T) {
 					t.Errorf("%s: got batches %s over %s, want %s over %s", tc.what, got, schemes[0], want, tc.service)
 				}
 				pause(time.Minute)
-				known = false // the last answer stays valid
+				known = false // the last response stays valid
 			}
 		})
 	}
 }
 
-// TestRecordMissingKeepsIndexes: the gateways behind one that has no record yet keep their ranks.
+// TestRecordMissingKeepsIndexes: if a gateway has no record yet, the gateways after it keep their
+// ranks.
 func TestRecordMissingKeepsIndexes(t *testing.T) {
 	f := newFleet(map[string]time.Duration{})
 	f.set("gw-0:80", 0, true)

@@ -18,8 +18,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The samples of a batch are found in every framing: after the header of an MDS shard, after those
-// of a tar's members (including long names), or without any.
+// TestSamplesOfEveryFraming: the client finds the samples of a batch in every framing: after the
+// header of an MDS shard, after the header of each tar member (including long names), or without a
+// header.
 func TestSamplesOfEveryFraming(t *testing.T) {
 	golden := map[string]map[string][]byte{}
 	for kind, names := range map[string][]string{

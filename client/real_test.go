@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// storedDataset is a dataset in memory, read sample by sample.
+// storedDataset is an in-memory dataset that is read sample by sample.
 type storedDataset struct {
 	index *chunkindex.Index
 	store *memstore.Store
@@ -61,7 +61,7 @@ func (s storedDataset) Warm(context.Context, shuffle.Cursor) (batch.Warmed, erro
 	return batch.Warmed{}, errors.New("not in this test")
 }
 
-// realSamples is how many samples the real gateways serve.
+// realSamples is the number of samples of the real gateways' dataset.
 const realSamples = 60
 
 func newStored(t *testing.T) storedDataset {
@@ -92,7 +92,7 @@ func newStored(t *testing.T) storedDataset {
 	return s.indexed(t)
 }
 
-// indexed returns the dataset as it is by now.
+// indexed indexes the current objects of the dataset.
 func (s storedDataset) indexed(t *testing.T) storedDataset {
 	t.Helper()
 	defaults := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 8, Seed: 7, BatchSize: 12, Tail: "short"}
@@ -108,17 +108,17 @@ func (s storedDataset) indexed(t *testing.T) storedDataset {
 	return s
 }
 
-// real is a gateway behind its own server, which counts the sent bytes of batches, and breaks
+// real is a gateway behind its own server, which counts the sent bytes of batches and truncates
 // bodies on demand.
 type real struct {
 	*gateway.Gateway
 	url string
 
 	mu       sync.Mutex // guards the fields below
-	requests int        // for batches
-	ranges   []string   // of those
-	bytes    int        // of their bodies, without those of problems
-	cut      []int      // how much the next bodies have before their connection ends; negative: all
+	requests int        // number of requests for batches
+	ranges   []string   // Range of each of these requests
+	bytes    int        // bytes of their bodies, except error documents
+	cut      []int      // number of bytes of the next bodies before the connection closes; negative: all
 }
 
 func newReal(t *testing.T, s storedDataset, cfg gateway.Config) *real {
@@ -184,7 +184,7 @@ func (g *real) sent() (requests, bytes int, ranges []string) {
 	return requests, bytes, ranges
 }
 
-// inOrder keeps a list of gateways in its order, whichever is near.
+// inOrder is a Config.Home that uses the gateways in the order of the list, regardless of latency.
 func inOrder(_, _ uint64, _ int) int { return 0 }
 
 func TestNoBatchIsReadTwice(t *testing.T) {
@@ -228,7 +228,8 @@ func TestNoBatchIsReadTwice(t *testing.T) {
 	}
 }
 
-// TestBrokenBodyGoesOnElsewhere: every byte of a batch is sent once, however often its body breaks.
+// TestBrokenBodyGoesOnElsewhere: the gateways send every byte of a batch once, however often its
+// body is truncated.
 func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})
@@ -262,8 +263,8 @@ func TestBrokenBodyGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// TestRestOfOtherBytesIsNotTaken: another gateway's bytes with another ETag, length or checksum are
-// refused, and the batch is read whole.
+// TestRestOfOtherBytesIsNotTaken: the client refuses another gateway's bytes if their ETag, length
+// or checksum differs, and reads the whole batch again.
 func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	s := newStored(t)
 	a, b := newReal(t, s, gateway.Config{}), newReal(t, s, gateway.Config{})
@@ -322,7 +323,8 @@ func TestRestOfOtherBytesIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestRestIsAskedForUnderAStrongETagOnly: without one nothing says that the rest belongs to the same bytes.
+// TestRestIsAskedForUnderAStrongETagOnly: without a strong ETag nothing proves that the rest
+// belongs to the same bytes.
 func TestRestIsAskedForUnderAStrongETagOnly(t *testing.T) {
 	for tag, want := range map[string]string{`"e"`: `bytes=10- if "e"`, `W/"e"`: " if ", "e": " if ", "": " if "} {
 		var asked []string
@@ -348,8 +350,8 @@ func TestRestIsAskedForUnderAStrongETagOnly(t *testing.T) {
 	}
 }
 
-// TestAnswerOfNoGatewayCostsNothing: the received part of a body is kept when another server's page
-// is in a gateway's place.
+// TestAnswerOfNoGatewayCostsNothing: the client keeps the received part of a body when another
+// server responds in place of a gateway.
 func TestAnswerOfNoGatewayCostsNothing(t *testing.T) {
 	a := newReal(t, newStored(t), gateway.Config{})
 	odd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<p>Welcome!</p>")) }))

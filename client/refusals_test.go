@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestError_OfAProxy: an answer that is not a problem document may be retried if a proxy may send
-// it temporarily. The retry is hidden, and a final failure is reported by its status.
+// TestError_OfAProxy: the client retries a response that is not a problem document if proxies send
+// its status temporarily. Otherwise the error contains the status.
 func TestError_OfAProxy(t *testing.T) {
 	for status, again := range map[int]bool{408: true, 429: true, 500: true, 502: true, 503: true, 504: true, 400: false, 405: false, 413: false, 501: false} {
 		f := &fake{batches: 1, generation: "g"}
@@ -32,7 +32,8 @@ func TestError_OfAProxy(t *testing.T) {
 	}
 }
 
-// TestGatewayBehindAProxyThatFailsIsPassedOver for a while: a page of a proxy says that its gateway does not answer.
+// TestGatewayBehindAProxyThatFailsIsPassedOver: the client avoids a gateway for some time if its
+// proxy reports that the gateway does not respond.
 func TestGatewayBehindAProxyThatFailsIsPassedOver(t *testing.T) {
 	for status, want := range map[int]int{http.StatusBadGateway: 1, http.StatusTooManyRequests: 3} {
 		lost := &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool { http.Error(w, "busy", status); return true }}
@@ -48,7 +49,8 @@ func TestGatewayBehindAProxyThatFailsIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestManifest_NeedsTheNameOfItsDataset from the batch, where the client has none.
+// TestManifest_NeedsTheNameOfItsDataset: a client without a dataset name takes the name from the
+// batch, and fails if the batch has none.
 func TestManifest_NeedsTheNameOfItsDataset(t *testing.T) {
 	f := &fake{batches: 1, generation: "g"}
 	f.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
@@ -61,7 +63,7 @@ func TestManifest_NeedsTheNameOfItsDataset(t *testing.T) {
 	}
 }
 
-// TestBatch_RefusesAnotherBatch changes one header of each answer at a time.
+// TestBatch_RefusesAnotherBatch changes one header per response.
 func TestBatch_RefusesAnotherBatch(t *testing.T) {
 	for name, value := range map[string]string{
 		"Millrace-Epoch": "1", "Millrace-Batch": "1", "Millrace-Batches": "0", "Millrace-Crc32c": "xyz", "Millrace-Samples": "-1", "Millrace-Padded": "x",
@@ -90,7 +92,7 @@ func TestBatch_RefusesAnotherBatch(t *testing.T) {
 	}
 }
 
-// answers is a gateway that gives one JSON document after another.
+// answers returns a client of a gateway that sends one JSON document after another.
 func answers(t *testing.T, each ...any) (*client.Client, func() []string) {
 	t.Helper()
 	f := &fake{generation: "g"}
@@ -101,7 +103,8 @@ func answers(t *testing.T, each ...any) (*client.Client, func() []string) {
 	return newClient(t, client.Config{Gateways: []string{serve(t, f)}, Dataset: "photos"}), f.seen
 }
 
-// TestWarm_GoesOnFromPieceToPiece, and refuses pieces that go back or beyond the epoch.
+// TestWarm_GoesOnFromPieceToPiece checks that Warm requests one piece after another, and refuses
+// pieces that move backwards or beyond the epoch.
 func TestWarm_GoesOnFromPieceToPiece(t *testing.T) {
 	type object = map[string]any
 	set := object{"name": "photos", "generation": "g", "bytes": 1000}
@@ -135,7 +138,8 @@ func TestWarm_GoesOnFromPieceToPiece(t *testing.T) {
 	}
 }
 
-// TestResourcesThatSayNothing are refused: no datasets, no plan, no snapshot, and a batch that names no place for its losses.
+// TestResourcesThatSayNothing: the client refuses empty resources: no datasets, no plan, no
+// snapshot, and a batch without an address for its losses.
 func TestResourcesThatSayNothing(t *testing.T) {
 	c, _ := answers(t, map[string]any{})
 	all := newClient(t, client.Config{Gateways: []string{serve(t, &fake{fault: func(_ int, w http.ResponseWriter, _ *http.Request) bool {
@@ -171,7 +175,8 @@ func TestResourcesThatSayNothing(t *testing.T) {
 	}
 }
 
-// TestLedger_CountsPaddingApart, names the first faults, and counts the others.
+// TestLedger_CountsPaddingApart: the ledger counts padding separately, lists the first faults, and
+// counts the others.
 func TestLedger_CountsPaddingApart(t *testing.T) {
 	c := newClient(t, client.Config{Gateways: []string{serve(t, &fake{batches: 12, generation: "g"})}, Deadline: time.Minute})
 	all := read(t, c, 0)

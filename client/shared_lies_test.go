@@ -23,24 +23,24 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// reply is a right answer of a gateway that shares memory, which tests then falsify.
+// reply is a correct response of a gateway that shares memory. Tests change it to a false one.
 type reply struct {
 	samples []byte
-	size    int64 // of the memory
+	size    int64 // size of the memory
 	seals   int
-	passes  int    // descriptors that come
-	pipe    bool   // they are of a pipe
-	late    bool   // they come with the end of the body
+	passes  int    // number of descriptors sent
+	pipe    bool   // the descriptors are of a pipe
+	late    bool   // the descriptors arrive with the end of the body
 	shared  string // Millrace-Shared, with %d for the segment's number
 	table   []byte
 	length  int // Content-Length
 	crc     uint32
-	cut     int // bytes of the reply that are sent, or if negative those that are not; 0: all are
+	cut     int // number of bytes sent, or if negative the number of bytes omitted at the end; 0: all are sent
 }
 
 const allSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE
 
-// framedTable is the table of samples of n bytes each.
+// framedTable returns the table of count samples of n bytes each.
 func framedTable(count, n int) []byte {
 	table := append([]byte("MLRF"), make([]byte, 36+4*count)...)
 	binary.LittleEndian.PutUint16(table[4:], 1)
@@ -60,14 +60,14 @@ func honest() *reply {
 	return r
 }
 
-// liar is a server at a Unix socket whose replies are false.
+// liar is a server at a Unix socket that sends false replies.
 type liar struct {
 	t     *testing.T
 	lie   func(r *reply)
 	mu    sync.Mutex
 	asked int
-	heads []http.Header // of the requests
-	lines []string      // their first lines
+	heads []http.Header // headers of the requests
+	lines []string      // first lines of the requests
 }
 
 func (l *liar) serve(c *net.UnixConn) {
@@ -131,7 +131,7 @@ func (l *liar) send(c *net.UnixConn, r *reply, n int) bool {
 	return err == nil
 }
 
-// memory returns a descriptor to pass.
+// memory returns a descriptor to send.
 func (l *liar) memory(r *reply) int {
 	if r.pipe {
 		var pipe [2]int
@@ -178,7 +178,7 @@ func startLiar(t *testing.T, lie func(r *reply)) (*liar, string) {
 	return l, "unix:" + path
 }
 
-// mappings counts those of a liar's memory.
+// mappings counts the mappings of memory with a name.
 func mappings(t *testing.T, name string) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -188,7 +188,7 @@ func mappings(t *testing.T, name string) int {
 	return strings.Count(string(maps), name)
 }
 
-// liarsLeft counts mappings and descriptors of a liar's memory, and pipes.
+// liarsLeft counts pipes, and mappings and descriptors of a liar's memory.
 func liarsLeft(t *testing.T) int {
 	t.Helper()
 	n := mappings(t, "millrace-liar")
@@ -209,7 +209,7 @@ func sharingClient(t *testing.T, address string) *client.Client {
 	return newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true, Deadline: 4 * time.Second})
 }
 
-// lie is a reply that contradicts itself, and the client's error; nil: any error.
+// lie is a reply that contradicts itself, and the client's expected error; nil: any error.
 type lie struct {
 	tell func(*reply)
 	want error
@@ -261,7 +261,8 @@ func lies() map[string]lie {
 	}
 }
 
-// TestSharedMemoryLies: a reply that contradicts itself is an error, and leaves nothing open or mapped.
+// TestSharedMemoryLies: a reply that contradicts itself is an error, and the client leaves no
+// descriptor open and no memory mapped.
 func TestSharedMemoryLies(t *testing.T) {
 	framed := client.Options{Format: "framed"}
 	before := liarsLeft(t)
@@ -273,7 +274,7 @@ func TestSharedMemoryLies(t *testing.T) {
 	}
 	b.Close()
 	c.CloseIdle()
-	var all sync.WaitGroup // they wait a while before they ask again
+	var all sync.WaitGroup // concurrent, because each client waits before it retries
 	for name, one := range lies() {
 		_, address := startLiar(t, one.tell)
 		c := sharingClient(t, address)
@@ -293,7 +294,7 @@ func TestSharedMemoryLies(t *testing.T) {
 }
 
 // TestSharedMemoryIsHeldByOneBatch: the client refuses memory that another of its batches still
-// uses, and that batch stays valid.
+// uses. That batch stays valid.
 func TestSharedMemoryIsHeldByOneBatch(t *testing.T) {
 	n := 0
 	_, address := startLiar(t, func(r *reply) {
@@ -309,13 +310,14 @@ func TestSharedMemoryIsHeldByOneBatch(t *testing.T) {
 	if _, err := c.Batch(t.Context(), client.Options{Format: "framed"}, 0); !errors.Is(err, client.ErrProtocol) {
 		t.Errorf("got %v, want a refusal", err)
 	}
-	if string(held.Sample(0)[:6]) != "sample" { // it is mapped, though its connection was closed
+	if string(held.Sample(0)[:6]) != "sample" { // the memory is mapped although its connection was closed
 		t.Error("the batch that was held has changed")
 	}
 	held.Close()
 }
 
-// TestSharedMemoryIsLetGo with the next request, behind its first line, and unmapped once the gateway says that it is gone.
+// TestSharedMemoryIsLetGo: the client releases memory with the next request, after its first line.
+// It unmaps the memory once the gateway reports that it is gone.
 func TestSharedMemoryIsLetGo(t *testing.T) {
 	n := 0
 	l, address := startLiar(t, func(r *reply) {
@@ -328,7 +330,7 @@ func TestSharedMemoryIsLetGo(t *testing.T) {
 	var before int
 	for i := range 4 {
 		if i == 2 {
-			opt.Quarantine = strings.Repeat("q", 6000) // the first line does not fit into a write
+			opt.Quarantine = strings.Repeat("q", 6000) // the first line is longer than one write
 		}
 		b, err := c.Batch(t.Context(), opt, 0)
 		if err != nil {
@@ -339,7 +341,7 @@ func TestSharedMemoryIsLetGo(t *testing.T) {
 			before = mappings(t, "millrace-liar")
 		}
 	}
-	if got := mappings(t, "millrace-liar") - before; got != -1 { // two are gone, and one is new
+	if got := mappings(t, "millrace-liar") - before; got != -1 { // two mappings are removed, and one is added
 		t.Errorf("got %d more mappings, want 1 less", got)
 	}
 	l.mu.Lock()
@@ -356,7 +358,7 @@ func TestSharedMemoryIsLetGo(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryIsNoMoreThanTheLimit: a table and its samples count together.
+// TestSharedMemoryIsNoMoreThanTheLimit: the limit applies to a table and its samples together.
 func TestSharedMemoryIsNoMoreThanTheLimit(t *testing.T) {
 	before := liarsLeft(t)
 	_, address := startLiar(t, nil)

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// socketPath is a place for a socket: that of the test may be too long.
+// socketPath returns a short path for a socket: the test's own directory may be too long.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "m")
@@ -33,7 +33,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "socket")
 }
 
-// sharing is a gateway at a Unix socket that lends memory of a budget.
+// sharing starts a gateway at a Unix socket that shares memory within a budget.
 func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 	t.Helper()
 	leaks.Check(t)
@@ -70,7 +70,7 @@ func sharing(t *testing.T, total int64) (address string, pool *shared.Pool) {
 	return "unix:" + path, pool
 }
 
-// await waits for a condition.
+// await waits until a condition is met.
 func await(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !met(); time.Sleep(5 * time.Millisecond) {
@@ -80,7 +80,8 @@ func await(t *testing.T, what string, met func() bool) {
 	}
 }
 
-// TestSharedMemory reads epochs in memory, and compares all that a batch says with the same batch that came as bytes.
+// TestSharedMemory reads epochs from shared memory, and compares every property of a batch with the
+// same batch sent as bytes.
 func TestSharedMemory(t *testing.T) {
 	address, pool := sharing(t, 64<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
@@ -118,14 +119,14 @@ func TestSharedMemory(t *testing.T) {
 		}
 	}
 	s := pool.Stats()
-	if s.Leases != batches || int64(s.Segments) > batches/2 { // on a busy machine there may be more connections than requests at a time
+	if s.Leases != batches || int64(s.Segments) > batches/2 { // on a busy machine there may be more connections than concurrent requests
 		t.Errorf("got %+v after %d batches: what was let go is not used again", s, batches)
 	}
 	c.CloseIdle()
 	await(t, "the gateway has nothing lent", func() bool { s := pool.Stats(); return s.Lent == 0 && s.Segments == 0 })
 }
 
-// TestSharedMemoryStays while it is held, and is refused once it is closed.
+// TestSharedMemoryStays: a batch stays valid until it is closed. Afterwards its methods panic.
 func TestSharedMemoryStays(t *testing.T) {
 	address, _ := sharing(t, 64<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
@@ -143,7 +144,7 @@ func TestSharedMemoryStays(t *testing.T) {
 			b.Close()
 		}
 	}
-	c.CloseIdle() // a batch outlives its connection
+	c.CloseIdle() // a batch remains valid after its connection is closed
 	if !bytes.Equal(held.Bytes(), before) || !bytes.HasSuffix(before, held.Sample(19)) {
 		t.Error("a batch changed while it was held")
 	}
@@ -160,8 +161,8 @@ func TestSharedMemoryStays(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryOfThoseWhoForget: a reader that never releases gets bytes instead, and unread
-// memory is released.
+// TestSharedMemoryOfThoseWhoForget: a reader that never closes batches gets bytes instead. Memory
+// that was not read is released.
 func TestSharedMemoryOfThoseWhoForget(t *testing.T) {
 	address, pool := sharing(t, 8<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
@@ -193,7 +194,8 @@ func TestSharedMemoryOfThoseWhoForget(t *testing.T) {
 	await(t, "the gateway has nothing lent", func() bool { s := pool.Stats(); return s.Lent == 0 && s.Segments == 0 })
 }
 
-// TestBytesWithoutSharedMemory: where memory cannot be, all is as ever.
+// TestBytesWithoutSharedMemory: without shared memory batches are sent as bytes, and Close does
+// nothing.
 func TestBytesWithoutSharedMemory(t *testing.T) {
 	address, pool := sharing(t, 64<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}, SharedMemory: true})
@@ -221,7 +223,7 @@ func TestBytesWithoutSharedMemory(t *testing.T) {
 	}
 }
 
-// TestSocketOfSomebodyElse is not connected to.
+// TestSocketOfSomebodyElse: the client does not connect to a socket of another user.
 func TestSocketOfSomebodyElse(t *testing.T) {
 	path := socketPath(t)
 	dir := filepath.Dir(path)
@@ -275,7 +277,7 @@ func TestSocketOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestFramedLies: no wrong number in a table makes the client read outside of the batch.
+// TestFramedLies: no wrong number in a table makes the client read outside the batch.
 func TestFramedLies(t *testing.T) {
 	address, _ := sharing(t, 64<<20)
 	c := newClient(t, client.Config{Gateways: []string{address}})
@@ -303,7 +305,7 @@ func TestFramedLies(t *testing.T) {
 			t.Errorf("%d bytes of a table of %d were taken", n, table)
 		}
 	}
-	if refused < table { // keys, names and zeros may be any
+	if refused < table { // keys, names and zeros may have any value
 		t.Errorf("got %d of %d damaged tables refused", refused, 4*table)
 	}
 }

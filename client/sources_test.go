@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestParseSource_TellsWhatAnAddressMeans, and the error for an invalid address names the right
-// form.
+// TestParseSource_TellsWhatAnAddressMeans checks the meaning of each form of address. The error for
+// an invalid address contains the right form.
 func TestParseSource_TellsWhatAnAddressMeans(t *testing.T) {
 	const dns, srv = "want dns:NAME:PORT", "want srv:_http._tcp.NAME, or srv:_https._tcp.NAME"
 	for address, c := range map[string]struct {
@@ -69,7 +69,8 @@ func TestParseSource_TellsWhatAnAddressMeans(t *testing.T) {
 	}
 }
 
-// TestFleet_FindsWhatANameMeans: which answers of a name server are gateways, under which address and host.
+// TestFleet_FindsWhatANameMeans checks the gateways for each response of a name server, with their
+// addresses and hosts.
 func TestFleet_FindsWhatANameMeans(t *testing.T) {
 	down := errors.New("no such host")
 	for _, c := range []struct {
@@ -116,7 +117,8 @@ func TestFleet_FindsWhatANameMeans(t *testing.T) {
 	}
 }
 
-// TestWithMissing_KeepsIndexes only where all targets are numbered alike.
+// TestWithMissing_KeepsIndexes: withMissing adds targets only if all targets differ just in their
+// numbers.
 func TestWithMissing_KeepsIndexes(t *testing.T) {
 	down := errors.New("no such host")
 	for in, want := range map[string]string{
@@ -167,7 +169,8 @@ func TestWithMissing_KeepsIndexes(t *testing.T) {
 	}
 }
 
-// TestToken_IsAtMostSoLong wherever it comes from, with and without a newline at its end.
+// TestToken_IsAtMostSoLong checks the maximum length of a token from every source, with and without
+// a newline at its end.
 func TestToken_IsAtMostSoLong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for _, c := range []struct {
@@ -188,7 +191,8 @@ func TestToken_IsAtMostSoLong(t *testing.T) {
 	}
 }
 
-// TestFolder_HasAndFills: a file counts only under the name of its batch and its rank, and only with the bytes that its header says.
+// TestFolder_HasAndFills: a file counts only under the name of its batch and its rank, and only if
+// its bytes match the batch's header.
 func TestFolder_HasAndFills(t *testing.T) {
 	dir := t.TempDir()
 	d, opt := folder(dir), Options{Rank: 1, WorldSize: 2}
@@ -252,7 +256,8 @@ func TestFolder_HasAndFills(t *testing.T) {
 	}
 }
 
-// TestTransfer_AsksForTheRestOnlyOfWhatItHas: a body that broke without a strong ETag is asked for from its beginning.
+// TestTransfer_AsksForTheRestOnlyOfWhatItHas: the client requests a truncated body without a strong
+// ETag again from the beginning.
 func TestTransfer_AsksForTheRestOnlyOfWhatItHas(t *testing.T) {
 	for _, c := range []struct {
 		etag, sent, want string

@@ -18,7 +18,7 @@ import (
 
 var errReset = errors.New("reset")
 
-// refusal is a gateway's answer with a wait.
+// refusal is an error response of a gateway with a Retry-After.
 func refusal(status int, code string, retryable bool, wait time.Duration) error {
 	return fmt.Errorf("wrapped: %w", &Error{Status: status, Code: code, Retryable: retryable, RetryAfter: wait})
 }
@@ -27,7 +27,8 @@ func notListening(errno syscall.Errno) error {
 	return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)}
 }
 
-// TestTally_EndsWithAFinalAnswer: each answer, round by round, of which only the last one ends the asking.
+// TestTally_EndsWithAFinalAnswer checks the results of attempts, round by round. Only the last
+// result is final.
 func TestTally_EndsWithAFinalAnswer(t *testing.T) {
 	internal, unknown := refusal(500, CodeInternal, true, 0), refusal(404, CodeNotFound, false, 0)
 	gone := refusal(404, CodeGenerationGone, false, 0)
@@ -35,7 +36,7 @@ func TestTally_EndsWithAFinalAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		gateways int
 		rounds   [][]error
-		want     error // that is returned; nil: no answer is final
+		want     error // returned error; nil: no result is final
 	}{
 		"refused for good":            {2, [][]error{{refusal(400, CodeInvalidArgument, false, 0)}}, &Error{Code: CodeInvalidArgument}},
 		"refused for now":             {1, [][]error{{refusal(503, CodeOverloaded, true, 0)}, {refusal(503, CodeOverloaded, true, 0)}, {refusal(503, CodeOverloaded, true, 0)}}, nil},
@@ -75,7 +76,8 @@ func TestTally_EndsWithAFinalAnswer(t *testing.T) {
 	}
 }
 
-// TestTally_CountsARound: who refuses connections, and the shortest wait, which one that asks for none has too.
+// TestTally_CountsARound checks the number of gateways that refuse connections, and the shortest
+// Retry-After, where a gateway without one counts as 0.
 func TestTally_CountsARound(t *testing.T) {
 	busy := func(wait time.Duration) error { return refusal(503, CodeOverloaded, true, wait) }
 	for name, c := range map[string]struct {
@@ -107,7 +109,8 @@ func TestTally_CountsARound(t *testing.T) {
 	}
 }
 
-// TestGiveUp_NamesFaultsOnceTimeIsOver: a caller that cancels hears of that alone.
+// TestGiveUp_NamesFaultsOnceTimeIsOver: after the deadline the error contains the faults. If the
+// caller cancels, it contains only the cancellation.
 func TestGiveUp_NamesFaultsOnceTimeIsOver(t *testing.T) {
 	live := t.Context()
 	canceled, cancel := context.WithCancel(live)
@@ -142,7 +145,8 @@ func TestGiveUp_NamesFaultsOnceTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestPassOver_RestsOnlyGatewaysThatAreAtFault, and for as long as they ask for.
+// TestPassOver_RestsOnlyGatewaysThatAreAtFault checks which errors make the client avoid a gateway,
+// and for how long.
 func TestPassOver_RestsOnlyGatewaysThatAreAtFault(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -165,7 +169,8 @@ func TestPassOver_RestsOnlyGatewaysThatAreAtFault(t *testing.T) {
 	}
 }
 
-// TestReadError_TakesWhatAProblemSays, within bounds, and from nothing else than a problem document.
+// TestReadError_TakesWhatAProblemSays checks that readError uses the members of a problem document,
+// within bounds, and of no other body.
 func TestReadError_TakesWhatAProblemSays(t *testing.T) {
 	const problem = "application/problem+json"
 	for _, c := range []struct {

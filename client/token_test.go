@@ -19,15 +19,15 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// guardedGateway is a fake behind TLS that asks for a token.
+// guardedGateway is a fake behind TLS that requires a token.
 type guardedGateway struct {
 	fake
 	*httptest.Server
 
 	mu     sync.Mutex
 	valid  map[string]bool
-	tokens []string // Authorization of each request but the probes, in the order in which they came
-	probes []string // of the probes
+	tokens []string // Authorization of each request except probes, in order of arrival
+	probes []string // Authorization of each probe
 }
 
 func serveGuarded(t *testing.T, batches uint64, valid ...string) *guardedGateway {
@@ -46,7 +46,7 @@ func serveGuarded(t *testing.T, batches uint64, valid ...string) *guardedGateway
 	return g
 }
 
-// admit replaces the tokens that the gateway takes.
+// admit replaces the tokens that the gateway accepts.
 func (g *guardedGateway) admit(tokens ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *guardedGateway) asked() string {
 	return strings.ReplaceAll(strings.Join(g.tokens, ","), "Bearer ", "")
 }
 
-// trusting returns a configuration that trusts the certificates of test servers.
+// trusting returns a client configuration that trusts the certificates of test servers.
 func trusting(gateways ...*guardedGateway) client.Config {
 	cfg := client.Config{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}
 	for _, g := range gateways {
@@ -123,7 +123,7 @@ func TestTokenGoesWithEachRequest(t *testing.T) {
 	}
 }
 
-// TestTokenIsReadAgainWhenItIsRefused: a new token, put into the file, ends no job.
+// TestTokenIsReadAgainWhenItIsRefused: a job continues when its token is replaced in the file.
 func TestTokenIsReadAgainWhenItIsRefused(t *testing.T) {
 	file := writeToken(t, filepath.Join(t.TempDir(), "token"), "canary-a\n")
 	g := serveGuarded(t, 3, "canary-a")
@@ -163,7 +163,8 @@ func TestTokenIsReadAgainWhenItIsRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedTokenIsAnErrorAtOnce: asking again would only hide it.
+// TestRefusedTokenIsAnErrorAtOnce: the client does not retry a refused token, which would only
+// delay the error.
 func TestRefusedTokenIsAnErrorAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	file := writeToken(t, filepath.Join(dir, "token"), "canary-old")
@@ -192,7 +193,8 @@ func TestRefusedTokenIsAnErrorAtOnce(t *testing.T) {
 	}
 }
 
-// TestGatewayThatDoesNotKnowANewTokenYet: access files do not change on all gateways at once.
+// TestGatewayThatDoesNotKnowANewTokenYet: the client tries another gateway, because access files do
+// not change on all gateways at once.
 func TestGatewayThatDoesNotKnowANewTokenYet(t *testing.T) {
 	late, early := serveGuarded(t, 3, "canary-a"), serveGuarded(t, 3, "canary-a", "canary-b")
 	cfg := trusting(late, early)
@@ -265,7 +267,8 @@ func TestTokensStayOffPlainNetworks(t *testing.T) {
 	}
 }
 
-// TestAddressesHoldNoSecrets: addresses end in logs and in the lists of processes.
+// TestAddressesHoldNoSecrets: the client refuses addresses with secrets, because addresses appear
+// in logs and process lists.
 func TestAddressesHoldNoSecrets(t *testing.T) {
 	token := "mr_canary" + strings.Repeat("x", 37)
 	for _, g := range []string{
@@ -279,7 +282,8 @@ func TestAddressesHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// TestTokenFollowsNoRedirect: a redirecting server in a gateway's place may redirect to any host.
+// TestTokenFollowsNoRedirect: the client sends no token to the target of a redirect, which may be
+// any host.
 func TestTokenFollowsNoRedirect(t *testing.T) {
 	var told []string
 	thief := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = append(told, r.Header.Get("Authorization")) }))
@@ -303,8 +307,8 @@ func TestTokenFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// TestGatewaysMustProveTheirNames: a token is never sent to a server whose certificate is of
-// another name or of an unknown authority.
+// TestGatewaysMustProveTheirNames: the client never sends a token to a server whose certificate has
+// another name or an unknown authority.
 func TestGatewaysMustProveTheirNames(t *testing.T) {
 	g := serveGuarded(t, 1, "canary")
 	for name, cfg := range map[string]client.Config{
@@ -326,7 +330,8 @@ func TestGatewaysMustProveTheirNames(t *testing.T) {
 	}
 }
 
-// TestConnectionsOverTLSAreResumed: a handshake with signatures costs more than a batch.
+// TestConnectionsOverTLSAreResumed: new connections resume TLS sessions. A full handshake with
+// signatures costs more than a batch.
 func TestConnectionsOverTLSAreResumed(t *testing.T) {
 	g := serveGuarded(t, 1)
 	var mu sync.Mutex
@@ -349,7 +354,7 @@ func TestConnectionsOverTLSAreResumed(t *testing.T) {
 	}
 }
 
-// TestRefusalsHaveCures: the error names the caller's remedy.
+// TestRefusalsHaveCures: the error contains a remedy for the caller.
 func TestRefusalsHaveCures(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -377,7 +382,8 @@ func TestRefusalsHaveCures(t *testing.T) {
 	}
 }
 
-// TestTooManyRequestsWaitAsLongAsTheyAreTold: 429 is no end.
+// TestTooManyRequestsWaitAsLongAsTheyAreTold: after a 429 the client waits for the Retry-After, and
+// then retries.
 func TestTooManyRequestsWaitAsLongAsTheyAreTold(t *testing.T) {
 	var refused time.Time
 	f := &fake{batches: 1, generation: "g", fault: func(n int, w http.ResponseWriter, _ *http.Request) bool {

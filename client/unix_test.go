@@ -13,9 +13,10 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// TestUnixSocket reads from a gateway at a socket, whose path no URL could hold, with a token that would not go over a network.
+// TestUnixSocket reads from a gateway at a socket whose path no URL could contain, with a token
+// that must not be sent over a network without TLS.
 func TestUnixSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "m") // that of the test may be too long for a socket
+	dir, err := os.MkdirTemp("", "m") // the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
