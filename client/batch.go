@@ -14,7 +14,7 @@ type Batch struct {
 	Number      uint64 // number of the batch in its epoch
 	Batches     uint64 // number of batches in the epoch
 	Generation  string
-	Dataset     string // dataset name from the gateway; empty if the answer has none
+	Dataset     string // dataset name from the gateway; empty if the response has none
 	CRC         uint32 // CRC-32C of Bytes, checked
 	Padded      uint64 // number of samples at the end that repeat earlier samples of the epoch
 	Location    string // canonical path and query of the batch
@@ -40,7 +40,7 @@ type Sample struct {
 	CRC32C   CRC    `json:"crc32c"`
 }
 
-// CRC is a CRC-32C. JSON has it as eight hex digits or as a number.
+// CRC is a CRC-32C. Its JSON form is eight hex digits or a number.
 type CRC uint32
 
 // UnmarshalJSON accepts both forms.
@@ -99,6 +99,6 @@ func (b *Batch) needManifest() {
 	}
 }
 
-// castagnoli returns the standard library's own Castagnoli table, for which crc32 uses CPU
+// castagnoli returns the standard library's Castagnoli table, for which crc32 uses CPU
 // instructions.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

@@ -8,12 +8,13 @@ import (
 	"sync"
 )
 
-// Batches reads the batches of an epoch in order and keeps Options.Prefetch requests ahead. The
-// sequence ends after an error; a job resumes from the batch after the last one that was yielded.
-// When the loop body breaks or ctx ends, Batches cancels all requests and waits for them.
+// Batches reads the batches of an epoch in order, with Options.Prefetch requests ahead of the
+// consumer. The sequence ends after an error; a job resumes from the batch after the last one that
+// was yielded. When the loop body breaks or ctx ends, Batches cancels all requests and waits for
+// them.
 //
-// A start at the end of the epoch, or less than one step after it, means that the epoch is
-// finished: Batches yields nothing.
+// If the start is the end of the epoch, or less than one step after it, the epoch is finished and
+// Batches yields nothing.
 func (c *Client) Batches(ctx context.Context, opt Options) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		opt := opt // the sequence may be iterated again: each run pins its own generation
@@ -93,7 +94,7 @@ func (c *Client) read(ctx context.Context, wg *sync.WaitGroup, opt Options, firs
 	}
 }
 
-// advance returns the number of the batch after n, and false at the end of the range.
+// advance returns the number of the batch to read after batch n, or false at the end of the range.
 func advance(n uint64, opt *Options) (uint64, bool) {
 	step := opt.step()
 	if n >= opt.Until || opt.Until-n <= step {
@@ -102,7 +103,7 @@ func advance(n uint64, opt *Options) (uint64, bool) {
 	return n + step, true
 }
 
-// finished reports whether err means only that the epoch ended less than one step before opt.From.
+// finished reports whether err only means that the epoch ended less than one step before opt.From.
 func finished(err error, opt *Options) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Code != CodeEndOfEpoch {

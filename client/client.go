@@ -85,7 +85,7 @@ type Config struct {
 	// of a batch that is not closed, and eventually sends bytes instead.
 	SharedMemory bool
 
-	// FailRefused returns an error at once when all gateways refuse connections, instead of
+	// FailRefused returns an error immediately when all gateways refuse connections, instead of
 	// retrying until Deadline.
 	FailRefused bool
 
@@ -186,7 +186,7 @@ func parseSources(cfg Config, spread, token, own bool) ([]source, error) {
 					"give a pattern such as http://gateways-{0..7}.%s, or srv:_http._tcp.%s", g, s.base.Host, s.base.Hostname())
 			}
 			if all, faults = append(all, s), append(faults, err); err != nil {
-				break // the other names of the pattern have the same fault
+				break // the other names of the pattern cause the same error
 			}
 		}
 	}
@@ -219,8 +219,8 @@ func parseGateway(s string) (*url.URL, error) {
 // dialTimeout is short because the client can fail over to another gateway.
 const dialTimeout = 5 * time.Second
 
-// newTransport keeps idle connections for parallel readers, so that they rarely dial. It disables
-// compression: batches are stored bytes of known length.
+// newTransport returns a transport that retains idle connections for parallel readers, so that they
+// rarely dial. It disables compression: batches are stored bytes of known length.
 func newTransport(cfg Config) *http.Transport {
 	t := cfg.TLS.Clone()
 	if t == nil {
@@ -246,7 +246,7 @@ func newTransport(cfg Config) *http.Transport {
 	}
 }
 
-// proxy selects the proxy by the name that the user gave, not by its resolved address.
+// proxy selects the proxy by the configured name of the gateway, not by its resolved address.
 func proxy(r *http.Request) (*url.URL, error) {
 	if r.Host != "" && r.Host != r.URL.Host {
 		named := *r.URL

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Epoch configures ReadEpoch: which part of an epoch it reads, how, and where it stores the
+// Epoch configures ReadEpoch: the part of an epoch to read, how to read it, and where to store the
 // batches.
 type Epoch struct {
 	Options              // ReadEpoch sets Prefetch and Manifest, and with AllRanks also Rank
 	AllRanks    bool     // read the shares of all ranks concurrently
 	Connections int      // maximum concurrent batches; 0 means 8
-	Dir         string   // directory for one file per batch, complete files being reused; empty: batches are not stored
-	Unproved    bool     // fetch no manifests: bytes are checked, exactly-once delivery is not
+	Dir         string   // directory for one file per batch, in which complete files are reused; empty: batches are not stored
+	Unproved    bool     // fetch no manifests: the bytes are verified, exactly-once delivery is not
 	Progress    Progress // called after each batch; nil: no calls
 }
 
@@ -36,11 +36,11 @@ type EpochReport struct {
 	Samples    uint64        `json:"samples"`
 	Padded     uint64        `json:"padded"`
 	Bytes      uint64        `json:"bytes"`
-	Reused     ReusedBatches `json:"reused"` // the part of the above that was read from Dir instead of a gateway
+	Reused     ReusedBatches `json:"reused"` // the part of the totals above that was read from Dir instead of a gateway
 
 	Took time.Duration `json:"-"`
-	// Latencies of the fetched batches, ascending, from the request to the last checked byte, with
-	// the manifest.
+	// Latencies of the fetched batches, ascending: from the request to the last verified byte,
+	// including the manifest.
 	Latencies []time.Duration `json:"-"`
 	Proof     Proof           `json:"-"`
 }
@@ -64,7 +64,7 @@ type Proof struct {
 	Total   uint64 // units in the epoch
 }
 
-// plan is the plan of an epoch as a gateway computes it, with the dataset's defaults and generation
+// plan is the plan of an epoch in a gateway's response, with the dataset's defaults and generation
 // filled in.
 type plan struct {
 	Batches    uint64 `json:"batches"`

@@ -40,10 +40,10 @@ const (
 	CodeInternal          = "internal"
 )
 
-// ErrDeadline is returned when no gateway answered a request within Config.Deadline.
+// ErrDeadline is returned when no gateway responds to a request within Config.Deadline.
 var ErrDeadline = errors.New("no answer before the deadline")
 
-// Transfer errors that the client detects. The client retries before it returns them.
+// Transfer errors that the client detects. It retries before it returns them.
 var (
 	ErrShort    = errors.New("body ends early")
 	ErrCRC      = errors.New("body does not match its CRC-32C")
@@ -56,14 +56,14 @@ type Error struct {
 	Status     int           // HTTP status
 	Code       string        // empty without a problem document
 	Title      string        // meaning of the code
-	Detail     string        // fault of this request
+	Detail     string        // description of this request's fault
 	RequestID  string        // ID of the request in the gateway's log
 	Retryable  bool          // a later attempt, or another gateway, may succeed
 	RetryAfter time.Duration // minimum wait before a retry
-	Batches    uint64        // with end_of_epoch: number of batches; 0 if the answer omits it
+	Batches    uint64        // with end_of_epoch: number of batches; 0 if the response omits it
 	Shards     []string      // with ambiguous_key: at most 100 shards that have the key
 
-	counted bool // the answer has Batches
+	counted bool // the response has Batches
 }
 
 func (e *Error) Error() string {
@@ -82,7 +82,7 @@ func (e *Error) Error() string {
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
 	}
-	if cure := e.Cure(); !strings.Contains(e.Detail, cure) { // the gateway's detail may contain it already
+	if cure := e.Cure(); !strings.Contains(e.Detail, cure) { // the gateway's detail may already contain it
 		b.WriteString("; " + cure)
 	}
 	return b.String()
@@ -106,7 +106,7 @@ func (e *Error) Cure() string {
 	return ""
 }
 
-// Is compares by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).
+// Is compares errors by code: errors.Is(err, &client.Error{Code: client.CodeNotFound}).
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code != "" && t.Code == e.Code
@@ -123,7 +123,7 @@ type problem struct {
 	Shards       []string    `json:"shards"`
 }
 
-// maxProblem bounds the part of an error's body that is read.
+// maxProblem is the maximum number of bytes read from an error's body.
 const maxProblem = 64 << 10
 
 // readError converts an unsuccessful response into an Error.
@@ -155,7 +155,7 @@ func readError(gateway string, resp *http.Response) *Error {
 	if n, err := strconv.ParseUint(p.Batches.String(), 10, 64); err == nil {
 		e.Batches, e.counted = n, true
 	}
-	e.Shards = p.Shards // unchanged: a caller sends one of them back
+	e.Shards = p.Shards // unchanged, because a caller sends one of them in a request
 	return e
 }
 
@@ -175,7 +175,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// retryAfter parses the form in seconds. Gateways do not send the date form.
+// retryAfter parses a Retry-After in seconds. Gateways do not send the date form.
 func retryAfter(s string) time.Duration {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {

@@ -61,7 +61,7 @@ func stem(number uint64, opt Options) string {
 	return fmt.Sprintf("batch-%06d%s", number, rankSuffix(opt))
 }
 
-// has reports whether the batch has a file in any format, complete or not.
+// has reports whether the batch has a file in any format, complete or incomplete.
 func (d folder) has(number uint64, opt Options) bool {
 	return slices.ContainsFunc([]string{".tar", ".jsonl", ".csv", ".tsv", ".bin"}, func(ext string) bool {
 		_, err := os.Stat(filepath.Join(string(d), stem(number, opt)+ext))
@@ -119,9 +119,9 @@ func extension(contentType string) string {
 	return ".bin"
 }
 
-// kept returns the batch if its file in Options.folder matches the response to a HEAD request. It
-// returns nil if the batch must be fetched. It ignores error responses, because a HEAD response has
-// no body with details: the fetch reports them.
+// kept returns the batch if its file in Options.folder matches the response to a HEAD request, or
+// nil if the batch must be fetched. It ignores error responses, because a HEAD response has no body
+// with details: the fetch reports them.
 func (t *transfer) kept(ctx context.Context, gw *gateway) (b *Batch, err error) {
 	err = t.client.attempt(ctx, gw, func(ctx context.Context, came *atomic.Int64) error {
 		resp, err := t.client.send(ctx, gw, request{method: http.MethodHead, path: t.path(), query: t.opt.query(t.opt.Generation)})

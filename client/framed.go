@@ -22,7 +22,7 @@ type frame struct {
 	parts   [][]part // parts of each sample; nil: not in the table
 }
 
-// part is the position of a part in its sample.
+// part is the range of a part in its sample.
 type part struct {
 	name       string
 	at, length uint32

@@ -15,8 +15,8 @@ type Gateway struct {
 	at     *gateway
 }
 
-// Each returns the gateways that Config.Gateways currently resolves to. It looks names up again if
-// that is due, and fails if no gateway is known.
+// Each returns the gateways that Config.Gateways currently resolves to. It repeats the name lookups
+// if they are due, and fails if no gateway is known.
 func (c *Client) Each(ctx context.Context) ([]Gateway, error) {
 	if err := c.fleet.refresh(ctx); err != nil {
 		return nil, err

@@ -12,24 +12,25 @@ import (
 	"time"
 )
 
-// A gateway is avoided after a fault. The time doubles with each fault until the gateway answers.
-// It also grows with the time that the fault took, so that slow faults cost a job little.
+// Limits of a gateway's cooldown. The client avoids a gateway after a fault. The cooldown doubles
+// with each fault until the gateway responds. It also grows with the time that the fault took, so
+// that slow faults cost a job little.
 const (
 	firstCooldown = time.Second
 	mostCooldown  = 30 * time.Second
-	mostTimes     = 8 // multiple of the time that a fault took
+	mostTimes     = 8 // multiple of the time that the fault took
 )
 
 // gateway is one address that serves batches.
 type gateway struct {
 	base *url.URL
-	host string // name and port that the address was resolved from; empty: as in base
+	host string // name and port that resolved to the address; empty: as in base
 
 	// Guarded by fleet.mu:
 	near   time.Duration // average latency of recent probes; 0: unknown
 	faults int           // consecutive faults since the last answer to a request other than a probe
-	// until ends the time in which the gateway is avoided unless no other is left. Afterwards it
-	// must answer a probe first. Zero: the gateway is not avoided.
+	// until is the end of the time in which the client avoids the gateway if another one is
+	// left. Afterwards it must respond to a probe first. Zero: the gateway is not avoided.
 	until time.Time
 }
 
@@ -41,7 +42,7 @@ func (g *gateway) name() string {
 	return g.base.String()
 }
 
-// well reports whether the gateway may be asked first. The caller holds fleet.mu.
+// well reports whether the gateway may be the first in the order. The caller holds fleet.mu.
 func (g *gateway) well() bool { return g.until.IsZero() }
 
 // fleet holds a client's gateways and their observed state. The choice of a gateway affects only
@@ -73,8 +74,8 @@ type reader struct {
 	known           bool
 }
 
-// order returns the gateways in the order in which to ask them: first the reader's home or the
-// nearest gateway, last those with recent faults. It may look names up and measure latency first.
+// order returns the gateways in the order in which to try them: first the reader's home or the
+// nearest gateway, last those with recent faults. It may look up names and measure latency first.
 // It fails only if no gateway is known.
 func (f *fleet) order(ctx context.Context, who reader) ([]*gateway, error) {
 	if err := f.refresh(ctx); err != nil {
@@ -92,9 +93,9 @@ func (f *fleet) order(ctx context.Context, who reader) ([]*gateway, error) {
 	}
 }
 
-// sorted returns the gateways in order. If the preferred gateway has served its cooldown, sorted
-// returns it as back instead: the caller must probe it first. Concurrent callers skip it during the
-// probe.
+// sorted returns the gateways in order. If the cooldown of the preferred gateway has ended, sorted
+// returns that gateway as back instead: the caller must probe it first. Concurrent callers skip it
+// during the probe.
 func (f *fleet) sorted(who reader) (all []*gateway, back *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +155,7 @@ func (f *fleet) size() int {
 	return len(f.gateways)
 }
 
-// answered records a successful answer of a gateway.
+// answered records a successful response of a gateway.
 func (f *fleet) answered(g *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +177,7 @@ func (f *fleet) failed(ctx context.Context, g *gateway, err error, took time.Dur
 	f.passOver(g, took, wait)
 }
 
-// passOver avoids a gateway for at least wait. The caller holds mu.
+// passOver makes the client avoid a gateway for at least wait. The caller holds mu.
 func (f *fleet) passOver(g *gateway, took, wait time.Duration) {
 	now := time.Now()
 	if now.Before(g.until) {
@@ -187,8 +188,8 @@ func (f *fleet) passOver(g *gateway, took, wait time.Duration) {
 	g.until = now.Add(max(cooldown+time.Duration(rand.Int64N(int64(cooldown/4))), wait))
 }
 
-// passOver reports whether an error means that other gateways should be asked first, and the
-// minimum time for that.
+// passOver reports whether an error means that other gateways should be tried first, and for how
+// long at least.
 func passOver(err error) (wait time.Duration, passed bool) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

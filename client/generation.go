@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// ErrNoGeneration is returned if the ranks of a job could read different generations: the gateways
-// load new ones by themselves, and Options.Generation is empty. Rank 0 should call Describe and
-// pass its generation to all ranks.
+// ErrNoGeneration is returned if the ranks of a job could read different generations, because the
+// gateways load new ones by themselves and Options.Generation is empty. Rank 0 should call Describe
+// and pass its generation to all ranks.
 var ErrNoGeneration = errors.New("ranks could read different generations")
 
 // followsFor is the cache time of a dataset description. Gateways may restart with other settings.

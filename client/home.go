@@ -19,9 +19,9 @@ func HomeByRank(rank, worldSize uint64, gateways int) int {
 	return int(at)
 }
 
-// adviseHomes logs once, on rank 0, that homes would reduce store reads. It applies to several
-// gateways in a fixed order, if the batch's order supports homes. The client cannot detect whether
-// the gateways are a cluster.
+// adviseHomes logs once, on rank 0, that homes would reduce store reads. It applies if there are
+// several gateways in a fixed order, and if the batch's order supports homes. The client cannot
+// detect whether the gateways are a cluster.
 func (c *Client) adviseHomes(opt Options, b *Batch) {
 	gateways := uint64(len(c.fleet.sources))
 	switch {

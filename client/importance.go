@@ -8,7 +8,7 @@ import (
 
 // Report sends the losses of a batch's samples, in the order of the batch. Reports are idempotent,
 // from any reader to any gateway. A different loss for the same position of the same epoch fails
-// with CodeConflict, and a read-only bucket with CodeReadOnly.
+// with CodeConflict. A read-only bucket fails with CodeReadOnly.
 func (c *Client) Report(ctx context.Context, b *Batch, losses []float64) error {
 	path, err := importancePath(b.Dataset, b.Location)
 	if err != nil {

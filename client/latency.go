@@ -13,23 +13,24 @@ import (
 	"time"
 )
 
-// Small probes measure the latency of gateways. Batches are never requested twice for that.
+// Small probes measure the latency of gateways. The client never requests a batch twice to measure
+// latency.
 const (
 	probeEvery = time.Minute
 	probeTime  = 250 * time.Millisecond
-	// After the first answer, the other gateways have this long, or four times as long as that
-	// answer took.
+	// probeGrace is the minimum wait for the other gateways after the first response. The wait
+	// is four times as long as that response took, if that is longer.
 	probeGrace = 20 * time.Millisecond
 )
 
-// A gateway becomes the preferred one only if its latency is below nearShare of the current one's
-// and lower by at least nearGain. Smaller differences are not worth a change.
+// A gateway becomes the preferred one only if its latency is lower than nearShare times the current
+// one's, and lower by at least nearGain. Smaller differences do not justify a change.
 const (
 	nearShare = 0.7
 	nearGain  = 500 * time.Microsecond
 )
 
-// compareNear orders latencies; unknown ones (0) come last.
+// compareNear orders latencies; unknown ones (0) are last.
 func compareNear(a, b time.Duration) int {
 	if (a == 0) != (b == 0) {
 		return cmp.Compare(b, a)
@@ -37,8 +38,8 @@ func compareNear(a, b time.Duration) int {
 	return cmp.Compare(a, b)
 }
 
-// enter acquires the right to look up or measure. With wait it blocks until ctx ends; without, it
-// returns false if another caller has the right.
+// enter acquires the right to look up names or measure latency. With wait it blocks until ctx ends;
+// without, it returns false if another caller has the right.
 func (f *fleet) enter(ctx context.Context, wait bool) bool {
 	if !wait {
 		select {
@@ -93,7 +94,7 @@ func (f *fleet) measure(ctx context.Context) {
 	f.choose()
 }
 
-// unmeasured returns the gateways if a measurement is due, and whether it is the first one.
+// unmeasured returns the gateways if a measurement is due, and whether there was none before.
 func (f *fleet) unmeasured() (all []*gateway, never bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +104,7 @@ func (f *fleet) unmeasured() (all []*gateway, never bool) {
 	return f.gateways, f.measured.IsZero()
 }
 
-// ask probes one gateway and records its latency.
+// ask probes a gateway and records its latency.
 func (f *fleet) ask(ctx context.Context, g *gateway) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -115,7 +116,7 @@ func (f *fleet) ask(ctx context.Context, g *gateway) error {
 	return nil
 }
 
-// note averages the latency of a probe with the earlier value.
+// note averages the latency of a probe with the previous average.
 func (f *fleet) note(g *gateway, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,8 +127,8 @@ func (f *fleet) note(g *gateway, took time.Duration) {
 	g.near = took
 }
 
-// rested ends the avoidance of a gateway whose cooldown has passed. Other gateways answer probes
-// too, but stay avoided.
+// rested ends the avoidance of a gateway whose cooldown has passed. A gateway within its cooldown
+// may respond to probes, but stays avoided.
 func (f *fleet) rested(g *gateway) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,10 +179,10 @@ func nearer(a, b time.Duration) bool {
 	return a < time.Duration(nearShare*float64(b)) && b-a > nearGain
 }
 
-// errNotReady means that a gateway answers probes but refuses requests.
+// errNotReady means that a gateway responds to probes but refuses requests.
 var errNotReady = errors.New("the gateway is not ready")
 
-// ready asks a gateway whether it accepts requests.
+// ready probes whether a gateway accepts requests.
 func (c *Client) ready(ctx context.Context, g *gateway) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.base.String()+"/readyz", nil)
 	if err != nil {

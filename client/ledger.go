@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Ledger proves that an epoch delivered every sample exactly once, however many readers shared it.
-// The readers of all ranks add their batches, which need Options.Manifest. Check reports missing
-// samples at the end.
+// Ledger proves that an epoch delivered every sample exactly once, regardless of the number of
+// readers that shared it. The readers of all ranks add their batches, which need Options.Manifest.
+// Check reports missing samples at the end.
 //
 // A ledger without faults proves that S positions and S different samples were delivered, each
 // exactly once. S is the number of samples in the dataset or in Options.Subset. The bytes of each
@@ -26,7 +26,7 @@ type Ledger struct {
 	samples uint64
 	seen    uint64
 	padded  uint64
-	came    uint64                // number of distinct positions
+	came    uint64                // number of distinct positions delivered
 	bits    map[uint64]*page      // bitmaps of positions, by page number
 	keys    map[[16]byte]struct{} // digests of shards and keys; nil: samples may repeat
 	faults  []string
@@ -36,8 +36,8 @@ type Ledger struct {
 // maxFaults bounds the faults that Check lists. Further faults are only counted.
 const maxFaults = 10
 
-// page is a bitmap of neighbouring positions. It is small: a gateway that scatters positions makes
-// the ledger hold little more than it had to send.
+// page is a bitmap of adjacent positions. It is small, so that a gateway that scatters positions
+// cannot make the ledger allocate much more memory than the gateway sends.
 type page [64]uint64
 
 // pagePositions is the number of positions in a page.
@@ -48,7 +48,7 @@ func NewLedger(samples uint64) *Ledger {
 	return &Ledger{samples: samples, bits: map[uint64]*page{}, keys: map[[16]byte]struct{}{}}
 }
 
-// NewDrawLedger returns a ledger for an epoch with Options.Importance, or with replaced samples by
+// NewDrawLedger returns a ledger for an epoch with Options.Importance, or with samples replaced by
 // Options.Quarantine. Every position must be delivered exactly once, but samples may repeat. It
 // stores no keys.
 func NewDrawLedger(draws uint64) *Ledger {

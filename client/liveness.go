@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A gateway that has sent nothing for quietTime is probed. After mostSigns failed probes it counts
-// as stopped. A gateway that answers probes has a slow store, and the client keeps waiting for it.
+// The client probes a gateway that has sent nothing for quietTime. After mostSigns failed probes
+// the gateway counts as stopped. A gateway that responds to probes has a slow store, and the client
+// keeps waiting for it.
 const (
 	quietTime = 2 * time.Second
 	signTime  = time.Second
@@ -21,7 +22,7 @@ const (
 var errNoSign = errors.New("the gateway has stopped: it sends nothing and answers no probe")
 
 // attempt calls ask for one gateway with a limit of Config.AttemptTimeout, and cancels it if the
-// gateway stops. ask must add the received bytes to came.
+// gateway stops. ask must add the number of received bytes to came.
 func (c *Client) attempt(ctx context.Context, gw *gateway, ask func(ctx context.Context, came *atomic.Int64) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AttemptTimeout)
 	defer cancel()
@@ -65,7 +66,7 @@ func (c *Client) watch(ctx context.Context, gw *gateway, came *atomic.Int64) (_ 
 	return ctx, func() { end(nil); wg.Wait() }
 }
 
-// lives probes a gateway. A gateway that answers but refuses new requests is alive.
+// lives probes a gateway. A gateway that responds but refuses new requests is alive.
 func (c *Client) lives(ctx context.Context, gw *gateway) bool {
 	ctx, cancel := context.WithTimeout(ctx, signTime)
 	defer cancel()
@@ -73,7 +74,7 @@ func (c *Client) lives(ctx context.Context, gw *gateway) bool {
 	return err == nil || errors.Is(err, errNotReady)
 }
 
-// activityReader counts the bytes that are read from a body, as signs of life.
+// activityReader counts the bytes read from a body, as signs of life.
 type activityReader struct {
 	io.Reader
 	came *atomic.Int64

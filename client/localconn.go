@@ -16,10 +16,10 @@ type localConn struct {
 	*net.UnixConn
 
 	mu       sync.Mutex // guards the fields below
-	awaits   bool       // the next answer may carry a descriptor
+	awaits   bool       // the next response may carry a descriptor
 	came     int        // received descriptor; -1: none
-	begins   bool       // the next write starts the head of a request
-	released []uint64   // ended leases that the gateway does not know of yet
+	begins   bool       // the next write is the start of a request
+	released []uint64   // ended leases that the client has not reported to the gateway yet
 	segments map[uint64]*segment
 	ended    bool
 }
@@ -44,8 +44,8 @@ func newNeighbour(c *net.UnixConn) *localConn {
 	return &localConn{UnixConn: c, came: -1, segments: map[uint64]*segment{}}
 }
 
-// watchNeighbour notifies the connection of a request before the request is written, and sets from.
-// awaits means that the answer may be shared memory.
+// watchNeighbour notifies the connection before a request is written, and sets from. awaits means
+// that the response may use shared memory.
 func watchNeighbour(ctx context.Context, awaits bool, from **localConn) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if n, ok := info.Conn.(*localConn); ok {
@@ -71,7 +71,7 @@ func (n *localConn) forgetDescriptor() {
 	}
 }
 
-// Read reads bytes and stores the descriptor of an answer.
+// Read reads bytes and stores the descriptor that accompanies a response.
 func (n *localConn) Read(p []byte) (int, error) {
 	got, descriptors, err := receive(n.UnixConn, p)
 	if len(descriptors) == 0 {
@@ -89,8 +89,7 @@ func (n *localConn) Read(p []byte) (int, error) {
 	return 0, fmt.Errorf("%d descriptors that no answer may bring: %w", len(descriptors), ErrProtocol)
 }
 
-// Write writes bytes. After the request line of a request it inserts a header with the ended
-// leases.
+// Write writes bytes. After the first line of a request it inserts a header with the ended leases.
 func (n *localConn) Write(p []byte) (int, error) {
 	with := n.withReleases(p)
 	written, err := n.UnixConn.Write(with)
@@ -116,7 +115,7 @@ func (n *localConn) withReleases(p []byte) []byte {
 	return append(append(append(make([]byte, 0, len(p)+len(line)), p[:end]...), line...), p[end:]...)
 }
 
-// take returns the memory that a header describes.
+// take returns a lease of the memory that a header describes.
 func (n *localConn) take(s sharedHeader) (*lease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +186,7 @@ func (l *lease) end() {
 	})
 }
 
-// Close closes the connection. Open batches keep their memory.
+// Close closes the connection. Open batches retain their memory.
 func (n *localConn) Close() error {
 	err := n.UnixConn.Close()
 	n.mu.Lock()

@@ -39,8 +39,8 @@ func manifestLimit(samples int) int64 {
 	return min(maxJSON, 64<<10+int64(samples)*(48<<10))
 }
 
-// lines are the samples of a manifest, limited to the size of the batch: a short line of JSON
-// becomes a far larger Sample.
+// lines are the samples of a manifest, at most as many as the batch has: a short JSON line becomes
+// a far larger Sample.
 type lines struct {
 	most int
 	read []Sample
@@ -72,7 +72,7 @@ func (l *lines) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// setManifest sets the manifest if all its samples are in the body.
+// setManifest sets the manifest if the body contains all its samples.
 func (b *Batch) setManifest(samples []Sample) error {
 	if len(samples) != b.count {
 		return fmt.Errorf("manifest has %d samples, the batch %d: %w", len(samples), b.count, ErrProtocol)

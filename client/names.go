@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Names are looked up again after lookupEvery, and when all gateways have failed. A call that has
-// its answer waits at most renewTime for a running lookup.
+// The client looks up names again after lookupEvery, and when all gateways have failed. A call that
+// has its response waits at most renewTime for a running lookup.
 const (
 	lookupEvery = 30 * time.Second
 	// lookupTime covers several servers: a resolver gives up on each of its servers after 5 s.
@@ -27,7 +27,7 @@ const (
 type source struct {
 	base *url.URL
 	kind addressKind
-	last []*gateway // gateways from the previous lookup; guarded by fleet.mu
+	last []*gateway // gateways found by the previous lookup; guarded by fleet.mu
 }
 
 // addressKind is the kind of an address in Config.Gateways.
@@ -35,7 +35,7 @@ type addressKind int
 
 const (
 	itself    addressKind = iota // one gateway, whose name the dialer resolves
-	several                      // http://NAME:PORT: one gateway per address if the name has several, otherwise as itself
+	several                      // http://NAME:PORT: one gateway per address if the name has several; otherwise like itself
 	addresses                    // dns:NAME:PORT: one gateway per address of the name
 	records                      // srv:NAME: one gateway per SRV record of the name
 )
@@ -43,15 +43,15 @@ const (
 // lookup reports whether the client resolves the name itself.
 func (s source) lookup() bool { return s.kind != itself }
 
-// must reports whether the source has no gateway without an answer from DNS. Otherwise the dialer
-// resolves the name.
+// must reports whether the source has no gateways unless a DNS lookup succeeds. For other sources
+// the dialer resolves the name.
 func (s source) must() bool { return s.kind == addresses || s.kind == records }
 
 // socket reports whether the gateway listens on a Unix socket.
 func (s source) socket() bool { return socketOf(s.base.Host) != "" }
 
 // parseSource parses a base URL, dns:NAME:PORT, srv:NAME or unix:PATH. With spread, each address of
-// a name with several addresses is a gateway of its own.
+// a name with several addresses is a separate gateway.
 func parseSource(s string, spread bool) (source, error) {
 	if path, here := strings.CutPrefix(s, socketPrefix); here {
 		return parseSocket(path)
@@ -72,7 +72,7 @@ func parseSource(s string, spread bool) (source, error) {
 		return source{}, err
 	}
 	_, err = netip.ParseAddr(u.Hostname())
-	// An https name is kept, because the certificate names the host.
+	// An https name is not resolved, because the certificate contains the name.
 	isName := err != nil && u.Scheme == "http" && u.Hostname() != "localhost"
 	switch {
 	case named:
@@ -83,7 +83,7 @@ func parseSource(s string, spread bool) (source, error) {
 	return source{base: u}, nil
 }
 
-// refresh looks the names up if no gateway is known. It fails if there is still none.
+// refresh looks up the names if no gateway is known. It fails if there is still none.
 func (f *fleet) refresh(ctx context.Context) error {
 	if _, never := f.unresolved(); never && f.enter(ctx, true) {
 		defer f.leave()
@@ -182,7 +182,7 @@ func (f *fleet) resolve(ctx context.Context) {
 			}
 		}
 	}
-	// Clients that resolve a name at the same time should start with different addresses.
+	// Clients that resolve a name at the same time should start with different gateways.
 	rand.Shuffle(len(fresh), func(i, j int) { fresh[i], fresh[j] = fresh[j], fresh[i] })
 	f.gateways, f.fault, f.resolved = append(all, fresh...), fault, time.Now()
 	if len(fresh) > 0 {
@@ -193,7 +193,7 @@ func (f *fleet) resolve(ctx context.Context) {
 	}
 }
 
-// findAll resolves all sources concurrently. A source whose name has no answer gets nil.
+// findAll resolves all sources concurrently. A source whose lookup fails gets nil.
 func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
 	limit := lookupTime
 	if end, ok := ctx.Deadline(); ok { // the dialer may resolve a name that fails here
@@ -210,8 +210,8 @@ func (f *fleet) findAll(ctx context.Context) ([][]*gateway, error) {
 	return found, errors.Join(faults...)
 }
 
-// before returns the gateways of the previous lookup. Without any, the dialer resolves the name and
-// reports the error, if must allows it. The caller holds fleet.mu.
+// before returns the gateways of the previous lookup. If there are none, and the source does not
+// require a lookup, it returns a gateway whose name the dialer resolves. The caller holds fleet.mu.
 func (s source) before() []*gateway {
 	if s.last == nil && !s.must() {
 		return []*gateway{{base: s.base}}
@@ -246,7 +246,7 @@ func (f *fleet) find(ctx context.Context, s source) ([]*gateway, error) {
 		return nil, fmt.Errorf("look up gateways %s: %w", s.base.Hostname(), err)
 	}
 	var all []*gateway
-	local := true // all addresses are of this machine
+	local := true // all addresses are loopback addresses
 	for _, text := range found {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {

@@ -13,7 +13,7 @@ import (
 type Options struct {
 	Epoch uint64
 	From  uint64 // first batch; From and Epoch are all that a checkpoint needs
-	Until uint64 // batch before which to stop; 0: the end of the epoch
+	Until uint64 // batch at which to stop; 0: the end of the epoch
 	Step  uint64 // read only every Step-th batch, for several concurrent readers; 0 means 1
 
 	// Plan parameters: written by go generate ./gateway/address.
@@ -38,10 +38,10 @@ type Options struct {
 	// End of the plan parameters.
 
 	Prefetch int  // batches to request ahead; 0 means 2, negative none
-	Manifest bool // fetch the manifest of each batch: required for Batch.Sample and Ledger.Add
+	Manifest bool // fetch the manifest of each batch, required for Batch.Sample and Ledger.Add
 
-	batches uint64 // batches in the epoch, from the first answer
-	folder  folder // directory with batches of an earlier run; empty: none
+	batches uint64 // batches in the epoch, from the first response
+	folder  folder // directory with batches of a previous run; empty: none
 }
 
 // defaultPrefetch hides one round trip behind the consumer's work and holds little memory.

@@ -10,9 +10,9 @@ import (
 const tarBlock = 512
 
 // place returns the offset of each sample in the body. It checks each sample's CRC-32C, so that the
-// manifest of another batch is rejected. Samples are contiguous: they begin at the first byte or,
-// after a table or header, end at the last byte. In a tar whose samples are not tars themselves,
-// each sample has its own header and padding, and may be followed by a member with its class.
+// manifest of another batch is rejected. Samples are contiguous: they begin at the first byte, or
+// they follow a table or header and end at the last byte. In a tar whose samples are not tars
+// themselves, each sample has its own header and padding, and a member with its class may follow.
 func (b *Batch) place(samples []Sample) ([]int64, error) {
 	starts := make([]int64, 0, len(samples))
 	at := b.begin(samples)
@@ -67,7 +67,7 @@ func (b *Batch) begin(samples []Sample) int64 {
 	return behind
 }
 
-// is reports whether p has the sample's CRC-32C.
+// is reports whether p has the CRC-32C of the sample.
 func (s *Sample) is(p []byte) bool { return crc32.Checksum(p, castagnoli()) == uint32(s.CRC32C) }
 
 // header returns the size of the tar header at the start of p, if the sample follows it as a single

@@ -50,7 +50,7 @@ type request struct {
 	query  url.Values
 	body   []byte // JSON; nil: no body
 	header map[string]string
-	shares bool // the answer may be shared memory
+	shares bool // the response may use shared memory
 }
 
 // send sends a request. It returns a response with status 200, with 201 after a POST, or with 206
@@ -60,7 +60,7 @@ func (c *Client) send(ctx context.Context, gw *gateway, r request) (*http.Respon
 	return resp, err
 }
 
-// sendTo is send. It also returns the connection if that can receive shared memory.
+// sendTo is like send. If the connection can receive shared memory, sendTo returns it too.
 func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http.Response, from *localConn, err error) {
 	if c.cfg.SharedMemory {
 		ctx = watchNeighbour(ctx, r.shares, &from)
@@ -87,7 +87,7 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 		req.Header.Set(name, value)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
-	req.Header.Set("Accept-Encoding", "identity") // the caller's transport might ask for compression
+	req.Header.Set("Accept-Encoding", "identity") // otherwise the caller's transport might request compression
 	resp, err = c.authorize(req, gw)
 	if at := (*url.Error)(nil); errors.As(err, &at) {
 		err = fmt.Errorf("%s: %w", gw.name(), at.Err) // without the whole URL, which is long and known to the caller
@@ -106,8 +106,8 @@ func (c *Client) sendTo(ctx context.Context, gw *gateway, r request) (resp *http
 	return nil, nil, readError(gw.name(), resp)
 }
 
-// contradiction converts an end of epoch into a protocol error if the batch must exist, by the
-// number of batches in this answer or in an earlier one of the same generation.
+// contradiction converts an end of epoch into a protocol error if the batch must exist, according
+// to the number of batches in this response or in an earlier one of the same generation.
 func contradiction(err error, opt Options, number uint64) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeEndOfEpoch && (e.Batches > number || opt.batches > number) {
 		return fmt.Errorf("%w: batch %d of %d: %s", ErrProtocol, number, max(e.Batches, opt.batches), e) //nolint:errorlint // it is not the end of the epoch
@@ -159,7 +159,7 @@ func readHeader(h http.Header, opt Options, number uint64) (*Batch, error) {
 	return b, nil
 }
 
-// comparePlan compares the canonical address, if there is one, with the request.
+// comparePlan compares the canonical address with the request, if the response has one.
 func (b *Batch) comparePlan(opt Options) error {
 	u, err := url.Parse(b.Location)
 	if err != nil {
@@ -170,7 +170,7 @@ func (b *Batch) comparePlan(opt Options) error {
 	for name, want := range opt.query(opt.Generation) {
 		got := said.Get(name)
 		if name == "subset" && strings.HasSuffix(got, ":"+want[0]) {
-			continue // the answer writes the subset of a default split with its digest
+			continue // the response replaces a subset of a default split by its digest
 		}
 		if said.Has(name) && got != want[0] {
 			return fmt.Errorf("got a plan with %s %q, want %q: %w", name, got, want[0], ErrProtocol)
@@ -180,14 +180,14 @@ func (b *Batch) comparePlan(opt Options) error {
 	if err != nil {
 		return nil
 	}
-	// A rank's share of a batch is rounded up at most.
+	// A rank's share of a batch is the quotient, rounded up, at most.
 	if ranks := max(opt.WorldSize, 1); uint64(b.count) > size/ranks+min(size%ranks, 1) {
 		return fmt.Errorf("got %d samples in a share of %d by %d ranks: %w", b.count, size, ranks, ErrProtocol)
 	}
 	return nil
 }
 
-// datasetOf returns the dataset name in a canonical address; empty if there is none.
+// datasetOf returns the dataset name in a canonical address, or "" if there is none.
 func datasetOf(u *url.URL) string {
 	_, rest, ok := strings.Cut(u.EscapedPath(), "/v1/datasets/")
 	if !ok {
@@ -249,7 +249,7 @@ func (c *Client) Post(ctx context.Context, path string, q url.Values, in, out an
 	return c.ask(ctx, "send", r, out)
 }
 
-// ask sends a request until a gateway answers, and decodes the response. verb names the action in
+// ask sends a request until a gateway responds, and decodes the response. verb names the action in
 // errors.
 func (c *Client) ask(ctx context.Context, verb string, r request, v any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Deadline, ErrDeadline)

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// wrongBodies is the number of corrupt bodies after which a request fails, unless there are more
-// gateways than that.
+// wrongBodies is the number of corrupt bodies after which a request fails. If there are more
+// gateways, their number is the limit.
 const wrongBodies = 4
 
 // maxRetryAfter bounds a gateway's Retry-After: a wrong value must not make a client give up early.
 const maxRetryAfter = 30 * time.Second
 
-// retry asks one gateway after another until one answers. In each round it asks every gateway once,
-// without delay. It waits between rounds.
+// retry tries one gateway after another until one responds. In each round it tries every gateway
+// once, without delay. It waits between rounds.
 func retry[T any](ctx context.Context, c *Client, who reader, try func(context.Context, *gateway) (T, error)) (T, error) {
 	var zero T
 	var t tally
@@ -61,20 +61,20 @@ func retry[T any](ctx context.Context, c *Client, who reader, try func(context.C
 	}
 }
 
-// tally counts the gateways' answers.
+// tally counts the results of a request's attempts.
 type tally struct {
 	wrong    int
 	internal int
-	fault    error // last fault of all rounds, without absences and attempts that the deadline ended
+	fault    error // last fault of all rounds, except absences and attempts that the deadline ended
 
 	// Counters of the current round:
 	gateways int
 	asked    int
-	refused  int           // gateways where nothing listens
+	refused  int           // gateways that refuse connections
 	absent   int           // gateways without the requested object
 	pause    time.Duration // shortest Retry-After of the round
 
-	absence error // last answer of a gateway without the requested object
+	absence error // last response of a gateway without the requested object
 }
 
 // begin starts a round.
@@ -82,9 +82,9 @@ func (t *tally) begin(gateways int) {
 	t.gateways, t.asked, t.refused, t.absent, t.pause = gateways, 0, 0, 0, 0
 }
 
-// note records the answer of a gateway and reports whether it is final. A single gateway that does
+// note records the result of an attempt and reports whether it is final. A single gateway that does
 // not know a dataset, generation or token is not final: during a rollout another gateway may know
-// it. If no gateway knows it, the answer is final.
+// it. If no gateway knows it, the result is final.
 func (t *tally) note(err error) (final bool) {
 	var wait time.Duration
 	var e *Error
@@ -95,7 +95,7 @@ func (t *tally) note(err error) (final bool) {
 	switch {
 	case absent:
 		if !errors.Is(t.absence, &Error{Code: CodeGenerationGone}) {
-			t.absence = err // generation_gone is kept: its gateway has looked in the store, so it says more than other absences
+			t.absence = err // generation_gone takes precedence: its gateway has checked the store, so it is more specific than other absences
 		}
 		if t.absent++; t.absent == t.gateways {
 			return true
@@ -120,8 +120,8 @@ func (t *tally) note(err error) (final bool) {
 	return final
 }
 
-// refused reports whether nothing listens at the address: a port refuses connections or speaks no
-// TLS, or a Unix socket does not exist.
+// refused reports whether no gateway listens at the address: a port refuses connections or does not
+// use TLS, or a Unix socket does not exist.
 func refused(err error) bool {
 	var dial *net.OpError
 	nothing := errors.As(err, &dial) && dial.Op == "dial" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
@@ -136,13 +136,14 @@ func (t *tally) final(err error) error {
 	return err
 }
 
-// elsewhere reports whether another gateway might answer a request that this one cannot: it lacks
+// elsewhere reports whether another gateway might serve a request that this one cannot: it lacks
 // the dataset, does not know a new token, or redirects.
 func (e *Error) elsewhere() bool {
 	return e.Status == http.StatusNotFound && e.Code != CodeEndOfEpoch || e.Status == http.StatusUnauthorized || e.Status >= 300 && e.Status < 400
 }
 
-// giveUp prefers a fault that occurred to the bare fact that time is over.
+// giveUp returns the error of an ended request. It prefers a fault that occurred to the fact that
+// the deadline has passed.
 func giveUp(ctx context.Context, err error, t *tally) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
@@ -163,7 +164,7 @@ func giveUp(ctx context.Context, err error, t *tally) error {
 	return fmt.Errorf("%w: last fault: %w", cause, err)
 }
 
-// backoff is exponential with full jitter, at most 5 s.
+// backoff returns an exponential delay with full jitter, at most 5 s.
 func backoff(round int64) time.Duration {
 	top := 100 * time.Millisecond << min(round, 6)
 	return time.Duration(rand.Int64N(int64(min(top, 5*time.Second)))) + time.Millisecond

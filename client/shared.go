@@ -15,20 +15,20 @@ const (
 	sharedType = "application/vnd.millrace.shared" // a table with samples in shared memory (docs/spec/shared-memory.md)
 	framedType = "application/vnd.millrace.framed"
 
-	// sharedIdle is how long an idle connection that can receive shared memory stays open. Closing
-	// it returns leases that ended after its last request, as early as a gateway frees unused
-	// segments.
+	// sharedIdle is the time that an idle connection that can receive shared memory stays open.
+	// Closing it returns leases that ended after its last request, as early as a gateway frees
+	// unused segments.
 	sharedIdle = 10 * time.Second
 )
 
-// shares reports whether the answer may be shared memory: for whole framed bodies over a Unix
-// socket.
+// shares reports whether the response may use shared memory, which requires a whole framed body
+// over a Unix socket.
 func (t *transfer) shares(gw *gateway) bool {
 	return canShare && t.client.cfg.SharedMemory && t.opt.Format == framedForm && !t.opt.Manifest && len(t.data) == 0 && socketOf(gw.base.Host) != ""
 }
 
-// takeShared reads an answer with samples in shared memory. After an error the connection is closed
-// and no memory is held.
+// takeShared reads a response with samples in shared memory. After an error it closes the
+// connection and holds no memory.
 func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn, came *atomic.Int64) (_ *Batch, err error) {
 	t.drop()
 	var held *lease
@@ -49,8 +49,8 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 	if resp.ContentLength < framedHead {
 		return nil, fmt.Errorf("a table of %d bytes: %w", resp.ContentLength, ErrProtocol)
 	}
-	// The lease is taken before the body is read: after its last byte another request may use the
-	// connection.
+	// take acquires the lease before the body is read: after its last byte another request may
+	// use the connection.
 	if held, err = from.take(said); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (t *transfer) takeShared(gw *gateway, resp *http.Response, from *localConn,
 type sharedHeader struct {
 	lease, segment uint64
 	size, length   int64
-	fresh          bool // the answer carries a descriptor
+	fresh          bool // the response carries a descriptor
 	gone           []uint64
 }
 
@@ -152,7 +152,7 @@ func (b *Batch) whole() []byte {
 	return append(append(make([]byte, 0, b.size()), b.data...), b.frame.samples...)
 }
 
-// size returns the length of Bytes.
+// size returns the length of Bytes without a copy.
 func (b *Batch) size() int64 {
 	if b.lease != nil {
 		b.needFrame()

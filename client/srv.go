@@ -42,8 +42,8 @@ type target struct {
 	before, after string // parts of the host before and after the number
 }
 
-// numbered matches a host whose first label ends in a number, as the pods of a StatefulSet. A label
-// that starts with a digit was made from an address, and its number is ignored.
+// numbered matches a host whose first label ends in a number, like the pods of a StatefulSet. A
+// label that starts with a digit was made from an address, and its number is ignored.
 var numbered = regexp.MustCompile(`^([A-Za-z_](?:[A-Za-z0-9_-]*[A-Za-z_-])?)([0-9]{1,9})(\..*)?$`)
 
 func newTarget(r *net.SRV) target {
@@ -56,8 +56,9 @@ func newTarget(r *net.SRV) target {
 }
 
 // findRecords returns the gateways of a service's SRV records, ordered by the numbers in the
-// targets' first labels. Targets stay names, because certificates name the host. With homes,
-// gateway i has index i even while others have no record, such as pods that are starting.
+// targets' first labels. It does not resolve targets to addresses, because certificates contain
+// names. With homes, gateway i has index i even while others have no record, such as pods that are
+// starting.
 func (f *fleet) findRecords(ctx context.Context, s source) ([]*gateway, error) {
 	_, found, err := f.lookupSRV(ctx, "", "", s.base.Host)
 	if len(found) == 0 {
@@ -81,8 +82,8 @@ func (f *fleet) findRecords(ctx context.Context, s source) ([]*gateway, error) {
 	return all, nil
 }
 
-// withMissing adds the targets from number 0 that have no record, if all targets have the same name
-// apart from the number.
+// withMissing adds the targets from number 0 that have no record, if all targets differ only in the
+// number.
 func withMissing(targets []target) []target {
 	var all []target
 	for _, t := range targets {

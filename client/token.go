@@ -99,7 +99,7 @@ func readToken(path string) (string, error) {
 	return checkToken("token file "+path, string(text))
 }
 
-// current returns the token, or "" if there is none.
+// current returns the current token, or "" if there is none.
 func (t *tokenSource) current() string {
 	if t == nil {
 		return ""
@@ -124,8 +124,8 @@ func (t *tokenSource) renew(refused string) (string, error) {
 	return text, nil
 }
 
-// authorize sends a request with the token. If the gateway refuses the token and it has changed
-// since, authorize retries once.
+// authorize sends a request with the token. If the gateway refuses the token and the token has
+// changed since, authorize retries once.
 func (c *Client) authorize(req *http.Request, gw *gateway) (*http.Response, error) {
 	token := c.token.current()
 	if token == "" {
@@ -171,8 +171,7 @@ func plainAllowed(cfg Config) (bool, error) {
 	return allowed, nil
 }
 
-// refusePlain returns an error for a gateway that would receive the token over a network without
-// TLS.
+// refusePlain returns an error if a gateway would receive the token over a network without TLS.
 func refusePlain(base *url.URL) error {
 	host := base.Hostname()
 	address, err := netip.ParseAddr(host)

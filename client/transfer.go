@@ -13,14 +13,14 @@ import (
 	"sync/atomic"
 )
 
-// transfer is the transfer of one batch over one or more attempts. It keeps the bytes of a
+// transfer is the transfer of one batch over one or more attempts. It retains the bytes of a
 // truncated body: the ETag identifies the same bytes on any gateway.
 type transfer struct {
 	client *Client
 	opt    Options
 	number uint64
 
-	batch *Batch // header of the batch that data begins; nil: none
+	batch *Batch // header of the batch whose first bytes are in data; nil: none
 	etag  string
 	size  int64
 	data  []byte
@@ -47,7 +47,7 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	resp, from, err := t.client.sendTo(ctx, gw, r)
 	if err != nil {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusRequestedRangeNotSatisfiable {
-			t.drop()                                         // the body has another length
+			t.drop()                                         // the body does not have the announced length
 			return nil, fmt.Errorf("%w: %s", ErrProtocol, e) //nolint:errorlint // it is not a refusal of the request
 		}
 		return nil, contradiction(err, t.opt, t.number)
@@ -82,7 +82,8 @@ func (t *transfer) ask(ctx context.Context, gw *gateway, came *atomic.Int64) (*B
 	return b, nil
 }
 
-// tooLarge drops a body that exceeds the client's limit and returns the error.
+// tooLarge drops the received bytes of a body that exceeds the client's limit, and returns the
+// error.
 func (t *transfer) tooLarge(gw *gateway) error {
 	size := t.size
 	t.drop()
@@ -159,13 +160,13 @@ func (t *transfer) goOn(resp *http.Response, b *Batch) error {
 	return nil
 }
 
-// eagerBytes is the maximum buffer allocated on the word of Content-Length, before any byte
+// eagerBytes is the maximum buffer allocated because of Content-Length alone, before any byte
 // arrives.
 const eagerBytes = 32 << 20
 
 // read reads the body or its missing bytes. Beyond eagerBytes the buffer grows only as bytes
-// arrive, to at most twice their number, so that announcing a huge body costs no memory. After a
-// fault the bytes are kept if an ETag identifies them.
+// arrive, to at most twice their number, so that a huge Content-Length costs no memory. After a
+// fault read keeps the bytes if an ETag identifies them.
 func (t *transfer) read(r io.Reader) error {
 	got, n := len(t.data), t.size
 	buf := t.data[:got:cap(t.data)]

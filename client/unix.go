@@ -22,7 +22,7 @@ const (
 	socketPrefix = "unix:" // prefix of a socket's address in Config.Gateways
 )
 
-// errNoSocket shows the form of a Unix socket's address.
+// errNoSocket contains the form of a Unix socket's address.
 var errNoSocket = errors.New("gateway: want unix: and the whole path of a socket, as unix:/run/millrace/socket")
 
 // parseSocket parses the address of a gateway that listens on a Unix socket.
@@ -64,8 +64,8 @@ func dialer(shares bool) func(ctx context.Context, network, address string) (net
 	}
 }
 
-// checkSocket rejects a path where another user could have created the socket. A missing file is
-// left to the dial.
+// checkSocket rejects a path where another user could have created the socket. If the file is
+// missing, the dial reports it.
 func checkSocket(path string) error {
 	is, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 type WarmProgress struct {
 	Dataset string `json:"dataset"`
 	Epoch   uint64 `json:"epoch"`
-	Next    uint64 `json:"next"`    // the epoch is warm before this position
+	Next    uint64 `json:"next"`    // all positions before this one are warm
 	Samples uint64 `json:"samples"` // positions in the epoch
 	Chunks  uint64 `json:"chunks"`  // loaded chunks
 	Bytes   uint64 `json:"bytes"`
@@ -20,8 +20,8 @@ type WarmProgress struct {
 }
 
 // Warm makes a gateway load the chunks of an epoch before a job reads them, in the job's order. It
-// ends when the whole epoch is warm or no tier has space for more. progress may be nil; it receives
-// bytes of the dataset.
+// returns when the whole epoch is warm or when no tier has space for more. progress may be nil; it
+// receives bytes of the dataset.
 func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (WarmProgress, error) {
 	set, err := c.Describe(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *Client) Warm(ctx context.Context, opt Options, progress Progress) (Warm
 	}
 	q := opt.Query()
 	if opt.Generation == "" && set.Generation != "" {
-		q.Set("generation", set.Generation) // pins one generation for all steps, even if the gateway loads another
+		q.Set("generation", set.Generation) // pins one generation for all steps, even if the gateway loads another one
 	}
 	q.Set("epoch", strconv.FormatUint(opt.Epoch, 10))
 	w := WarmProgress{Dataset: set.Name, Epoch: opt.Epoch}
