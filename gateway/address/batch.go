@@ -46,7 +46,7 @@ func (b Batch) CheckEnd() error {
 	return r
 }
 
-// Batching returns how an epoch is divided into global batches.
+// Batching returns the division of an epoch into global batches.
 func (p Plan) Batching() shuffle.Batching {
 	return shuffle.Batching{Samples: p.Samples, BatchSize: p.BatchSize, Tail: p.Tail}
 }
@@ -61,9 +61,9 @@ func (p Plan) Follows() bool { return p.Sharing == shuffle.Locality && p.Homes >
 func (p Plan) Scattered() bool { return p.Deals() || p.Follows() }
 
 // Share returns the rank's share of the global batch, and the positions to locate in order to find
-// it. For a scattered share these are the positions of the whole global batch; the share has no
-// First, and its padding is known only after locating it. Positions from the caller count as a
-// share without First.
+// the share. For a scattered share these are the positions of the whole global batch; the share has
+// no First, and its padding is known only after the samples are located. Positions from the caller
+// count as a share without First.
 func (b Batch) Share() (share, positions shuffle.Share) {
 	if b.At != nil {
 		share.Count = uint64(len(b.At))
@@ -80,9 +80,9 @@ func (b Batch) Share() (share, positions shuffle.Share) {
 	return shuffle.Share{First: positions.First, Count: dealt(positions.Count, b.Rank, b.WorldSize)}, positions
 }
 
-// dealt returns how many of n samples a rank gets when they are dealt in alternating directions.
-// Each full turn gives every rank one sample. The last turn may be partial; an odd turn starts at
-// the last rank.
+// dealt returns the number of samples that a rank gets of n samples dealt in alternating
+// directions. Each full turn gives every rank one sample. The last turn may be partial; an odd turn
+// starts at the last rank.
 func dealt(n, rank, worldSize uint64) uint64 {
 	turns, rest := n/worldSize, n%worldSize
 	if turns%2 == 1 {
@@ -167,8 +167,8 @@ func (s Sample) URL() string {
 }
 
 const (
-	// formVersion is part of the ETag of every answer that is not in the dataset's own form. It
-	// must be incremented when the bytes of a form change.
+	// formVersion is part of the ETag of every response that is not in the dataset's own form.
+	// It must be incremented when the bytes of a form change.
 	formVersion = 1
 
 	// DescriptionVersion is the version of the JSON that describes an epoch, a batch or a snapshot.
@@ -179,7 +179,7 @@ const (
 // ETag returns the strong ETag of the batch. It depends on the plan, never on the data.
 func (b Batch) ETag() string { return b.etag(string(Body)) }
 
-// BatchesETag returns the ETag of an answer with count batches.
+// BatchesETag returns the ETag of a response with count batches.
 func (b Batch) BatchesETag(count uint64) string { return b.etag(fmt.Sprintf("batches %d", count)) }
 
 // DescriptionETag returns the ETag of a description. what distinguishes descriptions of the same
@@ -192,7 +192,7 @@ func (b Batch) etag(what string) string {
 	if !b.View.Plain() {
 		what = fmt.Sprintf("%s form %d", what, formVersion)
 	}
-	if IsMixture(b.Dataset) { // the generation identifies the sources, but not how they are mixed
+	if IsMixture(b.Dataset) { // the generation identifies the sources, but not their shares
 		what += " of " + b.Dataset
 	}
 	return quoted(fmt.Appendf(nil, "millrace %s\norder %d\n%d\n%d\n%s\n", what, shuffle.OrderVersion, b.Epoch, b.Number, b.query()))

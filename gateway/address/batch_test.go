@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// An ETag is part of the format: caches outlive releases.
+// ETags are part of the format, because caches outlive releases.
 func TestETag_IsTheDigestOfTheAddress(t *testing.T) {
 	d := photos()
 	of := func(text string) string { return fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text))) }
@@ -67,7 +67,7 @@ func TestETag_IsTheDigestOfTheAddress(t *testing.T) {
 	}
 }
 
-// Shares of one rank and of scattered ranks: together they have each sample of the global batch once.
+// The shares of all ranks, contiguous or scattered, contain each sample of the global batch once.
 func TestShare_CoversTheBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := rapid.Uint64Range(1, 9).Draw(t, "world")
@@ -194,7 +194,8 @@ func TestQuery_Fix(t *testing.T) {
 	}
 }
 
-// The form that an Accept header likes best is chosen, the dataset's own before others.
+// Negotiate selects the form that an Accept header prefers, and among equal ones the dataset's own
+// form.
 func TestNegotiate(t *testing.T) {
 	d := photos()
 	for _, c := range []struct{ raw, accept, want string }{
@@ -214,7 +215,7 @@ func TestNegotiate(t *testing.T) {
 		{"", "application/raw;q=0", "refused"},
 		{"", "application/json;q=2", "json"},
 		{"", "application/json;q=x", "json"},
-		{"", "application/json;q=2, application/x-tar", "tar"}, // an unreadable weight counts as 1
+		{"", "application/json;q=2, application/x-tar", "tar"}, // an invalid quality counts as 1
 		{"", "application/json;q=-1, application/x-tar;q=0.5", "json"},
 		{"", "application/json;level=1;Q=0", "refused"},
 		{"", "application/x-tar;q=0.9, application/raw;q=1", "raw"},

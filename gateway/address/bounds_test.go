@@ -43,7 +43,8 @@ func TestParseQuery_BoundsTheNumberOfParameters(t *testing.T) {
 	}
 }
 
-// TestLists_AcceptTheLongestText: a list in a URL may have so many bytes, and one more is refused with the way to store it.
+// TestLists_AcceptTheLongestText checks that a list in a URL may have the maximum number of bytes,
+// and that a longer list is refused.
 func TestLists_AcceptTheLongestText(t *testing.T) {
 	for _, c := range []struct {
 		name, prefix string

@@ -15,7 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write what other languages have of the table of parameters anew")
 
-// The parameters that Python calls otherwise, and those that a class of its own or another argument covers.
+// Parameters with another name in Python, with additional text in Python, and without a field of
+// the dataclasses because another class or argument has them.
 var (
 	pythonNames = map[string]string{"share": "by"}
 	pythonMore  = map[string]string{
@@ -25,8 +26,8 @@ var (
 	pythonElsewhere = map[string]bool{"batch_size": true, "seed": true, "shuffle": true}
 )
 
-// TestParameters_OtherLanguagesHaveTheTable compares the lists of the Go client, the Python client and the page with the table;
-// go generate writes them.
+// TestParameters_OtherLanguagesHaveTheTable compares the lists of the Go client, the Python client
+// and the page with the table; go generate writes the lists.
 func TestParameters_OtherLanguagesHaveTheTable(t *testing.T) {
 	for file, write := range map[string]func(old []byte) []byte{
 		"../../client/options.go":               goOptions,
@@ -49,14 +50,14 @@ func TestParameters_OtherLanguagesHaveTheTable(t *testing.T) {
 	}
 }
 
-// within puts a text between two comments of a file.
+// within replaces the text between two comments of a file.
 func within(old []byte, begin, text, end string) []byte {
 	head, rest, _ := strings.Cut(string(old), begin)
 	_, tail, _ := strings.Cut(rest, end)
 	return []byte(head + begin + text + end + tail)
 }
 
-// reference writes the table of docs/api.md.
+// reference returns docs/api.md with the current table of parameters.
 func reference(old []byte) []byte {
 	pair := regexp.MustCompile(`[a-z_]+(=|:[0-9])[a-z0-9=,:-]*[a-z0-9]`)
 	b := strings.Builder{}
@@ -78,13 +79,13 @@ func reference(old []byte) []byte {
 	return within(old, "<!-- Plan parameters: written by go generate ./gateway/address. -->\n", b.String()+"\n", "<!-- End of the plan parameters. -->")
 }
 
-// goOptions writes the fields of client.Options, between two comments of its file.
+// goOptions returns the source of client.Options with the current fields, between two comments.
 func goOptions(old []byte) []byte {
 	var b strings.Builder
 	for _, r := range parameters {
 		kind := "string"
 		switch {
-		case r.Name == "seed": // 0 is one as any other
+		case r.Name == "seed": // 0 is a valid seed, not a missing one
 			kind = "*uint64"
 		case r.Most > 0:
 			kind = "uint64"
@@ -102,7 +103,7 @@ func goOptions(old []byte) []byte {
 	return out
 }
 
-// camel is a name as Go writes it.
+// camel returns a parameter's name in Go's spelling.
 func camel(name string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(name, "_") {
@@ -111,7 +112,7 @@ func camel(name string) string {
 	return b.String()
 }
 
-// python writes the dataclasses of the order and of the sharing, with the valid values.
+// python returns the dataclasses of the order and of the sharing, with the valid values.
 func python() []byte {
 	var b strings.Builder
 	b.WriteString(`"""The parameters of a plan: written by go generate ./gateway/address."""
@@ -147,7 +148,7 @@ from typing import Optional
 	return []byte(b.String())
 }
 
-// pythonClass writes a dataclass with the parameters of some groups.
+// pythonClass writes a dataclass with the parameters of some groups to b.
 func pythonClass(b *strings.Builder, name, about string, groups Group) {
 	fmt.Fprintf(b, "\n\n@dataclass(frozen=True, kw_only=True)\nclass %s:\n    \"\"\"%s\n\n", name, about)
 	var fields strings.Builder
@@ -166,7 +167,7 @@ func pythonClass(b *strings.Builder, name, about string, groups Group) {
 	fmt.Fprintf(b, "    \"\"\"\n\n%s", fields.String())
 }
 
-// pythonText describes a parameter with names and words as Python writes them.
+// pythonText describes a parameter with the names and literals of Python.
 func pythonText(r Parameter) string {
 	text := strings.ReplaceAll(cmp.Or(r.Doc, r.Help), "`", "")
 	for _, other := range parameters {
@@ -180,7 +181,7 @@ func pythonText(r Parameter) string {
 	return strings.TrimSpace(text + " " + pythonMore[r.Name])
 }
 
-// wrapped breaks a text into lines of at most some bytes.
+// wrapped breaks a text into lines of at most width bytes.
 func wrapped(text string, width int, newline string) string {
 	var b strings.Builder
 	line := 0
@@ -198,7 +199,7 @@ func wrapped(text string, width int, newline string) string {
 	return b.String()
 }
 
-// javaScript writes the names that the page takes from addresses.
+// javaScript returns the list of parameters that the page reads from addresses.
 func javaScript() []byte {
 	var b bytes.Buffer
 	b.WriteString("// The parameters of a plan, by what they fix: written by go generate ./gateway/address.\n")

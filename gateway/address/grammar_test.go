@@ -28,7 +28,8 @@ var (
 	sourceForm  = regexp.MustCompile(`^(` + nameForm + `)(?:\(([^()]+)\))?:(` + decimalForm + `)$`)
 )
 
-// oneRanges is the one form of ranges of small numbers, by the set of these numbers.
+// oneRanges returns the canonical form of ranges of small numbers, computed from the set of the
+// numbers.
 func oneRanges(list string) (string, bool) {
 	var set []int
 	for one := range strings.SplitSeq(list, ",") {
@@ -60,7 +61,7 @@ func oneRanges(list string) (string, bool) {
 	return strings.Join(runs, ","), true
 }
 
-// reduced divides numbers by the largest one that divides all of them.
+// reduced divides numbers by their greatest common divisor.
 func reduced(numbers []string) []string {
 	divisor, out := new(big.Int), make([]string, len(numbers))
 	for _, text := range numbers {
@@ -74,7 +75,7 @@ func reduced(numbers []string) []string {
 	return out
 }
 
-// oneSubset is the one form of a subset, for numbers of a few digits.
+// oneSubset returns the canonical form of a subset, for numbers of a few digits.
 func oneSubset(text string) (string, bool) {
 	steps := strings.Split(text, "~")
 	if len(steps) > 4 {
@@ -118,7 +119,7 @@ func oneSubset(text string) (string, bool) {
 	return strings.Join(steps, "~"), true
 }
 
-// subsetText draws a text that is a subset, or nearly one.
+// subsetText draws a text that is a valid subset, or nearly one.
 func subsetText(t *rapid.T) string {
 	name := rapid.SampledFrom([]string{"a", "b", "c", "train"})
 	step := rapid.Custom(func(t *rapid.T) string {
@@ -150,7 +151,7 @@ func subsetText(t *rapid.T) string {
 	return spoil(t, strings.Join(steps, "~"))
 }
 
-// spoil changes one character of every fourth text.
+// spoil changes one character in a quarter of the texts.
 func spoil(t *rapid.T, text string) string {
 	if rapid.IntRange(0, 3).Draw(t, "spoil") > 0 {
 		return text
@@ -185,7 +186,7 @@ func TestParseSubset_TakesItsGrammar(t *testing.T) {
 	})
 }
 
-// oneMixture is the one name of a mixture, for numbers of a few digits.
+// oneMixture returns the canonical name of a mixture, for numbers of a few digits.
 func oneMixture(text string) (string, bool) {
 	var sources, shares, samples, perBatch []string
 	text = strings.TrimPrefix(text, "mix:")
@@ -223,7 +224,7 @@ func oneMixture(text string) (string, bool) {
 	return "mix:" + strings.Join(slices.Concat(sources, samples, perBatch), ","), true
 }
 
-// oneNarrowing returns the single form of the text in parentheses after a source.
+// oneNarrowing returns the canonical form of the text in parentheses after a source.
 func oneNarrowing(query string) (string, bool) {
 	if query == "" {
 		return "", true
@@ -252,7 +253,7 @@ func oneNarrowing(query string) (string, bool) {
 	return "(" + strings.Join(parts, "&") + ")", true
 }
 
-// mixtureText draws a text that is a mixture, or nearly one.
+// mixtureText draws a text that is a valid mixture, or nearly one.
 func mixtureText(t *rapid.T) string {
 	var parts []string
 	for range rapid.IntRange(1, 4).Draw(t, "parts") {

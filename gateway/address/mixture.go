@@ -21,7 +21,7 @@ const (
 type Mixture struct {
 	Sources  []Source
 	PerBatch bool   // shares are samples per batch; otherwise weights
-	Samples  uint64 // positions of an epoch; 0: the samples of all sources
+	Samples  uint64 // positions of an epoch; 0: total samples of all sources
 }
 
 // Source is a dataset, or a subset of one, with its share of a mixture.
@@ -159,13 +159,14 @@ func (m Mixture) Name() string {
 	return mixturePrefix + strings.Join(parts, ",")
 }
 
-// PlainGeneration unescapes commas in the value of generation=, which some programs escape.
+// PlainGeneration unescapes the commas in the value of generation=, since some programs escape
+// them.
 func PlainGeneration(value string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(value, "%2C", ","), "%2c", ",")
 }
 
-// Generations splits the generation of a URL's mixture into those of its sources, separated by
-// commas. It returns nil if their number does not match, or if one is invalid.
+// Generations splits the generation of a mixture in a URL into the generations of its sources,
+// separated by commas. It returns nil if their number does not match, or if one is invalid.
 func (m Mixture) Generations(text string) []string {
 	all := strings.Split(text, ",")
 	if len(all) != len(m.Sources) || slices.ContainsFunc(all, func(s string) bool { return !IsDigest(s) }) {

@@ -37,10 +37,10 @@ type Parameter struct {
 	Words   []string // allowed words
 	Pattern string   // regular expression for a text
 	Longest int      // maximum length of a text in bytes; 0: limited only by the URL
-	Neutral string   // value that canonical URLs omit, so that URLs from before the parameter was added stay valid
+	Neutral string   // value that canonical URLs omit, so that adding the parameter changes no existing URL
 
 	Help string // one line, for flags
-	Doc  string // text for the OpenAPI document and the Python client; "": Help suffices
+	Doc  string // text for the OpenAPI document and the Python client; "": use Help
 
 	read  func(q *Query, r *Parameter, p *Plan, d Dataset) // called after all rows above; it may use their values
 	write func(p Plan) string                              // value as text; "": not applicable in this plan
@@ -307,8 +307,8 @@ func readStrata(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	}
 }
 
-// readHomes reports faults of sharing that the parameters alone show. The number of lanes in a slot
-// order depends on the dataset.
+// readHomes reports faults of sharing that the parameters alone determine. The number of lanes in a
+// slot order depends on the dataset.
 func readHomes(q *Query, r *Parameter, p *Plan, _ Dataset) {
 	p.Homes = q.number(r, p.WorldSize)
 	switch {
@@ -399,7 +399,7 @@ func (p Plan) canonical(groups Group) string {
 	return string(b)
 }
 
-// written yields the parameters of the canonical URL in order, with their values.
+// written yields the parameters of the canonical URL in order, with their values as text.
 func (p Plan) written(yield func(r *Parameter, value string) bool) {
 	for i := range byName {
 		r := &byName[i]

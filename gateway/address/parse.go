@@ -8,7 +8,7 @@ import (
 // ParseURL parses the URL of a batch or epoch, as in Content-Location and the links of a plan. It
 // may start with a scheme and host, or with the path. It must contain the generation, so that
 // losses never belong to other data. Faults are added to q under the name url. isDefault means that
-// d is the default dataset, which short paths mean.
+// d is the default dataset, to which paths without a dataset name refer.
 func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, hasBatch bool, err error) {
 	if address == "" {
 		q.Fail("url", "missing")
@@ -38,8 +38,8 @@ func ParseURL(d Dataset, isDefault bool, address string, q *Query) (b Batch, has
 	return b, at.hasBatch, nil
 }
 
-// DatasetOf returns the dataset name and the query of the URL of an epoch or batch. "" is the name
-// of the default dataset.
+// DatasetOf returns the dataset name and the query in the URL of an epoch or batch. The name ""
+// means the default dataset.
 func DatasetOf(address string) (name, query string, ok bool) {
 	path, query, _ := strings.Cut(fromPath(address), "?")
 	at, ok := parsePath(strings.TrimSuffix(path, "/manifest"))

@@ -29,7 +29,7 @@ func TestParseURL_ReadsAddresses(t *testing.T) {
 	}
 }
 
-// The URL that a batch writes of itself is read as this batch.
+// ParseURL returns the same batch for the URL that the batch writes.
 func TestParseURL_ReadsWhatBatchesWrite(t *testing.T) {
 	d := photos()
 	b, err := decode(d, "world_size=4&rank=2&balance=bytes&seed=3&fields=cls", "6", "11")
@@ -96,7 +96,7 @@ func TestParseURL_RefusesAddresses(t *testing.T) {
 	}
 }
 
-// A generation that is not served is no fault of the address: the answer is another status.
+// A generation that is not served is not an invalid URL: the response has another status.
 func TestParseURL_TellsOfAnotherGeneration(t *testing.T) {
 	q := &Query{}
 	_, hasBatch, err := ParseURL(photos(), false, "/v1/datasets/photos/epochs/3/batches/5?generation="+digest, q)

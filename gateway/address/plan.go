@@ -10,16 +10,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Limits of parameters that are multiplied with each other: far above any use, far below overflow.
+// Limits of parameters that are multiplied with each other: far above any real value, far below
+// overflow.
 const (
 	maxBatchSize = 1 << 31
 	maxWorldSize = 1 << 31
 	maxWindow    = 1 << 31
 
-	// maxHomes bounds the homes of share=locality: the work to share a batch grows with them.
+	// maxHomes bounds the homes of share=locality, because the work to share a batch grows with
+	// them.
 	maxHomes = 1 << 16
 
-	// MaxPositions bounds the positions in one URL. That many of the longest numbers fill a URL.
+	// MaxPositions bounds the positions in one URL. This number of the longest positions fills
+	// a URL.
 	MaxPositions = 1024
 
 	// maxSubsetName bounds the name of a subset in bytes.
@@ -92,7 +95,7 @@ type Form struct {
 	Table       bool   // supports table=
 }
 
-// View is the presentation of samples in an answer, from format=, fields= and table=.
+// View is the presentation of samples in a response, from format=, fields= and table=.
 type View struct {
 	Form        Form
 	Chosen      bool     // the URL sets the form, so Accept is ignored
@@ -103,7 +106,7 @@ type View struct {
 // Plain reports whether a body consists of stored samples in the dataset's own form.
 func (v View) Plain() bool { return v.Form.Native && v.Fields == nil }
 
-// offers returns the available forms; with fields, only those that support fields=.
+// offers returns the available forms; if the request sets fields=, only the forms that support it.
 func offers(forms []Form, fields bool) []Form {
 	if !fields {
 		return forms
@@ -133,8 +136,8 @@ func (v View) TableParameter() string {
 	return ""
 }
 
-// Negotiate selects the form that an Accept header prefers, unless the URL sets one. Of equally
-// preferred forms it selects the first; the dataset's own form is the first of all.
+// Negotiate selects the form that an Accept header prefers, unless the URL sets one. Of several
+// preferred forms it selects the first; the dataset's own form precedes all others.
 func (v *View) Negotiate(accept string, forms []Form) error {
 	if v.Chosen || v.Keys || v.Parts || strings.Trim(accept, " \t,") == "" { // only one form has a table
 		return nil
@@ -160,8 +163,8 @@ func (v *View) Negotiate(accept string, forms []Form) error {
 	return nil
 }
 
-// Names reports whether an Accept header contains and accepts a content type, other than by a
-// range.
+// Names reports whether an Accept header contains and accepts a content type. It ignores ranges
+// such as text/*.
 func Names(accept, contentType string) bool {
 	for media := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(media, ";")

@@ -19,7 +19,7 @@ var (
 	digest     = strings.Repeat("b1", 32)
 )
 
-// photos is a dataset of tar samples that can also be had as JSON, and as a table.
+// photos returns a dataset of tar samples that is also available as JSON and as a table.
 func photos() Dataset {
 	return Dataset{
 		Name: "photos", Generation: generation,
@@ -32,14 +32,14 @@ func photos() Dataset {
 	}
 }
 
-// decode reads a query as a batch of the dataset, as the gateway does.
+// decode decodes a query as a batch of the dataset, like the gateway does.
 func decode(d Dataset, raw, epoch, batch string) (Batch, error) {
 	q := ParseQuery(raw, BatchNames()...)
 	b := DecodeBatch(q, d, epoch, batch)
 	return b, d.Check(q)
 }
 
-// refused returns the text of a refusal, which has to be of the kind Invalid and to name its faults.
+// refused returns the text of a refusal, which must have the kind Invalid and list its faults.
 func refused(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
@@ -59,7 +59,7 @@ func refused(t *testing.T, err error) string {
 	return r.Detail
 }
 
-// The neutral values of all parameters that were added after the first release are left out.
+// The neutral values of all optional parameters are omitted.
 func TestCanonical_WritesEveryParameter(t *testing.T) {
 	const start = "batch_size=16&format=tar&generation=GEN&"
 	for raw, want := range map[string]string{
@@ -92,8 +92,8 @@ func TestCanonical_WritesEveryParameter(t *testing.T) {
 	}
 }
 
-// A plan's canonical query defines the plan: parsed again it is equal, and written again it has the
-// same text.
+// A plan's canonical query determines the plan: parsing it returns an equal plan, whose canonical
+// query is the same text.
 func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var raw []string
@@ -128,7 +128,7 @@ func TestCanonical_IsReadBackAsThePlan(t *testing.T) {
 			t.Fatalf("%s: %v", b.Canonical(), err)
 		}
 		want := b
-		want.View.Chosen, want.Pinned = true, !strings.Contains(b.Canonical(), "subset=train") // its URL says these now
+		want.View.Chosen, want.Pinned = true, !strings.Contains(b.Canonical(), "subset=train") // the canonical URL sets these
 		if !reflect.DeepEqual(again, want) || again.Canonical() != b.Canonical() {
 			t.Fatalf("%s: got %+v, want %+v", b.Canonical(), again, want)
 		}

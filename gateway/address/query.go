@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxUnknown is the maximum number of excess parameters that an answer lists.
+// maxUnknown is the maximum number of excess parameters listed in a response.
 const maxUnknown = 8
 
 // Fault is one fault of a request.
@@ -17,7 +17,8 @@ type Fault struct {
 	Reason string `json:"reason"`
 }
 
-// Query is a decoded query string. It collects all faults, so that one answer reports all of them.
+// Query is a decoded query string. It collects all faults, so that one response reports all of
+// them.
 type Query struct {
 	values map[string]string
 	faults []Fault
@@ -64,15 +65,15 @@ func (q *Query) Fail(name, format string, args ...any) {
 // Faults returns the faults found so far.
 func (q *Query) Faults() []Fault { return q.faults }
 
-// Adopt adds faults from elsewhere, with prefix before each name.
+// Adopt adds faults of another query, with prefix before each name.
 func (q *Query) Adopt(prefix string, faults []Fault) {
 	for _, f := range faults {
 		q.faults = append(q.faults, Fault{prefix + f.Name, f.Reason})
 	}
 }
 
-// Failed reports whether one of the parameters has a fault. Checks that depend on it must then be
-// skipped.
+// Failed reports whether one of the parameters has a fault. Checks that depend on the parameters
+// must then be skipped.
 func (q *Query) Failed(names ...string) bool {
 	return slices.ContainsFunc(q.faults, func(f Fault) bool { return slices.Contains(names, f.Name) })
 }
@@ -219,7 +220,7 @@ func ParseDecimal(s string) (n uint64, reason string) {
 	return n, ""
 }
 
-// Bounded makes a caller's text safe to repeat in an answer: short and printable ASCII.
+// Bounded makes a caller's text safe to repeat in a response: short and printable ASCII.
 func Bounded(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -254,8 +255,8 @@ func DecodeSamples(q *Query, d Dataset, epoch string) Batch {
 	return b
 }
 
-// positions parses the list of positions and keeps their order. Positions may repeat, since
-// samplers may draw with replacement.
+// positions parses the list of positions in the given order. Positions may repeat, since samplers
+// may draw with replacement.
 func (q *Query) positions() []uint64 {
 	if !q.Given("at") {
 		q.Fail("at", "missing: the positions of samples, as at=3,17,99")
@@ -330,7 +331,7 @@ func (d Dataset) Check(q *Query) error {
 	return nil
 }
 
-// fields parses a list of field names and keeps their order. A name cannot contain a comma.
+// fields parses a list of field names in the given order. A name cannot contain a comma.
 func (q *Query) fields() []string {
 	if !q.Has("fields") {
 		return nil

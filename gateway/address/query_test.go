@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzParams holds the parser to a model made of a regular expression and big integers.
+// FuzzParams compares the parser with a model made of a regular expression and big integers.
 func FuzzParams(f *testing.F) {
 	for _, s := range []string{
 		"", "seed=1", "seed=18446744073709551615", "seed=18446744073709551616", "seed=-1", "seed=+1", "seed=01", "seed=0&seed=0",

@@ -11,7 +11,7 @@ import (
 
 // Limits of a subset in a URL.
 const (
-	maxSubsetText = 8 << 10 // bytes, as between gateways of a cluster
+	maxSubsetText = 8 << 10 // in bytes; the same limit as between gateways of a cluster
 
 	maxSubsetParts = 64 // parts of a split
 	maxSteps       = 4  // each step may read all names of the dataset
@@ -25,11 +25,11 @@ type Subset struct {
 }
 
 // Step filters the samples of the previous step, either by one part of a split over hashed names,
-// or by places.
+// or by positions.
 type Step struct {
-	Parts []Part // parts of the split; none: the step filters by places
+	Parts []Part // parts of the split; none: the step filters by position
 	Name  string // name of the selected part
-	Salt  string // salt of the hash: another salt is another split
+	Salt  string // salt of the hash: a different salt makes a different split
 
 	Places Ranges // positions in stored order, from 0, among the samples of the previous step
 }
@@ -80,7 +80,7 @@ func isStep(text string) bool {
 	return strings.Contains(text, "=") || strings.HasPrefix(text, placesPrefix)
 }
 
-// storedReason returns the reason why the name of a stored subset is invalid; "": it is valid.
+// storedReason returns the reason why the name of a stored subset is invalid, or "" if it is valid.
 func storedReason(s string) string {
 	digest, name, whole := strings.Cut(s, ":")
 	if !whole {
@@ -187,8 +187,8 @@ func (s Step) String() string {
 	return text
 }
 
-// SubsetNamesItsData reports whether a subset's text determines its samples, without a name in a
-// default split.
+// SubsetNamesItsData reports whether a subset's text alone determines its samples, without a name
+// in a default split.
 func SubsetNamesItsData(text string) bool {
 	s, reason := ParseSubset(text)
 	return reason == "" && (s.Stored == "" || strings.Contains(s.Stored, ":"))
@@ -197,10 +197,10 @@ func SubsetNamesItsData(text string) bool {
 // Limits of a quarantine list in a URL.
 const (
 	maxQuarantineText = 8 << 10 // bytes
-	maxBad            = 1 << 16 // samples, as in a stored list
+	maxBad            = 1 << 16 // samples, the same limit as for a stored list
 )
 
-// ParseQuarantine parses a written-out list of bad samples, samples: and ranges. For a digest it
+// ParseQuarantine parses a literal list of bad samples: samples: and ranges. For a digest it
 // returns no ranges. For other texts it returns a reason.
 func ParseQuarantine(text string) (bad Ranges, reason string) {
 	if IsDigest(text) {

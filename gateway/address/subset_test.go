@@ -8,7 +8,7 @@ import (
 
 func TestSubsetHasOneForm(t *testing.T) {
 	digest := strings.Repeat("ab", 32)
-	var runs []string // between five hundred samples that are left out
+	var runs []string // ranges between five hundred omitted samples
 	for i := range 500 {
 		runs = append(runs, fmt.Sprintf("%d-%d", 1000000+20*i, 1000018+20*i))
 	}
@@ -133,7 +133,7 @@ func TestQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSubset holds every text that is taken to one form, which is read back as it is.
+// FuzzSubset checks that every accepted text has one canonical form, which parses to itself.
 func FuzzSubset(f *testing.F) {
 	for _, s := range []string{"train", "a=2,b=4:a:s~samples:1-2,3", "samples:0-0,1", "a=1:a~b=1:b:x"} {
 		f.Add(s)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDecodeView_FieldsChooseAFormThatHasThem: without format=, fields= decides among the forms that can leave parts out.
+// TestDecodeView_FieldsChooseAFormThatHasThem: without format=, fields= selects among the forms
+// that can omit parts.
 func TestDecodeView_FieldsChooseAFormThatHasThem(t *testing.T) {
 	d := photos()
 	d.Forms[0].Fields = false
@@ -26,7 +27,8 @@ func TestDecodeView_FieldsChooseAFormThatHasThem(t *testing.T) {
 	}
 }
 
-// TestNegotiate_ListsEachTypeOnce: a refusal lists the content types to choose from, in order, and leaves the form as it was.
+// TestNegotiate_ListsEachTypeOnce: a refusal lists the available content types in order, and does
+// not change the form.
 func TestNegotiate_ListsEachTypeOnce(t *testing.T) {
 	d := photos()
 	d.Forms = append(d.Forms, Form{Name: "lines", ContentType: "application/json", Fields: true})
@@ -46,7 +48,7 @@ func TestNegotiate_ListsEachTypeOnce(t *testing.T) {
 	}
 }
 
-// TestNames_TakesNoRanges: only the type itself with a positive quality counts.
+// TestNames_TakesNoRanges: only the content type itself, with a positive quality, counts.
 func TestNames_TakesNoRanges(t *testing.T) {
 	for accept, want := range map[string]bool{
 		"": false, "*/*": false, "text/*": false, "text/csv": true, "TEXT/CSV ; q=0.1": true, "text/csv;q=0": false, "text/csv;q=0.0, */*": false,
@@ -58,7 +60,7 @@ func TestNames_TakesNoRanges(t *testing.T) {
 	}
 }
 
-// TestParseURL_RefusedAddressesNameNoBatch: without a valid path there is no batch.
+// TestParseURL_RefusedAddressesNameNoBatch: ParseURL returns no batch for an invalid path.
 func TestParseURL_RefusedAddressesNameNoBatch(t *testing.T) {
 	for _, address := range []string{"", "x", "/v1/datasets/texts/epochs/3/batches/5?generation=" + generation, "/v1/datasets/photos/epochs/3?generation=" + digest} {
 		if b, hasBatch, _ := ParseURL(photos(), false, address, &Query{}); hasBatch || b.Number != 0 {
