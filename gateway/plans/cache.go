@@ -11,14 +11,15 @@ import (
 )
 
 // cache holds the most recently used plans and epochs. It only saves time, because any plan can be
-// computed again. Above its limit in bytes, the least recently used entries without users are
-// evicted. An entry that does not fit is reserved in the memory budget while it is used.
+// computed again. If the cache exceeds its limit in bytes, it evicts the least recently used
+// entries without users. An entry that does not fit is reserved in the memory budget while it is
+// used.
 type cache struct {
 	reserve func(ctx context.Context, n int64) (release func(), err error)
 
 	mu     sync.Mutex // guards the fields below
 	limit  int64
-	bytes  int64      // use of the limit
+	bytes  int64      // bytes that count towards the limit
 	recent *list.List // *entry, most recently used first
 	byKey  map[planKey]*entry
 }
@@ -28,7 +29,7 @@ type planKey struct {
 	params  shuffle.Params
 	epoch   uint64
 	isEpoch bool  // an epoch rather than the plan itself
-	dealt   int64 // bytes that the epoch keeps for batches shared by homes
+	dealt   int64 // bytes that the epoch caches for batches shared by homes
 }
 
 // entry is prepared once, by the first request. Other requests wait for it.
@@ -169,8 +170,8 @@ func (p *cache) acquire(ctx context.Context, key planKey, bytes int64) (*entry, 
 }
 
 // enter finds or adds the entry of a key. It adds an entry that does not fit only with extra, which
-// releases memory reserved for it; without extra it returns nil. taken reports that the entry now
-// owns extra.
+// releases memory reserved for the entry; without extra it returns nil. taken reports that the
+// entry now owns extra.
 func (p *cache) enter(key planKey, bytes int64, extra func()) (e *entry, taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +194,8 @@ func (p *cache) enter(key planKey, bytes int64, extra func()) (e *entry, taken b
 	return e, taken
 }
 
-// release ends one use of an entry. Without users it stays only within the limit.
+// release ends one use of an entry. An entry without users stays in the cache only within the
+// limit.
 func (p *cache) release(e *entry) {
 	if extra := p.leave(e); extra != nil {
 		extra()
@@ -224,7 +226,7 @@ func (p *cache) size() int64 {
 	return p.bytes
 }
 
-// plan returns the plan of a dataset, made with c. The caller must call release.
+// plan returns the plan of a dataset, created with c. The caller must call release.
 func (p *cache) plan(ctx context.Context, d *Dataset, params shuffle.Params, c choice) (_ *shuffle.Plan, release func(), err error) {
 	e, err := p.acquire(ctx, planKey{dataset: d, params: params}, d.planBytes(params))
 	if err != nil {
@@ -271,7 +273,7 @@ func (p *cache) epoch(ctx context.Context, key planKey, c choice) (_ *shuffle.Pl
 	return e.plan, e.epoch, func() { p.release(e); leavePlan() }, nil
 }
 
-// LeastBytes returns the memory of one epoch of the largest dataset, which is the minimum for
+// LeastBytes returns the memory of one epoch of the largest dataset, which is the minimum limit for
 // plans.
 func LeastBytes(datasets []Index) int64 {
 	least := int64(0)

@@ -12,7 +12,7 @@ var errNoRoom = errors.New("no room")
 
 func noReserve(context.Context, int64) (func(), error) { return nil, errNoRoom }
 
-// TestPlansInUseAreOnTheBooks uses more plans at a time than the limit has room for.
+// TestPlansInUseAreOnTheBooks uses more concurrent plans than fit within the limit.
 func TestPlansInUseAreOnTheBooks(t *testing.T) {
 	reserved, room := int64(0), int64(200)
 	p := newCache(250, func(_ context.Context, n int64) (func(), error) {
@@ -100,7 +100,8 @@ func TestPlanThatPanickedIsPreparedAnew(t *testing.T) {
 	}
 }
 
-// TestWaitingForAPlanEndsWithItsContext leaves while another request prepares the plan.
+// TestWaitingForAPlanEndsWithItsContext cancels a request that waits while another one prepares the
+// plan.
 func TestWaitingForAPlanEndsWithItsContext(t *testing.T) {
 	p := newCache(1<<20, noReserve)
 	e, _ := p.acquire(t.Context(), planKey{params: shuffle.Params{Seed: 1}}, 100)

@@ -9,32 +9,32 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Limits of the work for one picture: about 50 ms for a dataset of 10^9 samples in 10^6 chunks.
+// Limits on the work for one picture: about 50 ms for a dataset of 10^9 samples in 10^6 chunks.
 const (
 	maxPositions = 1 << 17 // positions examined to find their samples
 	maxSamples   = 1 << 16 // samples examined to find their positions, at about twice the cost
 
-	// perLook is the number of consecutive positions that are examined together. In slot and window
-	// orders this takes a third of the time of single positions, and neighbours come from different
-	// chunks as often as others.
+	// perLook is the number of consecutive positions that are examined together. In slot and
+	// window orders this takes a third of the time of single positions. Adjacent positions have
+	// different chunks as often as distant ones.
 	perLook = 4
 
-	looksPerCheck = 1 << 10 // looks between two checks of the context
+	looksPerCheck = 1 << 10 // groups of positions between two checks of the context
 )
 
 // axis divides the n numbers from first into parts: part i begins with number first + i*n div
 // parts.
 type axis struct{ first, n, parts uint64 }
 
-// begin returns the first number of a part; for i = parts the end of the axis.
+// begin returns the first number of a part, or the end of the axis for i = parts.
 func (a axis) begin(i uint64) uint64 { return a.first + portion(i, a.n, a.parts) }
 
-// part returns the part that contains a number; false if none does.
+// part returns the part that contains a number. ok is false if none does.
 func (a axis) part(x uint64) (i uint64, ok bool) {
 	if x < a.first || x-a.first >= a.n {
 		return 0, false
 	}
-	hi, lo := bits.Mul64(x-a.first+1, a.parts) // the largest i for which i*n div parts is not above x
+	hi, lo := bits.Mul64(x-a.first+1, a.parts) // the largest i for which i*n div parts is at most x
 	lo, borrow := bits.Sub64(lo, 1, 0)
 	i, _ = bits.Div64(hi-borrow, lo, a.n)
 	return i, true
@@ -55,8 +55,8 @@ func portion(i, n, parts uint64) uint64 {
 type canvas struct {
 	epoch      *shuffle.Epoch
 	quarantine *shuffle.Quarantine // nil: none
-	first      []uint64            // number of the first sample of each chunk, and of all samples
-	sequence   shuffle.Sequence    // for the drawn axis; no chunks: places are chunk numbers
+	first      []uint64            // number of the first sample of each chunk, and total number of samples
+	sequence   shuffle.Sequence    // for the drawn axis; without chunks, places are chunk numbers
 	places     []uint32            // place in the sequence, by chunk
 	rowBegin   []uint64            // first sample of each row, and the end of the last one, if places are chunk numbers
 	batching   shuffle.Batching
@@ -103,7 +103,7 @@ func (c *canvas) chunkAt(place uint64) uint64 {
 	return uint64(c.sequence.Chunks[place])
 }
 
-// row returns the row of a sample; false if none contains it.
+// row returns the row of a sample. ok is false if no row contains it.
 func (c *canvas) row(sample uint64) (row uint64, ok bool) {
 	if c.places == nil {
 		n := sort.Search(len(c.rowBegin), func(i int) bool { return c.rowBegin[i] > sample })
@@ -120,8 +120,9 @@ func (c *canvas) count(batch, row, n uint64) {
 	}
 }
 
-// draw examines all positions of the columns or all samples of the rows, if either are few enough.
-// Otherwise it examines evenly spaced ones of the kind that it can cover better.
+// draw examines all positions of the columns or all samples of the rows, if there are few enough of
+// either. Otherwise it examines evenly spaced positions or samples, whichever cover more of the
+// picture.
 func (c *canvas) draw(ctx context.Context) error {
 	positions := c.own.count()
 	if positions <= maxPositions {
@@ -136,7 +137,7 @@ func (c *canvas) draw(ctx context.Context) error {
 	return c.drawPositions(ctx, positions)
 }
 
-// drawPositions finds the samples at n positions of the columns, or at a selection of them.
+// drawPositions finds the samples at n positions of the columns, or at evenly spaced ones of them.
 func (c *canvas) drawPositions(ctx context.Context, n uint64) error {
 	looks, each := uint64(maxPositions/perLook), uint64(perLook)
 	if n <= maxPositions {
@@ -188,7 +189,7 @@ func (c *canvas) samplesOfRows() (n uint64) {
 	return n
 }
 
-// drawSamples finds the positions of n samples of the rows, or of a selection of them.
+// drawSamples finds the positions of n samples of the rows, or of evenly spaced ones of them.
 func (c *canvas) drawSamples(ctx context.Context, n uint64) error {
 	c.lookedAt, c.outOf = min(n, maxSamples), n
 	look, next, before := uint64(0), uint64(0), uint64(0) // next and before count samples of the rows
@@ -213,7 +214,7 @@ func (c *canvas) drawSamples(ctx context.Context, n uint64) error {
 	return c.drawSubstitutes(ctx)
 }
 
-// drawSubstitutes counts samples of the rows that replace bad ones.
+// drawSubstitutes counts samples of the rows that replace bad samples.
 func (c *canvas) drawSubstitutes(ctx context.Context) error {
 	if c.quarantine == nil {
 		return nil
@@ -231,8 +232,8 @@ func (c *canvas) drawSubstitutes(ctx context.Context) error {
 	return nil
 }
 
-// countSample counts the occurrences of a sample in the rank's share: at its position, and wherever
-// it pads the last batch.
+// countSample counts the occurrences of a sample in the rank's share: at its position, and at each
+// position where it pads the last batch.
 func (c *canvas) countSample(row, sample uint64) {
 	position := c.epoch.Position(sample)
 	batch := position / c.batching.BatchSize
@@ -275,7 +276,7 @@ type rankPositions struct {
 	rank, world uint64
 	from        uint64        // first batch
 	whole       uint64        // number of batches before the last one
-	each        uint64        // positions of the rank in each of those
+	each        uint64        // number of positions of the rank in each of these batches
 	last        shuffle.Share // share of the last batch
 }
 
@@ -311,8 +312,8 @@ func (o rankPositions) has(batch, position uint64) bool {
 	return position >= share.First && position-share.First < share.Count
 }
 
-// times returns how often the rank gets the sample at a position in the last batch of the epoch,
-// where the order restarts after its end.
+// times returns the number of times that the rank gets the sample at a position in the last batch
+// of the epoch, which padding may repeat.
 func (o rankPositions) times(last, position uint64) uint64 {
 	share := o.Share(last, o.rank, o.world)
 	below := func(end uint64) uint64 { // occurrences of the sample before end

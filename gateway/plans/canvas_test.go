@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// table is an index for pictures, which need only the positions of samples in chunks.
+// table is an index for pictures, which use only the first sample of each chunk.
 type table struct {
 	Index
 	first []uint64
@@ -23,7 +23,7 @@ func (t table) First() []uint64 { return t.first }
 func (t table) Chunks() int     { return len(t.first) - 1 }
 func (t table) Samples() uint64 { return t.first[len(t.first)-1] }
 
-// tableOf has chunks of about size samples each, and now and then one without any.
+// tableOf returns a table of chunks with about size samples each, a few of them empty.
 func tableOf(chunks int, size uint64) table {
 	first := make([]uint64, chunks+1)
 	for i := range chunks {
@@ -36,7 +36,7 @@ func tableOf(chunks int, size uint64) table {
 	return table{first: first}
 }
 
-// drawing is a picture that a test asks for.
+// drawing is a picture with its inputs.
 type drawing struct {
 	table
 	params      shuffle.Params
@@ -72,7 +72,7 @@ func (d drawing) canvas(t testing.TB) *canvas {
 	return newCanvas(r, b, in)
 }
 
-// naive counts the samples of every position of an epoch, one by one, with divisions alone.
+// naive counts the samples at every position of an epoch, one by one, using only divisions.
 func (c *canvas) naive() []uint32 {
 	counts := make([]uint32, c.columns.parts*c.rows.parts)
 	partOf := func(a axis, x uint64) int {
@@ -109,11 +109,12 @@ func (c *canvas) naive() []uint32 {
 	return counts
 }
 
-// TestPicturesAreExact holds pictures of which all positions, or all samples, are looked at against a count of all positions.
+// TestPicturesAreExact compares pictures that examine all positions or all samples with a count of
+// all positions.
 func TestPicturesAreExact(t *testing.T) {
 	small, large, tiny := tableOf(120, 20), tableOf(1500, 200), table{first: []uint64{0, 3, 3, 8, 10, 14}}
 	bad := []uint64{1, 2, 3, 700, 701}
-	for i := small.first[7]; i < small.first[8]; i++ { // a whole chunk: its substitutes come from the next one
+	for i := small.first[7]; i < small.first[8]; i++ { // all samples of a chunk: their substitutes are in the next chunk
 		bad = append(bad, i)
 	}
 	slices.Sort(bad)
@@ -170,8 +171,8 @@ func TestPicturesAreExact(t *testing.T) {
 	}
 }
 
-// TestPicturesOfSamples: where not everything can be looked at, the picture has as many samples as were looked at, and each region about
-// its share of them.
+// TestPicturesOfSamples: if there are too many samples to examine, the picture has as many samples
+// as were examined, and each row has about its share of them.
 func TestPicturesOfSamples(t *testing.T) {
 	d := drawing{table: tableOf(20_000, 1000), batch: 1000, tail: shuffle.Short}
 	for _, params := range []shuffle.Params{
@@ -218,7 +219,7 @@ func TestPicturesOfSamples(t *testing.T) {
 	}
 }
 
-// rowSamples returns how many samples the chunks of a row have, or of all rows for -1.
+// rowSamples returns the number of samples in the chunks of a row, or of all rows for -1.
 func (c *canvas) rowSamples(row int) uint64 {
 	if row < 0 {
 		return c.rowBegin[c.rows.parts] - c.rowBegin[0]
@@ -226,7 +227,7 @@ func (c *canvas) rowSamples(row int) uint64 {
 	return c.rowBegin[row+1] - c.rowBegin[row]
 }
 
-// TestCellsSkipEmptyRows: a reader gets the counts back.
+// TestCellsSkipEmptyRows compares cells with the counts.
 func TestCellsSkipEmptyRows(t *testing.T) {
 	c := &canvas{columns: axis{0, 3, 3}, rows: axis{0, 5, 5}, counts: []uint32{0, 0, 7, 1, 0 /**/, 0, 0, 0, 0, 0 /**/, 1, 0, 2, 0, 3}}
 	if diff := cmp.Diff([][]int64{{-2, 7, 1}, {}, {1, -1, 2, -1, 3}}, c.cells()); diff != "" {
@@ -257,7 +258,8 @@ func TestAxesTileTheirNumbers(t *testing.T) {
 	}
 }
 
-// TestPicturesEndWithTheirRequest, whichever way they are drawn.
+// TestPicturesEndWithTheirRequest: drawing stops when its context ends, whether it examines
+// positions or samples.
 func TestPicturesEndWithTheirRequest(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -273,7 +275,8 @@ func TestPicturesEndWithTheirRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkPicture draws 10^9 samples in 10^6 chunks: all of it, and a few chunks of it. The epoch is prepared before.
+// BenchmarkPicture draws 10^9 samples in 10^6 chunks: all chunks, and a few of them. The epoch is
+// prepared in advance.
 func BenchmarkPicture(b *testing.B) {
 	all := tableOf(1_000_000, 1000)
 	for _, params := range []shuffle.Params{

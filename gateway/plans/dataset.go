@@ -101,8 +101,8 @@ const (
 )
 
 // PartNames collects the names of the parts of samples from the index. It reads chunks in order,
-// each once, until it has found the requested names. Only an unknown name makes it read the whole
-// index, and only once.
+// each once, until it has found the requested names. Only an unknown name makes it read the rest of
+// the index, once.
 type PartNames struct {
 	index Index
 	turn  chan struct{} // lock with context: holds a token while a request uses the fields below

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// PlanInfo has all parameters of a plan, from address.Plan.Values.
+// PlanInfo has all parameters of a plan. address.Plan.Values returns it.
 type PlanInfo map[string]any
 
 func newPlanInfo(d *Dataset, a address.Plan) PlanInfo {
@@ -29,7 +29,7 @@ type EpochInfo struct {
 	OrderDigest   string       `json:"order_digest"`
 	Batches       uint64       `json:"batches"`
 	Samples       uint64       `json:"samples"`
-	Bytes         *int64       `json:"bytes,omitempty"` // omitted with a subset, quarantine or mixture, whose sums are unknown
+	Bytes         *int64       `json:"bytes,omitempty"` // omitted with a subset, quarantine or mixture, whose total bytes are unknown
 	Reads         uint64       `json:"chunk_reads"`
 	First         uint64       `json:"first_batch_chunks,omitempty"` // maximum chunks of the first batch; omitted for a mixture
 	*varianceInfo              // omitted for a mixture, and if no batch has two samples
@@ -44,13 +44,13 @@ type EpochInfo struct {
 type EpochLinks struct {
 	Self  string `json:"self"`
 	Batch string `json:"batch,omitempty"` // first batch
-	Draws string `json:"draws,omitempty"` // chunks that the batches draw from; omitted if there is no such picture
+	Draws string `json:"draws,omitempty"` // picture of the chunks that the batches draw from; omitted if the plan has no such picture
 }
 
 // varianceInfo is the variance of class counts between batches of sorted data, relative to
 // independent draws.
 type varianceInfo struct {
-	Chunk   float64 `json:"expected_batch_variance"` // if each chunk is a class
+	Chunk   float64 `json:"expected_batch_variance"` // variance if each chunk is a class
 	Ten     float64 `json:"expected_batch_variance_10"`
 	Hundred float64 `json:"expected_batch_variance_100"`
 }
@@ -73,7 +73,7 @@ func firstChunks(d *Dataset, a address.Plan) uint64 {
 	return most
 }
 
-// DescribeBytes returns the memory to describe an epoch: the length of each chunk, and with
+// DescribeBytes returns the memory needed to describe an epoch: the length of each chunk, and with
 // share=locality an epoch and the homes of 2^18 samples.
 func DescribeBytes(d *Dataset, a address.Plan) int64 {
 	const perChunk, homes = 8, 2 << 20

@@ -43,14 +43,14 @@ type Sizes interface {
 
 // Places locates samples in chunks.
 type Places interface {
-	First() []uint64           // number of the first sample of each chunk, and of all samples
+	First() []uint64           // number of the first sample of each chunk, and total number of samples
 	ChunkOf(sample uint64) int // chunk of a sample
 	Table(ctx context.Context, chunk int) (*chunkindex.Table, error)
 }
 
-// Fetcher loads the data that Places needs for several samples at once.
+// Fetcher loads the data that Places needs for several samples together.
 type Fetcher interface {
-	InPart() bool // whether Fetch is needed
+	InPart() bool // reports whether Fetch is needed
 	Fetch(ctx context.Context, samples []uint64) error
 }
 
@@ -83,7 +83,7 @@ type Framing interface {
 type Types interface {
 	Fields() []format.Field
 	OtherParts() bool                 // samples have parts that Fields does not list
-	InClassFolders() bool             // whether Texts.ClassOf returns the class of every sample
+	InClassFolders() bool             // reports whether Texts.ClassOf returns the class of every sample
 	ClassSamples() []uint64           // samples per class; nil: unknown
 	ClassRuns() []chunkindex.ClassRun // class of each sample; nil: unknown
 }
@@ -98,5 +98,5 @@ type Keys interface {
 type Object interface {
 	io.ReaderAt
 	Size() int64      // in bytes
-	MeanParts() int64 // upper estimate of the parts per sample
+	MeanParts() int64 // upper estimate of the mean number of parts per sample
 }

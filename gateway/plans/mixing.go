@@ -10,10 +10,10 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// Limits of the work to measure mixing.
+// Limits on the work to measure mixing.
 const (
 	maxMixed        = 1 << 15 // examined samples: about 10 ms
-	maxMixedVirtual = 1 << 13 // the same with importance or a subset, where data of each chunk is read
+	maxMixedVirtual = 1 << 13 // the same limit with importance or a subset, which require reading data of each chunk
 	bytesPerMixed   = 64      // memory per examined sample: its number, order, chunk and marks
 )
 
@@ -21,7 +21,7 @@ const (
 type Mixing struct {
 	Batches  uint64   `json:"batches"`                  // examined batches, evenly spaced
 	Chunks   float64  `json:"chunks"`                   // average number of chunks per batch
-	Variance *float64 `json:"class_variance,omitempty"` // as shuffle.BatchVariance, for the samples' own classes; nil: unknown
+	Variance *float64 `json:"class_variance,omitempty"` // like shuffle.BatchVariance, for the samples' own classes; nil: unknown
 }
 
 // measureMixing examines some of a picture's batches. It returns nil if there are none, or if a
@@ -88,9 +88,9 @@ type classMeter struct {
 	estimated bool      // share is estimated from the examined samples
 }
 
-// newClassMeter returns nil if classes are unknown, or if all samples have the same one. The class
-// shares are those of the dataset. For a plan that does not deliver each sample once, they are
-// estimated from the given samples.
+// newClassMeter returns nil if the classes are unknown, or if all samples have the same class. The
+// class shares are those of the dataset. For a plan that does not deliver each sample once,
+// newClassMeter estimates them from the given samples.
 func newClassMeter(runs []chunkindex.ClassRun, numbers []uint64, virtual bool) *classMeter {
 	if len(runs) == 0 {
 		return nil

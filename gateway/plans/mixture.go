@@ -11,13 +11,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Source is a source of a mixture: a dataset with its share, by weight or in samples per batch.
+// Source is a source of a mixture: a dataset with its share, given as a weight or as samples per
+// batch.
 type Source struct {
 	Dataset  *Dataset
 	Weight   uint64
 	PerBatch uint64 // set for all sources of a mixture, or for none
 
-	// The part of the dataset to mix. Mixtures of whole datasets leave it empty.
+	// Subset is the part of the dataset to mix. Mixtures of whole datasets leave it empty.
 	Subset     string // canonical form
 	Samples    uint64 // samples of the subset
 	Quarantine string // canonical form
@@ -27,7 +28,7 @@ type Source struct {
 type mixture struct {
 	samples uint64
 	sources []ingredient
-	written bool // defined by a URL
+	written bool // defined by a URL instead of the configuration
 }
 
 // ingredient is a source with its numbers for the order.
@@ -38,7 +39,7 @@ type ingredient struct {
 }
 
 // NewMixture returns the dataset of a mixture. samples is the number of positions of an epoch; 0
-// means the total samples of the sources. forms returns the forms of an index.
+// means the total samples of the sources. forms returns the forms available for an index.
 func NewMixture(name string, samples uint64, sources []Source, forms func(Index) []address.Form) (*Dataset, error) {
 	m := &mixture{samples: samples, written: address.IsMixture(name)}
 	for _, s := range sources {
@@ -74,8 +75,8 @@ func (m *mixture) order(seed uint64) (*shuffle.Mixture, error) {
 }
 
 // generation identifies the sources of a mixture and their shares: equal generations have equal
-// batches. For a mixture in a URL it is the list of the sources' generations, since the name
-// contains the shares.
+// batches. For a mixture in a URL it is the list of the sources' generations, because the dataset
+// name contains the shares.
 func (m *mixture) generation() string {
 	if m.written {
 		all := make([]string, len(m.sources))
@@ -114,7 +115,7 @@ func (m *mixture) complete(a *address.Plan) error {
 	return q.Err()
 }
 
-// checkEpoch rejects epochs whose positions exceed the counter.
+// checkEpoch rejects epochs whose positions exceed 2^63.
 func checkEpoch(m *shuffle.Mixture, epoch uint64) error {
 	if epoch < m.Epochs() {
 		return nil
@@ -139,7 +140,7 @@ type SourceInfo struct {
 	Quarantine string `json:"quarantine,omitempty"`
 }
 
-// Sources describes the sources of a mixture; nil for other datasets.
+// Sources describes the sources of a mixture, or returns nil for other datasets.
 func (d *Dataset) Sources() []SourceInfo {
 	if d.mixture == nil {
 		return nil
@@ -154,7 +155,7 @@ func (d *Dataset) Sources() []SourceInfo {
 	return out
 }
 
-// SourceOf returns the name of a chunk's source in a mixture; "" for other datasets.
+// SourceOf returns the name of a chunk's source in a mixture, or "" for other datasets.
 func (d *Dataset) SourceOf(chunk int) string {
 	if d.mixture == nil {
 		return ""

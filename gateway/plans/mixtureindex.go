@@ -23,7 +23,7 @@ type mixtureIndex struct {
 	parts      []Index
 	generation string
 	defaults   chunkindex.Defaults
-	framing    format.Framing // framing of all sources; nil: they differ, and answers are tars
+	framing    format.Framing // framing of all sources; nil: the framings differ, and bodies are tars
 	native     string
 	constants  json.RawMessage
 	chunks     []int    // first chunk of each part, and total
@@ -86,8 +86,8 @@ func (x *mixtureIndex) MaxChunk() int64               { return x.maxChunk }
 func (x *mixtureIndex) MaxSample() int64              { return x.maxSample }
 func (x *mixtureIndex) MeanParts() int64              { return x.meanParts }
 
-// Fields returns the fields that all sources have. If the sources number classes differently, the
-// field has no class names.
+// Fields returns the fields that all sources have. If the sources number the classes of a field
+// differently, the field has no class names.
 func (x *mixtureIndex) Fields() []format.Field {
 	var fields []format.Field
 	for _, f := range x.parts[0].Fields() {
@@ -134,7 +134,7 @@ func (x *mixtureIndex) ClassOf(sample uint64) (class int, ok bool) {
 // ClassSamples returns nil: a mixture draws sources at different rates.
 func (*mixtureIndex) ClassSamples() []uint64 { return nil }
 
-// ClassRuns returns nil as well.
+// ClassRuns returns nil, like ClassSamples.
 func (*mixtureIndex) ClassRuns() []chunkindex.ClassRun { return nil }
 
 // partOf returns the source of a sample.
@@ -225,6 +225,7 @@ func (x *mixtureIndex) Keys(ctx context.Context, chunk int, visit func(sample ui
 	return x.parts[part].Keys(ctx, own, func(sample uint64, key []byte) { visit(x.samples[part]+sample, key) })
 }
 
-// Size and ReadAt: a mixture has no index object.
+// Size returns the total size of the sources' index objects. ReadAt fails, because a mixture has no
+// index object.
 func (x *mixtureIndex) Size() int64                       { return x.size }
 func (x *mixtureIndex) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }

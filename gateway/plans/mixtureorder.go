@@ -19,7 +19,7 @@ type sourceEpoch struct {
 
 // mixtureOrder is the order of one batch of a mixture, with the epochs of its sources.
 type mixtureOrder struct {
-	turns  []shuffle.Turn // for the positions to locate
+	turns  []shuffle.Turn // turns of the positions to locate
 	epochs map[sourceEpoch]*shuffle.Epoch
 	plans  map[sourceEpoch]*shuffle.Plan
 	parts  map[int]choice // choices by source
@@ -89,8 +89,8 @@ func turnsOf(m *shuffle.Mixture, b address.Batch) []shuffle.Turn {
 	return turns
 }
 
-// cursors returns the cursor of the batch in the order of each source. It starts at the batch's
-// first position there, and its batch size is the source's share of a batch.
+// cursors returns the cursor of the batch in the order of each source. A cursor starts at the
+// batch's first position in the source, and its batch size is the source's share of a batch.
 func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch) []shuffle.Cursor {
 	first := b.Number * b.BatchSize
 	before, after := m.Counts(b.Epoch, first), m.Counts(b.Epoch, min(first+b.BatchSize, b.Samples))
@@ -102,11 +102,11 @@ func (r *mixtureOrder) cursors(m *shuffle.Mixture, of *mixture, b address.Batch)
 	for i, s := range of.sources {
 		at := sourceEpoch{i, before[i] / s.Samples}
 		if r.epochs[at] == nil {
-			continue // the batch reads nothing of this source, except padding
+			continue // the batch reads no samples of this source, except padding
 		}
 		own, size := before[i]%s.Samples, s.PerBatch
 		if size == 0 {
-			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // affects only speed
+			size = max(1, uint64(float64(b.BatchSize)*float64(s.Weight)/float64(total))) // a rounded size, which affects only speed
 		}
 		out[i] = shuffle.Cursor{
 			Plan: r.plans[at], Epoch: r.epochs[at], First: own, End: min(own+after[i]-before[i], s.Samples), BatchSize: size,

@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxIdle is the number of unused objects that stay open, since the next epoch of a job usually
-// needs the same ones.
+// maxIdle is the number of unused objects that stay open. The next epoch of a job usually needs the
+// same objects.
 const maxIdle = 2
 
-// maxIdleSubsets is the limit for subsets, as long as they use no more memory than prepared epochs
-// may. A mixture has one subset per source, at most 64, and computing one may take seconds.
+// maxIdleSubsets is maxIdle for subsets, if they use no more memory than the limit of prepared
+// epochs. A mixture has one subset per source, at most 64, and computing one may take seconds.
 const maxIdleSubsets = 64
 
 // objectCache keeps snapshots of weights, subsets or quarantines open. Concurrent requests share
@@ -33,7 +33,7 @@ type objectCache[V io.Closer] struct {
 
 	mu    sync.Mutex // guards the fields below
 	byKey map[objectKey]*objectEntry[V]
-	idle  *list.List // unused *objectEntry, most recently used first
+	idle  *list.List // bytes that idle objects beyond maxIdle may use; nil: at most maxIdle stay open
 }
 
 type objectKey struct {
@@ -43,7 +43,7 @@ type objectKey struct {
 }
 
 // objectEntry is an object that is opened once for all requests that wait for it. Opening is
-// canceled when the last of them leaves.
+// canceled when the last waiting request leaves.
 type objectEntry[V io.Closer] struct {
 	key    objectKey
 	done   chan struct{} // closed when the fields below are set
@@ -81,7 +81,7 @@ func (s *objectCache[V]) acquire(ctx context.Context, key objectKey) (_ V, leave
 	return e.value, func() { s.leave(e) }, nil
 }
 
-// find is acquire for open objects only.
+// find acquires an object that is already open. ok is false if it is not open.
 func (s *objectCache[V]) find(key objectKey) (v V, leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *objectCache[V]) enter(ctx context.Context, key objectKey) *objectEntry[
 	return e
 }
 
-// load opens the object of an entry, after it has reserved memory. It recovers from a panic,
-// because it runs in its own goroutine.
+// load reserves memory for the object of an entry, and opens it. It recovers from a panic, because
+// it runs in its own goroutine.
 func (s *objectCache[V]) load(ctx context.Context, e *objectEntry[V]) {
 	defer e.cancel()
 	defer close(e.done)
@@ -187,7 +187,7 @@ func (s *objectCache[V]) shrink(most int) (old []*objectEntry[V]) {
 	return old
 }
 
-// close closes the idle objects. No request may use any.
+// close closes the idle objects. No request may use an object.
 func (s *objectCache[V]) close() error {
 	s.mu.Lock()
 	old := s.shrink(0)
@@ -197,7 +197,7 @@ func (s *objectCache[V]) close() error {
 	return err
 }
 
-// forget closes the idle objects of a dataset. No request may use any of them.
+// forget closes the idle objects of a dataset. No request may use an object of the dataset.
 func (s *objectCache[V]) forget(d *Dataset) error {
 	s.mu.Lock()
 	var old []*objectEntry[V]

@@ -11,8 +11,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// maxOccurrences bounds an answer. A sample may occur many times per epoch, if padding repeats a
-// dataset that is smaller than a batch, or if importance draws it often.
+// maxOccurrences bounds the number of occurrences in a response. A sample may occur many times per
+// epoch, if padding repeats a dataset that is smaller than a batch, or if importance draws it
+// often.
 const (
 	maxOccurrences  = 1 << 16
 	occurrenceBytes = 128 // memory of an occurrence, including its JSON
@@ -20,7 +21,7 @@ const (
 	maxEpochs = 1000 // epochs per request: each must be prepared
 )
 
-// OccurrenceQuery asks for the positions of a sample in some epochs.
+// OccurrenceQuery requests the positions of a sample in a range of epochs.
 type OccurrenceQuery struct {
 	Sample address.Sample
 	Plan   address.Plan
@@ -124,7 +125,7 @@ func deliveredAt(a address.Plan, plan *shuffle.Plan, epoch uint64, s target) []u
 	end, samples := delivered(a)
 	var out []uint64
 	for _, at := range s.positions(plan.Epoch(epoch)) {
-		for ; at < end; at += samples { // first in the order, then wherever it pads the last batch
+		for ; at < end; at += samples { // the position in the order, then each position where the sample pads the last batch
 			out = append(out, at)
 		}
 	}

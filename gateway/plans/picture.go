@@ -12,9 +12,9 @@ import (
 
 // Limits of a picture of an order.
 const (
-	maxPictureSide     = 512 // columns, and rows: more than a screen can show
+	maxPictureSide     = 512 // columns or rows; a screen cannot show more
 	defaultPictureSide = 256
-	maxBorders         = 512 // windows or lanes: more are not useful as marks
+	maxBorders         = 512 // windows or lanes; more are not useful as marks
 )
 
 // Values of the parameter axis: the order of the rows in a picture.
@@ -30,7 +30,7 @@ type Rectangle struct {
 	Columns, Rows      uint64 // at most the number of batches and chunks
 	Axis               string
 
-	toGiven bool // To is set; otherwise it is the end of the epoch, which the parameters do not determine
+	toGiven bool // To is set; otherwise it is the end of the epoch, which depends on the plan
 }
 
 // PictureNames returns the parameters of a picture.
@@ -103,9 +103,9 @@ type Picture struct {
 	Dataset    string   `json:"dataset"`
 	Epoch      uint64   `json:"epoch"`
 	Parameters PlanInfo `json:"parameters"`
-	Batches    uint64   `json:"batches"` // in the epoch
-	Samples    uint64   `json:"samples"` // in the epoch
-	Chunks     int      `json:"chunks"`  // in the dataset
+	Batches    uint64   `json:"batches"` // batches in the epoch
+	Samples    uint64   `json:"samples"` // samples in the epoch
+	Chunks     int      `json:"chunks"`  // chunks in the dataset
 	Axis       string   `json:"axis"`
 	From       uint64   `json:"from"` // From to Rows: the Rectangle
 	To         uint64   `json:"to"`
@@ -147,9 +147,9 @@ type LanesInfo struct {
 	Borders []uint32 `json:"borders,omitempty"` // omitted if there are more than maxBorders
 }
 
-// PictureBytes returns the memory to draw a picture: each cell in memory, in the answer and as
-// JSON; the samples examined to measure mixing; and with axis=drawn the sequence of chunks and its
-// inverse.
+// PictureBytes returns the memory needed to draw a picture: each cell in memory, in the response
+// and as JSON; the samples examined to measure mixing; and with axis=drawn the sequence of chunks
+// and its inverse.
 func PictureBytes(d *Dataset, a address.Plan, r Rectangle) int64 {
 	const overhead, perCell, perPlace, perLane, perBorder = 64 << 10, 4 + 8 + 2*12, 12, 4, 128
 	n := overhead + perCell*int64(r.Columns)*int64(r.Rows) + maxBorders*perBorder + maxMixed*bytesPerMixed
@@ -187,7 +187,7 @@ func (p *Plans) Picture(ctx context.Context, d *Dataset, b address.Batch, r Rect
 	return out, nil
 }
 
-// windows returns the windows of a picture's batches; nil for an order without windows.
+// windows returns the windows of a picture's batches, or nil for an order without windows.
 func (c *canvas) windows(b address.Batch, r Rectangle) *WindowsInfo {
 	begin, end := r.From*b.BatchSize, min(r.To*b.BatchSize, b.Samples)
 	if begin >= end {
@@ -209,7 +209,7 @@ func (c *canvas) windows(b address.Batch, r Rectangle) *WindowsInfo {
 	return info
 }
 
-// lanes returns the borders of lanes within the rows; nil for an order without lanes.
+// lanes returns the borders of lanes within the rows, or nil for an order without lanes.
 func (c *canvas) lanes(params shuffle.Params) *LanesInfo {
 	if params.Shuffle != shuffle.Slot {
 		return nil

@@ -30,15 +30,15 @@ type Plans struct {
 
 // Memory reserves memory of the process's budget.
 type Memory interface {
-	// Reserve reserves n bytes for a request. Small amounts may be exempt: they count as part of a
-	// connection.
+	// Reserve reserves n bytes for a request. Small amounts may be exempt, because they count
+	// as part of a connection.
 	Reserve(ctx context.Context, n int64) (release func(), err error)
 
 	// Hold reserves n bytes that outlive a request.
 	Hold(ctx context.Context, n int64) (Reservation, error)
 }
 
-// New returns Plans that keep at most limit bytes of prepared epochs between requests. Requests
+// New returns Plans that cache at most limit bytes of prepared epochs between requests. Requests
 // reserve further memory from memory.
 func New(limit int64, memory Memory) *Plans {
 	p := &Plans{cache: newCache(limit, memory.Reserve), memory: memory, cutting: make(chan struct{}, 1)}
@@ -94,7 +94,7 @@ func (p *Plans) CheckSharing(ctx context.Context, d *Dataset, a address.Plan) er
 	if a.Sharing == shuffle.Contiguous || a.Params.Shuffle != shuffle.Slot {
 		return nil
 	}
-	a.Params.Importance, a.Quarantine = "", "" // they do not affect the lanes
+	a.Params.Importance, a.Quarantine = "", "" // these do not affect the lanes
 	plan, _, leave, err := p.plan(ctx, d, a)
 	if err != nil {
 		return err
@@ -120,8 +120,8 @@ func (p *Plans) plan(ctx context.Context, d *Dataset, a address.Plan) (_ *shuffl
 }
 
 // ForReader returns the plan and epoch of a reader that another gateway has announced. The caller
-// must call leave. It opens nothing: a snapshot or subset must be open already. It fails for
-// parameters that no request could have.
+// must call leave. ForReader opens no snapshot or subset: they must be open already. It fails for
+// parameters that no request can have.
 func (p *Plans) ForReader(
 	ctx context.Context, d *Dataset, params shuffle.Params, epoch uint64,
 ) (_ *shuffle.Plan, _ *shuffle.Epoch, leave func(), err error) {
@@ -143,7 +143,7 @@ func (p *Plans) ForReader(
 	return plan, at, held.Keep(), nil
 }
 
-// maxKept bounds the size of a batch whose division among homes an epoch caches.
+// maxKept is the maximum size of a batch whose division among homes an epoch caches.
 const maxKept = 1 << 20
 
 // BatchOrder maps the positions of one batch to samples, by its prepared plan and epoch.
@@ -201,12 +201,12 @@ func (p *Plans) Order(ctx context.Context, d *Dataset, b address.Batch) (_ Batch
 // Numbers are the samples of a batch, by their numbers in the index.
 type Numbers struct {
 	Numbers []uint64 // in the order of the epoch
-	Hot     []bool   // samples that the plan draws often; empty: none
-	Places  []int    // offset of each position from the batch's first one, if not contiguous
+	Hot     []bool   // marks the samples that the plan draws often; empty: none
+	Places  []int    // offset of each position from the batch's first one, if the positions are not contiguous
 }
 
 // Numbers returns the samples at the positions of a share. If shares follow homes, it returns only
-// those of the rank. It uses the memory of dst.
+// the samples of the rank. It uses the memory of dst.
 func (r BatchOrder) Numbers(ctx context.Context, b address.Batch, positions shuffle.Share, dst []uint64) (n Numbers, err error) {
 	n.Numbers = dst[:0]
 	for _, at := range b.At {
@@ -255,21 +255,21 @@ func (r BatchOrder) appendSamples(ctx context.Context, out, positions []uint64) 
 	return out, hot, err
 }
 
-// Memory to plan a request, in bytes.
+// Memory needed to plan a request, in bytes.
 const (
 	// bytesPerSample is the memory per located sample: 116 for the sample (number 8, place 32,
 	// length 4, range 24, segment 24 twice), and up to 100 for a chunk without other samples of the
 	// batch.
 	bytesPerSample = 216
-	bytesPerDraw   = 16 // in addition, for samples drawn by importance or dealt
+	bytesPerDraw   = 16 // additional memory per sample that is drawn by importance or dealt
 
-	// Per home, and per sample of a global batch that is shared by homes.
+	// Memory per home, and per sample of a global batch that is shared by homes.
 	bytesPerHome       = 64
 	dealOverhead       = 1 << 10
 	homeBytesPerSample = 20
 )
 
-// PlanningBytes returns the memory to locate the samples of a batch.
+// PlanningBytes returns the memory needed to locate the samples of a batch.
 func PlanningBytes(d *Dataset, b address.Batch) int64 {
 	share, positions := b.Share()
 	switch {
@@ -281,7 +281,7 @@ func PlanningBytes(d *Dataset, b address.Batch) int64 {
 	return int64(positions.Count) * bytesPerSample
 }
 
-// dealtBytes returns the memory that an epoch uses for batches shared by homes.
+// dealtBytes returns the memory that an epoch uses to cache batches shared by homes.
 func dealtBytes(a address.Plan) int64 {
 	if !a.Follows() {
 		return 0
@@ -289,8 +289,8 @@ func dealtBytes(a address.Plan) int64 {
 	return dealOverhead + shuffle.KeptDeals*4*int64(min(a.BatchSize, maxKept))
 }
 
-// choice has the inputs of a plan in addition to the dataset. It maps the samples of a plan to
-// those of the dataset.
+// choice has the inputs of a plan in addition to the dataset. It maps the samples of the plan to
+// samples of the dataset.
 type choice struct {
 	weights    *Weights // with importance: samples of the plan are draws
 	subset     subset   // with a subset: samples of the plan are its members
@@ -326,7 +326,7 @@ func (p *Plans) choose(ctx context.Context, d *Dataset, a address.Plan) (c choic
 	return c, held.Keep(), nil
 }
 
-// chosen is choose for open objects only. ok is false if one is not open.
+// chosen returns the inputs of a plan that are already open. ok is false if one is not open.
 func (p *Plans) chosen(d *Dataset, params shuffle.Params) (c choice, leave func(), ok bool) {
 	leave, ok = func() {}, true
 	switch {
@@ -355,7 +355,7 @@ func (c choice) plan(params shuffle.Params, first []uint64) (*shuffle.Plan, erro
 func (c choice) virtual() bool { return c.weights != nil || c.subset != nil }
 
 // resolve converts a plan's samples, at some positions of an epoch, into the dataset's samples. hot
-// marks those that the plan draws often.
+// marks the samples that the plan draws often.
 func (c choice) resolve(ctx context.Context, first []uint64, plan *shuffle.Plan, e *shuffle.Epoch, numbers []uint64) (hot []bool, err error) {
 	if c.quarantine != nil {
 		c.quarantine.Replace(e.Number(), numbers)
@@ -397,8 +397,8 @@ func (c choice) first(plan *shuffle.Plan, e *shuffle.Epoch) []uint64 {
 	return plan.Members().First()
 }
 
-// of returns a function that maps a virtual sample of a chunk to its place within the chunk. hot says whether the sample
-// is drawn often.
+// of returns a function that maps a virtual sample of a chunk to its place within the chunk, and
+// reports whether the sample is drawn often.
 func (c choice) of(ctx context.Context, chunk int, plan *shuffle.Plan, e *shuffle.Epoch) (func(v uint64) (place uint64, hot bool), error) {
 	if c.subset != nil {
 		bitmap, err := c.subset.Bitmap(ctx, chunk)

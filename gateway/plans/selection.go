@@ -78,7 +78,7 @@ func subsetBytes(key objectKey) int64 {
 	return selection.CutBytes(x.First(), runs)
 }
 
-// heldBySubset returns the memory of an open subset.
+// heldBySubset returns the memory that an open subset uses.
 func heldBySubset(s subset) int64 {
 	if c, ok := s.(*selection.Cut); ok {
 		return c.Bytes()
@@ -130,7 +130,7 @@ func (p *Plans) cut(ctx context.Context, d *Dataset, s address.Subset) (subset, 
 	return c, nil
 }
 
-// enterCutting waits until no other subset is being computed, since reading all names occupies a
+// enterCutting waits until no other subset is being computed, since reading all names needs a whole
 // processor.
 func (p *Plans) enterCutting(ctx context.Context) (leave func(), err error) {
 	select {
@@ -158,7 +158,7 @@ func stepsOf(s address.Subset) []selection.Step {
 // quarantine replaces bad samples in the orders of plans with certain parameters.
 type quarantine struct{ *shuffle.Quarantine }
 
-// bytes returns its memory.
+// bytes returns the memory of the quarantine.
 func (q quarantine) bytes() int64 { return q.Bytes() }
 
 // Close does nothing.
@@ -200,8 +200,8 @@ func refuseQuarantine(err error) error {
 	return r
 }
 
-// badSamples returns the bad samples of a quarantine, ascending: those of a stored list, or those
-// that the address lists.
+// badSamples returns the bad samples of a quarantine, ascending, from a stored list or from the
+// list in the address.
 func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error) {
 	samples := d.Index.Samples()
 	runs, reason := address.ParseQuarantine(name)
@@ -230,8 +230,8 @@ func (d *Dataset) badSamples(ctx context.Context, name string) ([]uint64, error)
 	return bad, nil
 }
 
-// membersOf returns those of the given samples, ascending, that belong to a subset, by their
-// numbers in its plans.
+// membersOf returns the numbers, in the plans of a subset, of those given samples that belong to
+// the subset. The samples are ascending.
 func membersOf(ctx context.Context, d *Dataset, s subset, samples []uint64) ([]uint64, error) {
 	p, err := shuffle.NewSubsetPlan(shuffle.Params{Shuffle: shuffle.None, Subset: "its samples"}, d.Index.First(), s.Members())
 	if err != nil {
@@ -258,7 +258,7 @@ func membersOf(ctx context.Context, d *Dataset, s subset, samples []uint64) ([]u
 // other errors unchanged, for the gateway's error table.
 func (d *Dataset) selectionRefusal(err error) error {
 	switch {
-	case errors.Is(err, selection.ErrCorrupt): // other faults in a damaged object do not matter
+	case errors.Is(err, selection.ErrCorrupt): // a damaged object may cause other errors too
 		return err
 	case errors.Is(err, selection.ErrNoDefault):
 		return address.Refuse(address.NotFound,

@@ -16,8 +16,8 @@ type StoredSubset struct {
 	Dataset    string `json:"dataset"`
 	Generation string `json:"generation"`
 	Samples    uint64 `json:"samples"`
-	Repeated   int    `json:"repeated"` // keys of samples that an earlier key already selected
-	New        bool   `json:"-"`        // the bucket did not have it before
+	Repeated   int    `json:"repeated"` // number of keys whose sample an earlier key already selected
+	New        bool   `json:"-"`        // the subset was not in the bucket before
 }
 
 // KeepKeys stores the samples with the given keys as a subset.
@@ -61,7 +61,7 @@ func (p *Plans) KeepText(ctx context.Context, d *Dataset, text string) (StoredSu
 	return d.keep(ctx, "subset", c)
 }
 
-// KeepBytes returns the memory to store a subset, in addition to the request body.
+// KeepBytes returns the memory needed to store a subset, in addition to the request body.
 func (d *Dataset) KeepBytes() int64 { return selection.CutBytes(d.Index.First(), -1) }
 
 func (d *Dataset) keep(ctx context.Context, what string, members subset) (StoredSubset, error) {

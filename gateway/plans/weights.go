@@ -51,7 +51,7 @@ func weightsBytes(key objectKey) int64 {
 // other errors unchanged, for the gateway's error table.
 func (d *Dataset) importanceRefusal(err error) error {
 	switch {
-	case errors.Is(err, importance.ErrCorrupt): // other faults in a damaged object do not matter
+	case errors.Is(err, importance.ErrCorrupt): // a damaged object may cause other errors too
 		return err
 	case errors.Is(err, importance.ErrGeneration):
 		return address.Refuse(address.Invalid, "%v; %s", err, d.generationText()).Because(err)
@@ -64,8 +64,8 @@ func (d *Dataset) importanceRefusal(err error) error {
 // reportsAtOnce is the maximum number of batches whose reports are stored concurrently.
 const reportsAtOnce = 16
 
-// AddReports stores reports. It stores those of one global batch sequentially, so that each is
-// checked against the earlier ones. It returns the number of positions with accepted losses.
+// AddReports stores reports. It stores the reports of one global batch sequentially, so that each
+// is compared with the earlier ones. It returns the number of positions with accepted losses.
 func (d *Dataset) AddReports(ctx context.Context, reports []importance.Report) (int, error) {
 	type globalBatch struct {
 		plan         string
@@ -103,20 +103,20 @@ func (d *Dataset) addReport(ctx context.Context, r importance.Report) error {
 
 // FreezeOptions are the options of a snapshot. The zero value of a field selects its default.
 type FreezeOptions struct {
-	HotShare float64 // of all samples, the share that is hot
-	Repeat   uint32  // how often the weight of a hot sample counts
-	Reporter string  // whose reports are frozen; empty: those of anonymous callers
+	HotShare float64 // share of all samples that is hot
+	Repeat   uint32  // factor for the weight of a hot sample
+	Reporter string  // caller whose reports are frozen; empty: anonymous callers
 }
 
-// FreezeBytes is the memory to freeze the weights of a dataset: a weight for each sample, its chunks, and the reports
-// that are read at a time.
+// FreezeBytes returns the memory needed to freeze the weights of a dataset: a weight for each
+// sample, its chunks, and the reports that are read together.
 func (d *Dataset) FreezeBytes() int64 {
 	const reports, perSample = 64 << 20, 64
 	samples := int64(d.Index.Samples())
 	return 4*samples + 16*int64(d.Index.Chunks()) + min(reports, perSample*samples)
 }
 
-// Freeze makes a snapshot of the losses that were reported of an epoch.
+// Freeze creates a snapshot of the losses reported for an epoch.
 func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want FreezeOptions) (importance.Frozen, error) {
 	r, err := p.Order(ctx, d, b)
 	if err != nil {
@@ -139,31 +139,31 @@ func (p *Plans) Freeze(ctx context.Context, d *Dataset, b address.Batch, want Fr
 
 // SnapshotInfo describes a snapshot of weights.
 type SnapshotInfo struct {
-	Snapshot   string `json:"snapshot"` // its name: the value of the parameter importance
+	Snapshot   string `json:"snapshot"` // name of the snapshot: the value of the parameter importance
 	Dataset    string `json:"dataset"`
 	Generation string `json:"generation"`
-	Plan       string `json:"plan"`           // that losses were reported of
-	Epoch      uint64 `json:"epoch"`          // of that plan
-	Base       string `json:"base,omitempty"` // the snapshot that supplies the weights of samples without a report
+	Plan       string `json:"plan"`           // plan of the reported losses
+	Epoch      uint64 `json:"epoch"`          // epoch of the reported losses
+	Base       string `json:"base,omitempty"` // snapshot that supplies the weights of samples without a report
 	Samples    uint64 `json:"samples"`
 	Reported   uint64 `json:"reported"` // positions with a loss
-	Repeat     uint32 `json:"repeat"`   // how often the weight of a hot sample counts
+	Repeat     uint32 `json:"repeat"`   // factor for the weight of a hot sample
 	weightsInfo
 }
 
 // weightsInfo describes the effect of weights on an epoch.
 type weightsInfo struct {
-	Coverage   float64 `json:"coverage"`              // expected share of the samples that an epoch delivers
+	Coverage   float64 `json:"coverage"`              // expected share of the samples that an epoch delivers at least once
 	Effective  float64 `json:"effective_sample_size"` // in samples
 	HotSamples uint64  `json:"hot_samples"`
-	HotShare   float64 `json:"hot_share"` // of all samples
+	HotShare   float64 `json:"hot_share"` // share of all samples that is hot
 }
 
 func (w *Weights) info() weightsInfo {
 	return weightsInfo{Coverage: w.Coverage(), Effective: w.EffectiveSampleSize(), HotSamples: w.HotSamples(), HotShare: w.HotShare()}
 }
 
-// Describe describes the snapshot as one of a dataset.
+// Describe describes the snapshot for a response about a dataset.
 func (w *Weights) Describe(d *Dataset) SnapshotInfo {
 	return SnapshotInfo{
 		Snapshot: w.Digest(), Dataset: d.Name(), Generation: w.Generation(), Plan: w.Plan(), Epoch: w.Epoch(), Base: w.Base(),
@@ -171,11 +171,11 @@ func (w *Weights) Describe(d *Dataset) SnapshotInfo {
 	}
 }
 
-// weightedSample is the place of a sample among the weights of its chunk.
+// weightedSample is a sample with its place among the weights of its chunk.
 type weightedSample struct {
 	chunk   int
-	weights []uint32 // of the chunk's samples
-	place   uint64   // of the sample among them
+	weights []uint32 // weights of the chunk's samples
+	place   uint64   // place of the sample in the chunk
 }
 
 func (w *Weights) find(ctx context.Context, x Places, sample uint64) (*weightedSample, error) {
@@ -187,18 +187,19 @@ func (w *Weights) find(ctx context.Context, x Places, sample uint64) (*weightedS
 	return &weightedSample{chunk, all, sample - x.First()[chunk]}, nil
 }
 
-// mostDraws bounds how often an epoch draws a sample: less than one above its expectation.
+// mostDraws bounds the number of times that an epoch draws a sample: less than one above its
+// expectation.
 func (w *Weights) mostDraws(s *weightedSample) uint64 {
 	var total uint64
 	for _, t := range w.Totals() {
 		total += t
 	}
 	hi, lo := bits.Mul64(uint64(s.weights[s.place]), w.Samples())
-	n, _ := bits.Div64(hi, lo, total) // the weight is a part of total, so hi < total
+	n, _ := bits.Div64(hi, lo, total) // the weight is part of total, so hi < total
 	return n + 1
 }
 
-// positions returns the positions of an epoch's order at which the sample comes.
+// positions returns the positions of the sample in an epoch's order.
 func (s *weightedSample) positions(e *shuffle.Epoch) []uint64 {
 	lo, hi := e.Draws().Of(s.chunk, s.weights, s.place)
 	var out []uint64
