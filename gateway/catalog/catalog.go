@@ -20,20 +20,20 @@ const (
 	rest      = time.Minute      // idle time after which a generation that is not current is closed
 	sweeps    = 10 * time.Second // interval of the search for entries to close
 	grace     = 10 * time.Minute // maximum time for which a removed dataset is still served to its users
-	goneFor   = 10 * time.Second // how long an error of opening a generation is cached
+	goneFor   = 10 * time.Second // time for which an error of opening a generation is cached
 	failedFor = time.Second      // the same after an error of the store
 	maxGone   = 1024             // maximum cached errors
 	openLimit = time.Minute      // timeout for opening a generation
 )
 
-// ErrUnknown is returned for names and generations that are not served.
+// ErrUnknown is returned for a name or generation that is not served.
 var ErrUnknown = errors.New("name not served")
 
 // Entry is one generation of a dataset.
 type Entry[E any] interface {
 	comparable
 	Key() (name, generation string)
-	Needs() []E // entries that this one depends on: they stay open as long as it does
+	Needs() []E // entries that this entry depends on, which stay open as long as it does
 	Close()     // called once, when the entry is no longer in use
 }
 
@@ -48,7 +48,7 @@ type Catalog[E Entry[E]] struct {
 
 	mu      sync.Mutex      // guards the fields below
 	current []E             // in the order of Set
-	old     []*openEntry[E] // replaced by another entry with the same name and generation
+	old     []*openEntry[E] // entries replaced by another entry with the same name and generation
 	byName  map[string]*openEntry[E]
 	byKey   map[key]*openEntry[E]
 	gone    map[key]failure
@@ -66,7 +66,7 @@ func keyOf[E Entry[E]](e E) (k key) {
 // openEntry is an open generation with its users.
 type openEntry[E Entry[E]] struct {
 	entry   E
-	needs   []*openEntry[E] // one use of each
+	needs   []*openEntry[E] // one use of each needed entry
 	release func()          // ends one use of the entry
 	users   int
 	used    time.Time // end of the last use
@@ -160,7 +160,7 @@ func (c *Catalog[E]) Current(name string) (e E, ok bool) {
 	return e, false
 }
 
-// Find returns an open entry and restarts its idle time.
+// Find returns an open entry and resets its idle time.
 func (c *Catalog[E]) Find(name, generation string) (e E, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,8 +266,9 @@ func (c *Catalog[E]) leave(h *openEntry[E], now time.Time) {
 	}
 }
 
-// begin waits until no other generation of a name is being opened. URLs with invented generations
-// therefore cost one store request at a time, and a hanging store blocks only its own datasets.
+// begin waits until no other generation of a name is being opened. Requests for invented
+// generations therefore cost one store request at a time, and a hanging store blocks only its own
+// datasets.
 func (c *Catalog[E]) begin(ctx context.Context, name string) (end func(), err error) {
 	for {
 		c.mu.Lock()
@@ -339,7 +340,7 @@ func (c *Catalog[E]) later() {
 	}
 }
 
-// sweep closes entries that were idle for long enough, or removed long ago.
+// sweep closes entries that were idle for long enough, or whose name was removed long ago.
 func (c *Catalog[E]) sweep() {
 	for _, e := range c.swept(time.Now()) {
 		e.Close()

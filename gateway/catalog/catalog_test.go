@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// thing is an entry that knows how often it was closed.
+// thing is an entry that counts calls of Close.
 type thing struct {
 	name, generation string
 	needs            []*thing
@@ -42,7 +42,7 @@ func (x *thing) isClosed() bool {
 	return x.closed > 0
 }
 
-// use acquires and returns the function that releases.
+// use acquires an entry and returns it with its release function.
 func use(t *testing.T, c *Catalog[*thing], name, generation string) (*thing, func()) {
 	t.Helper()
 	x, release, err := c.Acquire(t.Context(), name, generation)
@@ -75,7 +75,7 @@ func TestOlderGenerationsGoOnForTheirReaders(t *testing.T) {
 		} else {
 			end()
 		}
-		for range 5 { // who comes again within a minute keeps it open
+		for range 5 { // a use within each minute keeps the generation open
 			time.Sleep(rest - time.Second)
 			_, end := use(t, c, "a", "1")
 			end()
@@ -106,7 +106,7 @@ func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 			t.Errorf("got %d current, want b alone", len(got))
 		}
 		begun := time.Now()
-		for { // a job that does not end
+		for { // a job that runs for ever
 			x, end, err := c.Acquire(t.Context(), "a", "")
 			if err != nil {
 				break
@@ -124,14 +124,15 @@ func TestWhatIsTakenOutGoesOnForAWhile(t *testing.T) {
 		if !a.isClosed() {
 			t.Error("it is still open")
 		}
-		c.Set([]*thing{b, {name: "a", generation: "1", t: t}}) // and is there again
+		c.Set([]*thing{b, {name: "a", generation: "1", t: t}}) // serve it again
 		_, end := use(t, c, "a", "")
 		end()
 		c.Close()
 	})
 }
 
-// TestAnotherOneTakesItsPlace: users of the first one keep it, all others get the second one.
+// TestAnotherOneTakesItsPlace: existing users keep the replaced entry, and new users get the new
+// one.
 func TestAnotherOneTakesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New[*thing](nil, nil)
@@ -218,10 +219,11 @@ func TestGenerationsAreOpenedOnDemand(t *testing.T) {
 	})
 }
 
-// never says of no error that it may be over soon.
+// never reports that no error is temporary.
 func never(error) bool { return false }
 
-// TestAStoreThatFailedIsAskedAgainSoon, while a generation that is gone stays so for longer.
+// TestAStoreThatFailedIsAskedAgainSoon: an error of the store is cached for a short time, and the
+// absence of a generation for longer.
 func TestAStoreThatFailedIsAskedAgainSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := errors.New("the store failed")
@@ -249,8 +251,8 @@ func TestAStoreThatFailedIsAskedAgainSoon(t *testing.T) {
 	})
 }
 
-// TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened one after
-// another, those of two names in parallel.
+// TestAStoreThatHangsHoldsUpItsOwnDatasetAlone: generations of one name are opened sequentially,
+// those of different names concurrently.
 func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opening := map[string]*atomic.Int64{"hung": {}, "well": {}}
@@ -288,7 +290,7 @@ func TestAStoreThatHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 	})
 }
 
-// TestWhatIsNeededStaysOpen: a mixture keeps its sources.
+// TestWhatIsNeededStaysOpen: a mixture keeps its sources open.
 func TestWhatIsNeededStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New[*thing](nil, nil)
@@ -310,8 +312,8 @@ func TestWhatIsNeededStaysOpen(t *testing.T) {
 	})
 }
 
-// TestManyChanges: for any order of changes and uses, nothing is closed while it is in use, and
-// everything is closed in the end.
+// TestManyChanges: for any order of changes and uses, no entry is closed while it is in use, and
+// all entries are closed in the end.
 func TestManyChanges(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
@@ -332,7 +334,7 @@ func TestManyChanges(t *testing.T) {
 					for _, name := range names {
 						generation := generations[random.IntN(3)]
 						x, ok := c.Find(name, generation)
-						if ok = ok && random.IntN(4) > 0; !ok { // else another one takes its place
+						if ok = ok && random.IntN(4) > 0; !ok { // otherwise a new entry replaces it
 							x = made(name, generation)
 						}
 						if random.IntN(4) > 0 {
