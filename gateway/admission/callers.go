@@ -20,7 +20,7 @@ type Callers struct {
 
 // caller is the current use of one caller.
 type caller struct {
-	bodies   int64 // bytes of answers being read or sent
+	bodies   int64 // bytes of responses being read or sent
 	lent     int64 // bytes of shared memory that its processes hold
 	requests *rate.Limiter
 }
@@ -56,7 +56,7 @@ type Account struct {
 	Callers  *Callers
 	Name     string
 	Requests float64 // per second; 0: unlimited
-	Memory   int64   // concurrent bytes of answers; 0: unlimited
+	Memory   int64   // bytes of concurrent responses; 0: unlimited
 }
 
 // Request counts a request. It returns 0 if the limit allows it, otherwise the time to wait. The
@@ -80,19 +80,19 @@ func (a *Account) Request() (wait time.Duration) {
 }
 
 // Hold reserves n bytes of the caller's memory for a body. A caller without other bodies may
-// reserve any number, since a share must not be too small for the batches of a job.
+// reserve any amount, because its limit may be smaller than a batch of its job.
 func (a *Account) Hold(n int64) (release func(), ok bool) {
 	return a.take(n, func(c *caller) *int64 { return &c.bodies }, true)
 }
 
-// Lend reserves n bytes of the caller's memory for its processes. Hold does not count them, so they
-// never block an answer.
+// Lend reserves n bytes of the caller's memory for its processes. Hold does not count these bytes,
+// so they never block a response.
 func (a *Account) Lend(n int64) (release func(), ok bool) {
 	return a.take(n, func(c *caller) *int64 { return &c.lent }, false)
 }
 
-// take adds n bytes to a counter of the caller, within its share. With first, the first bytes are
-// always allowed.
+// take adds n bytes to a counter of the caller, within its limit. With first, a reservation is
+// always allowed if the counter is zero.
 func (a *Account) take(n int64, count func(*caller) *int64, first bool) (release func(), ok bool) {
 	if a == nil || a.Memory <= 0 {
 		return func() {}, true

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// request asks for a caller with a limit of so many requests a second.
+// request counts a request of a caller with a limit of requests per second.
 func (c *Callers) request(name string, limit float64) time.Duration {
 	return (&Account{Callers: c, Name: name, Requests: limit}).Request()
 }
 
-// hold asks for n bytes for a caller that may hold so many.
+// hold reserves n bytes for a caller that may hold at most most bytes.
 func (c *Callers) hold(name string, n, most int64) (release func(), ok bool) {
 	return (&Account{Callers: c, Name: name, Memory: most}).Hold(n)
 }
@@ -81,12 +81,12 @@ func TestMemoryOfACaller(t *testing.T) {
 	}
 }
 
-// TestCallersAreForgotten: callers without any use are forgotten, and no caller exceeds its limit
-// by that.
+// TestCallersAreForgotten: idle callers are removed, and no caller exceeds its limit because of
+// that.
 func TestCallersAreForgotten(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var c Callers
-		slow := c.request("slow", 0.001) // allows the next request in 1000 s
+		slow := c.request("slow", 0.001) // permits the next request in 1000 s
 		_, held := c.hold("holder", 10, 100)
 		if slow != 0 || !held {
 			t.Fatal("got the first ones refused")
@@ -151,8 +151,8 @@ func TestCallersAtATime(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsLent: the memory that a caller's processes keep is bounded by its share, and
-// never blocks data that is sent to it.
+// TestMemoryThatIsLent: the shared memory that a caller's processes hold is bounded by its limit,
+// and never blocks responses to the caller.
 func TestMemoryThatIsLent(t *testing.T) {
 	var c Callers
 	a := &Account{Callers: &c, Name: "a", Memory: 100}

@@ -10,7 +10,7 @@ import (
 
 const (
 	placesPerProcessor = 2   // one request plans while another waits for the index
-	mostWaiting        = 256 // maximum waiting requests per place; more would wait longer than clients do
+	mostWaiting        = 256 // maximum waiting requests per place; with more, requests would wait longer than clients do
 
 	// MeasuringPlaces is the number of groups of batches that may be measured concurrently. Each
 	// needs a part of the budget.
@@ -21,8 +21,8 @@ const (
 var ErrCrowded = errors.New("too many requests wait for planning")
 
 // Places limits the number of requests that plan, locate and lay out concurrently. These steps need
-// processor time, and one request may ask for a minute of it. A request holds a place for one batch
-// at a time, so long requests let others in between.
+// processor time, up to a minute for one request. A request holds a place for one batch at a time,
+// so that other requests can run between the batches of a long one.
 type Places struct {
 	free    chan struct{} // one token per request with a place
 	waiting *atomic.Int64

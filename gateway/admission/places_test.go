@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPlacesAreBounded takes all places, fills the queue for them, and leaves again.
+// TestPlacesAreBounded takes all places, fills the queue for them, and releases all of them.
 func TestPlacesAreBounded(t *testing.T) {
 	p := NewPlaces(PlanningPlaces())
 	var leaves []func()

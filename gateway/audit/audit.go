@@ -1,8 +1,8 @@
-// Package audit records what callers changed and which requests were refused: one JSON line per
-// event in a separate file, independent of log levels.
+// Package audit records changes by callers and refused requests: one JSON line per event in a
+// separate file, independent of log levels.
 //
-// A line that cannot be written is kept and written first as soon as possible. Until then Err
-// returns the error and the gateway rejects writes, so that nothing changes without a record.
+// The log buffers a line that it cannot write, and writes it first as soon as possible. Until then
+// Err returns the error and the gateway rejects writes, so that nothing changes without a record.
 package audit
 
 import (
@@ -29,7 +29,7 @@ type Entry struct {
 	Right           string    `json:"right,omitempty"`
 	Dataset         string    `json:"dataset,omitempty"`
 	Status          int       `json:"status,omitempty"`
-	Bytes           int64     `json:"bytes"`                       // size of the answer
+	Bytes           int64     `json:"bytes"`                       // size of the response
 	RequestID       string    `json:"request_id,omitempty"`        // assigned by the gateway
 	CallerRequestID string    `json:"caller_request_id,omitempty"` // assigned by the caller
 	Requests        int       `json:"requests,omitempty"`          // strangers: number of requests within a minute
@@ -37,7 +37,7 @@ type Entry struct {
 
 // Events.
 const (
-	Write     = "write"     // a caller changed something, or tried to
+	Write     = "write"     // a caller changed something, or attempted to
 	Refusal   = "refusal"   // a known caller lacked a right or exceeded a limit
 	strangers = "strangers" // requests from one address were refused for lack of valid credentials
 )

@@ -26,7 +26,7 @@ func mustOpen(t *testing.T, name string) *Log {
 	return l
 }
 
-// entries reads a log. A line that was torn is no JSON, and is counted.
+// entries reads a log. It counts partial lines, which are not valid JSON.
 func entries(t *testing.T, name string) (all []Entry, torn int) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -67,7 +67,7 @@ func TestFileMovedAway(t *testing.T) {
 	for i, change := range []func() error{
 		func() error { return os.Rename(name, name+".0") },
 		func() error { return os.Remove(name) },
-		func() error { return errors.Join(os.Rename(name, name+".1"), os.WriteFile(name, nil, 0o600)) }, // as logrotate's create does
+		func() error { return errors.Join(os.Rename(name, name+".1"), os.WriteFile(name, nil, 0o600)) }, // like logrotate's create option
 		func() error { return os.Truncate(name, 0) },                                                    // copytruncate
 	} {
 		if err := change(); err != nil {
@@ -89,7 +89,7 @@ func TestFileMovedAway(t *testing.T) {
 	}
 }
 
-// TestFullDisk points the name at /dev/full, and then at a file again: nothing is lost.
+// TestFullDisk redirects the log to /dev/full, and then to a file again: no line is lost.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "audit.log")
@@ -127,7 +127,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// shortWriter takes so many bytes, and then none.
+// shortWriter accepts a limited number of bytes.
 type shortWriter struct {
 	room int
 	got  []byte
@@ -143,8 +143,8 @@ func (n *shortWriter) Write(p []byte) (int, error) {
 	return took, nil
 }
 
-// TestTornLines makes the disk take any part of three lines, twice: each line is written whole
-// once, and a torn line is ended.
+// TestTornLines fills the disk after any part of three lines, twice. Each line is written
+// completely once, and each partial line is terminated.
 func TestTornLines(t *testing.T) {
 	for room := range 700 {
 		disk := &shortWriter{room: room}
@@ -171,11 +171,12 @@ func TestTornLines(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: while the disk is full refusals take no more memory than mostKept, and are counted.
+// TestRefusalsAreBounded: while the disk is full, buffered refusals use at most mostKept bytes.
+// Further refusals are only counted.
 func TestRefusalsAreBounded(t *testing.T) {
 	disk := &shortWriter{}
 	l := &Log{out: disk, unknown: map[string]int{}}
-	l.kept = append(make([]byte, mostKept), '\n') // as many lines
+	l.kept = append(make([]byte, mostKept), '\n') // buffered lines of this size
 	for range 10 {
 		l.Add(Entry{Event: Refusal})
 	}
@@ -235,7 +236,7 @@ func TestStrangersAreAddedUp(t *testing.T) {
 	})
 }
 
-// TestManyWritersAndARotation: each line is there once, in one of the files.
+// TestManyWritersAndARotation: each line is written once, in one of the files.
 func TestManyWritersAndARotation(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "audit.log")
 	l := mustOpen(t, name)
@@ -251,7 +252,7 @@ func TestManyWritersAndARotation(t *testing.T) {
 	}
 	const moves = 20
 	for i := range moves {
-		_ = os.Rename(name, fmt.Sprint(name, ".", i)) // it may not be there yet
+		_ = os.Rename(name, fmt.Sprint(name, ".", i)) // the file may not exist yet
 		time.Sleep(time.Millisecond)
 	}
 	all.Wait()

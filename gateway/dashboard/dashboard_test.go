@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	mostBytes  = 230 << 10 // of the whole page
-	mostPacked = 100 << 10 // of the whole page, compressed by gzip
+	mostBytes  = 230 << 10 // size of the whole page
+	mostPacked = 100 << 10 // size of the whole page, compressed by gzip
 	mostLines  = 600
 )
 
@@ -60,8 +60,8 @@ func TestPage_ReferencesResolve(t *testing.T) {
 	}
 }
 
-// TestPage_AvoidsMarkupFromText checks that the page's scripts never convert text into HTML or code. The policy forbids it
-// too; this test reports the line.
+// TestPage_AvoidsMarkupFromText checks that the page's scripts never convert text into HTML or
+// code. The policy also forbids it; this test reports the line.
 func TestPage_AvoidsMarkupFromText(t *testing.T) {
 	page, err := dashboard.New()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer is an answer of /v1/stats. Ranks are either a list of readers, or columns per job.
+// Answer is a response of /v1/stats. Ranks are either a list of readers, or columns per job.
 type Answer struct {
-	Counters map[string]float64 `json:"counters"` // by Prometheus name, with labels
+	Counters map[string]float64 `json:"counters"` // by Prometheus metric name, with labels
 	Jobs     []Ranks            `json:"jobs,omitzero"`
 	Limits   Finding            `json:"limits"`
 	Readers  []Reader           `json:"readers,omitzero"`
@@ -21,13 +21,13 @@ type Answer struct {
 type Limits struct {
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
-	Do       string `json:"do,omitempty"` // setting to change, or place to look
+	Do       string `json:"do,omitempty"` // setting to change, or where to look
 }
 
 // Finding is the bottleneck between two snapshots.
 type Finding struct {
 	Limits
-	Seconds float64 `json:"seconds"` // between the snapshots
+	Seconds float64 `json:"seconds"` // time between the snapshots
 }
 
 // Job is a plan that ranks read, with the number of ranks.
@@ -47,21 +47,21 @@ type Reader struct {
 	Batch            uint64    `json:"batch"`              // last requested batch
 	BatchesBehind    uint64    `json:"batches_behind"`     // batches behind the fastest rank of the same plan and world size
 	SamplesPerSecond float64   `json:"samples_per_second"` // recent rate of this rank
-	ThinkMS          float64   `json:"think_ms"`           // mean time from the end of an answer to the next request; in an Answer, over Finding.Seconds
+	ThinkMS          float64   `json:"think_ms"`           // mean time from the end of a response to the next request; in an Answer, over Finding.Seconds
 	WaitingShare     float64   `json:"waiting_share"`      // share of its time waiting for bytes, 0 to 1; in an Answer, over Finding.Seconds
 	Spent            RankTimes `json:"-"`
-	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // at the current rate; 0: unknown
-	IdleSeconds      float64   `json:"idle_seconds"`       // since the last request
+	EpochLeftSeconds float64   `json:"epoch_left_seconds"` // estimate at the current rate; 0: unknown
+	IdleSeconds      float64   `json:"idle_seconds"`       // time since the last request
 }
 
-// RankTimes is how a rank has spent its time since its first request, in seconds. The values only
-// increase.
+// RankTimes divides the time of a rank since its first request into categories, in seconds. The
+// values only increase.
 type RankTimes struct {
 	All      float64
-	Planning float64 // part of All: the gateway planned the batch, or waited for memory to do so
+	Planning float64 // part of All: the gateway planned the batch, or waited for memory to plan it
 	Bytes    float64 // part of All: the rank waited for bytes
-	Sending  float64 // part of All: the answer was being sent
-	Pauses   float64 // time from the end of an answer to the next request
+	Sending  float64 // part of All: the gateway sent the response
+	Pauses   float64 // time from the end of a response to the next request
 	Paused   uint64  // number of pauses
 }
 
@@ -80,7 +80,7 @@ type Ranks struct {
 	IdleSeconds      []float64 `json:"idle_seconds"`
 }
 
-// Jobs groups readers by job and keeps their order. It rounds values for display.
+// Jobs groups readers by job, in the order of the list. It rounds values for display.
 func Jobs(rs []Reader) []Ranks {
 	out := []Ranks{}
 	of := map[Job]int{} // index in out

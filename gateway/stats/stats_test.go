@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestJobs: ranks of one plan are columns of one job, in the order of the list; another seed is another job.
+// TestJobs: ranks of one plan are columns of one job, in the order of the list. A plan with another
+// seed is another job.
 func TestJobs(t *testing.T) {
 	a, b := Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot", Window: 4, Seed: 1 << 63}, BatchSize: 16, WorldSize: 2}, Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot"}}
 	b.Subset = "aa:train"
@@ -34,7 +35,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// TestAnswer_AllReadsBothForms: an answer tells of the same ranks as a list and as columns.
+// TestAnswer_AllReadsBothForms: All returns the same ranks for a list and for columns.
 func TestAnswer_AllReadsBothForms(t *testing.T) {
 	job := Job{Dataset: "photos", Params: shuffle.Params{Shuffle: "slot", Window: 4, Seed: 1 << 63}, BatchSize: 16, WorldSize: 2}
 	readers := []Reader{
