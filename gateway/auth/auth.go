@@ -4,7 +4,7 @@
 // none. For a process on the gateway's machine, the kernel may supply the user ID. A Guard derives
 // a principal from the credentials and decides which rights the principal has on which dataset. It
 // does not depend on routes or status codes: package gateway calls it once per request, and again
-// for each batch of a long answer.
+// for each batch of a long response.
 //
 // A Guard decides by an access file, which it reloads when the file changes. The file is parsed
 // into an immutable policy, so each request uses exactly one version.
@@ -33,7 +33,7 @@ const (
 
 func rightNames() []string { return []string{"", "none", "read", "report", "warm", "admin"} }
 
-// String returns the name in an access file.
+// String returns the name of the right in an access file.
 func (r Right) String() string { return rightNames()[r] }
 
 // ParseRight returns the right with the given name. It does not accept None, which cannot be
@@ -59,7 +59,7 @@ type Principal struct {
 	// token is the SHA-256 of the caller's token, if it has one: the current policy decides whether
 	// the token is still valid.
 	token *digest
-	// until is the expiry of a JWT or certificate. Zero: the caller has neither.
+	// until is the time at which a JWT or certificate expires. Zero: the caller has neither.
 	until time.Time
 }
 
@@ -85,7 +85,7 @@ type Credentials struct {
 // contains the credentials.
 var ErrInvalid = errors.New("invalid credentials")
 
-// invalid returns an ErrInvalid with a reason.
+// invalid returns an error with a reason that wraps ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // byCertificate returns the principal of a certificate that TLS has verified. Its name is the
-// certificate's first name that the access file contains, or else its first name. The expiry is
-// checked again, since a connection may be kept for days after its verification.
+// certificate's first name that the access file contains, or else its first name. byCertificate
+// checks the expiry again, since a connection may stay open for days after the verification.
 func (p *policy) byCertificate(cert *x509.Certificate, now time.Time) (Principal, error) {
 	if now.After(cert.NotAfter) {
 		return Principal{}, invalid("a client certificate that expired at %s", cert.NotAfter.UTC().Format(time.RFC3339))
@@ -27,8 +27,8 @@ func (p *policy) byCertificate(cert *x509.Certificate, now time.Time) (Principal
 	return who, nil
 }
 
-// sans returns the names of a certificate. It omits names with the form of another kind: a CA that
-// verifies DNS names may sign one that looks like an e-mail address.
+// sans returns the names of a certificate. It omits a name whose form belongs to another kind of
+// name: a CA that verifies DNS names may sign one that looks like an e-mail address.
 func sans(cert *x509.Certificate) []string {
 	var all []string
 	add := func(name string, is kindOfSAN) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// certificate makes a certificate with the names, as TLS hands it on.
+// certificate returns a certificate with the names, in the form that TLS passes on.
 func certificate(t testing.TB, template x509.Certificate) *x509.Certificate {
 	t.Helper()
 	key := newEC(t, "").key
@@ -68,7 +68,7 @@ func TestCertificates(t *testing.T) {
 		{"an address like a DNS name", x509.Certificate{DNSNames: []string{"x"}, EmailAddresses: []string{"ops.example"}}, "certificate:x", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			other := certificate(t, x509.Certificate{DNSNames: []string{"ops.example"}}) // an authority between
+			other := certificate(t, x509.Certificate{DNSNames: []string{"ops.example"}}) // an intermediate authority
 			p, err := g.Authenticate(Credentials{Certificates: []*x509.Certificate{certificate(t, c.cert), other}})
 			if err != nil || p.Name != c.want || p.Anonymous() {
 				t.Fatalf("got %q, %v, want %s", p.Name, err, c.want)
@@ -100,7 +100,8 @@ func TestACertificateWithoutANameIsRefused(t *testing.T) {
 	}
 }
 
-// TestACertificateThatExpires comes by a connection that was made in time.
+// TestACertificateThatExpires: a certificate is refused after its expiry, even on a connection that
+// was opened before it.
 func TestACertificateThatExpires(t *testing.T) {
 	clock := newClock()
 	g, err := Open(Config{File: string(newFile(t, certificatesFile)), Now: clock.Now})

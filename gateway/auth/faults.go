@@ -29,7 +29,7 @@ func (f *faults) add(at *yaml.Node, format string, args ...any) {
 	f.list = append(f.list, fault{at.Line, fmt.Sprintf(format, args...)})
 }
 
-// err returns the faults ordered by line, each with the file name.
+// err returns the faults in order of lines, each with the file name.
 func (f *faults) err() error {
 	slices.SortStableFunc(f.list, func(a, b fault) int { return cmp.Compare(a.line, b.line) })
 	var all []error
@@ -62,7 +62,7 @@ func (f *faults) document(text []byte) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// syntax converts an error of the YAML parser into a fault with a line.
+// syntax records an error of the YAML parser as a fault with its line.
 func (f *faults) syntax(err error) {
 	said, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(said); m != nil {
@@ -110,7 +110,7 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
 }
 
-// elements returns the elements of a list; none if the key is missing.
+// elements returns the elements of a list, or none if the key is missing.
 func (f *faults) elements(m fields, key string) []*yaml.Node {
 	n := m.values[key]
 	switch {

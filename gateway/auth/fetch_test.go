@@ -41,7 +41,8 @@ func (b countingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// TestFetchKeys_ClosesEachResponse: a response is closed whether or not its content is usable.
+// TestFetchKeys_ClosesEachResponse: the guard closes a response whether or not its content is
+// usable.
 func TestFetchKeys_ClosesEachResponse(t *testing.T) {
 	e := newEC(t, "e")
 	for name, answer := range map[string]func(http.ResponseWriter, string) bool{
@@ -67,7 +68,7 @@ func TestFetchKeys_ClosesEachResponse(t *testing.T) {
 	}
 }
 
-// TestFetchKeys_AcceptsTheLargestAnswer: each answer may have maxAnswer bytes.
+// TestFetchKeys_AcceptsTheLargestAnswer: each response may have maxAnswer bytes.
 func TestFetchKeys_AcceptsTheLargestAnswer(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -89,7 +90,8 @@ func TestFetchKeys_AcceptsTheLargestAnswer(t *testing.T) {
 	p.mustHave(t, 1, 0)
 }
 
-// TestFetchKeys_FollowsRedirectsUpToTheLimit counts redirects within the issuer.
+// TestFetchKeys_FollowsRedirectsUpToTheLimit checks the maximum number of redirects within the
+// issuer's host.
 func TestFetchKeys_FollowsRedirectsUpToTheLimit(t *testing.T) {
 	e := newEC(t, "e")
 	for redirects, keys := range map[int]int{maxRedirect: 1, maxRedirect + 1: 0} {
@@ -109,7 +111,8 @@ func TestFetchKeys_FollowsRedirectsUpToTheLimit(t *testing.T) {
 	}
 }
 
-// TestFetchKeys_DatesKeysFromTheRequest: keys are as old as the request for them, and a fetch that lasts is not begun twice.
+// TestFetchKeys_DatesKeysFromTheRequest: the age of keys counts from the request for them, and no
+// second fetch starts during a long one.
 func TestFetchKeys_DatesKeysFromTheRequest(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -129,7 +132,8 @@ func TestFetchKeys_DatesKeysFromTheRequest(t *testing.T) {
 	}
 }
 
-// TestFetchKeys_TellsOfFailureAndRecovery: each failure is reported, and only the first success after it.
+// TestFetchKeys_TellsOfFailureAndRecovery: Config.Keys receives each failure, and only the first
+// success after it.
 func TestFetchKeys_TellsOfFailureAndRecovery(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -148,7 +152,8 @@ func TestFetchKeys_TellsOfFailureAndRecovery(t *testing.T) {
 	p.mustHave(t, 1, 2)
 }
 
-// TestOpen_AsksIssuersWithoutKeptConnections: the default transport is a bounded copy, and the one of the process stays as it is.
+// TestOpen_AsksIssuersWithoutKeptConnections: the transport for issuers is a copy of the default
+// transport with limits. The default transport itself does not change.
 func TestOpen_AsksIssuersWithoutKeptConnections(t *testing.T) {
 	got, ok := mustOpen(t, opens).cfg.HTTP.(*http.Transport)
 	if !ok || !got.DisableKeepAlives || got.MaxResponseHeaderBytes != 64<<10 || got.Proxy == nil {
@@ -159,7 +164,8 @@ func TestOpen_AsksIssuersWithoutKeptConnections(t *testing.T) {
 	}
 }
 
-// TestFind_DistinguishesKeysOfOneKid: of keys with one kid the algorithm decides, and an algorithm that none has asks for no fetch.
+// TestFind_DistinguishesKeysOfOneKid: if several keys have the same kid, the algorithm selects one.
+// A known kid with another algorithm causes no fetch.
 func TestFind_DistinguishesKeysOfOneKid(t *testing.T) {
 	e, d := newEC(t, "same"), newEd(t, "same")
 	p := newProvider(t, e.public(), d.public())
@@ -178,7 +184,8 @@ func TestFind_DistinguishesKeysOfOneKid(t *testing.T) {
 	}
 }
 
-// TestVersion_ChangesWithThePolicy: a refused or unchanged file keeps the version, and statistics show the policy in use.
+// TestVersion_ChangesWithThePolicy: a rejected or unchanged file does not change the version, and
+// Stats describes the policy in use.
 func TestVersion_ChangesWithThePolicy(t *testing.T) {
 	clock := newClock()
 	file := newFile(t, opens)

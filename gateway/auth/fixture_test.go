@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a time that a test moves.
+// clock is a clock that a test advances.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -36,7 +36,7 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// accessFile writes an access file, and replaces it.
+// accessFile is the path of an access file.
 type accessFile string
 
 func newFile(t testing.TB, text string) accessFile {
@@ -47,7 +47,7 @@ func newFile(t testing.TB, text string) accessFile {
 	return f
 }
 
-// put replaces the file at once, as an operator should.
+// put replaces the file atomically, like an operator should.
 func (f accessFile) put(t testing.TB, text string) {
 	t.Helper()
 	beside := string(f) + ".new"
@@ -77,7 +77,7 @@ func mustBe(t testing.TB, g *Guard, text string) Principal {
 	return p
 }
 
-// refused makes sure that credentials are refused, with a reason that does not hold them.
+// refused checks that credentials are refused, with a reason that does not contain them.
 func refused(t testing.TB, g *Guard, because string, headers ...string) {
 	t.Helper()
 	p, err := g.Authenticate(Credentials{Authorization: headers})

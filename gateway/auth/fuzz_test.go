@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// FuzzAccessFile parses any text: the outcome is a policy that keeps its promises, or faults with
-// lines of the text.
+// FuzzAccessFile parses any text. The result is a valid policy, or faults with lines of the text.
 func FuzzAccessFile(f *testing.F) {
 	example, err := os.ReadFile("testdata/access.yaml")
 	must(f, err)
@@ -54,7 +53,7 @@ func FuzzAccessFile(f *testing.F) {
 }
 
 // FuzzAuthorization tries any header: only the holder of the token or the JWT is authenticated, and
-// no reason repeats the header.
+// no reason contains the header.
 func FuzzAuthorization(f *testing.F) {
 	const token = "mr_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	e := newEC(f, "e")

@@ -13,15 +13,15 @@ import (
 type Config struct {
 	File string // path of the access file
 
-	// Changed is called after each change of the file, with nil if the new content is in use,
-	// otherwise with the reason why the old one stays.
+	// Changed is called after each change of the file. Its argument is nil if the new content
+	// is in use, otherwise the reason why the previous content stays in use.
 	Changed func(error)
 
 	// Keys is called after each failed fetch of an issuer's keys, and with nil after the first
 	// success.
 	Keys func(issuer string, err error)
 
-	HTTP http.RoundTripper // transport for issuers; nil: the default with the environment's proxy
+	HTTP http.RoundTripper // transport for issuers; nil: a default transport that uses the environment's proxy
 	Now  func() time.Time  // nil: time.Now
 }
 
@@ -87,8 +87,8 @@ func Open(cfg Config) (*Guard, error) {
 	return g, nil
 }
 
-// Authenticate returns the principal of the credentials; without any it is anonymous. Errors wrap
-// ErrInvalid.
+// Authenticate returns the principal of the credentials, or an anonymous one without credentials.
+// Errors wrap ErrInvalid.
 func (g *Guard) Authenticate(shown Credentials) (Principal, error) {
 	p := g.policy.Load()
 	switch {
@@ -143,9 +143,9 @@ func (g *Guard) Version() int64 { return g.loaded.Load() }
 
 // Stats is the state of the access file.
 type Stats struct {
-	Tokens  int       // tokens in the current policy, expired ones included
+	Tokens  int       // tokens in the current policy, including expired ones
 	Loaded  time.Time // when the current policy was loaded
-	FileOK  bool      // whether the current content of the file is in use; otherwise an earlier one is
+	FileOK  bool      // the current content of the file is in use; otherwise an earlier one is
 	Reloads int64     // accepted changes of the file
 	Faults  int64     // rejected changes of the file
 	Issuers []IssuerStats
@@ -154,7 +154,7 @@ type Stats struct {
 // IssuerStats is the state of an issuer's keys.
 type IssuerStats struct {
 	Name     string
-	Keys     int       // usable keys: none before the first fetch, or a day after the last one
+	Keys     int       // usable keys: none before the first fetch, or a day after the last successful one
 	Fetched  time.Time // last successful fetch; zero: never
 	Failures int64     // failed fetches
 }

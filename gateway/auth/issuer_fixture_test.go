@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// provider is an issuer that tests run: a TLS server with an OpenID configuration and keys.
+// provider is an issuer that a test runs: a TLS server with an OpenID configuration and keys.
 type provider struct {
 	*httptest.Server
 	guard *Guard
@@ -31,16 +31,16 @@ type provider struct {
 	clock *clock
 
 	mu     sync.Mutex
-	issuer string                                 // that its configuration names
-	keys   []any                                  // that it publishes
-	answer func(http.ResponseWriter, string) bool // before its own answers; true: it has answered
+	issuer string                                 // issuer in its OpenID configuration
+	keys   []any                                  // published keys
+	answer func(http.ResponseWriter, string) bool // called first; it returns true if it has sent a response
 	asked  map[string]int
 	told   []error // by Config.Keys
 }
 
 func newProvider(t testing.TB, keys ...any) *provider {
 	t.Helper()
-	leaks.Check(t) // before the server of the provider runs
+	leaks.Check(t) // before the provider's server starts
 	p := &provider{keys: keys, asked: map[string]int{}, clock: newClock()}
 	p.Server = httptest.NewTLSServer(p)
 	p.issuer = p.URL
@@ -63,7 +63,7 @@ func newProvider(t testing.TB, keys ...any) *provider {
 	return p
 }
 
-// access is an access file that trusts the provider.
+// access returns the text of an access file that trusts the provider.
 func (p *provider) access(fields string) string {
 	return `
 issuers: [{name: corp, issuer: "` + p.URL + `", ` + fields + `}]
@@ -102,7 +102,7 @@ func (p *provider) requests() int {
 	return p.asked["/keys"]
 }
 
-// fetch makes the guard check for fetches that are due, and returns the arguments of Config.Keys.
+// fetch makes the guard start the fetches that are due, and returns the arguments of Config.Keys.
 func (p *provider) fetch(t testing.TB) []error {
 	t.Helper()
 	p.guard.FetchKeys(t.Context())
@@ -113,7 +113,7 @@ func (p *provider) fetch(t testing.TB) []error {
 	return told
 }
 
-// signer is a private key with the name under which the public one is published.
+// signer is a private key with the kid of the published public key.
 type signer struct {
 	kid string
 	key crypto.Signer
@@ -152,7 +152,7 @@ func (s signer) algorithm() string {
 	return "EdDSA"
 }
 
-// members are those of a JSON object. A nil value leaves the member of another object out.
+// members are the members of a JSON object. In changes, a nil value removes a member.
 type members map[string]any
 
 func (m members) with(changes members) members {
@@ -165,7 +165,7 @@ func (m members) with(changes members) members {
 	return all
 }
 
-// claims are those of a JWT that is good at the provider's time.
+// claims returns the claims of a JWT that is valid at the provider's time.
 func (p *provider) claims(changes members) members {
 	now := p.clock.Now()
 	return members{
@@ -173,13 +173,13 @@ func (p *provider) claims(changes members) members {
 	}.with(changes)
 }
 
-// sign makes a JWT with valid claims, except for the changes.
+// sign returns a JWT with valid claims, except for the changes.
 func (p *provider) sign(t testing.TB, s signer, header, changes members) string {
 	t.Helper()
 	return s.sign(t, members{"alg": s.algorithm(), "kid": s.kid, "typ": "JWT"}.with(header), p.claims(changes))
 }
 
-// sign signs any header and claims, each a JSON object or its text, by the key's own algorithm.
+// sign signs any header and claims with the key's own algorithm. Each is a JSON object or its text.
 func (s signer) sign(t testing.TB, header, claims any) string {
 	t.Helper()
 	text := encode(t, header) + "." + encode(t, claims)
@@ -199,7 +199,8 @@ func (s signer) sign(t testing.TB, header, claims any) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// signHS256 signs by a secret, as an attacker does who hopes that a public key is taken for one.
+// signHS256 signs with a secret, like an attacker who hopes that the gateway uses a public key as
+// the secret.
 func signHS256(t testing.TB, secret []byte, header, claims any) string {
 	t.Helper()
 	text := encode(t, header) + "." + encode(t, claims)

@@ -24,7 +24,7 @@ func algorithms() []jose.SignatureAlgorithm {
 // isJWT reports whether a text has the form of a JWT: three parts.
 func isJWT(text string) bool { return strings.Count(text, ".") == 2 }
 
-// maxProofs bounds the cached JWTs: a job sends the same one with each request.
+// maxProofs is the maximum number of cached JWTs. A job sends the same JWT with each request.
 const maxProofs = 4096
 
 // proofs caches verified JWTs. Verifying a signature takes about as long as sending a batch.
@@ -143,11 +143,11 @@ func names(text json.RawMessage) ([]string, error) {
 	return list, json.Unmarshal(text, &list)
 }
 
-// errUnknownKey rejects a JWT whose key is not among those that the issuer last published.
+// errUnknownKey rejects a JWT whose key is not among the keys that the issuer last published.
 var errUnknownKey = errors.New("no key of the issuer has the JWT's kid and algorithm")
 
-// find returns the key of a set that a JWT's header selects. Keys in the header itself, or URLs to
-// keys, are never used. Requests do not wait for an issuer: an unknown kid only makes the next
+// find returns the key of a set that a JWT's header selects. It never uses keys in the header
+// itself, or URLs of keys. Requests do not wait for an issuer: an unknown kid only makes the next
 // fetch due earlier.
 func (k *keyring) find(set *keySet, header jose.Header, now time.Time) (any, error) {
 	if set == nil || now.Sub(set.fetched) >= keysLast {

@@ -178,8 +178,8 @@ func TestValidSubject(t *testing.T) {
 	}
 }
 
-// TestTheSubjectIsTheClaimThatTheFileNames also holds that no groups are read unless the file names
-// their claim.
+// TestTheSubjectIsTheClaimThatTheFileNames checks the configured claim. It also checks that groups
+// are ignored unless the file configures their claim.
 func TestTheSubjectIsTheClaimThatTheFileNames(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -229,7 +229,8 @@ func TestExpiryOfAJWTFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestAJWTIsRememberedToTheByte: one that was proved before says nothing of another one.
+// TestAJWTIsRememberedToTheByte: a verified JWT in the cache does not authenticate a JWT that
+// differs in one byte.
 func TestAJWTIsRememberedToTheByte(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -241,7 +242,7 @@ func TestAJWTIsRememberedToTheByte(t *testing.T) {
 		switch {
 		case text[i] == '.':
 			other[i] = 'A'
-		case text[i+1] == '.': // two last characters may mean the same byte
+		case text[i+1] == '.': // two different last characters may decode to the same byte
 			continue
 		default:
 			other[i]++
@@ -251,7 +252,7 @@ func TestAJWTIsRememberedToTheByte(t *testing.T) {
 	mustBe(t, p.guard, text)
 }
 
-// TestRememberedJWTsAreBounded: they are forgotten together, and verified again.
+// TestRememberedJWTsAreBounded: the full cache is cleared as a whole, and JWTs are verified again.
 func TestRememberedJWTsAreBounded(t *testing.T) {
 	e := newEd(t, "e")
 	p := newProvider(t, e.public())

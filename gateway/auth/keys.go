@@ -25,15 +25,15 @@ const (
 	fetchEvery  = time.Hour        // issuers publish a key long before they sign with it
 	fetchSoon   = time.Minute      // limits fetches, since any caller can invent a kid
 	fetchFirst  = 10 * time.Second // while no key is known
-	fetchLasts  = 10 * time.Second // for both requests together
-	maxAnswer   = 1 << 20          // bytes per answer of an issuer
+	fetchLasts  = 10 * time.Second // timeout for both requests together
+	maxAnswer   = 1 << 20          // maximum bytes per response of an issuer
 	minRSA      = 2048             // bits: smaller keys are insecure
 	maxRSA      = 4096             // bits: jose rejects larger keys, and they would slow down each request
 	maxRedirect = 3
 )
 
 // ErrNoKeys is wrapped by a rejection if the keys of a JWT's issuer are unknown, because the issuer
-// has not been reachable since the start or for a day. The same JWT may be accepted later.
+// has been unreachable since the gateway started or for a day. The same JWT may be accepted later.
 var ErrNoKeys = errors.New("the issuer's keys could not be fetched within 24 h")
 
 // keyring holds the keys of an issuer.
@@ -73,8 +73,8 @@ func (k *keyring) begin(now time.Time) bool {
 	return true
 }
 
-// end records the result of a fetch. It reports whether the result is worth a report: each failure,
-// and the first success.
+// end records the result of a fetch. It reports whether Config.Keys should receive the result: each
+// failure, and the first success after a failure.
 func (k *keyring) end(set *keySet, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *Guard) fetch(ctx context.Context, is *issuer) (*keySet, error) {
 }
 
 // usable parses a key and reports whether JWTs may be signed with it. A key without an algorithm
-// gets that of its type, so that a key is never used with two.
+// gets the algorithm of its type, so that a key is never used with two algorithms.
 func usable(text []byte) (jose.JSONWebKey, bool) {
 	var key jose.JSONWebKey
 	if err := key.UnmarshalJSON(text); err != nil { // possibly an unknown key type
@@ -226,8 +226,8 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// newTransport returns the default transport for issuers. It keeps no connections, since the next
-// request is an hour away.
+// newTransport returns the default transport for issuers. It keeps no idle connections, since the
+// next request is an hour away.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableKeepAlives, t.MaxResponseHeaderBytes = true, 64<<10

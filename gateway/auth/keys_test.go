@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/watch"
 )
 
-// mustHave makes sure how many keys of the issuer are in use.
+// mustHave checks the number of the issuer's keys in use, and the number of failures.
 func (p *provider) mustHave(t testing.TB, keys int, failures int64) {
 	t.Helper()
 	s := p.guard.Stats().Issuers
@@ -120,7 +120,7 @@ func TestRotatedKeys(t *testing.T) {
 		t.Errorf("a minute later: got %d requests, want 2", got)
 	}
 	p.clock.add(time.Minute)
-	p.fetch(t) // the old kid has asked for it
+	p.fetch(t) // the unknown old kid made a fetch due
 	p.clock.add(time.Minute)
 	p.fetch(t) // no fetch is due
 	if got := p.requests(); got != 3 {
@@ -128,7 +128,7 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
-// TestAKnownKidAsksForNothing holds that a wrong signature does not send the gateway to the issuer.
+// TestAKnownKidAsksForNothing: a wrong signature causes no request to the issuer.
 func TestAKnownKidAsksForNothing(t *testing.T) {
 	e, mallory := newEC(t, "e"), newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -232,7 +232,8 @@ func TestARedirectWithinAnIssuerIsFollowed(t *testing.T) {
 	p.mustHave(t, 1, 0)
 }
 
-// TestAFailureKeepsTheKeys holds that keys which an issuer spoils stay as they were.
+// TestAFailureKeepsTheKeys: the guard keeps the previous keys when the issuer publishes unusable
+// ones.
 func TestAFailureKeepsTheKeys(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -265,13 +266,13 @@ func TestAReloadKeepsTheKeysOfAnIssuer(t *testing.T) {
 	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil))
 }
 
-// TestFetchKeys_CanceledAtEachStep: a fetch whose context ends counts as failed and is not reported. The next one is due as after any
-// failure.
+// TestFetchKeys_CanceledAtEachStep: a fetch whose context ends counts as failed and is not
+// reported. The next fetch is due at the same time as after any failure.
 func TestFetchKeys_CanceledAtEachStep(t *testing.T) {
 	for _, step := range []string{"/.well-known/openid-configuration", "/keys"} {
 		e := newEC(t, "e")
 		p := newProvider(t, e.public())
-		for i, soon := range []time.Duration{fetchFirst, fetchSoon} { // without keys, and with some
+		for i, soon := range []time.Duration{fetchFirst, fetchSoon} { // without keys, and with keys
 			ctx, cancel := context.WithCancel(t.Context())
 			left := make(chan struct{})
 			p.set(func(p *provider) {
@@ -300,7 +301,8 @@ func TestFetchKeys_CanceledAtEachStep(t *testing.T) {
 	}
 }
 
-// TestReload_KeysBelongToTheURL: an issuer keeps its keys under another name, and its name keeps none under another URL.
+// TestReload_KeysBelongToTheURL: an issuer that is renamed keeps its keys. An issuer whose URL
+// changes does not.
 func TestReload_KeysBelongToTheURL(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -320,10 +322,11 @@ func TestReload_KeysBelongToTheURL(t *testing.T) {
 	p.file.put(t, two)
 	must(t, p.guard.Reload())
 	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, members{"iss": other}))
-	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil)) // its keys were forgotten meanwhile
+	refused(t, p.guard, ErrNoKeys.Error(), "Bearer "+p.sign(t, e, nil, nil)) // the reload without this URL dropped its keys
 }
 
-// TestARequestDoesNotWaitForAnIssuer holds the issuer's answer back.
+// TestARequestDoesNotWaitForAnIssuer: the guard decides about a request while the issuer's response
+// is delayed.
 func TestARequestDoesNotWaitForAnIssuer(t *testing.T) {
 	e := newEC(t, "e")
 	p := newProvider(t, e.public())
@@ -355,8 +358,8 @@ func TestARequestDoesNotWaitForAnIssuer(t *testing.T) {
 	}
 }
 
-// TestAnIssuerThatSaysNothing connects to one that never answers: the fetch ends after 10 s, and
-// the file is read again meanwhile.
+// TestAnIssuerThatSaysNothing: a fetch from an issuer that never responds ends after 10 s.
+// Meanwhile the guard reloads the file.
 func TestAnIssuerThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var far []net.Conn

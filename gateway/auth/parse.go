@@ -17,7 +17,7 @@ type parser struct {
 	policy  *policy
 	tokens  map[string]bool // names in tokens
 	digests map[digest]int  // line of each sha256
-	issuers map[string]bool // names in issuers, and whether the issuer has groups
+	issuers map[string]bool // names in issuers; true if the issuer has groups
 	limited map[string]int  // line of each name in limits
 }
 
@@ -58,7 +58,8 @@ func (p *parser) root(n *yaml.Node) {
 	}
 }
 
-// ValidName reports whether a name is valid for a token or an issuer. The rule is that of datasets.
+// ValidName reports whether a name is valid for a token or an issuer. The same rule applies to
+// dataset names.
 func ValidName(name string) bool {
 	return len(name) <= 128 && name != "" && alphanumeric(rune(name[0])) && !strings.ContainsFunc(name, notName)
 }

@@ -175,7 +175,7 @@ func TestFilesThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestTheExampleIsGood parses the example, which docs/access.md shows.
+// TestTheExampleIsGood parses the example in docs/access.md.
 func TestTheExampleIsGood(t *testing.T) {
 	page, err := os.ReadFile("../../docs/access.md")
 	must(t, err)

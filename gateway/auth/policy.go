@@ -8,7 +8,7 @@ type policy struct {
 	tokens  []token
 	known   map[digest]int // index of each token in tokens
 	issuers []issuer
-	permits map[string]*permits // by name in a grant
+	permits map[string]*permits // permits by a name in grants
 
 	proofs proofs
 
@@ -23,8 +23,7 @@ func newPolicy() *policy {
 // rights is a set of rights.
 type rights uint8
 
-// sources is set in addition to Read if a grant includes a mixture's sources as parts of the
-// mixture.
+// sources is set in addition to Read if a grant includes the sources of a mixture as parts of it.
 const sources rights = 1 << 7
 
 func setOf(right Right) rights { return 1 << right }
@@ -71,7 +70,7 @@ func (p *permits) has(set rights, dataset string) bool {
 	return false
 }
 
-// matches reports whether a name matches a pattern, in which "*" matches any characters, or none.
+// matches reports whether a name matches a pattern, in which "*" matches any characters or none.
 func matches(pattern, name string) bool {
 	star, from := -1, 0 // position of the last star, and of the name after the characters that it matches
 	p, n := 0, 0
@@ -96,8 +95,8 @@ func matches(pattern, name string) bool {
 	return p == len(pattern)
 }
 
-// stands reports whether a principal's credentials are still valid, since a long answer may outlive
-// them.
+// stands reports whether a principal's credentials are still valid, since a long response may
+// outlive them.
 func (p *policy) stands(who *Principal, now func() time.Time) bool {
 	if who.token != nil {
 		i, ok := p.known[*who.token]

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// named is a principal that some credentials would give.
+// named returns a principal with the given names.
 func named(names ...string) Principal { return Principal{Name: names[0], who: names} }
 
 const rightsFile = `
@@ -89,7 +89,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestMay_GivesEverybodysAdminToPrincipals checks that credentials never remove a right that callers without credentials have.
+// TestMay_GivesEverybodysAdminToPrincipals checks that callers with credentials keep every right
+// that anonymous callers have.
 func TestMay_GivesEverybodysAdminToPrincipals(t *testing.T) {
 	if who := named("token:a"); !Everybody(Admin).May(who, Admin, "") || Everybody(Read).May(who, Admin, "") {
 		t.Error("want admin for a principal where everybody is an admin, and only there")
@@ -147,8 +148,8 @@ func TestEverybody(t *testing.T) {
 	}
 }
 
-// TestPatternsAgainstPath compares patterns with the standard library's, for which a dataset's name
-// holds nothing special.
+// TestPatternsAgainstPath compares patterns with path.Match of the standard library. Dataset names
+// contain no character that is special to path.Match.
 func TestPatternsAgainstPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pattern := rapid.StringMatching(`[ab*]{0,8}`).Draw(t, "pattern")

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/internal/watch"
 )
 
-// maxFile bounds the size of an access file: 16 MiB hold 100,000 tokens.
+// maxFile is the maximum size of an access file. 16 MiB are enough for 100,000 tokens.
 const maxFile = 16 << 20
 
 // file returns the access file.
@@ -35,8 +35,8 @@ func (g *Guard) Reload() error {
 	return g.fault
 }
 
-// apply activates a content, or records its error. It skips a content that it has already seen. The
-// caller holds g.reading.
+// apply activates a content, or records its error. It ignores a content that it has already
+// processed. The caller holds g.reading.
 func (g *Guard) apply(c watch.Content) {
 	if c.Same(g.seen) {
 		return
@@ -53,7 +53,7 @@ func (g *Guard) apply(c watch.Content) {
 	g.cfg.Changed(err)
 }
 
-// use activates a policy. Known issuers keep their keys.
+// use activates a policy. Known issuers retain their keys.
 func (g *Guard) use(p *policy) {
 	rings := map[string]*keyring{}
 	for i := range p.issuers {
@@ -89,7 +89,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	return nil
 }
 
-// look applies a change of the file.
+// look checks the file for a change and applies it.
 func (g *Guard) look(ctx context.Context) {
 	g.reading.Lock()
 	defer g.reading.Unlock()

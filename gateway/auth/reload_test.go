@@ -19,7 +19,8 @@ const (
 	closes = "grants: [{who: [anonymous], datasets: [other], rights: [read]}]\n"
 )
 
-// watchedGuard is a guard that reads its file again in a bubble, with its reports.
+// watchedGuard is a guard that reloads its file in a synctest bubble, with the reports that it
+// makes.
 type watchedGuard struct {
 	*Guard
 	file accessFile
@@ -125,7 +126,7 @@ func TestAFaultyFileKeepsTheOldOne(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsBeingWrittenIsWaitedFor writes a file in parts, of which the first is a whole file
+// TestAFileThatIsBeingWrittenIsWaitedFor writes a file in two parts. The first part is a valid file
 // by itself.
 func TestAFileThatIsBeingWrittenIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestAFileThatIsBeingWrittenIsWaitedFor(t *testing.T) {
 		must(t, err)
 		defer file.Close()
 		must(t, write(file, "grants:\n  - {who: [anonymous], datasets: [first], rights: [read]}\n"))
-		time.Sleep(watch.LookEvery + watch.Settle/2) // the first half is seen
+		time.Sleep(watch.LookEvery + watch.Settle/2) // the guard has seen the first half
 		must(t, write(file, "  - {who: [anonymous], datasets: [open], rights: [read]}\n"))
 		time.Sleep(watch.Settle)
 		synctest.Wait()
@@ -182,8 +183,8 @@ func TestRunOfAGuardWithoutAFileEnds(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad asks while the file changes: each answer is one that some version gives, and
-// a token that all versions know is never refused.
+// TestReloadUnderLoad authenticates while the file changes. Each decision follows one version of
+// the file, and a token in all versions is never refused.
 func TestReloadUnderLoad(t *testing.T) {
 	text, digest := NewToken()
 	contents := make([]string, 3)

@@ -27,7 +27,7 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// flip returns a token with another character at one place.
+// flip returns a token with a different character at one position.
 func flip(text string, at int) string {
 	c := byte('A')
 	if text[at] == c {
@@ -83,7 +83,7 @@ grants:
 	}
 }
 
-// TestConceal: logs show no secret that a caller put in a wrong place, also where the text was cut.
+// TestConceal: logs contain no secret that a caller put in the wrong place, even a truncated one.
 func TestConceal(t *testing.T) {
 	token, _ := NewToken()
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
@@ -91,7 +91,7 @@ func TestConceal(t *testing.T) {
 		"dataset photos is not served":   "dataset photos is not served",
 		"/epoch/0?token=" + token + "&a": "/epoch/0?token=[concealed]&a",
 		token[:23]:                       "[concealed]",
-		token[:22]:                       token[:22], // 19 characters of a secret: names such as mr_smith stay
+		token[:22]:                       token[:22], // only 19 characters of a secret: names such as mr_smith are not concealed
 		"Bearer " + jwt + ", mr_smith":   "Bearer [concealed], mr_smith",
 		"eyJhbGciOiJ.x":                  "[concealed]",
 		"a " + token + " b " + token:     "a [concealed] b [concealed]",
@@ -102,7 +102,7 @@ func TestConceal(t *testing.T) {
 	}
 }
 
-// TestTokensAreComparedWhole writes digests that differ from a token's in one byte.
+// TestTokensAreComparedWhole checks that a token does not match a digest that differs in one byte.
 func TestTokensAreComparedWhole(t *testing.T) {
 	text, digest := NewToken()
 	for i := 0; i < len(digest); i += 2 {
@@ -131,8 +131,8 @@ grants: [{who: [anonymous], datasets: [open], rights: [read]}]`, digest))
 	refused(t, g, "token:a expired at 2026-11-22T12:00:10Z", "Bearer "+text)
 }
 
-// TestRightsEndWithTheToken holds a principal while its token ends: a long answer asks for its
-// rights again.
+// TestRightsEndWithTheToken: a principal has no rights after its token expires. A long response
+// checks the rights again.
 func TestRightsEndWithTheToken(t *testing.T) {
 	text, sum := NewToken()
 	_, next := NewToken()

@@ -17,7 +17,8 @@ limits:
   - {who: ["uid:1001"], memory: 0.5}
 `
 
-// TestUsers: a user whom the file names is a principal; any other one is anonymous, as is one of which the kernel is not sure.
+// TestUsers: a user in the access file is a principal. Other users are anonymous, and so are users
+// that the kernel cannot identify.
 func TestUsers(t *testing.T) {
 	text, sum := NewToken()
 	file := newFile(t, strings.Replace(usersFile, "DIGEST", sum, 1))

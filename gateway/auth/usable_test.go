@@ -8,7 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// TestUsable_DecidesByKindSizeAlgorithmAndUse holds which published keys may prove a JWT.
+// TestUsable_DecidesByKindSizeAlgorithmAndUse checks which published keys may verify a JWT.
 func TestUsable_DecidesByKindSizeAlgorithmAndUse(t *testing.T) {
 	ofBits := func(bits uint) *rsa.PublicKey {
 		n := new(big.Int).Lsh(big.NewInt(1), bits-1)

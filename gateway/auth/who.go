@@ -13,7 +13,8 @@ import (
 // maxName bounds a caller's name from an issuer or certificate, in bytes.
 const maxName = 256
 
-// who returns the names in "who" as returned by check, which adds a fault for an invalid name.
+// who returns the names in "who", in the form that check returns. check adds a fault for an invalid
+// name.
 func (p *parser) who(m fields, check func(*yaml.Node, string) (string, bool)) []string {
 	if m.values["who"] == nil {
 		p.add(m.at, "%s wants who", m.what)
@@ -100,7 +101,7 @@ func (p *policy) byUID(uid uint32, ok bool) Principal {
 	return Principal{Name: name, who: []string{name}}
 }
 
-// issued returns the fault of ISSUER#NAME; "": none.
+// issued returns the fault of ISSUER#NAME, or "" if it is valid.
 func (p *parser) issued(kind, text string) string {
 	issuer, name, ok := strings.Cut(text, "#")
 	groups, known := p.issuers[issuer]
@@ -115,7 +116,8 @@ func (p *parser) issued(kind, text string) string {
 	return badName(name)
 }
 
-// badName returns the fault of a subject, group or certificate name in an access file; "": none.
+// badName returns the fault of a subject, group or certificate name in an access file, or "" if it
+// is valid.
 func badName(name string) string {
 	switch {
 	case strings.Contains(name, "*"):
@@ -126,8 +128,8 @@ func badName(name string) string {
 	return ""
 }
 
-// validSubject reports whether a name from outside is safe as a principal's name, which logs
-// contain.
+// validSubject reports whether a name from outside is safe as a principal's name, which appears in
+// logs.
 func validSubject(name string) bool {
 	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
