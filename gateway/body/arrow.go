@@ -18,9 +18,9 @@ import (
 type columns struct {
 	t     texts
 	names []string
-	types map[string]format.Field // by name; empty: no types are known
+	types map[string]format.Field // fields by part name; empty: no types are known
 
-	classes bool // every sample has an added part with its class
+	classes bool // every sample has a part with its class added
 }
 
 // readColumns returns the columns of a body: the parts in View.Fields, or those that the dataset's
@@ -103,8 +103,8 @@ func (c columns) field(name string) arrow.Field {
 	return f
 }
 
-// logicalField sets the logical type of a column, if its bytes allow it. Otherwise it stores the
-// logical type in the metadata.
+// logicalField sets the logical type of a column, if the stored bytes have that type. Otherwise it
+// stores the logical type in the metadata.
 func logicalField(f arrow.Field, told format.Field) arrow.Field {
 	switch small, ok := narrow(told); {
 	case ok:
@@ -117,8 +117,8 @@ func logicalField(f arrow.Field, told format.Field) arrow.Field {
 	return f
 }
 
-// key returns a name for the column of keys that no part has. Tables that were converted from
-// WebDataset have a column __key__ of their own.
+// key returns a name for the column of keys that no part has. Tables converted from WebDataset
+// already have a column __key__.
 func (c columns) key() string {
 	name := keyColumn
 	for slices.Contains(c.names, name) {
@@ -198,10 +198,10 @@ func (b *Body) layColumn(t texts, places []int32, width uint32) {
 	}
 }
 
-// absent is the place of a missing part.
+// absent is the index of a missing part.
 const absent = -1
 
-// places returns for each column the number of the part in each sample.
+// places returns for each column the index of the part in each sample.
 func (c columns) places() [][]int32 {
 	all := make([][]int32, len(c.names))
 	column := make(map[string]int, len(c.names))

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/body/arrow"
 )
 
-// someColumns are those of three samples, of which the second lacks "n" and the third "t".
+// someColumns returns the columns of three samples. The second sample lacks "n", and the third
+// lacks "t".
 func someColumns() columns {
 	number, text := part{Part: chunkindex.Part{Ext: "n", Offset: 1, Length: 4}}, part{Part: chunkindex.Part{Ext: "t", Offset: 5, Length: 3}}
 	return columns{
@@ -21,7 +22,8 @@ func someColumns() columns {
 	}
 }
 
-// TestNullsHaveTheirRoom: a value of a fixed size that a sample lacks is there as zeros, one with a length of its own is not.
+// TestNullsHaveTheirRoom: a missing value of a fixed size is written as zeros, and a missing value
+// of variable length is omitted.
 func TestNullsHaveTheirRoom(t *testing.T) {
 	c, b := someColumns(), NewPool().Get()
 	places := c.places()
@@ -45,8 +47,8 @@ func TestNullsHaveTheirRoom(t *testing.T) {
 	}
 }
 
-// TestColumnsSayWhatTheyLack: lengths, nulls, and a field that becomes nullable where a sample
-// lacks a required value.
+// TestColumnsSayWhatTheyLack checks the lengths and nulls of columns. A field becomes nullable if a
+// sample lacks a required value.
 func TestColumnsSayWhatTheyLack(t *testing.T) {
 	c := someColumns()
 	places := c.places()
@@ -61,7 +63,8 @@ func TestColumnsSayWhatTheyLack(t *testing.T) {
 	}
 }
 
-// TestColumnOfWhatArrowHasNoTypeFor: the unchanged bytes, with metadata that describe them.
+// TestColumnOfWhatArrowHasNoTypeFor: such a column contains the unchanged bytes, with metadata that
+// describes them.
 func TestColumnOfWhatArrowHasNoTypeFor(t *testing.T) {
 	for _, c := range []struct {
 		field format.Field

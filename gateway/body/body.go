@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// MaxSamples bounds the samples per answer, and with them the memory to plan it.
+// MaxSamples is the maximum number of samples per response, which bounds the memory to plan it.
 const MaxSamples = 1 << 20
 
-// Limits of the bodies whose memory is reused for the next request.
+// Limits above which the memory of a body is not reused for another request.
 const (
 	maxKept       = 16 << 10 // samples
 	maxKeptPieces = 4 * maxKept
@@ -37,14 +37,14 @@ type sample struct {
 	hot    bool
 }
 
-// Body is the layout of an answer's body before its samples are read. It belongs to one request at
+// Body is the layout of a response's body before its samples are read. It belongs to one request at
 // a time.
 type Body struct {
 	Size int64  // size of the whole body, set by layout
 	CRC  uint32 // CRC-32C of the whole body, set by layout
 
 	tables  *crcTables
-	samples []sample // in the order of the answer
+	samples []sample // in the order of the response
 	lengths []uint32 // lengths of the samples
 	first   uint64   // position of the first sample in the epoch
 	places  []int    // offset of each position from first, for a scattered share; nil: contiguous
@@ -72,7 +72,7 @@ type Pool struct {
 	free   sync.Pool
 }
 
-// NewPool returns an empty pool.
+// NewPool returns a pool without bodies.
 func NewPool() *Pool {
 	p := &Pool{tables: newCRCTables()}
 	p.free.New = func() any { return &Body{tables: p.tables, slots: map[int32]int32{}} }
@@ -94,14 +94,14 @@ func (p *Pool) Put(b *Body) {
 		return
 	}
 	clear(b.slots)
-	clear(b.chunks) // their memory belongs to the index's cache
+	clear(b.chunks) // the index's cache owns their memory
 	clear(b.out)
 	b.places, b.texts = nil, nil
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
 	p.free.Put(b)
 }
 
-// CheckShare rejects a share with more samples than an answer may have.
+// CheckShare rejects a share with more samples than a response may have.
 func CheckShare(positions shuffle.Share) error {
 	if positions.Count <= MaxSamples {
 		return nil
@@ -126,7 +126,7 @@ func (b *Body) Locate(ctx context.Context, x Tables, r plans.BatchOrder, batch a
 	return nil
 }
 
-// name sets the numbers of the samples of a batch, and returns which of them the plan draws often.
+// name sets the numbers of the samples of a batch, and returns which samples the plan draws often.
 func (b *Body) name(ctx context.Context, r plans.BatchOrder, batch address.Batch) (hot []bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("plan epoch %d: %w", batch.Epoch, err)
@@ -204,7 +204,7 @@ func (b *Body) slot(ctx context.Context, x plans.Places, chunk int) (int32, erro
 	return slot, nil
 }
 
-// deal reduces the samples of a global batch to those of one rank.
+// deal reduces the samples of a global batch to the samples of one rank.
 func (b *Body) deal(rank, worldSize uint64) {
 	b.places = shuffle.Deal(b.lengths, rank, worldSize)
 	for i, place := range b.places { // ascending, so i never exceeds place
@@ -224,7 +224,8 @@ func (b *Body) Position(i int) uint64 {
 	return b.first + uint64(i)
 }
 
-// Padded returns how many samples have positions at or above samples, and only pad the batch.
+// Padded returns the number of samples whose positions are at or above samples. They only pad the
+// batch.
 func (b *Body) Padded(samples uint64) (n uint64) {
 	for i := range b.samples {
 		if b.Position(i) >= samples {
@@ -234,7 +235,7 @@ func (b *Body) Padded(samples uint64) (n uint64) {
 	return n
 }
 
-// held returns the memory that the loaded body needs: that of all samples, even if only a part is
+// held returns the memory that the loaded body needs. It counts all samples, even if only a part is
 // sent.
 func (b *Body) held() int64 {
 	n := int64(len(b.text))
@@ -267,10 +268,10 @@ func (b *Body) TooLarge(total int64) *address.Refusal {
 	return r
 }
 
-// maxText bounds the bytes of an answer in addition to its samples.
+// maxText is the maximum number of bytes of a response in addition to its samples.
 const maxText = 256 << 20
 
-// literal is the sample of a piece that consists of literal bytes.
+// literal is the value of piece.sample for literal bytes.
 const literal = -1
 
 // piece is a part of a body, in sending order: a range of a sample, or literal bytes.
@@ -290,7 +291,7 @@ func (b *Body) put(p ...byte) {
 	b.extend(len(p))
 }
 
-// putString is put for a string.
+// putString appends the literal bytes of a string to the body.
 func (b *Body) putString(s string) {
 	if s == "" {
 		return
@@ -479,8 +480,8 @@ func (p Part) Fill(segments [][]byte) net.Buffers {
 	return b.out
 }
 
-// Left returns the part that remains after sent bytes. It sets segments to nil that only the sent
-// bytes needed.
+// Left returns the part that remains after sent bytes. It sets the segments that only the sent
+// bytes needed to nil.
 func (p Part) Left(sent int64, segments [][]byte) Part {
 	b := p.body
 	left := b.Part(Span{p.span.Start + sent, p.span.Length - sent})
@@ -498,8 +499,8 @@ func (p Part) Left(sent int64, segments [][]byte) Part {
 	return left
 }
 
-// crcTables advance a CRC-32C over runs of zero bytes: table k over 2^k bytes, by eight lookups of
-// a nibble each. They take 16 KiB.
+// crcTables advance a CRC-32C over runs of zero bytes. Table k advances over 2^k bytes with eight
+// lookups of a nibble each. The tables use 16 KiB.
 type crcTables [32][8][16]uint32
 
 // castagnoli returns the table of CRC-32C. The standard library creates it once.
@@ -508,8 +509,8 @@ func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 // Checksum returns the CRC-32C of p.
 func Checksum(p []byte) uint32 { return crc32.Checksum(p, castagnoli()) }
 
-// newCRCTables starts with one zero byte and squares: advancing by 2^k bytes twice advances by
-// 2^(k+1).
+// newCRCTables computes table 0 for one zero byte, and each next table by applying the previous one
+// twice: advancing by 2^k bytes twice advances by 2^(k+1).
 func newCRCTables() *crcTables {
 	t := new(crcTables)
 	for k := range t {
@@ -540,7 +541,7 @@ func (t *crcTables) step(k int, v uint32) uint32 {
 		((s[4][v>>16&15] ^ s[5][v>>20&15]) ^ (s[6][v>>24&15] ^ s[7][v>>28]))
 }
 
-// combineLong is combine for a second string of any length.
+// combineLong returns the same as combine, for a second string of any length.
 func (t *crcTables) combineLong(first, second uint32, length int64) uint32 {
 	const most = 1 << 31
 	for ; length > most; length -= most {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// LayBytes estimates the memory to lay out samples in a form other than the dataset's own.
+// LayBytes estimates the memory needed to lay out samples in a form other than the dataset's own.
 func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	if v.Plain() {
 		return 0
@@ -21,12 +21,13 @@ func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	return int64(samples) * each
 }
 
-// partsOf returns an upper estimate of the parts per sample.
+// partsOf returns an upper estimate of the mean number of parts per sample.
 func partsOf(d *plans.Dataset) int64 {
 	return d.Index.MeanParts()
 }
 
-// GroupBytes estimates the memory of samples in a group, without the memory to lay out one batch.
+// GroupBytes estimates the memory of samples in a group, without the memory needed to lay out one
+// batch.
 func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	const bare, ofKey, ofParts, ofPart = 96, 48, 24, 64
 	each := int64(bare)
@@ -41,13 +42,13 @@ func GroupBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 }
 
 // Processor time on a core of 2024: per row of a sample table, per key and per part of an index,
-// and per sample to locate and lay out.
+// and per sample to locate and lay it out.
 const (
 	rowTime  = 15 * time.Nanosecond
 	keyTime  = 35 * time.Nanosecond
 	partTime = 60 * time.Nanosecond
 	findTime = 700 * time.Nanosecond
-	showTime = 2500 * time.Nanosecond // in addition, for samples with keys and parts
+	showTime = 2500 * time.Nanosecond // additional time for samples with keys and parts
 )
 
 // Work estimates the processor time to locate and lay out samples of a batch. The samples are

@@ -20,7 +20,7 @@ func TestCombineCRC(t *testing.T) {
 			t.Errorf("cut at %d: got %08x, want %08x", cut, got, whole)
 		}
 	}
-	// Advancing by 2^31 zero bytes is advancing by 2^30 of them twice.
+	// Advancing by 2^31 zero bytes equals advancing by 2^30 zero bytes twice.
 	once := tables.combine(whole, 0, 1<<31)
 	if twice := tables.combine(tables.combine(whole, 0, 1<<30), 0, 1<<30); once != twice {
 		t.Errorf("got %08x after 2^31 zeros, want %08x", once, twice)

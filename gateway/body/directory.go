@@ -13,7 +13,7 @@ import (
 )
 
 // Directory presents an epoch as a directory of another library's shards, one per batch. The
-// library first reads an index of the shards.
+// library reads an index of the shards first.
 type Directory struct {
 	Form          string // form of the shards
 	before, after string // text around the number in a shard's name

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// Forms in addition to the dataset's own, by their names in format=.
+// Names in format= of the forms in addition to the dataset's own.
 const (
 	formMultipart = "multipart"
 	formNDJSON    = "ndjson"
@@ -33,7 +33,7 @@ func Forms(x plans.Index) []address.Form {
 	own := tar
 	switch f := x.Framing(); {
 	case f == nil || x.Native() == framing.Tar:
-	case f.ContentType() == contentRows: // independent of the file format of the rows
+	case f.ContentType() == contentRows: // available for any file format of the rows
 		own = address.Form{Name: formRows, ContentType: contentRows}
 	default:
 		own = address.Form{Name: x.Native(), ContentType: f.ContentType()}
@@ -61,7 +61,7 @@ func Forms(x plans.Index) []address.Form {
 // layout lays out bodies in a form. It reads only the index.
 type layout struct {
 	lay     func(ctx context.Context, b *Body, a Answer) error
-	perPart int64 // estimated memory to place one part, in bytes
+	perPart int64 // estimated memory to lay out one part, in bytes
 }
 
 // layoutOf returns the layout of a form.
@@ -83,15 +83,15 @@ func layoutOf(f address.Form) layout {
 	return layout{layFramed, 96}
 }
 
-// Answer describes the answer that a body is laid out for.
+// Answer describes the response that a body is laid out for.
 type Answer struct {
 	Dataset *plans.Dataset
 	View    address.View
 	ETag    string
 }
 
-// shows reports whether the form contains the keys and the parts of samples. fields limits the
-// parts; nil: all.
+// shows reports whether the form contains the keys and the parts of samples. fields lists the
+// parts; nil: all parts.
 func (a Answer) shows() (keys, parts bool, fields []string) {
 	v := a.View
 	switch {
@@ -117,7 +117,7 @@ func (a Answer) ContentType() string {
 	return a.View.Form.ContentType
 }
 
-// Lay lays out the located samples in the form of the answer, and measures the body.
+// Lay lays out the located samples in the form of the response, and measures the body.
 func (b *Body) Lay(ctx context.Context, a Answer) error {
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
 	if err := layoutOf(a.View.Form).lay(ctx, b, a); err != nil {
@@ -130,7 +130,7 @@ func (b *Body) Lay(ctx context.Context, a Answer) error {
 	return nil
 }
 
-// unframed returns the refusal of a batch that exceeds the numbers of a form.
+// unframed returns the refusal of a batch whose numbers exceed the limits of a form.
 func unframed(err error) error {
 	return address.Refuse(address.TooLarge, "%v", err).Because(err)
 }

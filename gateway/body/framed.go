@@ -78,7 +78,7 @@ func (b *Body) wholeWithAdded(parts [][]part) {
 	}
 }
 
-// joined returns the parts with their offsets when a sample's parts are concatenated, and the
+// joined returns the parts with their offsets after a sample's parts are concatenated, and the
 // resulting lengths of samples.
 func joined(stored [][]part) (lengths []uint32, parts [][]part) {
 	lengths, parts = make([]uint32, len(stored)), make([][]part, len(stored))
@@ -101,7 +101,7 @@ type framedTable struct {
 	parts             [][]part
 }
 
-// most bounds the size of the table.
+// most returns an upper bound of the size of the table.
 func (t *framedTable) most() int64 {
 	n := int64(framedHeader+framedAlign) + 12*int64(len(t.lengths))
 	for _, key := range t.keys {

@@ -9,7 +9,7 @@ import (
 )
 
 // Group has the bodies of several batches that are measured but not sent. It reads the index data
-// of a chunk once for all of them.
+// of a chunk once for all batches.
 type Group struct {
 	pool    *Pool
 	bodies  []*Body

@@ -61,15 +61,15 @@ func readKeys(ctx context.Context, x index, samples []sample) ([]string, error) 
 type part struct {
 	chunkindex.Part
 	class int32
-	added bool // the class, placed after the end of the sample
+	added bool // the part is the class, located after the end of the sample
 }
 
 // text returns the class in decimal digits.
 func (p part) text() string { return strconv.Itoa(int(p.class)) }
 
-// readParts returns the parts of samples: those in fields, in that order, or all in stored order. A
-// sample may lack a part. If several parts have the same name, which no format here writes, the
-// first counts.
+// readParts returns the parts of samples. If fields is nil it returns all parts in stored order,
+// otherwise the parts in fields, in that order. A sample may lack a part. If several parts have the
+// same name, which no format here writes, the first counts.
 func readParts(ctx context.Context, x index, samples []sample, fields []string) ([][]part, error) {
 	out := make([][]part, len(samples))
 	picture := slices.IndexFunc(fields, chunkindex.IsPicture)
@@ -103,7 +103,7 @@ func readParts(ctx context.Context, x index, samples []sample, fields []string) 
 }
 
 // renamePicture renames the picture of a sample in class folders to the picture name in fields,
-// unless fields contains its own name.
+// unless fields contains the picture's own name.
 func renamePicture(all []part, fields []string, name string) {
 	for i := range all {
 		if !slices.Contains(fields, all[i].Ext) {
@@ -147,7 +147,8 @@ func (b *Body) readTexts(ctx context.Context, a Answer) (texts, error) {
 	return readTexts(ctx, b.samples, a)
 }
 
-// appendFields appends the parts in fields, in that order; nil means all.
+// appendFields appends the parts in fields to dst, in that order. If fields is nil it appends all
+// parts.
 func appendFields(dst, all []part, fields []string) []part {
 	if fields == nil {
 		return append(dst, all...)

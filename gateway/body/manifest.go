@@ -24,12 +24,12 @@ type manifestSample struct {
 	CRC32C   string `json:"crc32c"`
 }
 
-// keysAtOnce is the number of samples whose keys are in memory at a time: 4 MiB for keys of maximum
+// keysAtOnce is the number of samples whose keys are in memory together: 4 MiB for keys of maximum
 // length.
 const keysAtOnce = 1024
 
-// EncodeManifest writes the manifest of the located samples as JSON in pieces, so that it is never
-// in memory as a whole.
+// EncodeManifest writes the manifest of the located samples as JSON in pieces, so that the whole
+// manifest is never in memory.
 func (b *Body) EncodeManifest(ctx context.Context, d *plans.Dataset, write func(p []byte)) error {
 	index := d.Index
 	write([]byte(`{"samples":[`))

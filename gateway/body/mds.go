@@ -19,8 +19,8 @@ const (
 	keyColumn  = "__key__"
 )
 
-// mdsColumns are the columns of a dataset of another format in MDS: the keys of samples, and their
-// parts as bytes. All batches have the same columns.
+// mdsColumns are the columns of a dataset of another format in MDS form: the keys of samples, and
+// their parts as bytes. All batches have the same columns.
 type mdsColumns struct {
 	Encodings []string `json:"column_encodings"`
 	Names     []string `json:"column_names"`
@@ -36,7 +36,7 @@ func MDSConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.R
 	return constants, err
 }
 
-// mdsConstants returns one column per part in the view, or per part of the dataset.
+// mdsConstants returns one column per part in the view, or one per part of the dataset.
 func mdsConstants(ctx context.Context, d *plans.Dataset, v address.View) (json.RawMessage, mdsColumns, error) {
 	names := v.Fields
 	if names == nil {

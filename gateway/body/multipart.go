@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// boundaryOf returns the boundary of a multipart body. It depends on the ETag, and thus on the
-// generation, which is a digest of the data: no data can contain its own boundary.
+// boundaryOf returns the boundary of a multipart body. The boundary depends on the ETag, and
+// therefore on the generation, which is a digest of the data: no data can contain its own boundary.
 func boundaryOf(etag string) string {
 	sum := sha256.Sum256([]byte("millrace boundary\n" + etag))
 	return "millrace-" + hex.EncodeToString(sum[:16])

@@ -24,8 +24,9 @@ func narrow(f format.Field) (t arrow.Type, ok bool) {
 	return t, false
 }
 
-// narrowed returns the first bytes of a four-byte part. Their checksum follows from that of the
-// part without reading data, because CRC-32C maps four-byte strings to 32 bits one to one.
+// narrowed returns the first width bytes of a four-byte part. Their checksum follows from the
+// part's checksum without reading data, because CRC-32C maps four-byte strings to 32 bits one to
+// one.
 func narrowed(p part, width uint32) part {
 	value := fourBytes(p.CRC32C)
 	p.Length, p.CRC32C = width, Checksum(value[:width])

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// TestNarrowed: the first bytes of any four have the checksum that follows from that of all four.
+// TestNarrowed: the checksum of the first bytes, computed from the checksum of all four bytes, is
+// correct for any four bytes.
 func TestNarrowed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
@@ -26,7 +27,7 @@ func TestNarrowed(t *testing.T) {
 	}
 }
 
-// TestNarrow: only a 32-bit integer can represent a shorter one.
+// TestNarrow: only a part stored as a 32-bit integer has a shorter integer type.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct {
 		field format.Field

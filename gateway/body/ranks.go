@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// AddRanks adds the rank to each occurrence. The caller has reserved the memory to plan a batch.
+// AddRanks adds the rank to each occurrence. The caller has reserved the memory needed to plan a
+// batch.
 func (p *Pool) AddRanks(ctx context.Context, all *plans.Plans, d *plans.Dataset, a address.Plan, found []plans.Occurrence) error {
 	if err := all.CheckSharing(ctx, d, a); err != nil {
 		return err

@@ -23,9 +23,9 @@ func memberName(key, ext string) string {
 	return key + "." + ext
 }
 
-// layTar lays out a tar. Samples that are stored as tar members are copied unchanged, unless fields
-// are selected. Otherwise headers are generated with fixed time, owner and mode, so that equal
-// names and lengths give equal headers.
+// layTar lays out a tar. It copies samples that are stored as tar members unchanged, unless fields
+// are selected. Otherwise it generates headers with fixed time, owner and mode, so that equal names
+// and lengths give equal headers.
 func layTar(ctx context.Context, b *Body, a Answer) error {
 	if a.storedTar() {
 		return layNative(ctx, b, a)
@@ -76,7 +76,7 @@ func splitTarName(name string) (prefix, base string, ok bool) {
 	if len(name) > tarName+1+tarPrefix {
 		return "", "", false
 	}
-	// The shortest directory after which the rest fits.
+	// The shortest directory that leaves a base name which fits.
 	at := strings.IndexByte(name[len(name)-tarName-1:], '/')
 	if at < 0 {
 		return "", "", false
@@ -88,7 +88,7 @@ func splitTarName(name string) (prefix, base string, ok bool) {
 	return name[:at], name[at+1:], true
 }
 
-// paxRecord returns "length key=value\n"; the length includes itself.
+// paxRecord returns "length key=value\n", where the length includes its own digits.
 func paxRecord(key, value string) string {
 	rest := len(key) + len(value) + 3
 	n := rest + len(strconv.Itoa(rest))

@@ -2,8 +2,8 @@ package arrow
 
 import "encoding/binary"
 
-// flatbuffer is a FlatBuffers buffer that is written from front to back: an object follows those
-// that refer to it.
+// flatbuffer is a FlatBuffers buffer that is written from front to back: an object is written after
+// the objects that refer to it.
 type flatbuffer struct{ b []byte }
 
 // value is one entry of a table. A zero size omits it.
@@ -29,7 +29,7 @@ func (f *flatbuffer) number(v value) (at int) {
 }
 
 // table writes a table with its vtable and returns the positions of its entries. Entries of four
-// bytes may be references, which refer sets.
+// bytes may be references, which refer sets later.
 func (f *flatbuffer) table(entries ...value) (start int, at []int) {
 	f.align(2, 0)
 	list := len(f.b)

@@ -94,8 +94,8 @@ func (f *flatbuffer) pair(p Pair) (start int) {
 	return start
 }
 
-// records describes the record batch: the number of values and nulls of each column, and of list
-// elements, and the position of each buffer.
+// records returns a function that writes the description of the record batch: the number of values
+// and nulls of each column and of list elements, and the position of each buffer.
 func (w *Writer) records(rows int) func(f *flatbuffer, reference int) {
 	return func(f *flatbuffer, reference int) {
 		start, at := f.table(value{8, uint64(rows)}, value{4, 0}, value{4, 0})

@@ -17,8 +17,8 @@ type Field struct {
 	Metadata []Pair
 }
 
-// Column has the lengths of a column's values. Null values have no length, but those of a fixed
-// size are stored as zeros.
+// Column has the lengths of a column's values. Null values have length 0, but null values of a
+// fixed size are stored as zeros.
 type Column struct {
 	Lengths []uint32
 	Null    []bool // null values; nil: none
@@ -32,7 +32,7 @@ type Writer struct {
 	bytes   []int64 // length of all values of each column
 }
 
-// Most bounds the size of a stream without its values.
+// Most returns an upper bound of the size of a stream without its values.
 func Most(fields []Field, rows int) int64 {
 	n := int64(1 << 10)
 	for _, f := range fields {
@@ -41,7 +41,7 @@ func Most(fields []Field, rows int) int64 {
 	return n
 }
 
-// size bounds the length of a field's names and metadata.
+// size returns an upper bound of the length of a field's names and metadata.
 func (f Field) size() int64 {
 	n := int64(len(f.Name) + len(f.Type.zone) + len(f.Type.extension.Key) + len(f.Type.extension.Value))
 	for _, p := range f.Metadata {
@@ -135,8 +135,8 @@ func padded(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
 func pad(b []byte) []byte { return append(b, make([]byte, padded(int64(len(b)))-int64(len(b)))...) }
 
-// buffers returns the lengths of the buffers of column i in order. Those of a list's elements
-// follow its own.
+// buffers returns the lengths of the buffers of column i in order. The buffers of a list's elements
+// follow the list's own buffers.
 func (w *Writer) buffers(i int) []int64 {
 	c, t := w.columns[i], w.fields[i].Type
 	all := []int64{c.bitmap()}

@@ -15,10 +15,10 @@ import (
 	ours "github.com/millrace-data/millrace/gateway/body/arrow"
 )
 
-// kind is a type in our words and in Arrow's own.
+// kind is a type in our notation and in Arrow's library.
 type kind struct {
 	words string
-	want  arrow.DataType // without its extension metadata
+	want  arrow.DataType // Arrow's type, without extension metadata
 }
 
 func kinds() []kind {
@@ -60,7 +60,7 @@ func kinds() []kind {
 	}
 }
 
-// table is the data that is written to a stream and read back.
+// table is a table that is written to a stream and read back.
 type table struct {
 	rows    int
 	fields  []ours.Field
@@ -69,7 +69,7 @@ type table struct {
 	columns []ours.Column
 }
 
-// draw makes a table of any columns.
+// draw draws a table with any columns.
 func draw(t *rapid.T) *table {
 	w := &table{rows: rapid.IntRange(0, 40).Draw(t, "rows")}
 	for range rapid.IntRange(1, 6).Draw(t, "columns") {
@@ -102,7 +102,7 @@ func (w *table) column(t *rapid.T, f ours.Field) {
 	for row := range w.rows {
 		n := f.Type.Width()
 		if n == 0 {
-			n = rapid.IntRange(0, 12).Draw(t, "length") * 12 // which all elements of lists divide
+			n = rapid.IntRange(0, 12).Draw(t, "length") * 12 // a multiple of every element size of lists
 		}
 		v := rapid.SliceOfN(rapid.ByteRange('0', '9'), n, n).Draw(t, "value")
 		if f.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
@@ -117,7 +117,7 @@ func (w *table) column(t *rapid.T, f ours.Field) {
 	w.values, w.columns = append(w.values, values), append(w.columns, c)
 }
 
-// stream writes the table as a gateway does.
+// stream writes the table like a gateway does.
 func (w *table) stream(t *rapid.T) []byte {
 	s, err := ours.NewWriter(w.rows, w.fields, w.columns)
 	if err != nil {
@@ -142,7 +142,8 @@ func (w *table) stream(t *rapid.T) []byte {
 	return append(b, ours.End()...)
 }
 
-// TestArrowReadsTheStream writes streams of any columns around their values, and has Arrow's own reader read them back.
+// TestArrowReadsTheStream writes streams with any columns and values, and compares them with what
+// Arrow's own reader returns.
 func TestArrowReadsTheStream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
@@ -170,7 +171,7 @@ func TestArrowReadsTheStream(t *testing.T) {
 	})
 }
 
-// compare compares a column that was read with the one that was written.
+// compare compares a column that Arrow read with the one that was written.
 func (w *table) compare(t *rapid.T, i int, got arrow.Field, column arrow.Array) {
 	f := w.fields[i]
 	if kind := storage(got.Type); got.Name != f.Name || got.Nullable != f.Nullable || !arrow.TypeEqual(kind, w.want[i]) {
@@ -197,7 +198,7 @@ func (w *table) compare(t *rapid.T, i int, got arrow.Field, column arrow.Array) 
 	}
 }
 
-// storage is the type that an extension type has in memory.
+// storage returns the type in which an extension type is stored.
 func storage(t arrow.DataType) arrow.DataType {
 	if e, ok := t.(arrow.ExtensionType); ok {
 		return e.StorageType()
@@ -212,7 +213,7 @@ func valueOf(t *rapid.T, column arrow.Array, row int) []byte {
 	}
 	whole := func(a arrow.Array, from, to int64) []byte {
 		if from == to {
-			return nil // there may be no buffer
+			return nil // Buffers may be nil without values
 		}
 		width := int64(a.DataType().(arrow.FixedWidthDataType).Bytes())
 		return a.Data().Buffers()[1].Bytes()[from*width : to*width]
@@ -235,7 +236,8 @@ func valueOf(t *rapid.T, column arrow.Array, row int) []byte {
 	return whole(column, int64(row), int64(row)+1)
 }
 
-// TestExtensionTypes: a byte a bool, and arrays of a shape, by the names that Arrow has for them.
+// TestExtensionTypes: bool with one byte per value, and arrays with a shape, have Arrow's names for
+// these extension types.
 func TestExtensionTypes(t *testing.T) {
 	truth, _ := ours.ParseType("bool")
 	numbers, _ := ours.ParseType("float")
@@ -302,7 +304,8 @@ func TestColumnOfTwoGibibytesIsRefused(t *testing.T) {
 	}
 }
 
-// TestValueOfAnotherLengthIsRefused: the length in an index may not fit the type.
+// TestValueOfAnotherLengthIsRefused: NewWriter refuses a length that does not fit the type, because
+// an index may contain one.
 func TestValueOfAnotherLengthIsRefused(t *testing.T) {
 	for words, lengths := range map[string][2]uint32{"int64": {8, 7}, "list<int32>": {8, 6}, "fixed_size_binary[3]": {3, 4}} {
 		kind, _ := ours.ParseType(words)

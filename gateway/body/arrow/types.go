@@ -31,7 +31,7 @@ type Type struct {
 	zone      string  // time zone of a timestamp, an entry after params
 	width     int     // bytes per value; 0: variable length
 	element   *Type   // element type of a list
-	extension Pair    // name and parameters of an extension type; no name: not an extension type
+	extension Pair    // name and parameters of an extension type; empty name: not an extension type
 }
 
 // Pair is an entry of a field's metadata.
@@ -63,7 +63,7 @@ func ParseType(words string) (t Type, ok bool) {
 	return decimal(words)
 }
 
-// simple returns the type for words without parameters.
+// simple returns the type for a name without parameters.
 func simple(words string) (Type, bool) {
 	number := func(bits int, signed uint64) Type {
 		return Type{kind: typeInt, params: []value{{4, uint64(bits)}, {1, signed}}, width: bits / 8}
@@ -79,7 +79,7 @@ func simple(words string) (Type, bool) {
 		return Text(), true
 	case "binary":
 		return Bytes(), true
-	case "bool": // one byte per value, as stored; Arrow's own type has one bit
+	case "bool": // one byte per value, as stored; Arrow's own bool has one bit
 		t := number(8, 1)
 		t.extension = Pair{"arrow.bool8", ""}
 		return t, true
@@ -169,7 +169,7 @@ func (t Type) Extension(name string) Type {
 	return t
 }
 
-// Width returns the bytes per value; 0: variable length.
+// Width returns the bytes per value, or 0 for variable length.
 func (t Type) Width() int { return t.width }
 
 // Fits reports whether a value of the type can have the given length.
