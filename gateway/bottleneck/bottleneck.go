@@ -1,4 +1,4 @@
-// Package bottleneck describes in one sentence what limits the readers of a gateway, with figures
+// Package bottleneck describes the bottleneck of a gateway's readers in one sentence, with figures
 // and a remedy. It compares two snapshots of the counters in /v1/stats and of the ranks.
 package bottleneck
 
@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// Processor is the name of the counter of the gateway's processor time, the only one without the
-// prefix millrace_.
+// Processor is the name of the counter of the gateway's processor time. It is the only counter
+// without the prefix millrace_.
 const Processor = "process_cpu_seconds_total"
 
 // Snapshot has the counters and ranks of a gateway at one time.
@@ -18,15 +18,15 @@ type Snapshot struct {
 	At       time.Time
 	Counters map[string]float64 // by name in /v1/stats, with labels
 	Ranks    []Rank
-	Address  func(dataset string) string // returns the address of a dataset's shards for a command line; "", or a nil func: unknown
+	Address  func(dataset string) string // returns the address of a dataset's shards for a command line, or "" if unknown; nil: unknown
 }
 
 // Rank is one rank of one job.
 type Rank struct {
 	stats.Job
 	Rank   uint64
-	Spent  stats.RankTimes // since the rank's first request
-	Think  time.Duration   // mean time from the end of an answer to the next request, over the last half minute
+	Spent  stats.RankTimes // since the first request of the rank
+	Think  time.Duration   // mean time from the end of a response to the next request, over the last half minute
 	Rate   float64         // samples per second in the last half minute
 	Behind uint64          // batches behind the fastest rank of the job
 	Idle   time.Duration   // since the last request of the rank
@@ -35,15 +35,15 @@ type Rank struct {
 // Recent holds the figures of one rank between two snapshots.
 type Recent struct {
 	Waiting float64       // share of the time that the rank waited for bytes, 0 to 1
-	Think   time.Duration // mean time from the end of an answer to the next request
+	Think   time.Duration // mean time from the end of a response to the next request
 }
 
 const (
-	// leastApart is the minimum time between two compared snapshots, if available. In less time,
-	// ranks that compute for a second or two make too few requests.
+	// leastApart is the minimum time between two compared snapshots, if there are such
+	// snapshots. In less time, ranks that compute for a second or two make too few requests.
 	leastApart = 5 * time.Second
 
-	// each is the minimum time between two stored snapshots, so that frequent callers do not fill
+	// each is the minimum time between two stored snapshots, so that frequent calls do not fill
 	// the history.
 	each = time.Second
 )
@@ -52,12 +52,12 @@ const (
 // to use. It is safe for concurrent use.
 type History struct {
 	mu        sync.Mutex
-	snapshots []Snapshot // guarded by mu; the first one is the start of the gateway
+	snapshots []Snapshot // guarded by mu; the first snapshot is the start of the gateway
 }
 
-// Find returns the current bottleneck, and the figures of each of now.Ranks over the same period. It compares now with
-// the latest snapshot that is at least leastApart older, or else with the oldest one. The initial snapshot is the start
-// of the gateway, when all counters were zero.
+// Find returns the current bottleneck, and the figures of each of now.Ranks over the same period.
+// It compares now with the latest snapshot that is at least leastApart older, otherwise with the
+// oldest snapshot. The initial snapshot is the start of the gateway, when all counters were zero.
 func (h *History) Find(now Snapshot, began time.Time) (stats.Finding, []Recent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

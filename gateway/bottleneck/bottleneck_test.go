@@ -11,10 +11,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// period is the time between the two looks of a situation, in seconds.
+// period is the time between the two snapshots of a situation, in seconds.
 const period = 10
 
-// rank is one rank of two of a job. Of the period it waited these shares; else it computed for think between two batches.
+// rank is one of two ranks of a job. It waits for the given shares of the period. Otherwise it
+// computes for think between two batches.
 func rank(number uint64, planning, bytes, sending float64, think time.Duration) Rank {
 	batches := uint64(period * (1 - planning - bytes - sending) / think.Seconds())
 	return Rank{
@@ -36,7 +37,8 @@ const (
 	sent = `millrace_http_response_bytes_total{dataset="photos",route="/"}`
 )
 
-// situations are by how much the counters have risen in the period, and who reads.
+// situations returns for each rule a snapshot in which it applies: the increase of the counters in
+// the period, and the ranks.
 func situations() map[string]Snapshot {
 	waiting := []Rank{rank(0, .02, .8, .08, fast), rank(1, 0, .5, 0, fast)}
 	slow := []Rank{rank(0, 0, .1, 0, 5*time.Millisecond), rank(1, 0, .01, 0, 500*time.Millisecond)}
@@ -63,8 +65,8 @@ func situations() map[string]Snapshot {
 	}
 }
 
-// TestEachRuleHasItsSituation, and no other rule applies in that situation. Earlier events are not
-// counted.
+// TestEachRuleHasItsSituation: in each situation exactly one rule applies. Counts before the period
+// are ignored.
 func TestEachRuleHasItsSituation(t *testing.T) {
 	said := map[string]bool{}
 	for want, now := range situations() {
@@ -102,8 +104,8 @@ func TestEachRuleHasItsSituation(t *testing.T) {
 	}
 }
 
-// TestFigures: a sentence has the figures of the observed period, and names the rank. Its advice
-// can be typed as a command.
+// TestFigures: a sentence contains the figures of the observed period and the rank. Its advice is a
+// valid command.
 func TestFigures(t *testing.T) {
 	for code, want := range map[string]string{
 		"store":    "The store is the bottleneck: 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 80 % of its time for data.",
@@ -128,8 +130,9 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestFewChunks: where memory has no room for chunks, few are brought, and samples are read by themselves. One chunk that left too early
-// says enough then, and nothing else.
+// TestFewChunks: without memory for chunks, few chunks are loaded, and samples are read
+// individually. In this case a single early eviction is enough to name the cache, and only in this
+// case.
 func TestFewChunks(t *testing.T) {
 	for _, c := range []struct {
 		unused, loads, ranges float64
@@ -146,8 +149,8 @@ func TestFewChunks(t *testing.T) {
 }
 
 // TestRanksThatStandStill: a stopped rank counts as slow for a minute, and no longer once it
-// continues. A job that has ended is not named next to one that reads. A rank that waits for an
-// answer is reading, however old the request is.
+// continues. A job that has ended is not reported if another one reads. A rank that waits for a
+// response is reading, however old the request is.
 func TestRanksThatStandStill(t *testing.T) {
 	at := time.Unix(1000, 0)
 	reads, stopped, ended := rank(0, 0, .1, 0, fast), rank(1, 0, 0, 0, fast), rank(0, 0, 0, 0, fast)
@@ -180,10 +183,11 @@ func TestRanksThatStandStill(t *testing.T) {
 	}
 }
 
-// TestRanksInStep: all take as long between two batches as the slowest one, which the others have read ahead of.
+// TestRanksInStep: in a synchronous job all ranks take the same time between two batches as the
+// slowest one. The others have prefetched, so the last rank is the slowest.
 func TestRanksInStep(t *testing.T) {
 	for name, c := range map[string]struct {
-		behind []uint64 // of each rank
+		behind []uint64 // batches behind, of each rank
 		want   string
 	}{
 		"the last of three":         {[]uint64{0, 9, 1}, "Rank 1 of 2 of photos is the last to request batches, 8 after the others"},
@@ -205,7 +209,7 @@ func TestRanksInStep(t *testing.T) {
 	}
 }
 
-// TestManyRanks: one slow rank is found among as many as a gateway remembers.
+// TestManyRanks: a slow rank is found among the maximum number of ranks that a gateway tracks.
 func TestManyRanks(t *testing.T) {
 	var all []Rank
 	for i := range uint64(4096) {
@@ -217,7 +221,8 @@ func TestManyRanks(t *testing.T) {
 	}
 }
 
-// TestWhatIsCompared: the last look that is five seconds older, or the oldest one where there is none. At first that is the start.
+// TestWhatIsCompared: Find compares with the latest snapshot that is at least five seconds older,
+// or with the oldest one. The first one is the start.
 func TestWhatIsCompared(t *testing.T) {
 	var h History
 	began := time.Unix(0, 0)
@@ -234,14 +239,14 @@ func TestWhatIsCompared(t *testing.T) {
 	}
 }
 
-// TestManyAskers: two pages and a terminal ask in parallel. None of them shortens the period that
-// the others are told about.
+// TestManyAskers: two pages and a terminal call Find concurrently. No caller shortens the period of
+// another one.
 func TestManyAskers(t *testing.T) {
 	var h History
 	began := time.Unix(0, 0)
 	for at := 0.1; at < 60; at += 0.1 {
 		n := int(at*10 + 0.5)
-		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page asks just after the first one
+		if n%10 != 0 && n%10 != 1 && n%20 != 3 { // the second page calls just after the first one
 			continue
 		}
 		got, _ := h.Find(Snapshot{At: began.Add(time.Duration(n) * 100 * time.Millisecond)}, began)
@@ -251,8 +256,8 @@ func TestManyAskers(t *testing.T) {
 	}
 }
 
-// TestHistory_FindGivesEachRankItsFigures: the ranks' figures and the sentence cover the same period. A rank that did not
-// ask within it keeps its recent think time.
+// TestHistory_FindGivesEachRankItsFigures: the ranks' figures and the sentence cover the same
+// period. A rank without a request in the period keeps its recent think time.
 func TestHistory_FindGivesEachRankItsFigures(t *testing.T) {
 	var h History
 	began, calm, waits := time.Unix(0, 0), rank(0, 0, 0, 0, fast), rank(1, .1, .6, .1, 20*time.Millisecond)

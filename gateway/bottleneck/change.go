@@ -12,14 +12,14 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// reads is how long after its last request a rank counts as a reader.
+// reads is the time after its last request for which a rank counts as a reader.
 const reads = time.Minute
 
 // cause is the kind of wait of a rank.
 type cause int
 
 const (
-	planning cause = iota // the gateway plans the batch, or waits for memory to do so
+	planning cause = iota // the gateway plans the batch, or waits for memory to plan it
 	bytes
 	sending
 	causes // number of causes
@@ -29,7 +29,7 @@ const (
 type reader struct {
 	Rank
 	waits [causes]float64 // shares of its time, 0 to 1
-	// time from the end of an answer to the next request; an earlier value if the rank made no
+	// time from the end of a response to the next request; an earlier value if the rank made no
 	// request between the snapshots
 	think time.Duration
 	asked bool // the rank made a request between the snapshots
@@ -42,7 +42,8 @@ func (r *reader) String() string {
 	return fmt.Sprintf("Rank %d of %d of %s", r.Rank.Rank, r.WorldSize, cmp.Or(r.Dataset, "the default dataset"))
 }
 
-// since returns the activity of a rank after an earlier snapshot, with zero times for a new rank.
+// since returns the activity of a rank after an earlier snapshot, whose times are zero for a new
+// rank.
 func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 	s := r.Spent
 	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
@@ -58,9 +59,9 @@ func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 // change is the difference between two snapshots.
 type change struct {
 	before, now Snapshot
-	readers     []reader // ranks with a request in the last minute, or waiting for an answer
+	readers     []reader // ranks with a request in the last minute, or waiting for a response
 	longest     *reader  // reader with the largest share of waiting; nil: no readers
-	recent      []Recent // of all ranks, in the order of now.Ranks
+	recent      []Recent // figures of all ranks, in the order of now.Ranks
 }
 
 func between(before, now Snapshot) *change {
@@ -76,7 +77,7 @@ func between(before, now Snapshot) *change {
 	for _, r := range now.Ranks {
 		earlier := spent[key{r.Job, r.Rank}]
 		if earlier.All > r.Spent.All {
-			earlier = stats.RankTimes{} // the rank was forgotten and has returned
+			earlier = stats.RankTimes{} // the gateway dropped the rank's state before the rank returned
 		}
 		x := r.since(earlier, c.seconds())
 		c.recent = append(c.recent, Recent{Waiting: min(x.waits[bytes], 1), Think: x.think})
@@ -114,7 +115,7 @@ func (c *change) roseBy(name, label string) map[string]float64 {
 	return sums
 }
 
-// most returns the name of the largest sum; "" if all are zero.
+// most returns the name of the largest sum, or "" if all are zero.
 func most(sums map[string]float64) (name string) {
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		if sums[key] > sums[name] {
@@ -129,7 +130,7 @@ func (c *change) phases() map[string]float64 {
 	return c.roseBy("millrace_http_phase_seconds_total", "phase")
 }
 
-// tier returns the tier with the longest waits.
+// tier returns the tier for which requests waited longest.
 func (c *change) tier() string { return most(c.roseBy("millrace_tier_wait_seconds_total", "tier")) }
 
 // cause returns the main cause of the waits of limited ranks.
@@ -152,11 +153,11 @@ func (c *change) cause() cause {
 	return out
 }
 
-// waitsFor reports whether ranks wait for bytes, mainly from the given tier.
+// waitsFor reports whether ranks wait for bytes mainly from the given tier.
 func (c *change) waitsFor(tier string) bool { return c.cause() == bytes && c.tier() == tier }
 
-// busy returns the processor time per second of sending, where sending is capped at the number of
-// processors. It is 0 to slightly above 1.
+// busy returns the processor time per second of sending, where the seconds of sending are at most
+// the seconds of all processors. It is 0 to slightly above 1.
 func (c *change) busy() float64 {
 	able := min(c.phases()["send"], c.seconds()*float64(runtime.GOMAXPROCS(0)))
 	return c.rose(Processor) / max(able, 1e-3)

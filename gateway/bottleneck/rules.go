@@ -10,25 +10,26 @@ import (
 )
 
 const (
-	// waits is the share of waiting above which a rank is limited. Below it, faster data would save
-	// less than a fifth of its time.
+	// waits is the share of waiting above which the gateway limits a rank. Below it, faster
+	// data would save less than a fifth of the rank's time.
 	waits = 0.2
 
-	// A slow rank takes late times as long as the median of its job between two batches, and is
-	// behind batches behind: more than readers prefetch.
+	// The time of a slow rank between two batches is late times the median of its job, and the
+	// rank is behind batches behind, which is more than readers prefetch.
 	late   = 4
 	behind = 10
 
-	// apart is by how many batches the last rank of a job must be behind all others. Equal ranks
-	// differ by at most one.
+	// apart is the number of batches by which the last rank of a job must be behind all other
+	// ranks. Equal ranks differ by at most one batch.
 	apart = 2
 
 	// failing is the share of failed requests to stores or other gateways that counts as high.
-	// Fewer than fewest failures are ignored: one failure among few requests means nothing.
+	// Fewer failures than fewest are ignored, because one failure among few requests is not
+	// significant.
 	failing = 0.05
 	fewest  = 3
 
-	// full is the share of held memory above which requests wait because there is too little
+	// full is the share of memory in use above which requests wait because there is too little
 	// memory.
 	full = 0.75
 
@@ -36,8 +37,8 @@ const (
 	// too small.
 	unwanted = 0.1
 
-	// works is the processor time per second of sending. Below it, the gateway waits for readers or
-	// the network. Copying bytes to a reader on a fast network takes more.
+	// works is the processor time per second of sending below which the gateway waits for
+	// readers or the network. Copying bytes to a reader on a fast network takes more.
 	works = 0.15
 )
 
@@ -79,12 +80,13 @@ func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
 func megabytes(x float64) string { return fmt.Sprintf("%.3g MB", x/1e6) }
 
-// waitsMost names the rank with the largest share of waiting, whatever for.
+// waitsMost returns the name of the rank with the largest share of waiting of any kind.
 func (c *change) waitsMost() string {
 	return fmt.Sprintf("%s waits %s of its time", c.longest, share(c.longest.waiting()))
 }
 
-// waitsForBytes names the rank that waits for bytes for the largest share of its time.
+// waitsForBytes returns the name of the rank that waits for bytes for the largest share of its
+// time.
 func (c *change) waitsForBytes() string {
 	r := slices.MaxFunc(c.readers, func(a, b reader) int { return cmp.Compare(a.waits[bytes], b.waits[bytes]) })
 	return fmt.Sprintf("%s waits %s of its time for data", &r, share(r.waits[bytes]))
@@ -137,8 +139,8 @@ func peers(c *change) (sentence, cure string) {
 		"see /v1/cluster for the gateway and the reason"
 }
 
-// usual returns for each job the lower median of the time between two batches, and the time since
-// the last request of any rank.
+// usual returns for each job the lower median of its ranks' time between two batches, and the time
+// since the last request of any rank.
 func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 	thinks := map[stats.Job][]time.Duration{}
 	think, quiet = map[stats.Job]time.Duration{}, map[stats.Job]time.Duration{}
@@ -158,7 +160,7 @@ func (c *change) usual() (think, quiet map[stats.Job]time.Duration) {
 func slowRank(c *change) (sentence, cure string) {
 	usual, quiet := c.usual()
 	for _, r := range c.readers {
-		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // a job that is idle as a whole has no slow rank
+		others, rests := usual[r.Job], r.Idle-quiet[r.Job] // in a job without recent requests no rank is slow
 		if r.waiting() > waits || r.Behind < behind || max(r.think, rests) <= late*others {
 			continue
 		}
@@ -190,14 +192,14 @@ func readersLimit(c *change) (sentence, cure string) {
 	return fmt.Sprintf("%s %s takes longest between batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would not help"
 }
 
-// straggler returns the rank that is last in its job, and by how many batches; nil: none. In a
-// synchronous job all ranks take as long between two batches as the slowest one, but the others
-// have prefetched as far as they may.
+// straggler returns the rank that is last in its job and the number of batches by which it is last,
+// or nil if there is none. In a synchronous job all ranks take the same time between two batches as
+// the slowest one, but the others have prefetched up to their limit.
 func (c *change) straggler() (r *reader, after uint64) {
 	type straggler struct {
 		r     *reader
 		ranks int
-		next  uint64 // batches that the second last rank is behind the fastest one
+		next  uint64 // number of batches between the second last rank and the fastest one
 	}
 	jobs := map[stats.Job]straggler{}
 	for i := range c.readers {
@@ -226,7 +228,7 @@ func cache(c *change) (sentence, cure string) {
 	unused, loads := c.rose("millrace_cache_expected_evictions_total"), c.rose("millrace_cache_loads_total")
 	few := unused < fewest
 	if c.rose("millrace_store_range_bytes_total") > c.rose("millrace_store_read_bytes_total")/2 {
-		few = unused == 0 // chunks without space are not loaded: their samples are read individually
+		few = unused == 0 // chunks that do not fit in memory are not loaded: their samples are read individually
 	}
 	if few || unused <= unwanted*loads || !c.waitsFor("store") {
 		return "", ""
@@ -261,7 +263,7 @@ func peer(c *change) (sentence, cure string) {
 		"check those gateways and the network between: /v1/cluster lists them, and millrace top shows whether they read from the store"
 }
 
-// sent returns the bytes of answers per second.
+// sent returns the bytes of responses per second.
 func (c *change) sent() (rate float64) {
 	for _, n := range c.roseBy("millrace_http_response_bytes_total", "route") {
 		rate += n / c.seconds()
@@ -293,7 +295,7 @@ func plans(c *change) (sentence, cure string) {
 		"request smaller batches, the dataset's own format, or a smaller window"
 }
 
-// gateway is the remaining rule: nothing else limits.
+// gateway is the remaining rule: the gateway itself is the bottleneck.
 func gateway(c *change) (sentence, cure string) {
 	return fmt.Sprintf("The gateway is the bottleneck: %.0f samples/s, %s/s, %.1f CPUs busy. %s.",
 			c.now.Counters["millrace_readers_samples_per_second"], megabytes(c.sent()), c.rose(Processor)/c.seconds(), c.waitsMost()),

@@ -9,14 +9,14 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// fromStore returns the bytes per second from the store.
+// fromStore returns the bytes per second read from the store.
 func (c *change) fromStore() float64 { return c.rose("millrace_store_read_bytes_total") / c.seconds() }
 
 // simulate returns a command that computes the effect of other cache sizes for the job of the rank
 // that waits most.
 func (c *change) simulate(disk bool) string {
 	job := c.longest.Job
-	rate, known := 0.0, 0.0 // rate of the ranks that read here, without waits
+	rate, known := 0.0, 0.0 // rate of the ranks that read from this gateway, without their waits
 	for _, r := range c.readers {
 		if r.Job == job {
 			rate += r.Rate / max(1-r.waiting(), 0.01)
