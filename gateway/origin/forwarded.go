@@ -9,7 +9,8 @@ import (
 
 // Caller returns the address of the caller. If a trusted proxy sent the request, this is the
 // nearest address in Forwarded (RFC 7239) or X-Forwarded-For that is not a trusted proxy. If the
-// two headers differ, it is the proxy's own address, since the caller may have written one of them.
+// two headers differ, it is the proxy's own address, since the caller may have written one of the
+// headers.
 func (p *Policy) Caller(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -29,7 +30,7 @@ func (p *Policy) Caller(r *http.Request) string {
 	return p.nearest(proxy, standard).String()
 }
 
-// nearest returns the last address of a chain that is not a trusted proxy's.
+// nearest returns the last address of a chain that does not belong to a trusted proxy.
 func (p *Policy) nearest(at netip.Addr, hops []string) netip.Addr {
 	for i := len(hops) - 1; i >= 0 && p.trusts(at); i-- {
 		hop, err := parseHop(hops[i])
@@ -45,9 +46,9 @@ func (p *Policy) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(p.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// forwardedFor returns the value of for= in each element of Forwarded headers; "" for elements
-// without it. An unterminated quote invalidates all elements, and the result is one "": a caller
-// may have opened it to hide what the proxy appended.
+// forwardedFor returns the value of for= in each element of Forwarded headers, or "" for an element
+// without it. An unterminated quote invalidates all elements, and the result is a single "": a
+// caller may have opened it to hide the elements that the proxy appended.
 func forwardedFor(headers []string) []string {
 	var hops []string
 	for _, element := range splitQuoted(strings.Join(headers, ","), ',') {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// behindProxy asks who the caller is, where a trusted proxy has sent the request.
+// behindProxy returns the caller of a request that a trusted proxy has sent.
 func behindProxy(header http.Header) string {
 	p := &Policy{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	return p.Caller(&http.Request{RemoteAddr: "192.0.2.1:4711", Header: header})
@@ -42,8 +42,8 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// FuzzForwarded: clients send arbitrary headers, behind which a trusted proxy writes their address.
-// They are identified by that address or as the proxy, and as no other client.
+// FuzzForwarded: clients send arbitrary headers, and a trusted proxy appends their address. Caller
+// returns that address or the proxy's, and no other address.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{"", "for=203.0.113.9", `for=203.0.113.9;x="`, `for="`, `"`, `\`, `for="\`, ",", ";", `for=203.0.113.9;x="\"`, "for=192.0.2.7"} {
 		f.Add(s, s)

@@ -1,4 +1,4 @@
-// Package origin determines where a request comes from: its address, the proxies and host involved,
+// Package origin determines the origin of a request: its address, the proxies and host involved,
 // and whether a page of another site caused it. It rejects disallowed requests and does not depend
 // on status codes.
 package origin
@@ -33,7 +33,7 @@ type Policy struct {
 	cross http.CrossOriginProtection
 }
 
-// loopbackKey is the context key for whether a request's port is on loopback.
+// loopbackKey is the context key for a boolean: the request's port is on loopback.
 type loopbackKey struct{}
 
 // OfListener returns a base context that records whether a listener is on loopback. It is the
@@ -84,7 +84,7 @@ func (p *Policy) CheckTransport(r *http.Request) error {
 	return ErrPlain
 }
 
-// knows reports whether a Host header means this machine.
+// knows reports whether a Host header names this machine.
 func (p *Policy) knows(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCrossSite: requests that a page of another site makes a browser send are refused, for every
-// header that browsers send for them.
+// TestCrossSite checks that Check rejects requests that a page of another site makes a browser
+// send, for every header that browsers send with them.
 func TestCrossSite(t *testing.T) {
 	for _, c := range []struct {
 		header [2]string

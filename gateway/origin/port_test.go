@@ -39,7 +39,7 @@ func TestHostOnLoopback(t *testing.T) {
 	p := &Policy{Host: []string{"gw.example"}}
 	for host, want := range map[string]error{
 		"localhost": nil, "LocalHost:8080": nil, "127.0.0.1": nil, "127.0.0.1:8080": nil, "127.8.9.10": nil, "[::1]": nil, "[::1]:8080": nil,
-		"[::ffff:127.0.0.1]:80": nil, "gw.example": nil, "GW.Example:1": nil, "": nil, // HTTP/1.0 alone may leave it out
+		"[::ffff:127.0.0.1]:80": nil, "gw.example": nil, "GW.Example:1": nil, "": nil, // only HTTP/1.0 may omit Host
 		"evil.example": ErrHost, "evil.example:8080": ErrHost, "localhost.evil.example": ErrHost, "127.0.0.1.evil.example": ErrHost, "127.0.0.1.": ErrHost,
 		"localhost.": ErrHost, "a.localhost": ErrHost, "0.0.0.0": ErrHost, "[::]": ErrHost, "10.0.0.1": ErrHost, "[fe80::1]": ErrHost, "2130706433": ErrHost, "127.1": ErrHost,
 		"0x7f.0.0.1": ErrHost, "sub.gw.example": ErrHost, "localhost:80:evil.example": ErrHost, "evil.example:localhost": ErrHost, "localhost@evil.example": ErrHost,
@@ -62,7 +62,7 @@ func TestOtherSites(t *testing.T) {
 	}{
 		{nil, nil, nil},
 		{[]string{mine}, nil, nil},
-		{[]string{"Origin: http://LOCALHOST:8080"}, ErrCrossSite, ErrCrossSite}, // no browser writes it so
+		{[]string{"Origin: http://LOCALHOST:8080"}, ErrCrossSite, ErrCrossSite}, // no browser sends this spelling
 		{[]string{evil}, ErrCrossSite, ErrCrossSite},
 		{[]string{"Origin: http://localhost:9"}, ErrCrossSite, ErrCrossSite},
 		{[]string{"Origin: http://localhost:8080.evil.example"}, ErrCrossSite, ErrCrossSite},
@@ -73,7 +73,7 @@ func TestOtherSites(t *testing.T) {
 		{[]string{"Sec-Fetch-Site: cross-site"}, ErrCrossSite, ErrCrossSite},
 		{[]string{"Sec-Fetch-Site: same-site"}, ErrCrossSite, ErrCrossSite},
 		{[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"}, ErrCrossSite, ErrCrossSite},
-		{[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, nil, ErrCrossSite}, // a link that a person follows
+		{[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, nil, ErrCrossSite}, // a user follows a link
 	} {
 		for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 			p, ctx := &Policy{}, on(t, address)
@@ -145,15 +145,15 @@ func TestCallersBehindProxies(t *testing.T) {
 		want    string
 	}{
 		{"192.0.2.1:1", nil, "192.0.2.1"},
-		{"192.0.2.1:1", []string{"X-Forwarded-For: 1.2.3.4"}, "192.0.2.1"}, // not behind a trusted proxy
+		{"192.0.2.1:1", []string{"X-Forwarded-For: 1.2.3.4"}, "192.0.2.1"}, // not from a trusted proxy
 		{"192.0.2.1:1", []string{"Forwarded: for=1.2.3.4"}, "192.0.2.1"},
 		{"10.0.0.1:1", nil, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"X-Forwarded-For: 1.2.3.4"}, "1.2.3.4"},
 		{"[::ffff:10.0.0.1]:1", []string{"X-Forwarded-For: ::ffff:1.2.3.4"}, "1.2.3.4"},
-		{"10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 1.2.3.4"}, "1.2.3.4"}, // the caller wrote the first
+		{"10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 1.2.3.4"}, "1.2.3.4"}, // the caller wrote the first address
 		{"10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 1.2.3.4"}, "1.2.3.4"},
 		{"10.0.0.1:1", []string{"X-Forwarded-For: 6.6.6.6, 1.2.3.4, 10.0.0.2"}, "1.2.3.4"},
-		{"10.0.0.1:1", []string{"X-Forwarded-For: 10.0.0.3, 10.0.0.2"}, "10.0.0.3"}, // all of them proxies
+		{"10.0.0.1:1", []string{"X-Forwarded-For: 10.0.0.3, 10.0.0.2"}, "10.0.0.3"}, // all addresses are trusted proxies
 		{"10.0.0.1:1", []string{"X-Forwarded-For: 1.2.3.4, unknown"}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"X-Forwarded-For: "}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{"X-Forwarded-For: 1.2.3.4:567"}, "1.2.3.4"},
@@ -168,7 +168,8 @@ func TestCallersBehindProxies(t *testing.T) {
 		{"10.0.0.1:1", []string{`Forwarded: for="6.6.6.6, for=1.2.3.4`}, "10.0.0.1"}, // an open quote includes the proxy's entry
 		{"10.0.0.1:1", []string{`Forwarded: for="6.6.6.6\"", for=1.2.3.4`}, "1.2.3.4"},
 		{"10.0.0.1:1", []string{`Forwarded: ;;,,=`}, "10.0.0.1"},
-		// A proxy that writes one header passes the other on as a stranger has written it.
+		// A proxy that writes only one of the headers forwards the caller's own version of
+		// the other.
 		{"10.0.0.1:1", []string{`Forwarded: for=6.6.6.6`, "X-Forwarded-For: 1.2.3.4"}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{`Forwarded: for=1.2.3.4`, "X-Forwarded-For: 6.6.6.6"}, "10.0.0.1"},
 		{"10.0.0.1:1", []string{`Forwarded: for=1.2.3.4`, "X-Forwarded-For: 6.6.6.6, 1.2.3.4"}, "1.2.3.4"},

@@ -11,12 +11,12 @@ import (
 const (
 	namespace = "millrace"
 
-	// maxNamed is the maximum number of datasets with their own labels: each has a series per
+	// maxNamed is the maximum number of datasets with their own labels. Each has a series per
 	// route, code and bucket.
 	maxNamed = 100
 )
 
-// Metrics are the metrics of requests: their number, and how long each phase took.
+// Metrics are the metrics of requests: their number, and the duration of each phase.
 type Metrics struct {
 	requests, bytes, phases, tierBytes, tierSeconds *prometheus.CounterVec
 	seconds, waited                                 *prometheus.HistogramVec
@@ -31,7 +31,7 @@ type routeKey struct {
 	status         int
 }
 
-// routeSeries caches the series of one route, dataset and status. Looking each up by its labels
+// routeSeries caches the series of one route, dataset and status. Looking up a series by its labels
 // takes longer than counting.
 type routeSeries struct {
 	requests, bytes prometheus.Counter
@@ -80,7 +80,7 @@ type Request struct {
 	Dataset string // "": no dataset
 	Status  int
 	Bytes   int64
-	Waited  time.Duration // until the first byte; 0: none was sent
+	Waited  time.Duration // time until the first byte; 0: no byte was sent
 	Took    time.Duration
 	Trace   string // trace ID; "": not traced
 }

@@ -1,5 +1,5 @@
-// Package timing records how long each phase of a request takes, for Server-Timing, the access
-// line, the metrics and trace spans.
+// Package timing records the duration of each phase of a request, for Server-Timing, the access
+// log, the metrics and trace spans.
 package timing
 
 import (
@@ -22,7 +22,7 @@ const (
 	Plan                // computing the plan and its epoch
 	Locate              // locating the samples and laying out the body
 	Read                // reading bytes; tiers are recorded separately
-	Send                // sending the answer, from its first byte
+	Send                // sending the response, from its first byte
 	count
 )
 
@@ -35,13 +35,13 @@ func (p Phase) String() string {
 // phase, so the phases add up to its total time. Concurrent work on one request needs a separate
 // Record.
 type Record struct {
-	Tiers []batch.TierTime // tiers that the bytes came from
+	Tiers []batch.TierTime // tiers that supplied the bytes
 
 	start  time.Time
 	phase  Phase
 	since  time.Duration // start of the phase, relative to start
 	phases [count]time.Duration
-	left   func(p Phase, from, to time.Time) // reports finished phases; nil: not reported
+	left   func(p Phase, from, to time.Time) // receives finished phases; nil: not reported
 	untold stretch                           // the next stretch to report
 }
 
@@ -57,8 +57,7 @@ type stretch struct {
 const least = 30 * time.Microsecond
 
 // Begin starts the first phase, Edge, at start. left, unless nil, is called for finished stretches
-// in order and without gaps. A stretch that is too short to report is merged into a neighbouring
-// one.
+// in order and without gaps. A stretch that is too short to report is merged into an adjacent one.
 func (r *Record) Begin(start time.Time, left func(p Phase, from, to time.Time)) {
 	r.start, r.left = start, left
 }
@@ -70,7 +69,7 @@ func (r *Record) Left() func(p Phase, from, to time.Time) { return r.left }
 //
 //	defer r.Leave(r.Enter(timing.Plan))
 func (r *Record) Enter(p Phase) (before Phase) {
-	now := time.Since(r.start) // reads one clock; time.Now reads two
+	now := time.Since(r.start) // reads one clock; time.Now reads two clocks
 	r.end(now)
 	before, r.phase, r.since = r.phase, p, now
 	return before

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestShortStretchesAreJoined: the reported stretches cover all of a request's time, and long ones
-// are reported by name.
+// TestShortStretchesAreJoined: the reported stretches cover the whole time of a request, and long
+// ones are reported with their phase.
 func TestShortStretchesAreJoined(t *testing.T) {
 	const short, long = least - 1, least
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestShortStretchesAreJoined(t *testing.T) {
 	}
 }
 
-// TestMillisecondsAreTheShortestNumber: the header has the numbers of the access line.
+// TestMillisecondsAreTheShortestNumber: the header contains the same numbers as the access log.
 func TestMillisecondsAreTheShortestNumber(t *testing.T) {
 	for _, d := range []time.Duration{0, 999, 1e3, 10e3, 100e3, 101e3, 120e3, 999_999, 1e6, 1_050_000, 12_300_000, 1e9, 61_001e6} {
 		want := strconv.FormatFloat(Milliseconds(d), 'f', -1, 64)
