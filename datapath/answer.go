@@ -16,12 +16,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Answer reads ranges for another gateway from memory, disk or the store. It asks no other gateway,
-// with one exception: it asks the former owner for a chunk that this gateway newly owns. The former
-// owner sends the chunk at once or not at all. Answer never waits for memory: the gateways that ask
-// hold memory themselves, so gateways could deadlock. The segments are the ranges in the order of
-// the query, valid until release. Errors: peer.ErrNotServed, peer.ErrMismatch, peer.ErrNotHere,
-// peer.ErrNoRoom, and the errors of Source.Read.
+// Answer reads ranges for another gateway from memory, disk or the store. It sends no queries to
+// other gateways, with one exception: it asks the former owner for a chunk that this gateway newly
+// owns. The former owner sends the chunk at once or not at all. Answer never waits for memory: the
+// requesting gateways hold memory themselves, so gateways could deadlock. The segments are the
+// ranges in the order of the query, valid until release. Errors: peer.ErrNotServed,
+// peer.ErrMismatch, peer.ErrNotHere, peer.ErrNoRoom, and the errors of Source.Read.
 func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, release func(), err error) {
 	body, err := p.answer(ctx, q)
 	if err != nil {
@@ -30,7 +30,7 @@ func (p *Path) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, re
 	return body.Segments, body.Close, nil
 }
 
-// answer is Answer, with the segments and their release in a body.
+// answer is like Answer, but returns the segments and their release function in a body.
 func (p *Path) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (p *Path) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	return leaveAfter(s.uses.leave, body, err)
 }
 
-// answer reads the ranges that another gateway asks for. It is canceled when the source is closed.
+// answer reads the ranges that another gateway requests. It is canceled when the source is closed.
 func (s *Source) answer(ctx context.Context, q *peer.Query) (*batch.Body, error) {
 	ctx, end := s.until(ctx)
 	defer end()
@@ -135,7 +135,7 @@ func (s *Source) answerCached(ctx context.Context, b *request) (*batch.Body, err
 }
 
 // resolve sets the checksums of the ranges of a query, which are samples or whole chunks. A range
-// that is read by itself is never sent unchecked.
+// that is read separately from the store is always checked before it is sent.
 func (s *Source) resolve(ctx context.Context, b *request) error {
 	for _, c := range b.chunks {
 		desc := s.index.Chunk(c.Chunk)
@@ -178,7 +178,8 @@ func (p *Path) Heard(dataset, generation string, at shuffle.Cursor, think time.D
 	p.look()
 }
 
-// Held lists the chunks of the shared datasets in memory, the one that is needed soonest first.
+// Held lists the chunks of the shared datasets that are in memory. The chunk needed soonest comes
+// first.
 func (p *Path) Held() []peer.Chunk {
 	type dueChunk struct {
 		chunk peer.Chunk

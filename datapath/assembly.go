@@ -16,19 +16,19 @@ import (
 // The batch reserves memory in this order. First it reserves the memory of its own extracts, in one
 // step for all parts in one path. It waits for that memory while it holds nothing else of that path
 // (claim). Then it leases the chunks of each part, all or none (part.begin). A batch that waits for
-// bytes holds memory, so a load must not reserve memory, and a peer must not while it answers:
+// bytes holds memory. So a load must not reserve memory, nor must a gateway that answers a peer:
 // otherwise two gateways could deadlock. A load waits only for the memory to decode in
 // (decoding.enter), which batches use in turn.
 //
 // Sources of several paths have one budget for each path. All batches reserve memory of these
 // budgets in the same order, so they cannot deadlock.
 type assembly struct {
-	parts    []*part   // those in one path are consecutive, in the order in which memory is reserved
-	list     *[][]byte // from the pool of the first path
-	segments [][]byte  // of the body; backed by list
+	parts    []*part   // parts of one path are consecutive; paths are in the order in which memory is reserved
+	list     *[][]byte // backing array of segments, from the pool of the first path
+	segments [][]byte  // segments of the body; backed by list
 
-	only part     // used if there is one part
-	one  [1]*part // parts then: neither field costs an allocation
+	only part     // the part, if there is only one
+	one  [1]*part // backing array of parts in that case: neither field costs an allocation
 }
 
 // assemblyOf returns the assembly of one part.
@@ -42,14 +42,14 @@ func assemblyOf(p part) *assembly {
 // manner selects how a batch reads its bytes.
 type manner struct {
 	leases bool // lease the chunks that are read whole, all together; otherwise copy the samples out of them
-	joins  bool // wait for samples that other batches are loading; samples that are loaded already are used in any case
+	joins  bool // wait for samples that other batches are loading; samples already loaded are used in any case
 }
 
-// errJoined reports that a sample failed that another batch was loading.
+// errJoined reports that another batch failed to load a sample that this batch waited for.
 var errJoined = errors.New("another batch failed to load a sample")
 
-// readPlanned reads a batch of a rank. It records the visit in the table of readers, and asks peers
-// for the chunks that they own.
+// readPlanned reads a batch of a rank. It records the visit in the table of readers, and requests
+// chunks that peers own from them.
 func (a *assembly) readPlanned(ctx context.Context) (*batch.Body, error) {
 	for _, p := range a.parts {
 		p.visit = p.source.visit(ctx, p.at, p.request)
@@ -111,7 +111,7 @@ func (a *assembly) assemble(ctx context.Context, by manner) error {
 			return nil
 		case noRoom && by.leases:
 			by.leases = false
-		case joined && again: // others that joined retry too, and one of them loads the sample for all
+		case joined && again: // other batches that waited for the sample retry too, and one of them loads it for all
 			again = false
 		case by.joins && (noRoom || joined):
 			by.joins = false
@@ -149,7 +149,7 @@ func (a *assembly) bringSeveral(ctx context.Context, by manner) error {
 			return err
 		}
 		for _, p := range some {
-			if len(rest) > 0 { // batches that wait for these samples may hold the memory of the next path
+			if len(rest) > 0 { // batches that wait for these samples may hold memory of the next path
 				p.beginSamples(ctx)
 			}
 		}
@@ -181,7 +181,7 @@ func samePath(parts []*part) []*part {
 }
 
 // claim pins the extracts that have, or will have, samples of the parts, which are all in one path.
-// It makes one new extract for each part with the missing samples, and reserves the memory of these
+// For each part it makes one new extract with the missing samples. It reserves the memory of these
 // extracts in one step. The parts hold nothing while claim waits for memory.
 func claim(ctx context.Context, some []*part, by manner) error {
 	for all := false; ; all = true {
@@ -213,7 +213,7 @@ func claim(ctx context.Context, some []*part, by manner) error {
 		if enough {
 			return nil
 		}
-		for _, p := range some { // samples were freed meanwhile
+		for _, p := range some { // samples were freed while claim waited
 			p.giveBack()
 		}
 	}
@@ -230,7 +230,7 @@ func (a *assembly) tiers(wait time.Duration) []batch.TierTime {
 	return came.tiers(total, wait)
 }
 
-// giveBack releases everything that the batch holds.
+// giveBack releases all memory that the batch holds.
 func (a *assembly) giveBack() {
 	for _, p := range a.parts {
 		p.giveBack()

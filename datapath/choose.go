@@ -1,4 +1,4 @@
-// This file finds where the chunks of a batch are, and decides which of them are read whole and
+// This file finds out where the chunks of a batch are, and decides which of them are read whole and
 // which by the ranges of their samples.
 
 package datapath
@@ -40,8 +40,8 @@ func (s *Source) pays(b *request, c batch.ChunkRanges) bool {
 	}
 	at := s.whereIs(c.Chunk)
 	if at != fromDisk && s.objects(c.Chunk) > 1 {
-		// Each sample costs one read, by itself or as a part of the chunk. So the batch waits for
-		// its own samples only, and prefetch reads the chunk.
+		// Each sample of such a chunk is an object, and costs one read in any case. So the
+		// batch waits for its own samples only, and prefetch reads the chunk.
 		return at == inMemory
 	}
 	return at == inMemory || at == coming || s.used(b, c)
@@ -52,13 +52,13 @@ func (s *Source) pays(b *request, c batch.ChunkRanges) bool {
 func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 	switch {
 	case s.name != "" && s.owner(c.Chunk) != "":
-		// Another member owns the chunk. But the peer that asks may have a newer view, or the owner
-		// has failed, and more requests for the chunk will follow. Where that takes no memory from
-		// readers, keep the chunk until the views agree.
+		// Another member owns the chunk. But the peer that requests it may have a newer
+		// view, or the owner has failed, and more requests for the chunk will follow. If
+		// that takes no memory from readers, keep the chunk until the views agree.
 		return b.origin != fromRank && (b.fits || s.path.spares(s.index.Length(c.Chunk)))
 	case b.visit != nil && !b.visit.ComesFor(c.Chunk):
-		// The chunk's home is with ranks that read at another gateway, which reads the chunk. In
-		// each epoch the ranks here need other samples of it.
+		// The chunk is read at another gateway, where the ranks that use the rest of it
+		// read. In each epoch the ranks here need other samples of it.
 		return false
 	case b.fits:
 		return true
@@ -69,20 +69,20 @@ func (s *Source) used(b *request, c batch.ChunkRanges) bool {
 		return s.worth(c.Chunk, max(coming.Samples, uint64(len(c.Ranges))))
 	case b.next == unfollowed && s.path.spares(s.index.Length(c.Chunk)):
 		return true
-	case b.visit != nil: // the chunk would be evicted before the rest of it is needed, and be read again each time
+	case b.visit != nil: // the chunk would be evicted before the rest of it is needed, and would be read again each time
 		return false
 	}
 	return s.wholePays(c.Chunk, bytesOf(c), int64(len(c.Ranges)))
 }
 
-// first decides how to read a reader's first batch. Nothing was prefetched for it, so it would wait
-// for whole chunks of which it needs little. If reading the ranges of its samples is faster
-// (policy.First), first moves the missing chunks from whole to ranged. Chunks on disk, compressed
-// chunks and chunks of many objects stay whole.
+// first decides how to read a reader's first batch. Nothing was prefetched for that batch, so it
+// would wait for whole chunks although it needs only a small part of them. If reading the ranges of
+// its samples is faster (policy.First), first moves the missing chunks from whole to ranged. Chunks
+// on disk, compressed chunks and chunks of many objects stay whole.
 func (s *Source) first(b *request, whole, ranged []batch.ChunkRanges) (rest, moved []batch.ChunkRanges) {
 	p := s.path
 	f := policy.First{
-		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // Own reads do not grow with the limit of p.gate
+		Ahead: p.ownReads.Load(), Own: min(p.gate.places(), p.first.places()), // the limit of p.gate may grow, but that of p.first does not
 		Part: p.cfg.PartSize, Places: p.gate.places(), Cost: p.rates.cost(),
 	}
 	rest, moved = make([]batch.ChunkRanges, 0, len(whole)), ranged
@@ -111,9 +111,9 @@ func (s *Source) first(b *request, whole, ranged []batch.ChunkRanges) (rest, mov
 	return rest, moved
 }
 
-// worth reports whether to read a chunk whole if readers still need so many of its samples while it
-// is in memory. The cost of the unneeded bytes must be below the cost of one store read for each
-// sample.
+// worth reports whether to read a chunk whole if readers will use the given number of its samples
+// while it is in memory. The cost of the unneeded bytes must be below the cost of one store read
+// for each sample.
 func (s *Source) worth(chunk int, samples uint64) bool {
 	c := s.index.Chunk(chunk)
 	samples = min(samples, uint64(c.Samples))
@@ -123,8 +123,8 @@ func (s *Source) worth(chunk int, samples uint64) bool {
 	return s.wholePays(chunk, int64(float64(c.Length)*float64(samples)/float64(c.Samples)), int64(samples))
 }
 
-// wholePays compares the cost of reading an uncompressed chunk whole with that of reading some of
-// its samples, of so many bytes, by their ranges.
+// wholePays reports whether reading an uncompressed chunk whole costs less than reading the given
+// number of its samples, of the given number of bytes, by their ranges.
 func (s *Source) wholePays(chunk int, bytes, samples int64) bool {
 	return policy.WholePays(s.index.Chunk(chunk).Stored, int64(s.objects(chunk)), bytes, samples, s.path.rates.cost())
 }
@@ -146,7 +146,7 @@ const (
 	notHere          // at a peer or only in the store
 )
 
-// whereIs returns where a chunk is now. It asks the disk only for chunks that are not in memory.
+// whereIs returns where a chunk is now. It queries the disk only for chunks that are not in memory.
 func (s *Source) whereIs(chunk int) nearest {
 	switch {
 	case s.chunks.Resident(chunk):
@@ -177,17 +177,18 @@ func (s *Source) key(chunk int) key {
 	return key{s.number, c.Digest, uint32(c.Length), c.CRC32C} // no chunk is longer than 1 GiB
 }
 
-// Chunks returns how many chunks the dataset has. Chunks, Cost and Resident implement
+// Chunks returns the number of chunks of the dataset. Chunks, Cost and Resident implement
 // lookahead.Dataset.
 func (s *Source) Chunks() int { return s.index.Chunks() }
 
-// Cost returns how many bytes of memory a chunk takes.
+// Cost returns the number of bytes of memory that a chunk takes.
 func (s *Source) Cost(chunk int) int64 { return chunkcache.Cost(s.index.Length(chunk)) }
 
 // Resident reports whether the table of chunks lists a chunk as in memory or being loaded. It takes
 // no lock.
 func (s *Source) Resident(chunk int) bool { return s.chunks.Contains(chunk) }
 
-// objects returns of how many objects, or ranges of one object, a chunk consists. Reading it whole
-// takes as many store reads, fewer if ranges are so close that one read covers several.
+// objects returns the number of objects, or of ranges of one object, that a chunk consists of.
+// Reading the chunk whole takes one store read for each of them, or fewer if one read covers
+// several close ranges.
 func (s *Source) objects(chunk int) int { return s.index.ExtentCount(chunk) }

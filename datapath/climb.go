@@ -6,27 +6,29 @@ import (
 )
 
 // climb finds how many concurrent store reads give the highest throughput. It tries a quarter more
-// reads for a round, or a fifth fewer, and keeps that limit if it pays. If neither does, the limit
-// rests, each time longer. A read that the store throttles lowers the limit by one.
+// reads for a round, or a fifth fewer, and keeps that limit if it pays. If neither pays, it keeps
+// the limit for some rounds, for longer each time. A read that the store throttles lowers the limit
+// by one.
 type climb struct {
 	least, most int
-	came        *atomic.Int64 // bytes from the store so far
+	came        *atomic.Int64 // bytes received from the store so far
 
-	from  int     // the limit before the one on trial; 0: no trial
-	base  float64 // bytes per second at that limit
-	fewer bool    // the next trial is of fewer reads
-	pause int     // rounds to rest after the next failed trial
-	rest  int     // rounds left to rest
+	from  int     // limit before the trial; 0: no trial is running
+	base  float64 // bytes per second at the limit before the trial
+	fewer bool    // the next trial is with fewer reads
+	pause int     // rounds without a trial after the next trial that fails
+	rest  int     // rounds left until the next trial
 }
 
 const (
-	leastPlaces = 4   // fewer streams rarely fill a line
-	mostPlaces  = 160 // streams of 80 MB/s fill a line of 100 Gbit/s; stores serve as many connections
-	// If each stream kept its rate, n percent more streams would bring n percent more bytes. A step
-	// up stays if it brings 0.4 of that; a step down stays if it costs at most 0.15. Between the
-	// two the limit stays although rates vary.
+	leastPlaces = 4   // fewer streams rarely use the full bandwidth of a link
+	mostPlaces  = 160 // streams of 80 MB/s fill a link of 100 Gbit/s; stores accept as many connections
+	// If each stream kept its rate, n percent more streams would deliver n percent more bytes.
+	// A larger limit is kept if it achieves at least 0.4 of that increase, and a smaller limit
+	// if it costs at most 0.15 of that decrease. The gap between the two keeps the limit stable
+	// although rates vary.
 	growPays, shrinkCosts = 0.4, 0.15
-	longestRest           = 32 // rounds; a trial costs at most a fifth of the rate for one round
+	longestRest           = 32 // in rounds; a trial costs at most a fifth of the throughput for one round
 )
 
 // next returns the limit for the next round. The last round was at limit, with a throughput of rate
@@ -43,7 +45,7 @@ func (c *climb) next(limit int, rate float64) int {
 			c.failed()
 			return from
 		}
-		c.base, c.pause = max(c.base, rate), 0 // the best one: many small losses add up to a large one
+		c.base, c.pause = max(c.base, rate), 0 // compare with the best rate: otherwise many small losses add up to a large one
 	case c.rest > 0:
 		c.rest--
 		return limit
@@ -62,19 +64,19 @@ func (c *climb) next(limit int, rate float64) int {
 	return next
 }
 
-// failed records that a step did not pay, and reverses the direction of the next one.
+// failed records that a trial did not pay, and reverses the direction of the next one.
 func (c *climb) failed() {
 	c.rest, c.pause, c.fewer = c.pause, min(2*c.pause+1, longestRest), !c.fewer
 }
 
-// less returns the limit after the store throttled a read or a read timed out.
+// less returns the new limit after the store throttled a read or a read timed out.
 func (c *climb) less(limit int) int {
 	c.from = 0
 	return max(limit-1, min(c.least, limit))
 }
 
-// A round ends once all places were in use for roundTime in total and roundReads reads per place
-// have ended.
+// A round ends once all places have been in use for roundTime in total, and roundReads reads per
+// place have ended.
 const (
 	roundTime  = time.Second
 	roundReads = 2
@@ -84,13 +86,13 @@ const (
 // use.
 type round struct {
 	full   bool          // all places are in use now
-	at     time.Time     // time of the last measurement
+	at     time.Time     // bytes received until the last measurement
 	from   int64         // bytes received by then
 	spent  time.Duration // time with all places in use
-	bytes  int64         // received in that time
-	reads  int           // ended in that time
-	wanted bool          // a read found no place
-	paced  bool          // a store delayed reads, so the bytes do not show the effect of the limit
+	bytes  int64         // bytes received in that time
+	reads  int           // reads that ended in that time
+	wanted bool          // a read found no free place
+	paced  bool          // a store delayed reads, so the throughput does not show the effect of the limit
 }
 
 // note records the bytes received since the last call. The caller holds mu, and calls it after each
@@ -108,8 +110,8 @@ func (g *gate) note() {
 	r.wanted = r.wanted || len(g.queue)+len(g.later) > 0
 }
 
-// ended gives the place of a read to the next waiter, and ends the round if it has measured enough.
-// The caller holds mu.
+// ended gives the place of a finished read to the next waiter, and ends the round if it has
+// measured enough. The caller holds mu.
 func (g *gate) ended() {
 	if g.round.full {
 		g.round.reads++
@@ -137,8 +139,7 @@ func (g *gate) resize(limit int) {
 	}
 }
 
-// hold records that a store begins to delay a read because of a limit of its own, or that it has
-// stopped.
+// hold records that a store begins or stops to delay a read because of the store's own limit.
 func (g *gate) hold(begins bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

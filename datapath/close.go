@@ -21,12 +21,12 @@ var ErrClosed = errors.New("the dataset is closed")
 
 // uses counts the uses of a source.
 type uses struct {
-	open    atomic.Int64            // uses now; Close adds closed, so that it is below 0 from then on
+	open    atomic.Int64            // current uses; Close adds closed, so that it is below 0 from then on
 	once    sync.Once               // runs Close once
-	closing context.Context         // ends when Close is called
+	closing context.Context         // context that ends when Close is called
 	end     context.CancelCauseFunc // ends closing
 	ended   chan struct{}           // closed when the last use after Close ends
-	leave   func()                  // Source.leave, bound once and not for each request
+	leave   func()                  // Source.leave as a function value, made once to save an allocation for each request
 }
 
 // closed is added to the number of open uses by Close.
@@ -60,7 +60,7 @@ func (s *Source) leave() {
 	}
 }
 
-// leaveAfter ends a use when the body is closed, or now if err is not nil.
+// leaveAfter ends a use when the body is closed, or immediately if err is not nil.
 func leaveAfter(leave func(), body *batch.Body, err error) (*batch.Body, error) {
 	if err != nil {
 		leave()
@@ -80,11 +80,11 @@ func (s *Source) until(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// Close ends the source. It cancels prefetches, answers to peers and calls of Warm. It waits until
-// these have ended, and for calls of Read, for open bodies, and for loads that other sources wait
-// for. Then the path frees the memory of the source, except chunks that another open source has
-// too. After Close the path does not use the index, and calls return ErrClosed. Chunks on disk stay
-// there.
+// Close ends the source. It cancels prefetches, answers to peers and calls of Warm, and waits until
+// these have ended. It also waits for calls of Read, for open bodies, and for loads that other
+// sources wait for. Then the path frees the memory of the source, except chunks that another open
+// source also has. After Close the path does not use the index, and calls return ErrClosed. Chunks
+// on disk stay there.
 func (s *Source) Close() { s.uses.once.Do(s.close) }
 
 func (s *Source) close() {
@@ -120,7 +120,7 @@ func (s *Source) handOver() {
 		}
 	}
 	p.mu.Lock()
-	others := map[*Source]bool{} // whether they may be on disk
+	others := map[*Source]bool{} // true: the chunks of the source may be on disk
 	for _, o := range p.open {
 		others[o] = o.onDisk
 	}
@@ -133,7 +133,7 @@ func (s *Source) handOver() {
 	}
 }
 
-// takeOver registers the given chunks and files that the source has too.
+// takeOver registers those of the given chunks and files that the source also has.
 func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onDisk bool) {
 	if len(chunks) == 0 && (!onDisk || len(files) == 0) {
 		return
@@ -148,8 +148,8 @@ func (s *Source) takeOver(chunks map[key]bool, files map[diskcache.Key]bool, onD
 	}
 }
 
-// inMemory yields the chunks in memory or being loaded, each for one of its sources, during a use
-// of that source.
+// inMemory yields the chunks in memory or being loaded, each for one of the sources that have it.
+// The source stays in use while the chunk is yielded.
 func (p *Path) inMemory() iter.Seq2[*Source, int] {
 	return func(yield func(*Source, int) bool) {
 		for _, n := range p.cache.Names() {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	diskReads   = 8       // concurrent reads of chunks
-	diskWriters = 2       // of chunks; each holds a lease on the one it writes
+	diskReads   = 8       // concurrent reads of chunks from disk
+	diskWriters = 2       // concurrent writes of chunks; each holds a lease on its chunk
 	diskQueue   = 1 << 16 // chunks waiting to be written
 	refChunks   = 40      // bits of the chunk number in a reference of the disk tier
 
-	// The disk is bypassed while a chunk takes longer from it than from the store, by more than
-	// measurements vary.
+	// The disk is bypassed while reading a chunk takes more than this factor longer from disk
+	// than from the store. The margin exceeds the variation of measurements.
 	diskSlack = 1.25
 	// diskProbe is how long the disk is bypassed before it is tried again.
 	diskProbe = time.Second
@@ -86,8 +86,9 @@ func (p *Path) find(ref uint64) (s *Source, chunk int) {
 	return p.open[i], int(ref & (1<<refChunks - 1))
 }
 
-// untilRead returns how long it is until a chunk has to be read from disk, from the demand of the
-// known readers. A chunk in memory serves its next use from there, so the use after that counts.
+// untilRead returns the time until a chunk has to be read from disk, computed from the demand of
+// the known readers. A chunk in memory serves its next use from there, so the use after that
+// counts.
 func (p *Path) untilRead(ref uint64) time.Duration {
 	s, chunk := p.find(ref)
 	if s == nil {
@@ -107,8 +108,8 @@ func (d *disk) answers(s *Source, chunk int) bool {
 	return s.onDisk && !d.pace.slower(&s.path.rates, s.index.Chunk(chunk), time.Now()) && s.isOnDisk(chunk)
 }
 
-// Load reads the chunks that are on disk, several concurrently, and offers the disk the chunks that
-// came from elsewhere.
+// Load reads the chunks that are on disk, several concurrently, and offers the other chunks to the
+// disk once they are loaded.
 func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	if !l.source.onDisk {
 		return d.next.Load(ctx, l, fills)
@@ -117,7 +118,7 @@ func (d *disk) Load(ctx context.Context, l *load, fills []*fill) (err error) {
 	if len(rest) == 0 {
 		return nil
 	}
-	if l.held == &d.gate { // a place of the disk gate, not of the store's: if the store has none free, a request that joined reads for itself
+	if l.held == &d.gate { // the caller holds a place of the disk gate, not of the store's gate: if the store's gate has no free place, a request that joined this load reads the chunk itself
 		if l.held = d.path.gate; !l.held.enterAhead(l.held.places()) {
 			return chunkcache.ErrNoRoom
 		}
@@ -148,7 +149,7 @@ func (d *disk) bring(ctx context.Context, l *load, fills []*fill) (rest []*fill)
 			g.Go(func() error { read[i] = d.read(ctx, l, x); return nil })
 		}
 	}
-	_ = g.Wait() // no function returns an error
+	_ = g.Wait() // the functions return no errors
 	for i, x := range fills {
 		if read[i] {
 			l.came.disk += bytesOf(x.ChunkRanges)
@@ -202,22 +203,23 @@ func (d *disk) readRanges(ctx context.Context, k diskcache.Key, x *fill) bool {
 	}
 	begun := time.Now()
 	read := d.cache.ReadPieces(ctx, k, pieces)
-	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads do not show the rate
+	d.pace.tried(read, 0, time.Since(begun), time.Now()) // many short reads do not show the disk's throughput
 	if read {
 		x.publish()
 	}
 	return read
 }
 
-// enter waits for a place for a read, at most diskcache.Stall: the store can deliver the chunk too.
+// enter waits for a place for a read, for at most diskcache.Stall, since the store can deliver the
+// chunk too.
 func (d *disk) enter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, diskcache.Stall)
 	defer cancel()
 	return d.gate.enter(ctx, d)
 }
 
-// keep offers a chunk that came from the store to the disk. It never waits: if the queue is full,
-// the chunk is offered again at its next load.
+// keep offers a chunk that was read from the store to the disk. It never waits: if the queue is
+// full, the chunk is offered again at its next load.
 func (s *Source) keep(chunk int) {
 	if !s.onDisk {
 		return
@@ -249,7 +251,8 @@ func (d *disk) run(ctx context.Context, started *sync.WaitGroup) {
 	}
 }
 
-// writeHeld writes a chunk to disk if it is in memory. A chunk that was evicted before is dropped.
+// writeHeld writes a chunk to disk if it is in memory. It skips a chunk that has already been
+// evicted.
 func (s *Source) writeHeld(ctx context.Context, chunk int) {
 	l, ok := s.path.cache.Lease(s.chunks, 1, false, func(int) int { return chunk })
 	if !ok {
@@ -276,7 +279,7 @@ func (s *Source) isOnDisk(chunk int) bool {
 	return s.path.disk.cache.Contains(key)
 }
 
-// pace is the recent mean time of the disk per byte, for opening, reading and checking.
+// pace measures the disk: the recent mean time per byte to open, read and check a chunk.
 type pace struct {
 	mu      sync.Mutex // guards the fields below
 	reads   int
@@ -284,7 +287,7 @@ type pace struct {
 	last    time.Time
 }
 
-// tried records a read that has ended, and its rate if it was long enough to measure.
+// tried records a completed read, and its rate if the read was long enough to measure.
 func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,8 +299,8 @@ func (p *pace) tried(ok bool, bytes int64, took time.Duration, now time.Time) {
 	p.perByte += (took.Seconds()/float64(bytes) - p.perByte) * max(1/float64(p.reads), 1./8)
 }
 
-// slower reports whether a chunk takes longer from disk than from the store, as far as both are
-// measured, and the disk was tried recently.
+// slower reports whether a chunk takes longer to read from disk than from the store. It returns
+// false if either has not been measured, or the disk has not been tried recently.
 func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 	wait, known := store.takes(c.Stored)
 	p.mu.Lock()
@@ -306,7 +309,8 @@ func (p *pace) slower(store *rates, c chunkindex.Chunk, now time.Time) bool {
 		p.perByte*float64(c.Length) > diskSlack*wait.Seconds()
 }
 
-// takes returns how long one store read takes, and false until enough reads were measured.
+// takes returns the duration of one store read of the given size, and false until enough reads were
+// measured.
 func (r *rates) takes(bytes int64) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

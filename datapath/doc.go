@@ -35,12 +35,12 @@
 // loads nothing.
 //
 // Chunks that come from the store are offered to the disk, and written in the background. If the
-// disk fails, is full or is slower than the store, only the tier changes that delivers the bytes.
+// disk fails, is full or is slower than the store, only the tier that delivers the bytes changes.
 //
 // Package lookahead predicts from the requests when each chunk is needed. That has three uses here.
 // Run prefetches for the readers, first the chunk that a reader would stall for first, across the
 // end of the epoch. It does so as far as memory allows, and only while no request waits for memory.
-// It skips a chunk that it failed to fetch for a while, and a request that needs the chunk gets the
+// After a failed fetch it skips the chunk for a while; a request that needs the chunk gets the
 // error. The cache evicts the idle chunk whose next use is last (eviction.go). And a chunk is read
-// whole if its expected use is worth that, at the store's measured rates.
+// whole if its expected use justifies that, at the store's measured rates.
 package datapath

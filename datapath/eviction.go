@@ -1,5 +1,5 @@
-// This file computes when a chunk is due. Package chunkcache chooses by it which chunk to evict
-// (idle.go there).
+// This file computes when a chunk is due. Package chunkcache uses the result to choose the chunk to
+// evict (idle.go there).
 
 package datapath
 
@@ -15,17 +15,17 @@ type Policy string
 
 // The policies.
 const (
-	PolicyPlan Policy = "plan" // the chunk whose next use is last, over all known readers
-	PolicyLRU  Policy = "lru"  // the chunk that was used longest ago
+	PolicyPlan Policy = "plan" // evict the chunk whose next use is last, over all known readers
+	PolicyLRU  Policy = "lru"  // evict the chunk that was used longest ago
 )
 
-// Policies returns all of them, the default first.
+// Policies returns all policies, the default first.
 func Policies() []Policy { return []Policy{PolicyPlan, PolicyLRU} }
 
-// due returns when a reader needs a chunk next, as chunkcache.Dataset requires. It is below
-// chunkcache.Soon for a reader that needs it soon, above it for a later reader, and
-// chunkcache.Never for later readers under PolicyLRU. If the result is at most enough, any such
-// number will do.
+// due returns when a reader needs a chunk next, as chunkcache.Dataset requires. The result is below
+// chunkcache.Soon for a reader that needs it soon, and above it for a later reader. Under PolicyLRU
+// it is chunkcache.Never for later readers. If the due time is at most enough, due may return any
+// number up to enough.
 func (s *Source) due(chunk int, enough int64) int64 { return s.path.due(s, chunk, enough) }
 
 func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
@@ -43,7 +43,8 @@ func (p *Path) due(d lookahead.Dataset, chunk int, enough int64) int64 {
 	return chunkcache.Soon + 1 + int64(c.In)
 }
 
-// gone records that a chunk was evicted or that its load has failed.
+// gone records that a chunk was evicted or that its load has failed. soon reports whether a reader
+// needed the chunk soon.
 func (s *Source) gone(_ int, soon bool) {
 	if soon {
 		s.path.readers.Lost()

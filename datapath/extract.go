@@ -31,7 +31,7 @@ type samplePlace struct {
 	chunk  int
 	offset uint32
 	length uint32
-	far    bool // peers are asked for it
+	far    bool // peers are asked for the sample
 }
 
 // extract is memory with some samples of one dataset, each of them stored once.
@@ -39,7 +39,7 @@ type extract struct {
 	all     *extracts
 	source  *Source
 	room    room
-	used    int64 // bytes of the samples; the rest of the room is for the gaps between them
+	used    int64 // total bytes of the samples; the rest of the room is for the gaps between them
 	samples []*sample
 	block   []sample // backing array for the next samples
 	pins    int
@@ -47,9 +47,9 @@ type extract struct {
 	ahead   bool   // loaded by read-ahead
 	hot     bool   // kept for later batches
 
-	span   tracing.Span       // of the request that began the load
-	ctx    context.Context    // of the load
-	cancel context.CancelFunc // ends the load; nil: it has not begun
+	span   tracing.Span       // span of the request that began the load
+	ctx    context.Context    // context of the load
+	cancel context.CancelFunc // ends the load; nil: the load has not begun
 	ended  chan struct{}      // closed when the load has ended
 	came   tally              // bytes loaded, by tier; read after ended
 }
@@ -109,7 +109,7 @@ func (x *extracts) missing(s *Source, d *demand) int64 {
 	return x.absent(s, d)
 }
 
-// absent is missing for a caller that holds mu.
+// absent is like missing, for a caller that holds mu.
 func (x *extracts) absent(s *Source, d *demand) int64 {
 	if !d.joins || len(x.samples) == 0 {
 		return d.near.bytes + d.far.bytes
@@ -205,9 +205,9 @@ func (e *extract) begin(ctx context.Context, d *demand) {
 	}()
 }
 
-// extract loads the samples of a demand into an extract: the near part as this gateway reads its
-// own chunks, and concurrently the far part from its owners. Samples that no owner sent are read
-// last, except for read-ahead.
+// extract loads the samples of a demand into an extract. It reads the near part in the same way as
+// this gateway's own chunks, and concurrently requests the far part from its owners. Samples that
+// no owner sent are read last, except for read-ahead.
 func (l *load) extract(ctx context.Context, d *demand, e *extract) {
 	near := 0
 	for _, c := range d.near.chunks {
@@ -243,8 +243,8 @@ func finishAll(samples []*sample, err error) {
 	}
 }
 
-// take copies the sample out of its chunk and publishes it. The sample is not hot then: the chunk
-// serves it while it is in memory.
+// take copies the sample out of its chunk and publishes it. The sample is then no longer hot,
+// because the chunk serves it while it is in memory.
 func (s *sample) take(data []byte) {
 	copy(s.data, data)
 	s.hot = false
@@ -275,6 +275,6 @@ func (s *sample) finish(err error) {
 	}
 }
 
-// Needed returns false: after a read of several samples has failed, they are not read one by one.
+// Needed returns false: after a failed read of several samples, they are not read one by one.
 // Batches that joined the load retry it.
 func (s *sample) Needed() bool { return false }

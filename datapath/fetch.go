@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// fetch loads chunks that one caller needs together.
+// fetch is a load of the chunks that one caller needs together.
 type fetch struct {
-	load         // group sets part
+	load         // field part is set by group
 	first  bool  // for a reader's first batch: nothing was prefetched
 	chunks []int // to load, ascending
 }
@@ -26,8 +26,8 @@ func (f *fetch) request() chunkcache.Request[key] {
 	return chunkcache.Request[key]{Table: f.source.chunks, Chunks: f.chunks, Ahead: f.held != nil, Due: f.due(), Group: f.group, Load: f.bring}
 }
 
-// due returns when the last of the missing chunks is needed. The cache evicts a chunk for them if
-// that chunk is due later, or for a read ahead if it is due much later.
+// due returns when the last of the missing chunks is needed. To make room for them, the cache may
+// evict a chunk that is due later; for a prefetch, only a chunk that is due much later.
 func (f *fetch) due() (due int64) {
 	for _, c := range f.chunks {
 		if !f.source.chunks.Contains(c) {
@@ -40,10 +40,10 @@ func (f *fetch) due() (due int64) {
 	return due
 }
 
-// group groups the missing chunks by the store read that loads them. Chunks on disk, and chunks
-// that a former owner may send, are groups of one.
+// group groups the missing chunks by store read, so that one read loads each group. A chunk on
+// disk, or one that a former owner may send, is a group of its own.
 func (f *fetch) group(missing []int) [][]int {
-	stored := make([]int, 0, len(missing)) // to be read from the store
+	stored := make([]int, 0, len(missing)) // chunks to read from the store
 	var groups [][]int
 	var total int64
 	for _, c := range missing {
@@ -61,14 +61,14 @@ func (f *fetch) group(missing []int) [][]int {
 	return append(groups, f.source.group(stored, f.part)...)
 }
 
-// firstPart returns the length of one store read while a first batch waits for whole chunks of
-// total bytes.
+// firstPart returns the maximum length of one store read while a first batch waits for whole chunks
+// of total bytes.
 func (p *Path) firstPart(total int64) int64 {
 	return policy.FirstPart(total, p.cfg.PartSize, p.gate.places())
 }
 
-// group splits a list of chunks, in ascending order, into groups that are adjacent in one shard, so
-// that one store read of at most part bytes loads each group.
+// group splits a list of chunks, in ascending order, into groups that are adjacent in one shard.
+// One store read of at most part bytes loads each group.
 func (s *Source) group(chunks []int, part int64) [][]int {
 	return policy.Group(chunks, func(chunk int) policy.Place {
 		e := s.index.Extents(chunk)[0]

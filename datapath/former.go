@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// formerWait is the timeout for a former owner; afterwards the store is read.
+// formerWait is the timeout for a former owner. After it the chunk is read from the store.
 const formerWait = 2 * time.Second
 
 // former returns the former owner of a chunk that this gateway has owned only recently. It returns
-// "" if none is known, or if that peer recently had none of the chunks it was asked for. It is
+// "" if no former owner is known, or if that peer recently failed to send several chunks. It is
 // called under the cache's lock.
 func (s *Source) former(chunk int) string {
 	if s.name == "" || s.owner(chunk) != "" {
@@ -27,11 +27,11 @@ func (s *Source) former(chunk int) string {
 }
 
 const (
-	formerMisses = 4               // consecutive chunks that a former owner did not send, and
-	formerRests  = 2 * time.Second // the pause after that: in a new cluster no gateway has any chunks
+	formerMisses = 4               // number of consecutive chunks that a former owner did not send, and
+	formerRests  = 2 * time.Second // pause after them: in a new cluster no gateway has any chunks
 )
 
-// formers is the tier of former owners: gateways that owned chunks before this one did.
+// formers is the tier of former owners: gateways that owned chunks before this gateway did.
 type formers struct {
 	next   tier
 	silent *pause.List[string] // members that had nothing to send
@@ -41,9 +41,9 @@ func newFormers(next tier) formers {
 	return formers{next, pause.NewList[string](pause.Rule{Failures: formerMisses, First: formerRests})}
 }
 
-// Load asks the former owner of a chunk for all of it. That gateway sends the chunk if it is in its
-// memory or on its disk; it asks no other gateway, loads nothing and waits for no load. So gateways
-// cannot deadlock, even if the chunk is loaded to answer a peer.
+// Load asks the former owner of a chunk for the whole chunk. The former owner sends the chunk if it
+// is in its memory or on its disk. It queries no other gateway, loads nothing and waits for no
+// load. So gateways cannot deadlock, even if the chunk is loaded to answer a peer.
 func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	member := ""
 	if fills[0].whole != nil && len(fills) == 1 {
@@ -54,7 +54,7 @@ func (f *formers) Load(ctx context.Context, l *load, fills []*fill) error {
 	case f.ask(ctx, l.source, member, fills[0]):
 		f.silent.Forget(member)
 		return nil
-	case ctx.Err() == nil: // otherwise the query was canceled, which says nothing about the member
+	case ctx.Err() == nil: // otherwise the query was canceled, which is no evidence against the member
 		f.silent.Failed(member, time.Now())
 	}
 	return f.next.Load(ctx, l, fills)
@@ -84,10 +84,11 @@ func (f *formers) ask(ctx context.Context, s *Source, member string, x *fill) bo
 	return true
 }
 
-// Pull copies chunks of one generation from a leaving member: those that this gateway owns from now
-// on, in the given order, as far as memory is free. It ends when all are copied, when ctx ends, or
-// when the member fails to send some. Those chunks are then read from the store, since requests may
-// wait for them by then; the others are loaded when they are needed.
+// Pull copies chunks of one generation from a leaving member, in the given order, as far as memory
+// is free. It copies only chunks that this gateway owns from now on. It ends when all are copied,
+// when ctx ends, or when the member fails to send several chunks in a row. Those chunks are then
+// read from the store, since requests may already wait for them. The other chunks are loaded when
+// they are needed.
 func (p *Path) Pull(ctx context.Context, member string, held peer.ChunkList) {
 	s := p.sharedAs(held.Dataset, held.Generation)
 	if s == nil {

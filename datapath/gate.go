@@ -8,37 +8,37 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// gate bounds how many reads run concurrently: each takes a place. A request's read waits only for
-// other requests' reads, so up to twice the limit may run for a moment. A read ahead starts only
+// gate bounds the number of concurrent reads: each read takes a place. A request's read waits only
+// for other requests' reads, so up to twice the limit may run for a moment. A prefetch starts only
 // while fewer reads than the limit run in total. Each store has an equal share of the places,
-// beyond the limit if other stores use more than theirs: so a store that hangs does not block
+// beyond the limit if other stores use more than their share. So a store that hangs does not block
 // requests to other stores.
 type gate struct {
 	idle func() // called when a place is free and no request waits for it; must not block
 
 	mu      sync.Mutex // guards the fields below
 	limit   int
-	demand  int           // requests' reads that are running
-	ahead   int           // reads ahead that are running
+	demand  int           // running reads of requests
+	ahead   int           // running prefetches, including warming reads
 	paced   int           // running reads that their store delays
-	warm    int           // the part of ahead that warms: no known reader needs those chunks soon
-	starved bool          // a reader finds no place for a chunk that it needs soon
-	queue   []waiter      // requests, in the order of arrival
-	later   []waiter      // reads that warm, in the order of arrival
-	stores  map[any]share // requests' reads of each store that has any running or waiting
+	warm    int           // running warming reads, counted in ahead: no known reader needs their chunks soon
+	starved bool          // a reader found no place for a chunk that it needs soon
+	queue   []waiter      // waiting reads of requests, in the order of arrival
+	later   []waiter      // waiting warming reads, in the order of arrival
+	stores  map[any]share // requests' reads, by store; only stores with a running or waiting read
 
 	climb *climb // chooses the limit; nil: the limit is fixed
-	round round  // the measurement at this limit
-	below *gate  // a gate whose limit is this one's less one; nil: none
+	round round  // measurement at the current limit
+	below *gate  // another gate whose limit is kept one below this gate's; nil: none
 }
 
 // waiter is a read that waits for a place.
 type waiter struct {
-	turn  chan struct{} // closed when it has the place
+	turn  chan struct{} // closed when the read has its place
 	store any
 }
 
-// share is how many reads of requests one store has.
+// share is the number of requests' reads of one store.
 type share struct{ running, waiting int }
 
 // enter waits for a place for a request's read of a store. store is any comparable value that
@@ -58,7 +58,7 @@ func (g *gate) enter(ctx context.Context, store any) error {
 	return err
 }
 
-// enterWarm waits for a place for a read that warms.
+// enterWarm waits for a place for a warming read.
 func (g *gate) enterWarm(ctx context.Context) error {
 	g.mu.Lock()
 	return g.wait(ctx, &g.later, nil, func() { g.leaveWarm(false) })
@@ -122,7 +122,7 @@ func (g *gate) wait(ctx context.Context, queue *[]waiter, store any, leave func(
 	return context.Cause(ctx)
 }
 
-// enterAhead takes a place for a read ahead, if one is free now and fewer than most reads ahead are
+// enterAhead takes a place for a prefetch if one is free now, and fewer than most prefetches are
 // running.
 func (g *gate) enterAhead(most int) bool {
 	g.mu.Lock()
@@ -148,8 +148,8 @@ func (g *gate) leave(store any) {
 	}
 }
 
-// leaveAhead returns the place of a read ahead. After a failed read it does not call idle: the next
-// read ahead would fail too, and at once.
+// leaveAhead returns the place of a prefetch. After a failed read it does not call idle: the next
+// prefetch would fail too, and at once.
 func (g *gate) leaveAhead(failed bool) {
 	g.mu.Lock()
 	g.ahead--
@@ -160,7 +160,7 @@ func (g *gate) leaveAhead(failed bool) {
 	}
 }
 
-// leaveWarm returns the place of a read that warms.
+// leaveWarm returns the place of a warming read.
 func (g *gate) leaveWarm(failed bool) {
 	g.mu.Lock()
 	g.warm--
@@ -168,7 +168,7 @@ func (g *gate) leaveWarm(failed bool) {
 	g.leaveAhead(failed)
 }
 
-// starve sets whether a reader finds no place for a chunk that it needs soon.
+// starve sets whether a reader found no place for a chunk that it needs soon.
 func (g *gate) starve(starved bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,29 +176,29 @@ func (g *gate) starve(starved bool) {
 	g.admit()
 }
 
-// full reports whether no place is free for a read ahead, and none that reads that warm would have
-// to give up for it.
+// full reports whether no place is free for a prefetch and no warming read would have to give up
+// its place for one.
 func (g *gate) full() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.demand+g.ahead >= g.limit && (g.warm == 0 || g.starved)
 }
 
-// places returns how many reads may run concurrently now.
+// places returns the current limit on concurrent reads.
 func (g *gate) places() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.limit
 }
 
-// admit assigns free places to waiters: first to requests, then to reads that warm. While a reader
-// is starved, reads that warm get at most half of the places. The caller holds mu.
+// admit assigns free places to waiters: first to requests, then to warming reads. While a reader is
+// starved, warming reads get at most half of the places. The caller holds mu.
 func (g *gate) admit() {
 	for len(g.queue) > 0 && g.demand < g.limit {
 		g.admitted(g.queue[0])
 		g.queue = g.queue[1:]
 	}
-	if len(g.stores) > 1 { // otherwise all reads in the queue are of the store that holds the places
+	if len(g.stores) > 1 { // with one store, all reads in the queue are of the store that holds the places
 		g.queue = slices.DeleteFunc(g.queue, g.admitted)
 	}
 	most := g.limit

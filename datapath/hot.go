@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	hotShare   = 4        // the part of the budget that hot samples may take: a quarter
+	hotShare   = 4        // divisor of the budget for hot samples: at most a quarter
 	hotLargest = 64 << 10 // largest sample that is kept, in bytes; at most a 128th of the limit for all
-	hotCost    = 256      // overhead of a sample in addition to its bytes: itself and its map entry
+	hotCost    = 256      // overhead of a sample in addition to its bytes: the struct and its map entry
 
-	// hotIdle is for how long hot samples are kept without any hit. A job may pause to evaluate; a
-	// job that has ended must not take a quarter of the memory from the others.
+	// hotIdle is how long hot samples are kept without any hit. A job may pause to evaluate, so
+	// it is not short. A job that has ended must not take a quarter of the memory from the
+	// others, so it is not long.
 	hotIdle = 10 * time.Minute
 )
 
-// hotSamples keeps the samples that plans draw often, in extracts of their own, as SHADE does (Khan et
-// al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning Training, FAST 2023).
-// Few samples of a chunk are hot, so caching whole chunks would dilute them. hotSamples copies them from
-// reads of samples by their own ranges: of an order without locality, or of a chunk that is not
-// worth reading whole. Samples in a cached chunk are served from that. The oldest extract is
-// evicted first, so a new snapshot's samples replace those of the snapshot before.
+// hotSamples keeps the samples that plans draw often, in extracts of their own, as SHADE does (Khan
+// et al., SHADE: Enable Fundamental Cacheability for Distributed Deep Learning Training, FAST
+// 2023). Few samples of a chunk are hot, so caching whole chunks would dilute them. hotSamples
+// copies samples that were read by their own ranges: the order has no locality, or the chunk is not
+// worth reading whole. Samples in a cached chunk are served from the chunk. The oldest extract is
+// evicted first, so a new snapshot's samples replace those of the previous snapshot.
 type hotSamples struct {
 	cache *chunkcache.Cache[key]
 	max   int64
@@ -35,7 +36,7 @@ type hotSamples struct {
 	kept  []*extract // oldest first; each is pinned
 	bytes int64
 	count uint64    // extracts added so far
-	uses  uint64    // hits and extracts at the last call of expire
+	uses  uint64    // sum of hits and count at the last call of expire
 	since time.Time // when uses last changed
 }
 
@@ -59,7 +60,7 @@ func (h *hotSamples) keep(from *extract) {
 	if !ok {
 		return
 	}
-	if own.Cost() > h.max { // a free slot that is larger than requested
+	if own.Cost() > h.max { // the slot is an existing free one, larger than requested
 		own.Close()
 		return
 	}
@@ -116,8 +117,8 @@ func (h *hotSamples) expire(now time.Time) {
 	}
 }
 
-// reclaim drops the oldest extracts until it has dropped n bytes, and returns the bytes. Extracts
-// that batches still pin are freed later.
+// reclaim drops the oldest extracts until it has dropped n bytes, and returns the number of bytes
+// dropped. Extracts that batches still pin are freed later.
 func (h *hotSamples) reclaim(n int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +129,7 @@ func (h *hotSamples) reclaim(n int64) int64 {
 	return before - h.bytes
 }
 
-// held returns how many bytes hot samples take.
+// held returns the number of bytes that hot samples take.
 func (h *hotSamples) held() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,7 +36,7 @@ func (s *Source) begin(ctx context.Context, b *request, which []batch.ChunkRange
 	}
 	_, span = tracing.Start(ctx, "wait for chunks")
 	if b.next != unknown {
-		s.path.look() // the reads that this request needs have started
+		s.path.look() // the reads that this request needs have already started
 	}
 	return nil, func() (*chunkcache.Leases[key], error) {
 		l, err := loaded()
@@ -50,8 +50,8 @@ func (s *Source) lease(which []batch.ChunkRanges) (*chunkcache.Leases[key], bool
 	return s.path.cache.Lease(s.chunks, len(which), true, func(i int) int { return which[i].Chunk })
 }
 
-// into copies samples from whole chunks if memory allows, and loads the others by their ranges. It
-// never waits to reserve memory.
+// into copies samples from whole chunks if there is memory for the chunks, and loads the other
+// samples by their ranges. It never waits to reserve memory.
 func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.ChunkRanges, samples []*sample) error {
 	s := l.source
 	rest, came, err := s.copyChunks(ctx, b, whole, samples)
@@ -67,7 +67,7 @@ func (l *load) into(ctx context.Context, b *request, whole, ranged []batch.Chunk
 }
 
 // copyChunks copies samples out of whole chunks, a few chunks at a time. It returns the chunks that
-// there was no room for, and how many bytes came from chunks that were not in memory.
+// did not fit into memory, and the number of bytes from chunks that were not in memory before.
 func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.ChunkRanges, samples []*sample) (rest []batch.ChunkRanges, came tally, err error) {
 	numbers := make([]int, len(whole))
 	for i, c := range whole {
@@ -105,19 +105,19 @@ func (s *Source) copyChunks(ctx context.Context, b *request, whole []batch.Chunk
 			return nil
 		})
 	}
-	err = g.Wait() // before the others are read
+	err = g.Wait() // finish the copies before the other samples are read
 	return rest, came, err
 }
 
-// tally is how many bytes of a batch each tier behind memory delivered.
+// tally is the number of bytes of a batch that each tier behind memory delivered.
 type tally struct{ disk, peer, store int64 }
 
 func (t *tally) add(more tally) {
 	t.disk, t.peer, t.store = t.disk+more.disk, t.peer+more.peer, t.store+more.store
 }
 
-// tiers returns how many of the total bytes of a batch each tier delivered. The wait is assigned to
-// the last tier in the list.
+// tiers returns the number of bytes that each tier delivered, out of the batch's total. The wait is
+// assigned to the last tier in the list.
 func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
 	list := []batch.TierTime{{Tier: "memory", Bytes: total - t.disk - t.peer - t.store}}
 	for _, tier := range []batch.TierTime{{Tier: "disk", Bytes: t.disk}, {Tier: "peer", Bytes: t.peer}, {Tier: "store", Bytes: t.store}} {
@@ -129,7 +129,7 @@ func (t tally) tiers(total int64, wait time.Duration) []batch.TierTime {
 	return list
 }
 
-// missing returns the bytes needed from those chunks that are not in memory.
+// missing returns the number of needed bytes in those of the chunks that are not in memory.
 func (s *Source) missing(which []batch.ChunkRanges) (n tally) {
 	for _, c := range which {
 		switch {

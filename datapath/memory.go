@@ -15,7 +15,7 @@ import (
 // room is memory for the body of a batch. It is freed when the last holder closes it.
 type room struct {
 	bytes   []byte
-	own     *chunkcache.Buffer[key] // nil: there are no bytes
+	own     *chunkcache.Buffer[key] // nil: the room has no bytes
 	holders *atomic.Int32
 }
 
@@ -39,16 +39,16 @@ func (r room) close() {
 	}
 }
 
-// shrink frees the memory after the first n bytes, which held the gaps between samples, unless the
-// room has other holders.
+// shrink frees the memory behind the first n bytes, which held the gaps between samples. It does
+// nothing if the room has other holders.
 func (r room) shrink(n int64) {
 	if r.own != nil && r.holders.Load() == 1 {
 		r.own.Shrink(n)
 	}
 }
 
-// gaps returns an eighth of n bytes for the gaps between samples in one read, or 0 if the budget
-// can never hold that in addition to n.
+// gaps returns an eighth of n bytes for the gaps between samples in one read, or 0 if that and n
+// together exceed the budget.
 func (p *Path) gaps(n int64) int64 {
 	if p.holds(n + n/8) {
 		return n / 8
@@ -56,7 +56,7 @@ func (p *Path) gaps(n int64) int64 {
 	return 0
 }
 
-// room reserves memory for n bytes. If waits is false and there is none, it returns ErrNoRoom.
+// room reserves memory for n bytes. If there is none and waits is false, it returns ErrNoRoom.
 func (p *Path) room(ctx context.Context, n int64, waits bool) (room, error) {
 	if n == 0 {
 		return room{}, nil
@@ -89,12 +89,12 @@ func (p *Path) TryReserve(n int64) (release func(), ok bool) {
 
 // decoding is memory for compressed chunks that have no room of their own. It is reserved when a
 // compressed dataset is opened, and freed when the dataset is closed. Batches use it in turn. A
-// batch that holds memory waits at most for its turn: the batch whose turn it is waits for no
-// memory.
+// batch that holds memory waits at most for its turn, since the batch that uses the decoding memory
+// waits for no memory.
 type decoding struct {
 	cache *chunkcache.Cache[key]
 	size  atomic.Int64                 // stored and decoded bytes of the largest compressed chunk
-	kept  chan *chunkcache.Buffer[key] // memory of that size, for one batch at a time
+	kept  chan *chunkcache.Buffer[key] // memory of that size, used by one batch at a time
 }
 
 func newDecoding(cache *chunkcache.Cache[key]) *decoding {
@@ -103,7 +103,7 @@ func newDecoding(cache *chunkcache.Cache[key]) *decoding {
 	return d
 }
 
-// largestDecoding returns the memory needed to decode any chunk of a dataset; 0: no chunk is
+// largestDecoding returns the memory needed to decode any chunk of a dataset, or 0 if no chunk is
 // compressed.
 func largestDecoding(x *chunkindex.Index) (n int64) {
 	for i := range x.Chunks() {
@@ -115,7 +115,8 @@ func largestDecoding(x *chunkindex.Index) (n int64) {
 }
 
 // Takes returns the memory that an open dataset takes: 8 bytes per chunk for its table, and the
-// memory to decode its chunks in. The datasets of a path share the largest decoding memory.
+// memory to decode its chunks in. The datasets of a path share one decoding memory, the largest
+// that any of them needs.
 func Takes(x *chunkindex.Index) (table, decoding int64) {
 	if n := largestDecoding(x); n > 0 {
 		decoding = chunkcache.Cost(n)
@@ -123,7 +124,7 @@ func Takes(x *chunkindex.Index) (table, decoding int64) {
 	return 8 * int64(x.Chunks()), decoding
 }
 
-// sizeDecoding sets the size of the decoding memory to the need of the open sources.
+// sizeDecoding sets the size of the decoding memory to the largest need of the open sources.
 func (p *Path) sizeDecoding() {
 	p.mu.Lock()
 	var n int64
@@ -134,17 +135,18 @@ func (p *Path) sizeDecoding() {
 	p.mu.Unlock()
 }
 
-// grow reserves the decoding memory if it is available. It waits for its turn.
+// grow reserves the decoding memory if it is available. It first waits until no batch uses the
+// decoding memory.
 func (d *decoding) grow() { d.putBack(<-d.kept) }
 
 // putBack ends the turn of a batch, or of grow.
 func (d *decoding) putBack(kept *chunkcache.Buffer[key]) {
 	d.kept <- d.fitted(kept, d.size.Load())
-	d.fit() // a dataset may have been closed just now
+	d.fit() // a dataset may have been closed meanwhile
 }
 
-// fit frees memory that the open sources do not need. It does not wait for its turn: the batch
-// whose turn it is calls fit when it ends (putBack).
+// fit frees memory that the open sources do not need. It does not wait for its turn: a batch that
+// uses the decoding memory calls fit when it finishes (putBack).
 func (d *decoding) fit() {
 	for n := int64(-1); n != d.size.Load(); {
 		select {
@@ -157,7 +159,8 @@ func (d *decoding) fit() {
 	}
 }
 
-// fitted resizes the kept buffer to n bytes. If there is no memory it returns the buffer unchanged.
+// fitted resizes the kept buffer to n bytes. If memory for n bytes is not available, it returns the
+// buffer unchanged.
 func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buffer[key] {
 	var have int64
 	if kept != nil {
@@ -183,8 +186,8 @@ func (d *decoding) fitted(kept *chunkcache.Buffer[key], n int64) *chunkcache.Buf
 	return other
 }
 
-// enter returns n bytes to decode a chunk in, until leave is called: free memory, or else the
-// decoding memory, in turn.
+// enter returns n bytes to decode a chunk in, valid until leave is called. It uses free memory, or
+// else waits for its turn to use the decoding memory.
 func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(), err error) {
 	if own, ok := d.cache.TryWork(n); ok {
 		return own.Bytes(), own.Close, nil
@@ -194,7 +197,7 @@ func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(
 	span.Number("millrace.bytes", n)
 	select {
 	case kept := <-d.kept:
-		if kept == nil || int64(len(kept.Bytes())) < n { // memory was short when the dataset was opened
+		if kept == nil || int64(len(kept.Bytes())) < n { // the decoding memory could not be reserved when the dataset was opened
 			d.kept <- kept
 			return nil, nil, fmt.Errorf("decode a chunk of %d bytes, stored and decoded: %w", n, budget.ErrOverloaded)
 		}
@@ -204,7 +207,7 @@ func (d *decoding) enter(ctx context.Context, n int64) (work []byte, leave func(
 	}
 }
 
-// close gives the memory back.
+// close frees the decoding memory.
 func (d *decoding) close() {
 	if kept := <-d.kept; kept != nil {
 		kept.Close()

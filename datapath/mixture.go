@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Part is one source of a Mixture, with its name in errors.
+// Part is one source of a Mixture. Name identifies it in errors.
 type Part struct {
 	Name   string
 	Source *Source
@@ -22,8 +22,8 @@ type Part struct {
 type Mixture struct {
 	paths  []*Path
 	parts  []Part
-	chunks []int // chunks before each part, then the total
-	shards []int // shards before each part
+	chunks []int // number of chunks before each part, then the total
+	shards []int // number of shards before each part
 }
 
 // Mix makes a mixture. paths are all paths of the process, in the order in which their memory is
@@ -118,7 +118,7 @@ func (m *Mixture) named(i int, err error) error {
 	return fmt.Errorf("source %s: %w", m.parts[i].Name, err)
 }
 
-// Warm returns an error: callers warm each source of a mixture.
+// Warm returns an error: callers warm each source of a mixture separately.
 func (m *Mixture) Warm(context.Context, shuffle.Cursor) (batch.Warmed, error) {
 	return batch.Warmed{}, errors.New("a mixture cannot be warmed: warm its sources")
 }

@@ -17,38 +17,40 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Peers are the other gateways of a cluster. They are asked for chunks that are neither in memory
-// nor on disk here, before the store is. Their answers affect speed only, never the bytes of a
-// batch. All methods except Read are called for many chunks and under locks of the path: they must
-// be quick, wait for nothing and not call the path.
+// Peers are the other gateways of a cluster. A chunk that is neither in memory nor on disk here is
+// requested from them before it is read from the store. Their answers affect speed only, never the
+// bytes of a batch. All methods except Read are called for many chunks and under locks of the path.
+// So they must return quickly, and must neither block nor call the path.
 type Peers interface {
-	// Owner returns the member that owns a chunk, or the next choice if some have been asked
-	// already. It returns "" for this gateway, and if no other member should be asked now.
+	// Owner returns the member that owns a chunk, or the next choice after the members in
+	// asked. It returns "" for this gateway, and if no other member should be asked now.
 	Owner(c peer.Chunk, asked ...string) (member string)
-	// Former returns a member that owned a chunk until recently, "" if none is known.
+	// Former returns a member that owned a chunk until recently, or "" if none is known.
 	Former(c peer.Chunk) (member string)
-	// Share returns the share of a generation's chunks that this gateway owns, above 0, at most 1.
+	// Share returns the share of a generation's chunks that this gateway owns: above 0, and at
+	// most 1.
 	Share(generation string) float64
 	// View returns a number that changes when Owner or Share may return other results.
 	View() uint64
-	// Read asks one member once and fills dst: one slice for each range of the query, in order. It
-	// does not check the bytes. instead, unless nil, gets the same ranges elsewhere: concurrently
-	// if the member is late (it must not write to dst then), or after the member has failed. Read
-	// returns when both have ended. peer.ErrOutdone reports that instead has the bytes; any other
-	// error that neither has, and that the store is to be read.
+	// Read asks one member once and fills dst: one slice for each range of the query, in order.
+	// It does not check the bytes. instead, unless nil, gets the same ranges from elsewhere:
+	// concurrently if the member is late, or after the member has failed. When it runs
+	// concurrently, it must not write to dst. Read returns when both have ended.
+	// peer.ErrOutdone reports that instead got the bytes. After any other error neither has
+	// them, and the caller reads the store.
 	Read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error
 	// Lied reports that a member sent bytes that differ from the index.
 	Lied(member string)
 }
 
-// Instead gets the ranges that a member was asked for elsewhere: concurrently with the member if
-// the parameter concurrent is true, otherwise after the member has failed. It returns nil if it got all
-// of them, or, after a failure, some.
+// Instead gets ranges that were requested from a member from elsewhere. If concurrent is true, the
+// request to the member continues; otherwise it has failed. Instead returns nil if it got all
+// ranges or, after a failure, some of them.
 type Instead = func(ctx context.Context, concurrent bool) error
 
-// Share makes the dataset one of those that the path shares with its peers, if it has any, until
-// Close. Peers know the dataset by this name, and ask for it from then on. So KeepOnDisk must be
-// called before Share, and the first Read after it.
+// Share shares the dataset with the path's peers, if it has any, until Close. From then on peers
+// know the dataset by this name and send queries for it. So call KeepOnDisk before Share, and Read
+// only afterwards.
 func (s *Source) Share(name string) {
 	if s.path.cfg.Peers != nil {
 		s.path.mu.Lock()
@@ -57,7 +59,7 @@ func (s *Source) Share(name string) {
 	}
 }
 
-// sharedAs begins a use of the source that peers know by a name. It returns nil if no source has
+// sharedAs begins a use of the source that is shared under a name. It returns nil if no source has
 // this name and generation.
 func (p *Path) sharedAs(name, generation string) *Source {
 	p.mu.Lock()
@@ -70,21 +72,21 @@ func (p *Path) sharedAs(name, generation string) *Source {
 	return nil
 }
 
-// spread is the factor by which the chunks that a gateway owns may exceed its share: placement is
-// balanced within it.
+// spread is the factor by which a gateway's chunks may exceed its share: placement balances the
+// chunks within this factor.
 const spread = 1.07
 
 // owners caches the owners of one dataset's chunks in one view, since computing an owner takes a
-// hash for each member. Its pages are allocated at their first use, since that may be under locks.
-// All pages take 8 bytes per chunk.
+// hash for each member. Pages are allocated at their first use, since owners may be created under
+// locks. All pages take 8 bytes per chunk.
 type owners struct {
 	view  uint64
 	pages []atomic.Pointer[ownersPage]
-	names sync.Map // names of members, each to one copy of it in memory
-	held  int64    // bytes of memory for the chunks that this gateway owns
+	names sync.Map // names of members, to keep one copy of each in memory
+	held  int64    // bytes of memory that the chunks of this gateway take
 }
 
-// ownersPage has the owners of consecutive chunks: "" for this gateway, nil for unknown.
+// ownersPage has the owners of consecutive chunks: "" is this gateway, nil is unknown.
 type ownersPage [1024]atomic.Pointer[string]
 
 func newOwners(view uint64, chunks int, held int64) *owners {
@@ -101,7 +103,7 @@ func (o *owners) of(chunk int) *atomic.Pointer[string] {
 }
 
 // owner returns the member that owns a chunk, "" for this gateway. It takes a lock only for the
-// first result about a chunk in a view.
+// first lookup of a chunk in a view.
 func (s *Source) owner(chunk int) string {
 	o := s.ownersNow()
 	of := o.of(chunk)
@@ -130,7 +132,7 @@ func (s *Source) ownersNow() *owners {
 	}
 }
 
-// peerChunk returns a chunk's name among peers.
+// peerChunk returns the identity of a chunk in queries to peers.
 func (s *Source) peerChunk(chunk int) peer.Chunk {
 	return peer.Chunk{DatasetGeneration: peer.DatasetGeneration{Dataset: s.name, Generation: s.index.Generation()}, Number: chunk, Digest: s.index.Chunk(chunk).Digest}
 }
@@ -142,7 +144,7 @@ func mine(d lookahead.Dataset, chunk int) bool {
 }
 
 // reown updates the table of readers if peers have joined or left. When it returns the table is
-// current, whichever goroutine updated it.
+// current, even if another goroutine updated it.
 func (p *Path) reown() {
 	if p.cfg.Peers == nil || p.view.Load() == p.cfg.Peers.View() {
 		return
@@ -158,7 +160,7 @@ func (p *Path) reown() {
 	p.view.Store(view)
 }
 
-// held returns how many bytes of memory the chunks take that this gateway owns.
+// held returns the number of bytes of memory that the chunks of this gateway take.
 func (s *Source) held() int64 {
 	if s.name == "" {
 		return s.cost
@@ -184,7 +186,7 @@ func (s *Source) split(b *request) (near *request, far request) {
 	return b.of(here), *b.of(away)
 }
 
-// elsewhere returns the member to ask for a chunk, "" to read it here.
+// elsewhere returns the member to ask for a chunk, or "" to read it here.
 func (s *Source) elsewhere(chunk int) string {
 	member := s.owner(chunk)
 	if member == "" || s.whereIs(chunk) != notHere {
@@ -193,16 +195,18 @@ func (s *Source) elsewhere(chunk int) string {
 	return member
 }
 
-// longThink is the longest think time that is sent to peers: a slower reader needs no prefetch.
+// longThink is the longest think time that is sent to peers: a reader with a longer one needs no
+// prefetch.
 const longThink = time.Hour
 
-// forPeers sets the reader of a batch, so that peers that are asked for a part of it can prefetch.
+// forPeers sets the reader of a batch, so that peers that receive queries for a part of it can
+// prefetch.
 func (b *request) forPeers(at shuffle.Cursor, v *visit) {
 	b.reader = &peer.Reader{Params: at.Plan.Params(), Epoch: at.Epoch.Number(), Cursor: at, Think: min(v.Think, longThink)}
 	b.reader.Plan, b.reader.Cursor.Epoch = nil, nil
 }
 
-// of returns the part of a request with some of its chunks.
+// of returns a request for some of the chunks of b.
 func (b *request) of(chunks []batch.ChunkRanges) *request {
 	part := *b
 	part.chunks, part.bytes = chunks, 0
@@ -212,10 +216,10 @@ func (b *request) of(chunks []batch.ChunkRanges) *request {
 	return &part
 }
 
-// askShare is the divisor of the budget for batches that wait for owners together: a half. The
+// askShare is the divisor of the budget for all batches that wait for owners: they get half. The
 // other half is for chunks that this gateway loads to answer peers. Without the limit, the bodies
 // of many batches could fill the memory of all gateways. Then no owner could load a chunk, and each
-// gateway would read the store for itself.
+// gateway would read all chunks from the store.
 const askShare = 2
 
 // askLimit bounds the memory of the batches that wait for owners.
@@ -229,8 +233,8 @@ func newAskLimit(total int64) *askLimit {
 	return &askLimit{n, semaphore.NewWeighted(n)}
 }
 
-// enter waits for a turn to ask for n bytes, at most budget.DefaultWait; after that the batch asks
-// without a turn.
+// enter waits until n bytes fit under the limit, for at most budget.DefaultWait; after that the
+// batch asks the owners regardless.
 func (a *askLimit) enter(ctx context.Context, n int64) (leave func()) {
 	n = min(n, a.max)
 	leave = func() { a.bytes.Release(n) }

@@ -10,23 +10,23 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// part is the share of a batch from one source: leased chunks and pinned extracts, its own and
-// those of other batches.
+// part is the share of a batch from one source: leased chunks, and pinned extracts of this batch
+// and of other batches.
 type part struct {
 	source   *Source
 	at       shuffle.Cursor    // position of the reader in the source
 	name     func(error) error // adds the source's name to an error; nil: there is only one source
-	*request                   // its ranges are numbered by the segments of the whole batch
-	tries    bool              // it does not wait for memory, but returns chunkcache.ErrNoRoom
+	*request                   // ranges are numbered by the segments of the whole batch
+	tries    bool              // do not wait for memory, but return chunkcache.ErrNoRoom
 
-	near          *request            // chunks that this gateway reads itself
-	far           request             // chunks that peers are asked for
-	whole, ranged []batch.ChunkRanges // of near: chunks to read whole, and chunks to read by the ranges of their samples
+	near          *request            // the chunks that this gateway reads itself
+	far           request             // the chunks that peers are asked for
+	whole, ranged []batch.ChunkRanges // the chunks of near: those to read whole, and those to read by the ranges of their samples
 
-	leased []batch.ChunkRanges                     // chunks of near to lease
-	wait   func() (*chunkcache.Leases[key], error) // returns the leases; nil: they are there, or there are none
+	leased []batch.ChunkRanges                     // the chunks of near to lease
+	wait   func() (*chunkcache.Leases[key], error) // returns the leases; nil: nothing is being loaded
 	leases *chunkcache.Leases[key]                 // of leased
-	need   *demand                                 // the samples needed from extracts; nil: none
+	need   *demand                                 // samples needed from extracts; nil: none
 	own    *extract
 	pinned []*extract // including own
 	waits  []pendingSample
@@ -34,11 +34,11 @@ type part struct {
 	came   tally
 }
 
-// pendingSample is a sample that a batch waits for, and its segment.
+// pendingSample is a sample that a batch waits for, with the index of its segment.
 type pendingSample struct {
 	*sample
 	seq      int
-	inFlight bool // it was not finished when the batch came
+	inFlight bool // the sample was not finished when the batch arrived
 }
 
 func (p *part) named(err error) error {
@@ -71,9 +71,9 @@ func (p *part) plan(ctx context.Context, by manner, all bool) (bytes int64, err 
 }
 
 // pin pins the extracts that have, or will have, samples of the part, and makes a new extract for
-// the others. The new extract takes its memory from memory, with an eighth more for gaps as far as
-// that suffices. pin reports whether the memory suffices. It narrows p.need to the new extract,
-// with ranges that are numbered by its samples.
+// the others. The new extract takes its bytes from memory, plus an eighth for gaps if there is
+// enough. pin reports whether the memory suffices. It narrows p.need to the new extract, with
+// ranges that are numbered by its samples.
 func (p *part) pin(ctx context.Context, memory *room, gaps *int64) bool {
 	x, d := &p.source.path.extracts, p.need
 	x.mu.Lock()
@@ -115,7 +115,7 @@ func (p *part) take(b *request, far bool) request {
 				p.join(is)
 			default:
 				is = p.own.add(at, r.Hot)
-				if x.samples[at] == nil { // otherwise another extract has the sample too, and find continues to return that one
+				if x.samples[at] == nil { // otherwise another extract also has the sample, and find continues to return that one
 					x.samples[at] = is
 				}
 				own = append(own, r)
@@ -130,8 +130,8 @@ func (p *part) take(b *request, far bool) request {
 	return *b.of(chunks)
 }
 
-// join pins the extract of a sample that another batch loads or has loaded. The caller holds the
-// lock of the extracts.
+// join pins the extract of a sample that another batch is loading or has loaded. The caller holds
+// the lock of the extracts.
 func (p *part) join(is *sample) {
 	if x := is.in.all; is.in.claimed != x.claims {
 		is.in.claimed = x.claims
@@ -140,7 +140,7 @@ func (p *part) join(is *sample) {
 	}
 }
 
-// begin starts to load the part. It waits for nothing.
+// begin starts to load the part. It does not block.
 func (p *part) begin(ctx context.Context) (err error) {
 	if len(p.leased) > 0 {
 		p.came = p.source.missing(p.leased)
@@ -152,14 +152,14 @@ func (p *part) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginSamples starts to load the own extract, if there is one and it has not been started.
+// beginSamples starts to load the part's own extract, if it has one that has not been started.
 func (p *part) beginSamples(ctx context.Context) {
 	if p.own != nil && p.own.ended == nil && len(p.own.samples) > 0 {
 		p.own.begin(ctx, p.need)
 	}
 }
 
-// await waits for the loads that begin has started, and stores the data in segments.
+// await waits for the loads that begin started, and stores slices of the data in segments.
 func (p *part) await(ctx context.Context, segments [][]byte) (err error) {
 	if wait := p.wait; wait != nil {
 		p.wait = nil
@@ -197,8 +197,8 @@ func (p *part) awaitSamples(ctx context.Context, segments [][]byte) (err error) 
 	return nil
 }
 
-// awaitOne waits for one sample. If a peer was asked for it for another batch, awaitOne waits only
-// half of the remaining time, so there is time left to request the sample itself.
+// awaitOne waits for one sample. If another batch has requested it from a peer, awaitOne waits for
+// only half of the remaining time, so that there is time left to request the sample itself.
 func (p *part) awaitOne(ctx context.Context, w pendingSample) error {
 	if !w.came() {
 		limited, cancel := ctx, func() {}
@@ -218,7 +218,7 @@ func (p *part) awaitOne(ctx context.Context, w pendingSample) error {
 		return context.Cause(ctx)
 	case w.in != p.own:
 		return errJoined
-	case w.in.ctx.Err() != nil: // at the load's deadline, which is the batch's
+	case w.in.ctx.Err() != nil: // the load reached its deadline, which is also the batch's
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
@@ -242,7 +242,7 @@ func (p *part) trace(ctx context.Context) (span tracing.Span) {
 	return span
 }
 
-// count counts the samples that other batches have loaded or were loading.
+// count updates the counters for samples that other batches have loaded or were loading.
 func (p *part) count() {
 	path := p.source.path
 	for _, w := range p.waits {
@@ -264,7 +264,7 @@ func (p *part) count() {
 	}
 }
 
-// giveBack releases everything that the part holds. Its waits must have ended.
+// giveBack releases all memory that the part holds. Its waits must have ended.
 func (p *part) giveBack() {
 	if p.wait != nil {
 		p.leases, _ = p.wait()
@@ -276,7 +276,7 @@ func (p *part) giveBack() {
 		c.Close()
 	}
 	if p.own != nil && p.own.ended == nil {
-		finishAll(p.own.samples, errJoined) // its load has not begun
+		finishAll(p.own.samples, errJoined) // the load of the extract has not begun
 	}
 	for _, e := range p.pinned {
 		e.unpin()
@@ -286,8 +286,8 @@ func (p *part) giveBack() {
 
 // settle frees memory that the body does not need while it is sent: the bytes of its own extract
 // behind the segments, and leased chunks that no segment uses any more. It copies the used segments
-// of the other chunks, chunk by chunk: each copy makes room for the next. If there is no memory for
-// a copy, the chunk stays leased.
+// of the other chunks, chunk by chunk: each copy frees memory for the next one. If there is no
+// memory for a copy, the chunk stays leased.
 func (p *part) settle(segments [][]byte) {
 	if p.own != nil && p.own.sole() {
 		p.own.room.shrink(p.own.used)
@@ -305,7 +305,8 @@ func (p *part) settle(segments [][]byte) {
 	}
 }
 
-// copy copies segments of a chunk. It reports whether the chunk is no longer needed.
+// copy copies the given segments of a chunk. It reports whether the lease of the chunk is no longer
+// needed.
 func (p *part) copy(at int, segments [][]byte, seqs []int) bool {
 	var n int64
 	for _, seq := range seqs {

@@ -18,31 +18,31 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// Defaults of Config.
+// Default values of Config.
 const (
 	DefaultFetchers = 12
 	DefaultPartSize = 16 << 20
 )
 
-// Config of a Path. The zero value of a field means its default.
+// Config configures a Path. The zero value of a field means its default.
 type Config struct {
-	Budget     *budget.Budget   // bounds all memory that grows
+	Budget     *budget.Budget   // bounds all memory that can grow
 	Fetchers   int              // concurrent store reads; 0: 12 at first, then adapted to the store's bandwidth
 	PartSize   int64            // bytes of one store read, near 16 MiB
-	CheckSHA   bool             // compare SHA-256 when a chunk arrives, in addition to CRC-32C
-	Policy     Policy           // which chunk to evict first; default: PolicyPlan
+	CheckSHA   bool             // verify the SHA-256 of a chunk when it arrives, in addition to CRC-32C
+	Policy     Policy           // rule that chooses which chunk to evict; default: PolicyPlan
 	Disk       *diskcache.Cache // the tier between memory and store; nil: none
-	Peers      Peers            // other gateways, asked for chunks neither in memory nor on disk; nil: none
-	CarryBytes int64            // bytes of a rank's next batches that one query to a peer asks for; default 8 MiB; below 0: no read-ahead from peers
-	Trace      tracing.Tracer   // begins the traces of work that no request has asked for
+	Peers      Peers            // other gateways, asked for chunks that are neither in memory nor on disk; nil: none
+	CarryBytes int64            // maximum bytes of one query to a peer for a rank's next batches; default 8 MiB; below 0: no read-ahead from peers
+	Trace      tracing.Tracer   // begins the traces of background work
 	NoPrefetch bool
-	Debug      bool // poison freed memory and panic at leases closed twice: for tests
+	Debug      bool // poison freed memory, and panic if a lease is closed twice: for tests
 }
 
-// key identifies a chunk in memory. The digest is the index's claim, and without CheckSHA a chunk's
-// bytes may differ from it. So only sources with CheckSHA share chunks, and a forged index cannot
-// corrupt another dataset's data. Length and CRC are claims too: a chunk with the same digest but
-// another length or CRC is another chunk.
+// key identifies a chunk in memory. The digest is only the index's claim: without CheckSHA a
+// chunk's bytes may differ from it. So only sources with CheckSHA share chunks, and a forged index
+// cannot corrupt another dataset's data. Length and CRC are claims too: a chunk with the same
+// digest but another length or CRC is another chunk.
 type key struct {
 	source uint64
 	digest [32]byte
@@ -50,42 +50,42 @@ type key struct {
 	crc    uint32
 }
 
-// Path is one process's data path, shared by all its datasets. It is safe for concurrent use.
+// Path is the data path of a process, shared by all its datasets. It is safe for concurrent use.
 type Path struct {
 	cfg    Config
 	budget *budget.Budget
 	cache  *chunkcache.Cache[key]
 	tables *chunkcache.Objects[tableKey, chunkindex.Cached]
-	gate   *gate            // of the store's reads, except those of first: how many run concurrently, and for which store
-	first  *gate            // of the reads of first batches' own ranges; whole chunks go through gate meanwhile
-	lone   *gate            // of samples that are objects and whose chunk is prefetched too: it leaves one place of gate to the prefetch
+	gate   *gate            // limits the store's reads, except those of first, in total and per store
+	first  *gate            // limits the reads of first batches by sample ranges; their reads of whole chunks use gate
+	lone   *gate            // limits reads of samples that are objects and whose chunk is also prefetched: one place of gate is left to the prefetch
 	failed *pause.List[key] // chunks that could not be fetched: prefetch skips them for a while
 	rates  rates
-	kick   chan struct{} // holds one token: wakes Run
+	kick   chan struct{} // holds one token, which wakes Run
 	short  atomic.Bool   // Run found too little memory for a prefetch
 
-	segments sync.Pool // of *[][]byte: the lists of closed bodies
+	segments sync.Pool // of *[][]byte: segment lists of closed bodies, for reuse
 
 	readers  *lookahead.Readers
-	ownReads atomic.Int64 // store reads of samples' own ranges that first batches wait for
-	flights  sync.Map     // of *flight, the reads ahead that are running
+	ownReads atomic.Int64 // store reads by sample ranges that first batches wait for
+	flights  sync.Map     // of *flight: running prefetches
 	tiers    tier         // the first tier behind memory
 	disk     *disk        // nil: none
 	decoding *decoding
 	hot      *hotSamples
 	ahead    *readAhead
-	yield    []yielder // holders of memory that can free it, in the order of use
+	yield    []yielder // holders of memory that can free it, in the order of preference
 	askLimit *askLimit
 	formers  formers
 
 	extracts extracts
 
 	reowning sync.Mutex    // held to change view
-	view     atomic.Uint64 // the view that the table of readers has
+	view     atomic.Uint64 // the view that the table of readers is based on
 
 	mu     sync.Mutex // guards the fields below, and each source's time of last read, name and disk settings
 	open   []*Source  // in the order of Open
-	opened int        // sources so far
+	opened int        // number of sources opened so far
 
 	sources                                        atomic.Uint64
 	storeReads, storeBytes, rangeReads, rangeBytes atomic.Uint64
@@ -115,7 +115,7 @@ func New(cfg Config) *Path {
 	p.gate = &gate{idle: p.look, below: p.lone}
 	if cfg.Fetchers <= 0 {
 		cfg.Fetchers = DefaultFetchers
-		held := policy.Ahead(cfg.Budget.Total()) / cfg.PartSize // as many reads as there is memory for
+		held := policy.Ahead(cfg.Budget.Total()) / cfg.PartSize // no more reads than there is memory for
 		p.gate.climb = &climb{least: leastPlaces, most: int(min(max(held, DefaultFetchers), mostPlaces)), came: &p.rates.came}
 	}
 	p.gate.resize(cfg.Fetchers)
@@ -143,15 +143,16 @@ func New(cfg Config) *Path {
 
 // yielder is a holder of memory that can free it on request.
 type yielder struct {
-	reclaim func(n int64) int64 // frees at least n bytes if it can, and returns the bytes
-	idle    func() int64        // returns how many bytes it could free now
+	reclaim func(n int64) int64 // frees at least n bytes if it can, and returns the number of bytes freed
+	idle    func() int64        // returns the number of bytes it could free now
 }
 
-// yields lists the holders of memory, the cheapest to reload first: free memory and chunks that no
-// reader needs soon, then tables, then samples that peers sent ahead of need, then hot samples,
-// then any chunk that is not leased.
+// yields lists the holders of memory in order of the cost to reload, the cheapest first. These are
+// free memory and chunks that no reader needs soon, then tables, samples that peers sent ahead of
+// need, hot samples, and last any chunk that is not leased.
 func (p *Path) yields() []yielder {
-	// Memory that read-ahead and hot samples free is free memory of the cache.
+	// Read-ahead and hot samples free slots of the cache, so the cache then frees the same
+	// amount.
 	through := func(give func(n int64) int64) func(n int64) int64 {
 		return func(n int64) int64 {
 			if give(n) <= 0 {
@@ -169,7 +170,7 @@ func (p *Path) yields() []yielder {
 	}
 }
 
-// reclaim frees at least n bytes if it can, and returns the bytes.
+// reclaim frees at least n bytes if it can, and returns the number of bytes freed.
 func (p *Path) reclaim(n int64) (back int64) {
 	for _, y := range p.yield {
 		if back < n {
@@ -179,7 +180,7 @@ func (p *Path) reclaim(n int64) (back int64) {
 	return back
 }
 
-// reclaimable returns how many bytes reclaim could free now.
+// reclaimable returns the number of bytes that reclaim could free now.
 func (p *Path) reclaimable() (n int64) {
 	for _, y := range p.yield {
 		n += y.idle()
@@ -205,18 +206,19 @@ func (p *Path) free() int64 {
 	return policy.Ahead(p.budget.Total()) - p.budget.InUse() + p.cache.Free()
 }
 
-// spares reports whether n bytes are available that no reader needs soon: free memory, or that of a
-// chunk that no reader needs soon. Any gateway that has run for a while is full of such chunks.
+// spares reports whether n bytes are available that no reader needs soon: free memory, or the
+// memory of a chunk that no reader needs soon. A gateway that has run for a while is full of such
+// chunks.
 func (p *Path) spares(n int64) bool { return p.free() >= n || p.cache.Goes(chunkcache.Soon) }
 
-// readerShare is the divisor of the budget for memory that the readers' plans keep alive, which is
-// not counted in the budget: a thirty-second.
+// readerShare is the divisor of the budget for memory that the readers' plans keep alive: a
+// thirty-second. The budget does not count that memory.
 const readerShare = 32
 
-// tableShare is the divisor of the budget for sample tables, and names and parts of samples: at
-// most a quarter. Rows of 500 bytes in five columns have tables of 100 bytes, a fifth of their
-// size. If the tables of the chunks that batches read do not fit, each batch decodes them again,
-// which takes 10 ms for 30,000 rows.
+// tableShare is the divisor of the budget for sample tables, and for names and parts of samples: at
+// most a quarter. Rows of 500 bytes in five columns need tables of 100 bytes per row, a fifth of
+// their size. If the tables of the chunks that batches read do not fit, each batch decodes them
+// again, which takes 10 ms for 30,000 rows.
 const tableShare = 4
 
 type tableKey struct {
@@ -224,7 +226,7 @@ type tableKey struct {
 	of     chunkindex.CacheKey
 }
 
-// tableCache is one index's view of the path's tables.
+// tableCache gives one index access to the path's tables.
 type tableCache struct {
 	path   *Path
 	source uint64
@@ -242,7 +244,7 @@ func (t tableCache) Add(key chunkindex.CacheKey, c chunkindex.Cached) {
 	t.path.tables.Add(tableKey{t.source, key}, c)
 }
 
-// Tables returns a cache for the tables that one index reads, under the path's budget.
+// Tables returns a cache for the tables of one index, under the path's budget.
 func (p *Path) Tables() chunkindex.TableCache { return tableCache{p, p.sources.Add(1)} }
 
 // Open returns the source of one dataset. Source.Close ends it.
@@ -286,11 +288,11 @@ func (p *Path) couldHold(n int64) error {
 		n, p.budget.Total(), p.decoding.size.Load(), budget.ErrTooLarge)
 }
 
-// together is for how long after its last read a dataset counts as being read.
+// together is how long a dataset counts as being read after its last read.
 const together = 30 * time.Second
 
-// fits records that a dataset is read, and reports whether all its chunks and those of the other
-// datasets being read fit into memory together.
+// fits records a read of a dataset. It reports whether all its chunks, and those of the other
+// datasets being read, fit into memory together.
 func (p *Path) fits(s *Source, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,17 +316,17 @@ func (p *Path) Readers() []lookahead.Reader {
 // Stats is a snapshot of the path's counters.
 type Stats struct {
 	Hits, Misses, Loads, Joins, Evictions uint64
-	ExpectedEvictions                     uint64 // of chunks that a reader needed soon
+	ExpectedEvictions                     uint64 // evictions of chunks that a reader needed soon
 	CachedBytes, CachedChunks             int64
 	StoreReads, StoreBytes                uint64
-	StorePlaces                           int    // store reads that may run concurrently now
-	RangeReads, RangeBytes                uint64 // store reads of samples' own ranges, part of the above
+	StorePlaces                           int    // current limit on concurrent store reads
+	RangeReads, RangeBytes                uint64 // store reads by sample ranges, included in the counters above
 	PrefetchedChunks                      uint64
-	PeerReads, PeerBytes                  uint64 // queries to peers, and the bytes they sent
-	PeerFailed, PeerLies                  uint64 // of those queries: failed, and answered with bytes that differ from the index
+	PeerReads, PeerBytes                  uint64 // queries to peers, and the bytes that peers sent
+	PeerFailed, PeerLies                  uint64 // queries to peers that failed, and those answered with bytes that differ from the index
 	PeerServedReads, PeerServedBytes      uint64 // answers to peers
-	CarriedHits, CarriedBytes             uint64 // samples served that read-ahead got from a peer
-	FormerChunks                          uint64 // whole chunks from their former owner
+	CarriedHits, CarriedBytes             uint64 // samples served that read-ahead had received from a peer
+	FormerChunks                          uint64 // whole chunks received from their former owner
 	HotHits, HotHitBytes                  uint64 // samples served from the hot samples
 	OpenLeases, TableBytes, HotBytes      int64
 	BudgetTotal, BudgetInUse, BudgetPeak  int64

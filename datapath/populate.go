@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// populate maps memory for chunks, as much as prefetching may use, until the first reader comes. It
-// maps the memory in small steps, so that no request waits for it.
+// populate maps memory for chunks, as much as prefetching may use, until the first reader arrives.
+// It maps the memory in small steps, so that no request waits for it.
 func (p *Path) populate(ctx context.Context) {
 	p.mu.Lock()
 	sources := slices.Clone(p.open)

@@ -13,12 +13,11 @@ import (
 )
 
 // retryAhead is the pause before prefetch retries a chunk that could not be fetched. Meanwhile
-// requests that need the chunk read it and get the error. Without the pause every wake-up of Run
-// would ask the store again.
+// requests that need the chunk read it themselves and get the error. Without the pause every
+// wake-up of Run would send the read again.
 const retryAhead = 2 * time.Second
 
-// Run maps memory, then prefetches until ctx ends, and returns when everything it started has
-// ended.
+// Run maps memory, then prefetches until ctx ends. It returns when everything it started has ended.
 func (p *Path) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	defer started.Wait()
@@ -29,7 +28,7 @@ func (p *Path) Run(ctx context.Context) error {
 	p.populate(ctx)
 	again := time.NewTicker(retryAhead / 4)
 	defer again.Stop()
-	var changes uint64 // the last number of changes of the readers that was handled
+	var changes uint64 // number of changes to the readers that Run has handled
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,7 +51,7 @@ func (p *Path) Run(ctx context.Context) error {
 	}
 }
 
-// busy reports whether no read ahead could begin now. A read that leaves a gate wakes Run.
+// busy reports whether no prefetch could begin now. A read that leaves a gate wakes Run.
 func (p *Path) busy() bool { return p.gate.full() && (p.disk == nil || p.disk.gate.full()) }
 
 // look wakes Run, which looks for chunks to prefetch.
@@ -71,10 +70,10 @@ func (p *Path) memoryFreed() {
 }
 
 // prefetch starts reads of the chunks that readers will need, first the chunk that a reader would
-// stall for first, until the gate has no free place or there is no memory. Each free place goes to
-// the read that is due first of all. This is Lobster's greedy allocation, which gives one more
-// fetcher to the reader that is the slowest to get its data, applied chunk by chunk. Requests have
-// priority over all of them.
+// stall for first. It ends when the gate has no free place or there is no memory. Each free place
+// goes to the read that is due first of all. This is Lobster's greedy allocation, applied chunk by
+// chunk: one more fetcher goes to the reader that is slowest to get its data. Requests have
+// priority over all prefetches.
 func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGroup) {
 	full := false
 	defer func() { p.gate.starve(full) }()
@@ -91,15 +90,14 @@ func (p *Path) prefetch(ctx context.Context, now time.Time, started *sync.WaitGr
 	}
 }
 
-// fetch starts a read of a chunk that a reader needs, if there are memory and a place for the read.
-// It reports whether to continue with the next need, and sets full if the store's gate has no
-// place.
+// fetch starts a read of a chunk that a reader needs, if there is memory and a free place. It
+// reports whether to continue with the next need, and sets full if the store's gate has no place.
 func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, started *sync.WaitGroup, full *bool) (more bool) {
 	s := n.Dataset.(*Source)
 	if s.finds(n.Chunk) || !p.brings(n, now) {
 		return true
 	}
-	p.short.Store(true) // set before checking memory, so that memory freed from here on wakes Run
+	p.short.Store(true) // set before memory is checked, so that memory freed from now on wakes Run
 	if p.budget.Waiting() > 0 || !p.hasRoom(n) {
 		return false
 	}
@@ -120,7 +118,7 @@ func (p *Path) fetch(ctx context.Context, n lookahead.Need, now time.Time, start
 		}
 	case gate == p.gate:
 		if *full = true; !n.First {
-			return false // the next read that leaves wakes Run
+			return false // the next read that leaves the gate wakes Run
 		}
 	}
 	p.short.Store(false)
@@ -134,15 +132,15 @@ func (p *Path) brings(n lookahead.Need, now time.Time) bool {
 	return !p.failed.Paused(s.key(n.Chunk), now) && (s.worth(n.Chunk, n.Samples) || p.fits(s, now))
 }
 
-// hasRoom reports whether a chunk may be read ahead of need: into memory that is free in addition
-// to the memory for bodies, or in place of a chunk that is due later.
+// hasRoom reports whether there is memory to prefetch a chunk: free memory in addition to the
+// memory for bodies, or the memory of a chunk that is due later.
 func (p *Path) hasRoom(n lookahead.Need) bool {
 	s := n.Dataset.(*Source)
 	return p.free() >= s.Cost(n.Chunk) || p.cache.Goes(chunkcache.Later(s.due(n.Chunk, chunkcache.AnyDue)))
 }
 
 // together returns a need, followed by the chunks behind it in the same shard that some reader
-// needs soon, as many as one store read covers.
+// needs soon, up to the length of one store read.
 func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	s := n.Dataset.(*Source)
 	group, chunks := []lookahead.Need{n}, []int{n.Chunk}
@@ -162,9 +160,9 @@ func (p *Path) together(n lookahead.Need, now time.Time) []lookahead.Need {
 	}
 }
 
-// start starts one read ahead of a group of chunks. The caller has taken a place of a gate for it.
-// If there is no room for all, start retries with half of the group. It reports whether there was
-// room for all.
+// start starts one prefetch of a group of chunks. The caller has taken a place of a gate for it. If
+// there is no memory for all chunks, start retries with half of the group. It reports whether there
+// was memory for the whole group.
 func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, started *sync.WaitGroup) bool {
 	chunks := make([]int, len(group))
 	for i, n := range group {
@@ -195,7 +193,7 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	}
 	started.Go(func() {
 		l, err := wait()
-		if err == nil { // an error is reported to the requests that need the chunk
+		if err == nil { // errors reach the requests that need the chunk
 			p.prefetched.Add(uint64(len(chunks)))
 			l.Close()
 		}
@@ -206,20 +204,20 @@ func (p *Path) start(ctx context.Context, group []lookahead.Need, gate *gate, st
 	return true
 }
 
-// flight is a running read ahead.
+// flight is a running prefetch.
 type flight struct {
 	source *Source
 	chunks []int
 	cancel func()
 }
 
-// giveUp cancels the reads ahead of chunks that no reader needs soon any more, because it has ended
-// or jumped. A load continues if a request waits for it: it belongs to all its waiters.
+// giveUp cancels the prefetches of chunks that no reader needs soon any more, because the reader
+// has ended or jumped. A load continues if a request waits for it: it belongs to all its waiters.
 func (p *Path) giveUp() {
 	for f := range p.flights.Range {
 		f := f.(*flight)
 		if !f.source.enter() {
-			continue // its source is closed, which cancels the read
+			continue // the source is closed, which cancels the read
 		}
 		if !slices.ContainsFunc(f.chunks, func(c int) bool { return p.readers.NextUse(f.source, c).Soon }) {
 			f.cancel()

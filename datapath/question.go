@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// mostAsked is how many members are asked for a sample at most: its owner, then the next
-	// choices if that one fails or is late. If two fail at once, the third keeps the chunk that it
-	// loads. Reading samples from the store instead would cost one read per sample.
+	// mostAsked is the maximum number of members asked for a sample: its owner, then the next
+	// choices if the owner fails or is late. If two fail at once, the third keeps the chunk
+	// that it loads. Reading samples from the store instead would cost one read per sample.
 	mostAsked = 3
-	// peerPart is the divisor of a request's remaining time for one query to a peer: the retry
-	// after the query needs time too.
+	// peerPart is the divisor of a request's remaining time that gives the timeout of one query
+	// to a peer: the retry after the query needs time too.
 	peerPart = 2
 )
 
@@ -30,13 +30,13 @@ var errUnsent = errors.New("no gateway has sent the samples")
 // ownersTier asks the gateways that own chunks for samples of one batch, and the next choices if an
 // owner fails or is late. The next tier loads the samples that no gateway sends.
 type ownersTier struct {
-	batch *request // the batch that the samples are part of
+	batch *request // the batch that the samples belong to
 	next  tier
 }
 
-// Load asks all members concurrently.
+// Load sends a query to each member that owns some of the samples, concurrently.
 func (o ownersTier) Load(ctx context.Context, l *load, fills []*fill) error {
-	groups := map[string][]*fill{} // by the member to ask; "": none
+	groups := map[string][]*fill{} // keyed by the member to ask; "": none
 	for _, x := range fills {
 		member := o.choice(ctx, l.source, x.Chunk)
 		groups[member] = append(groups[member], x)
@@ -99,7 +99,7 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 			return err
 		}
 		err = ownersTier{&others, o.next}.Load(ctx, l, fills)
-		rest = func() error { return err } // the next tier has been asked already
+		rest = func() error { return err } // the next tier has loaded them already
 		if l.came.peer == 0 {
 			return errUnsent
 		}
@@ -124,9 +124,9 @@ func (o ownersTier) ask(ctx context.Context, l *load, member string, fills []*fi
 	return nil
 }
 
-// hedge gets samples that a member is late with from other members, into memory of their own, since
-// the member may still write to theirs. It does not wait for memory while the batch holds some;
-// without memory, only the late member is waited for.
+// hedge gets samples from other members if a member is late. It uses separate memory, since the
+// late member may still write to the original memory. It does not wait for memory while the batch
+// holds some. Without memory, the batch waits for the late member only.
 func (o ownersTier) hedge(ctx context.Context, s *Source, fills []*fill) (*assembly, error) {
 	late := o.batch.of(chunksOf(fills))
 	late.origin, late.visit, late.segments = afterPeers, nil, len(fills[0].samples)
@@ -143,8 +143,8 @@ func spans(ranges []batch.Range) []peer.Range {
 	return out
 }
 
-// check compares each sample that a member sent with the index. The next tier reads samples that
-// differ; no other member is asked for them.
+// check compares each sample that a member sent with the index. Samples that differ are read by the
+// next tier; no other member is asked for them.
 func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*fill) error {
 	var wrong []*fill
 	for _, x := range fills {
@@ -168,14 +168,14 @@ func (o ownersTier) check(ctx context.Context, l *load, member string, fills []*
 	return o.next.Load(ctx, l, wrong)
 }
 
-// hereTier reads samples of chunks that other gateways own as this one reads its own: from whole
-// chunks if that pays and there is room, else by their ranges.
+// hereTier reads samples of chunks that other gateways own as if this gateway owned them: from
+// whole chunks if that pays and there is room, otherwise by their ranges.
 type hereTier struct{ batch *request }
 
 func (h hereTier) Load(ctx context.Context, l *load, fills []*fill) error {
 	s, b := l.source, h.batch.of(chunksOf(fills))
 	b.origin = afterPeers
-	s.path.reown() // this gateway reads chunks that it owns by now as its own
+	s.path.reown() // after reown, this gateway treats chunks that it now owns as its own
 	whole, ranged := s.chooseReads(b)
 	return l.into(ctx, b, whole, ranged, fills[0].samples)
 }
@@ -203,7 +203,7 @@ func chunksOf(fills []*fill) []batch.ChunkRanges {
 	return chunks
 }
 
-// partOf returns a context that ends after a part of the remaining time (peerPart).
+// partOf returns a context that ends after a fraction of the remaining time (peerPart).
 func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, ok := ctx.Deadline()
 	if !ok {
@@ -222,7 +222,7 @@ func (c *peerCounts) fill(s *Stats) {
 	s.PeerServedReads, s.PeerServedBytes, s.FormerChunks = c.servedReads.Load(), c.servedBytes.Load(), c.former.Load()
 }
 
-// read asks a member, and counts the result.
+// read sends a query to a member, and counts the result.
 func (p *Path) read(ctx context.Context, member string, q *peer.Query, dst [][]byte, instead Instead) error {
 	p.peerCounts.reads.Add(1)
 	err := p.cfg.Peers.Read(ctx, member, q, dst, instead)

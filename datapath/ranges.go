@@ -13,15 +13,15 @@ type piece struct {
 	ext chunkindex.Extent
 	dst []byte
 	of  *portion
-	crc uint32 // of the bytes received
+	crc uint32 // checksum of the bytes received so far
 }
 
-// layout maps the stored bytes of a chunk to extents: of many objects, of one range of a shard, or
-// of several ranges if columns are left out. All code that depends on the number of extents is
-// here.
+// layout maps the stored bytes of a chunk to its extents. These are many objects, one range of a
+// shard, or several ranges if columns are left out. All code that depends on the number of extents
+// is here.
 type layout struct {
 	exts []chunkindex.Extent
-	ends []int64 // ends of the extents in the chunk's stored bytes; nil: there is one
+	ends []int64 // end offsets of the extents in the chunk's stored bytes; nil: there is only one extent
 }
 
 func (s *Source) layout(chunk int) layout {
@@ -38,8 +38,8 @@ func (s *Source) layout(chunk int) layout {
 	return l
 }
 
-// from returns which extent holds an offset in the chunk's stored bytes, and the offset in that
-// extent.
+// from returns the extent that contains an offset in the chunk's stored bytes, and the offset
+// within that extent.
 func (l layout) from(offset int64) (i int, rest int64) {
 	i = sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > offset })
 	if i > 0 {
@@ -48,15 +48,15 @@ func (l layout) from(offset int64) (i int, rest int64) {
 	return i, offset
 }
 
-// at returns the extent that holds an offset in the chunk's stored bytes, the last one for offsets
-// behind it.
+// at returns the extent that contains an offset in the chunk's stored bytes, or the last extent for
+// larger offsets.
 func (l layout) at(offset int64) chunkindex.Extent {
 	i, _ := l.from(offset)
 	return l.exts[min(i, len(l.exts)-1)]
 }
 
-// pieces appends the pieces of a portion, each of about part bytes, at most half as much again and
-// at most most.
+// pieces appends the pieces of a portion to ps. Each has about part bytes, at most 1.5 times part,
+// and never more than most.
 func (l layout) pieces(ps []piece, of *portion, part, most int64) []piece {
 	i, offset := l.from(of.offset)
 	dst := of.stored
@@ -83,9 +83,9 @@ type stretch struct {
 	wanted  int64
 	waste   int64
 	gaps    []byte // memory for the gaps; may be too small for all
-	seen    int64  // bytes included in the checksums of the pieces
-	next    int    // the first piece whose checksum is incomplete
-	checked int    // the first piece that checkFilled has not seen
+	seen    int64  // number of bytes included in the checksums of the pieces
+	next    int    // index of the first piece whose checksum is incomplete
+	checked int    // index of the first piece that checkFilled has not seen
 }
 
 func (r *stretch) ext() chunkindex.Extent {
@@ -93,11 +93,11 @@ func (r *stretch) ext() chunkindex.Extent {
 	return chunkindex.Extent{Shard: first.Shard, Offset: first.Offset, Length: r.end - first.Offset}
 }
 
-// join merges pieces that are close to each other into stretches of at most most bytes. Their gaps
-// use the spare memory.
+// join merges pieces that are close to each other into stretches of at most most bytes. The gaps
+// between the pieces are read into spare memory.
 func join(ps []piece, most int64, spare []byte) []stretch {
 	var stretches []stretch
-	from := 0 // the first piece of the last stretch
+	from := 0 // index of the first piece of the last stretch
 	for i, p := range ps {
 		if i > 0 {
 			r := &stretches[len(stretches)-1]
@@ -135,8 +135,8 @@ func (r *stretch) filled(n int64) {
 	r.seen = n
 }
 
-// into lists the memory that a stretch fills. Gaps without memory of their own share a buffer that
-// is discarded.
+// into lists the memory that a stretch is read into. Gaps without memory of their own share a
+// buffer that is discarded.
 func (r *stretch) into() [][]byte {
 	dst := make([][]byte, 0, len(r.pieces)+min(int(r.waste), len(r.pieces)-1))
 	var dropped []byte

@@ -16,8 +16,8 @@ type rates struct {
 	all policy.Rates
 }
 
-// note adds one read: the time to its first bytes, how many bytes followed, and how long these
-// took.
+// note records one read: the time to its first bytes, the number of bytes after them, and the time
+// these took.
 func (r *rates) note(first time.Duration, bytes int64, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,13 +31,13 @@ func (r *rates) cost() int64 {
 	return r.all.Cost()
 }
 
-// measurement is the measurement of one store read.
+// measurement measures one store read.
 type measurement struct {
 	rates   *rates
 	begun   time.Time
-	first   time.Time // when the first bytes arrived
-	came    int64     // bytes of the first report
-	last    int64     // bytes of the last report
+	first   time.Time // time when the first bytes arrived
+	came    int64     // bytes in the first progress report
+	last    int64     // bytes in the last progress report
 	retried bool      // the store has begun to answer a retry
 }
 
@@ -55,15 +55,15 @@ func (m *measurement) filled(n int64) {
 	m.last = n
 }
 
-// ended records that the read has received all its n bytes. It ignores the rate of a read that the
-// store delayed or that paused before a retry.
+// ended records that the read has received all its n bytes. It records no rate for a read that the
+// store delayed or that was retried.
 func (m *measurement) ended(n int64, paced bool) {
-	m.rates.came.Add(n - m.last) // for stores that do not report progress
+	m.rates.came.Add(n - m.last) // covers stores that do not report progress
 	if m.first.IsZero() || m.retried || paced {
 		return
 	}
 	rest, others := time.Since(m.first), n-m.came
-	if others > 0 { // the first report may cover many bytes: add the time that they took
+	if others > 0 { // the first report may cover many bytes: subtract the estimated time that they took
 		m.first = m.first.Add(-time.Duration(float64(rest) * float64(m.came) / float64(others)))
 	}
 	m.rates.note(max(m.first.Sub(m.begun), 0), others, rest)

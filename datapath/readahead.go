@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// aheadWait is the timeout of a run. Its batches request their samples themselves then, and have
-// time left for that.
+// aheadWait is the timeout of a run. After it, the batches of the run request their samples
+// themselves, and have enough time left for that.
 const aheadWait = 10 * time.Second
 
-// readAhead asks peers for the samples that ranks need in their next batches, while the ranks
+// readAhead requests the samples that ranks need in their next batches from peers, while the ranks
 // process the current ones. The idea is from Brand (the second version of Redox), whose remote
 // nodes send more of a chunk than was requested. A run of batches (lookahead.Run) is requested as
-// one batch, so one query serves several batches, and the links work while the ranks train. Its
+// one batch, so one query serves several batches, and the links are used while the ranks train. The
 // samples arrive in an extract, where those batches find them.
 type readAhead struct {
 	path   *Path
@@ -38,21 +38,21 @@ type readAhead struct {
 	held  int64
 }
 
-// rank is a rank that reads chunks that peers own. After a jump it is a new rank; the old one is
-// forgotten with its reader.
+// rank is a rank that reads chunks that peers own. After a jump it counts as a new rank; the old
+// one is forgotten with its reader.
 type rank struct {
 	lookahead.Course[runResult]
-	source *Source          // that the rank reads
-	reader *peer.Reader     // as of its last request
-	visit  *lookahead.Visit // of its last request
+	source *Source          // the source that the rank reads
+	reader *peer.Reader     // the reader, as of the rank's last request
+	visit  *lookahead.Visit // the visit of the rank's last request
 	ctx    context.Context  // ends when the rank is forgotten or the source is closed
 	leave  context.CancelFunc
 }
 
-// batchRun is the samples that some consecutive batches need from peers.
+// batchRun is a run: the samples that some consecutive batches need from peers.
 type batchRun = lookahead.Run[runResult]
 
-// brought is the result of a run.
+// runResult is the result of a run.
 type runResult struct {
 	extract *extract // pinned; nil: not loaded yet
 	cost    int64    // bytes of memory that the run takes
@@ -65,8 +65,8 @@ func newReadAhead(p *Path, total, most int64) *readAhead {
 	return a
 }
 
-// come records a request. A rank begins with the first batch that has a far part. It returns nil if
-// there is no read-ahead for the reader.
+// come records a request and returns its rank. A rank begins with the first batch that has a far
+// part. come returns nil if there is no read-ahead for the reader.
 func (a *readAhead) come(p *part, far bool) *rank {
 	if p.visit == nil || !p.visit.Followed() || a.limits.Question < 0 {
 		return nil
@@ -88,8 +88,8 @@ func (a *readAhead) come(p *part, far bool) *rank {
 	return r
 }
 
-// left records that a batch of a rank has its samples or an error, and begins the next run of the
-// rank.
+// left records that a batch of a rank has received its samples or an error, and begins the next run
+// of the rank.
 func (a *readAhead) left(r *rank, at shuffle.Cursor) {
 	if r == nil {
 		return
@@ -101,7 +101,8 @@ func (a *readAhead) left(r *rank, at shuffle.Cursor) {
 }
 
 // begin begins the next run of a rank if it is due and no request waits for memory. It is called
-// when the rank has its batch, and when its last run has arrived, so the next run delays neither.
+// when the rank has its batch, and when its last run has arrived, so the next run delays neither of
+// them.
 func (a *readAhead) begin(r *rank) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +128,7 @@ func (a *readAhead) begin(r *rank) {
 	})
 }
 
-// bring loads a run, as far as there is free memory for it and peers send it.
+// bring loads a run, as far as memory is free and peers send the samples.
 func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *peer.Reader) {
 	ctx, cancel := context.WithTimeout(ctx, aheadWait)
 	defer cancel()
@@ -150,7 +151,7 @@ func (a *readAhead) bring(ctx context.Context, r *rank, n *batchRun, reader *pee
 	e := s.early(ctx, f)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e != nil { // other batches load some of it
+	if e != nil { // nil: other batches load all of the samples
 		a.held += e.room.own.Cost() - cost
 		cost = e.room.own.Cost()
 	}
@@ -191,7 +192,7 @@ func (a *readAhead) free(runs []*batchRun) {
 	}
 }
 
-// expire forgets ranks whose reader has ended or has moved past them.
+// expire forgets ranks whose reader has ended or has moved away from them.
 func (a *readAhead) expire() {
 	a.forget(func(r *rank) bool {
 		at, ok := r.visit.Position()
@@ -220,8 +221,8 @@ func (a *readAhead) stop() {
 	a.running.Wait()
 }
 
-// reclaim drops runs whose extract no batch pins until n bytes are free in the cache, and returns
-// the bytes.
+// reclaim drops runs whose extract no batch pins until n bytes are free in the cache. It returns
+// the number of bytes freed.
 func (a *readAhead) reclaim(n int64) (bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -240,7 +241,7 @@ func (a *readAhead) reclaim(n int64) (bytes int64) {
 // idle reports whether a run is loaded and no batch pins its extract.
 func (b *runResult) idle() bool { return b.extract != nil && b.extract.sole() }
 
-// idle returns how many bytes reclaim could free now.
+// idle returns the number of bytes that reclaim could free now.
 func (a *readAhead) idle() (n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -254,7 +255,7 @@ func (a *readAhead) idle() (n int64) {
 	return n
 }
 
-// elsewhere tells package lookahead which chunks of a dataset peers are asked for.
+// elsewhere reports to package lookahead which chunks of a dataset are requested from peers.
 type elsewhere struct{ *Source }
 
 func (e elsewhere) ChunkOf(sample uint64) int { return e.index.ChunkOf(sample) }
@@ -266,8 +267,8 @@ func (e elsewhere) Mean(chunk int) int64 {
 	return c.Length / max(int64(c.Samples), 1)
 }
 
-// farOf returns the request to peers for some samples. It is empty if the table of a chunk cannot
-// be read.
+// farOf returns the request to peers for the given samples. It is empty if the table of a chunk
+// cannot be read.
 func (s *Source) farOf(ctx context.Context, samples []uint64) *request {
 	slices.Sort(samples)
 	var chunks []batch.ChunkRanges

@@ -19,24 +19,24 @@ import (
 type portion struct {
 	chunk    int
 	layout   layout
-	offset   int64    // in the chunk's stored bytes
+	offset   int64    // offset in the chunk's stored bytes
 	stored   []byte   // the bytes as stored
 	data     []byte   // the decoded bytes; the same memory unless the chunk is compressed
-	crc      uint32   // of a sample
+	crc      uint32   // checksum of a sample
 	whole    bool     // the portion is a chunk
-	gates    []*gate  // a read takes a place of each; none: the caller holds a place for all reads
+	gates    []*gate  // a read takes a place of each gate; none: the caller holds a place for all reads
 	receiver receiver // nil: only the caller of the read waits for the portion
 
-	pieces int          // how many pieces it is read in
-	left   atomic.Int32 // pieces that have not arrived
-	right  bool         // the portion has arrived and its checksum is right; its bytes do not change any more
+	pieces int          // number of pieces that it is read in
+	left   atomic.Int32 // number of pieces that have not arrived
+	right  bool         // the portion has arrived with the right checksum; its bytes do not change any more
 }
 
 // receiver is notified of the result of one portion.
 type receiver interface {
-	Publish()       // the portion is right; other portions may not have arrived
-	Fail(err error) // the portion cannot be read
-	Needed() bool   // whether to retry the portion by itself; once false it stays false
+	Publish()       // called when the portion is right; other portions may not have arrived
+	Fail(err error) // called when the portion cannot be read
+	Needed() bool   // reports whether to retry the portion separately; once false it stays false
 }
 
 // whole returns the portion for a whole chunk. The stored bytes of a compressed chunk go to extra.
@@ -48,8 +48,8 @@ func (s *Source) whole(chunk int, data, extra []byte) *portion {
 	return p
 }
 
-// readSamples reads samples by their ranges. It joins near ones, and uses the load's spare memory
-// for the gaps.
+// readSamples reads samples by their ranges. It joins ranges that are close to each other, and uses
+// the load's spare memory for the gaps.
 func (s *Source) readSamples(ctx context.Context, l *load, fills []*fill) error {
 	samples := s.samples(l, fills)
 	if len(samples) == 0 {
@@ -89,15 +89,15 @@ func (s *Source) gates(chunk int, of *load) []*gate {
 	switch {
 	case of.alone:
 		return []*gate{p.first}
-	case s.objects(chunk) > 1 && p.readers.NextUse(s, chunk).Soon: // prefetch reads the samples with their chunk too
+	case s.objects(chunk) > 1 && p.readers.NextUse(s, chunk).Soon: // prefetch also reads the samples, with their chunk
 		return []*gate{p.lone, p.gate}
 	}
 	return []*gate{p.gate}
 }
 
 // read reads portions, and reads those with a wrong checksum a second time. A portion that is wrong
-// twice is not published. s3backend retries store reads that fail, so read does not. One store read
-// is at most part bytes long; the gaps between portions go to the spare memory.
+// twice is not published. read does not retry failed store reads, because s3backend does. One store
+// read is at most part bytes long; the gaps between portions go to the spare memory.
 func (s *Source) read(ctx context.Context, portions []*portion, part int64, spare []byte) error {
 	wrong := portions
 	for range 2 {
@@ -124,9 +124,9 @@ func (s *Source) read(ctx context.Context, portions []*portion, part int64, spar
 	return nil
 }
 
-// readEach reads portions for their receivers: each is published or fails. It returns an error if
-// any of them fails. If a store read of several portions fails, any of them may be the cause. So
-// those whose receiver needs a retry are read by themselves.
+// readEach reads portions for their receivers: each portion is published or fails. It returns an
+// error if any of them fails. If a store read of several portions fails, any of them may be the
+// cause. So the portions whose receiver needs a retry are then read separately.
 func (s *Source) readEach(ctx context.Context, portions []*portion, part int64, spare []byte) (err error) {
 	failed := s.read(ctx, portions, part, spare)
 	left := slices.DeleteFunc(slices.Clone(portions), func(p *portion) bool { return p.right })
@@ -158,9 +158,10 @@ func (s *Source) fail(ctx context.Context, p *portion, err error) error {
 	return err
 }
 
-// local reports whether an error may concern one place in an object only, so that other places may
-// be readable. A store that is unavailable as a whole returns the same errors, but refuses further
-// reads at once when its breaker is open. Other errors concern the object or the whole store.
+// local reports whether an error may concern only one range of an object, so that other ranges may
+// be readable. A store that is unavailable as a whole returns the same errors, but the backend
+// rejects further reads at once when its breaker is open. Other errors concern the object or the
+// whole store.
 func local(err error) bool {
 	return errors.Is(err, objstore.ErrUnavailable) || errors.Is(err, objstore.ErrTimeout) || errors.Is(err, objstore.ErrShort)
 }
@@ -178,9 +179,9 @@ func (s *Source) readStretches(ctx context.Context, stretches []stretch) error {
 	return s.concurrently(g, stretches[0].pieces[0].of.gates, len(stretches), func(i int) error { return s.readStretch(ctx, &stretches[i]) })
 }
 
-// concurrently calls read for each of n reads, at most as many at once as there are places. Without
-// gates the caller holds a place for a prefetch: the reads share that place, and take more only if
-// they are free.
+// concurrently calls read for each of n reads, limited by the places of the gates. Without gates
+// the caller holds a place for a prefetch: the reads share that place, and take more only if they
+// are free.
 func (s *Source) concurrently(g *errgroup.Group, gates []*gate, n int, read func(i int) error) (err error) {
 	places := s.path.gate.places()
 	if gates == nil {
@@ -202,9 +203,9 @@ func (s *Source) concurrently(g *errgroup.Group, gates []*gate, n int, read func
 }
 
 // readStretch makes one store read, and checks each portion as soon as its bytes have arrived. It
-// checks portions that end with the stretch after the read has given back its place.
+// checks portions that end with the stretch after the read has returned its place.
 func (s *Source) readStretch(ctx context.Context, r *stretch) error {
-	var unread error // an error of reading the index
+	var unread error // an error in reading the index
 	length := r.ext().Length
 	err := s.readRange(ctx, r, func(n int64) {
 		if r.filled(n); n < length && unread == nil {
@@ -212,7 +213,7 @@ func (s *Source) readStretch(ctx context.Context, r *stretch) error {
 		}
 	})
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil { // the reader canceled it
+		if cause := context.Cause(ctx); cause != nil { // canceled by the reader
 			return cause
 		}
 		return s.rangeError(r.ext(), err)
@@ -250,8 +251,8 @@ func (s *Source) accept(ctx context.Context, last *piece) (err error) {
 	return err
 }
 
-// readRange reads the bytes of a stretch, in the version of the shard that the index is bound to.
-// It calls filled with the number of bytes that have arrived.
+// readRange reads the bytes of a stretch from the version of the shard that the index is bound to.
+// It calls filled with the number of bytes that have arrived so far.
 func (s *Source) readRange(ctx context.Context, r *stretch, filled func(n int64)) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -20,19 +20,19 @@ import (
 // Source reads batches of one dataset. It is safe for concurrent use.
 type Source struct {
 	path    *Path
-	number  uint64 // of the path's sources; 0 if all sources share chunks (CheckSHA)
+	number  uint64 // number of the source in its path; 0 if all sources share chunks (CheckSHA)
 	place   int    // its position in the order of Open
 	index   *chunkindex.Index
 	chunks  *chunkcache.Table[key] // chunks in memory or being loaded
 	store   objstore.RangeReader
 	prefix  string
-	cost    int64     // of all its chunks in memory
-	decodes int64     // memory to decode its largest compressed chunk in, in bytes; 0: none is compressed
-	seen    time.Time // time of the last read by a plan; guarded by the path
+	cost    int64     // memory cost of all its chunks, in bytes
+	decodes int64     // bytes of memory to decode its largest compressed chunk in; 0: none is compressed
+	seen    time.Time // time of the last read that follows a plan; guarded by the path
 	onDisk  bool      // its chunks may be kept on disk
-	paced   bool      // the store delays reads because of a limit of its own
+	paced   bool      // the store delays reads because of the store's own limit
 	origin  [32]byte  // dataset that vouches for chunks on disk; zero: SHA-256 proves them
-	name    string    // its name among peers; "": not shared
+	name    string    // name among peers; "": not shared
 
 	owners atomic.Pointer[owners] // nil: not used yet
 
@@ -41,7 +41,7 @@ type Source struct {
 
 // Read reads all ranges of one batch. at is the position of the reader (zero: no plan); it affects
 // speed only. Errors: *chunkindex.RangeError, budget.ErrTooLarge, budget.ErrOverloaded, ErrClosed,
-// or the context's.
+// or the error of the context.
 func (s *Source) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.ChunkRanges) (*batch.Body, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -61,15 +61,16 @@ func (s *Source) readBatch(ctx context.Context, at shuffle.Cursor, chunks []batc
 	return assemblyOf(part{source: s, at: at, request: b}).readPlanned(ctx)
 }
 
-// visit is the record of one batch in the table of readers; nil: the batch belongs to no plan.
+// visit is the record of one batch in the table of readers. It is nil if the batch belongs to no
+// plan.
 type visit struct {
 	*lookahead.Visit
 	path     *Path
-	ownReads atomic.Int64 // its store reads of samples' own ranges, if it is a first batch that does not wait for whole chunks
+	ownReads atomic.Int64 // store reads by sample ranges, if this is a first batch that does not wait for whole chunks
 }
 
-// visit records a batch in the table of readers, and sets the batch's fields about its reader.
-// ended must follow.
+// visit records a batch in the table of readers, and sets the batch's fields about its reader. The
+// caller must call ended later.
 func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *request) *visit {
 	if at.Plan == nil || at.Epoch == nil {
 		return nil
@@ -92,7 +93,7 @@ func (s *Source) visit(ctx context.Context, at shuffle.Cursor, b *request) *visi
 }
 
 // ended records the end of the read, and returns its arguments. The visit ends when the body is
-// closed, or now after an error.
+// closed, or immediately after an error.
 func (v *visit) ended(body *batch.Body, err error) (*batch.Body, error) {
 	if v == nil {
 		return body, err
@@ -116,32 +117,32 @@ type request struct {
 	bytes    int64
 	origin   origin
 	next     next
-	fits     bool         // the datasets being read fit into memory together
-	visit    *visit       // the record of its reader; nil: the batch belongs to no plan
+	fits     bool         // all datasets being read fit into memory together
+	visit    *visit       // visit of its reader; nil: the batch belongs to no plan
 	reader   *peer.Reader // the reader, for queries to peers; nil: not sent
-	asked    []string     // members that have failed or are late, not to be asked again
+	asked    []string     // members that have failed or are late, and must not be asked again
 }
 
-// origin is where a batch comes from.
+// origin is the origin of a batch.
 type origin uint8
 
 const (
 	fromRank   origin = iota
-	fromPeer          // another gateway asks: no peer is asked to load chunks for it
-	ofRun             // samples that a rank needs later: those that owners do not send are skipped
+	fromPeer          // a query of another gateway: no peer is asked to load chunks for it
+	ofRun             // samples that a rank needs later: samples that owners do not send are skipped
 	afterPeers        // the part of a rank's batch that the owners did not send
 )
 
-// next is how far the chunks are known that a batch's reader needs after it.
+// next describes which of the chunks that the reader needs after the batch are known.
 type next uint8
 
 const (
-	unknown    next = iota // unknown: its order has no locality
+	unknown    next = iota // none: the order has no locality
 	followed               // all are known
-	unfollowed             // only the rest of these chunks: the table of readers is full, or another gateway's
+	unfollowed             // only the rest of the batch's own chunks: the table of readers is full, or the reader reads at another gateway
 )
 
-// newBatch sums up a request, and checks it against the index and the budget.
+// newBatch computes the totals of a request, and checks it against the index and the budget.
 func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
 	b := &request{chunks: slices.Clone(chunks)}
 	var hidden []int
@@ -163,7 +164,7 @@ func (s *Source) newBatch(chunks []batch.ChunkRanges) (*request, error) {
 		}
 	}
 	if len(hidden) > 0 {
-		s.path.cache.Find(s.chunks, hidden...) // in one call: later lookups of the batch take no lock
+		s.path.cache.Find(s.chunks, hidden...) // find all chunks in one call: later lookups of the batch take no lock
 	}
 	return b, s.path.couldHold(b.bytes)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// store is the last tier.
+// store is the last tier, which reads from the store.
 type store struct{}
 
-// Load reads whole chunks, or samples by themselves, from the store.
+// Load reads whole chunks, or separate samples, from the store.
 func (store) Load(ctx context.Context, l *load, fills []*fill) error {
-	if err := context.Cause(ctx); err != nil { // canceled while another tier was asked
+	if err := context.Cause(ctx); err != nil { // canceled while another tier was tried
 		return err
 	}
 	if fills[0].whole != nil {
@@ -55,8 +55,8 @@ type chunkFill struct {
 }
 
 // Fail ends the fill with an error. It first records the chunk in Path.failed, so that prefetch
-// does not retry it at once. A load that was canceled because all waiters have left is not
-// recorded.
+// does not retry it at once. It does not record a load that was canceled because all waiters have
+// left.
 func (f chunkFill) Fail(err error) {
 	if !errors.Is(err, context.Canceled) {
 		f.path.failed.Failed(f.Key(), time.Now())
@@ -64,7 +64,7 @@ func (f chunkFill) Fail(err error) {
 	f.Fill.Fail(err)
 }
 
-// unpack reads samples of a compressed chunk that has no room in memory.
+// unpack reads samples of a compressed chunk for which there is no room in memory.
 func (s *Source) unpack(ctx context.Context, x *fill) error {
 	desc := s.index.Chunk(x.Chunk)
 	work, leave, err := s.path.decoding.enter(ctx, desc.Length+extra(desc))
@@ -85,8 +85,8 @@ func (s *Source) unpack(ctx context.Context, x *fill) error {
 	return nil
 }
 
-// extra returns how many bytes a load of a chunk needs in addition to the chunk's own: a
-// compressed chunk is decoded from there.
+// extra returns the number of bytes that a load of a chunk needs in addition to the chunk's own
+// memory: a compressed chunk is decoded from there.
 func extra(desc chunkindex.Chunk) int64 {
 	return desc.Codec.Workspace(desc.Stored, desc.Length)
 }

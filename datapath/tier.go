@@ -8,37 +8,37 @@ import (
 )
 
 // tier is a source of bytes behind memory: the disk, the former owner of a chunk, the store. A tier
-// asks the next tier for chunks that it does not have or fails to load. ownersTier and hereTier are
-// not part of this chain.
+// passes chunks that it does not have or fails to load to the next tier. ownersTier and hereTier
+// are not part of this chain.
 type tier interface {
-	// Load fills memory. It returns when all of it has arrived or some of it cannot. Each chunk, or
-	// sample, is published or fails by itself.
+	// Load fills memory. It returns when all of it has arrived or some of it cannot arrive.
+	// Each chunk, or sample, is published or fails separately.
 	Load(ctx context.Context, l *load, fills []*fill) error
 }
 
-// load has the settings that the fills of one caller share. All of them are whole chunks, or all
-// are samples.
+// load has the settings that the fills of one caller share. The fills are all whole chunks, or all
+// samples.
 type load struct {
 	source *Source
-	held   *gate  // for a read ahead: the gate of which the caller holds a place; nil: a request waits
+	held   *gate  // for a prefetch: the gate in which the caller holds a place; nil: a request waits
 	part   int64  // maximum bytes of one store read of whole chunks
 	toDisk bool   // the caller writes the chunks to disk
-	alone  bool   // the samples are of a first batch that does not wait for whole chunks
+	alone  bool   // the samples are for a first batch that does not wait for whole chunks
 	spare  []byte // memory for the gaps between samples in one read
-	came   tally  // bytes of samples
+	came   tally  // number of bytes of samples, by tier
 }
 
-// fill is memory for one chunk, or for samples of one.
+// fill is memory for one chunk, or for samples of one chunk.
 type fill struct {
-	batch.ChunkRanges                       // Ranges are the samples
+	batch.ChunkRanges                       // its Ranges are the samples
 	whole             *chunkcache.Fill[key] // memory of the cache for the whole chunk; nil: samples are needed
-	samples           []*sample             // indexed by Seq; includes the samples of Ranges
+	samples           []*sample             // indexed by Seq; the samples of Ranges and others
 }
 
 // memory returns the memory of a sample.
 func (x *fill) memory(r batch.Range) []byte { return x.samples[r.Seq].data }
 
-// publish publishes the samples, all of which have arrived.
+// publish publishes the samples of the fill after all of them have arrived.
 func (x *fill) publish() {
 	for _, r := range x.Ranges {
 		x.samples[r.Seq].Publish()

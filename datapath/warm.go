@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmFor is for how long one call of Warm starts new reads.
+// warmFor limits how long one call of Warm starts new reads.
 const warmFor = time.Second
 
 // Warm loads the chunks that an epoch needs from position at.First on, in order of need, before any
-// reader comes. It loads into memory as far as prefetching may use it, then to the tiers behind it.
-// It starts reads for about a second, and returns the position to continue from. Chunks that are
-// already there cost nothing, so a call can be repeated. Errors are those of Read; chunks loaded
-// before an error stay.
+// reader arrives. It loads into memory as far as prefetching may use it, then to the tiers behind
+// it. It starts reads for about a second, and returns the position to continue from. Chunks that
+// are already loaded cost nothing, so a call can be repeated. Errors are those of Read; chunks
+// loaded before an error stay.
 func (s *Source) Warm(ctx context.Context, at shuffle.Cursor) (batch.Warmed, error) {
 	if err := context.Cause(ctx); err != nil {
 		return batch.Warmed{}, err
@@ -53,7 +53,7 @@ func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
 	s := w.source
 	for span := range s.inOrder(at) {
 		if s.name != "" && s.owner(int(span.Chunk)) != "" {
-			continue // the owner loads it
+			continue // its owner loads it
 		}
 		if !w.begin(ctx, until, int(span.Chunk)) {
 			return max(span.From, at.First)
@@ -63,7 +63,7 @@ func (w *warming) walk(ctx, until context.Context, at shuffle.Cursor) uint64 {
 }
 
 // inOrder yields the chunks that the epoch needs from a position on. An order without locality
-// needs all chunks alike, so they are in stored order.
+// needs all chunks equally, so they are yielded in stored order.
 func (s *Source) inOrder(at shuffle.Cursor) iter.Seq[shuffle.Span] {
 	if at.Epoch.Local() {
 		return at.Epoch.Spans(at.First)
@@ -93,7 +93,7 @@ func (p *Path) warmRoom(s *Source) int64 {
 // warming is one call of Warm.
 type warming struct {
 	source  *Source
-	room    int64 // bytes of memory left
+	room    int64 // bytes of memory left to fill
 	passing int64 // bytes of memory for chunks that are being written to disk
 	running sync.WaitGroup
 
@@ -103,8 +103,8 @@ type warming struct {
 	failed atomic.Pointer[error] // the first error
 }
 
-// begin starts to load a chunk that is in no tier, unless the time is up. It reports whether the
-// call continues with the next chunk.
+// begin starts to load a chunk that is in no tier, unless the time is up. It reports whether to
+// continue with the next chunk.
 func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	s := w.source
 	cost := s.Cost(chunk)
@@ -119,7 +119,7 @@ func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 		return true
 	}
 	if s.onDisk && !w.full.Load() && w.toDisk(ctx, chunk) {
-		w.room = 0 // memory is full: chunks already on disk stay there
+		w.room = 0 // memory is full: chunks already on disk stay on disk only
 		return true
 	}
 	s.path.gate.leaveWarm(false)
@@ -127,8 +127,8 @@ func (w *warming) begin(ctx, until context.Context, chunk int) bool {
 	return false
 }
 
-// toDisk starts to load a chunk to disk. Such chunks leave memory when they are written, and use no
-// memory of chunks that readers need: those may not be on disk yet.
+// toDisk starts to load a chunk to disk. Such a chunk leaves memory once it is written. It does not
+// use the memory of chunks that readers need, since those may not be on disk yet.
 func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 	total := w.source.path.budget.Total()
 	for range 2 {
@@ -143,14 +143,14 @@ func (w *warming) toDisk(ctx context.Context, chunk int) bool {
 }
 
 // bring starts a read of a chunk, for which the caller has taken a place, and reports whether there
-// was room for it. The chunk is written to disk if there is one, even if it stays in memory, since
-// it may be evicted before its reader comes.
+// was room for it. The chunk is written to disk if there is one. This applies even if the chunk
+// stays in memory, since it may be evicted before its reader arrives.
 func (w *warming) bring(ctx context.Context, chunk int, stays bool) bool {
 	s := w.source
 	f := &fetch{load: load{source: s, held: s.path.gate, toDisk: s.onDisk}, chunks: []int{chunk}}
 	request := f.request()
 	if !stays {
-		request.Due = chunkcache.Soon // the chunk only passes through memory
+		request.Due = chunkcache.Soon // the chunk stays in memory only until it is written
 	}
 	wait, err := s.path.cache.Start(ctx, request)
 	if errors.Is(err, chunkcache.ErrNoRoom) {
