@@ -26,7 +26,7 @@ func finish(tb testing.TB, p *Path) {
 	}
 }
 
-// idle fails the test if a resource is held that only reads in progress and open bodies may hold.
+// idle fails the test if a resource is held that only running reads and open bodies may hold.
 func (p *Path) idle(tb testing.TB, when string) {
 	tb.Helper()
 	for what, got := range p.taken() {
@@ -84,15 +84,15 @@ func (p *Path) uses() (n int64) {
 	return n
 }
 
-// extracted counts the samples in extracts, found by their places.
+// extracted returns the number of samples in extracts, counted in the map of their locations.
 func (p *Path) extracted() int64 {
 	p.extracts.mu.Lock()
 	defer p.extracts.mu.Unlock()
 	return int64(len(p.extracts.samples))
 }
 
-// following counts the open sources with a reader that stays after an hour of silence: a read of it
-// has not ended.
+// following returns the number of open sources with a reader that is not forgotten after an hour of
+// silence, because a read of it has not ended.
 func (p *Path) following() (n int64) {
 	p.readers.Forget(time.Now().Add(time.Hour))
 	for _, s := range p.open {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader that has ended is forgotten at the next read of any reader, also of one without
-// locality. Its chunks may then be evicted.
+// A reader that has ended is forgotten at the next read of any reader, even one without locality.
+// Its chunks may then be evicted.
 func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20) // 40 chunks
 	bubble.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 		if !s.chunks.Resident(0) {
 			t.Error("a chunk went that its reader comes for again")
 		}
-		time.Sleep(31 * time.Second) // the bubble's clock: longer than one who asked once is waited for
+		time.Sleep(31 * time.Second) // fake time: longer than a reader with one request is waited for
 		read(shuffle.Cursor{}, 395)
 		p.cache.Reclaim(p.budget.Total(), chunkcache.Soon)
 		if s.chunks.Resident(0) {
@@ -50,7 +50,7 @@ func TestReaderThatHasGoneIsForgotten(t *testing.T) {
 	})
 }
 
-// A reader that is waiting for the store does not count as gone, however long it waits.
+// A reader that is waiting for the store does not count as ended, however long it waits.
 func TestReaderThatWaitsHasNotGone(t *testing.T) {
 	d := newDataset(t, 51, same(400, 3000), 10, 1<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -65,13 +65,13 @@ func TestReaderThatWaitsHasNotGone(t *testing.T) {
 			must(t, err)
 			body.Close()
 		}
-		for i := range uint64(4) { // a quick one, that would not be waited for long
+		for i := range uint64(4) { // a fast reader, which would not be waited for long
 			read(10*i, 10*time.Millisecond)
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() { read(40, time.Minute) })
 		synctest.Wait()
-		time.Sleep(30 * time.Second) // the bubble's clock
+		time.Sleep(30 * time.Second) // fake time
 		if p.readers.Forget(time.Now()); !p.readers.NextUse(s, 5).Soon {
 			t.Error("a reader was forgotten while it waited")
 		}
@@ -114,8 +114,9 @@ func TestRun_FetchesEvictedChunkAgain(t *testing.T) {
 	})
 }
 
-// Run continues as soon as there is memory, even if the reader sends no request meanwhile: when the
-// body that held the memory is closed, and when a request that waited for it is canceled.
+// Run continues as soon as there is memory, even if the reader sends no further request. Memory
+// becomes free when the body that holds it is closed, and when a request that waited for it is
+// canceled.
 func TestRun_ResumesWhenMemoryIsFreed(t *testing.T) {
 	const chunks, room = 32, 20
 	d := oneToAShard(t, chunks)
@@ -130,7 +131,7 @@ func TestRun_ResumesWhenMemoryIsFreed(t *testing.T) {
 					must(t, err)
 					x.read(t, plan.Epoch(0), plan, 0)
 					defer synctest.Wait()
-					time.Sleep(100 * time.Millisecond) // the bubble's clock
+					time.Sleep(100 * time.Millisecond) // fake time
 					body.Close()
 				} else {
 					held, err := x.path.budget.Reserve(t.Context(), all/10)
@@ -156,17 +157,16 @@ func TestRun_ResumesWhenMemoryIsFreed(t *testing.T) {
 	}
 }
 
-// Where there is no room for all the chunks that one store read would bring, it brings some of
-// them.
+// If there is no room for all chunks of one store read, Run loads some of them.
 func TestRun_UsesAvailableMemory(t *testing.T) {
 	d := newDataset(t, 46, same(640, 3000), 640, 32<<10) // 64 chunks in one shard
 	bubble.Test(t, func(t *testing.T) {
-		x := d.trialOf(t, 28, Config{}) // 40 chunks in all
+		x := d.trialOf(t, 28, Config{}) // memory for 40 chunks in total
 		plan := d.plan(t, shuffle.None, 0)
-		body, err := x.path.cache.Buffer(t.Context(), x.path.budget.Total()/16*10) // about 13 are left
+		body, err := x.path.cache.Buffer(t.Context(), x.path.budget.Total()/16*10) // memory for about 13 chunks is left
 		must(t, err)
 		x.read(t, plan.Epoch(0), plan, 0)
-		time.Sleep(time.Second) // the bubble's clock
+		time.Sleep(time.Second) // fake time
 		if got := x.path.Stats().CachedChunks; got < 8 {
 			t.Errorf("got %d chunks in memory that has room for about 13, want most of them", got)
 		}

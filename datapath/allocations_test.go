@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector allocates too.
+// The race detector also allocates, so the count is exact only without it.
 
 package datapath
 
@@ -10,12 +10,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmAllocations is how many allocations a batch of 256 samples out of memory takes. Each costs a
-// tenth of a microsecond, and more where many batches a second keep the collector busy.
+// warmAllocations is the number of allocations for a batch of 256 samples from memory. Each costs a
+// tenth of a microsecond, and more if many batches per second keep the garbage collector busy.
 const warmAllocations = 17
 
-// TestABatchFromMemoryAllocatesLittle: without other gateways and traces, a batch from memory makes
-// no allocations for them.
+// TestABatchFromMemoryAllocatesLittle checks that a batch from memory makes no allocations for
+// other gateways or traces if there are none.
 func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	d := newDataset(t, 20, same(4096, 1000), 1<<20, 256<<10)
 	p := newPath(t, Config{Budget: bud(64 << 20), NoPrefetch: true})

@@ -24,7 +24,7 @@ func (d *dataset) query(chunks []batch.ChunkRanges) *peer.Query {
 	return q
 }
 
-// whole returns a query for one whole chunk, to be sent only if it is cached.
+// whole returns a query for one whole chunk, which is answered only if the chunk is cached.
 func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
 	r := batch.Range{Length: uint32(d.index.Chunk(chunk).Length)}
 	q := d.query([]batch.ChunkRanges{{Chunk: chunk, Ranges: []batch.Range{r}}})
@@ -32,7 +32,7 @@ func (d *dataset) whole(chunk int) (*peer.Query, batch.Range) {
 	return q, r
 }
 
-// Invalid queries are refused with an error, and nothing is read for them.
+// Invalid queries are rejected with an error, and nothing is read for them.
 func TestQuestionsThatAreRefused(t *testing.T) {
 	d := newDataset(t, 90, same(60, 900), 60, 8<<10)
 	for what, c := range map[string]struct {
@@ -84,8 +84,8 @@ func many(w peer.ChunkQuery, n int) []peer.ChunkQuery {
 	return all
 }
 
-// An answer never waits for memory, since the gateway that asks may hold it while it waits for the
-// answer.
+// An answer never waits for memory, since the requesting gateway may hold memory while it waits for
+// the answer.
 func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	d := newDataset(t, 91, same(60, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestAnAnswerWaitsForNoMemory(t *testing.T) {
 	})
 }
 
-// A gateway that has not noticed yet that a chunk has come to it is asked for its samples by those
-// who have: it reads it once, as a whole.
+// A gateway has become the owner of a chunk, but its own view is older. Other gateways already send
+// it queries for samples of that chunk. It reads the chunk once, as a whole.
 func TestAnswer_KeepsSpareChunkOfOther(t *testing.T) {
 	d := newDataset(t, 95, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestAnswer_KeepsSpareChunkOfOther(t *testing.T) {
 	})
 }
 
-// A gateway that does not own a chunk in its view, and has no spare memory, answers with only the
-// requested samples, each one checked, and asks no other gateway.
+// A gateway that does not own a chunk in its view and has no spare memory sends only the requested
+// samples, each one checked. It queries no other gateway.
 func TestAnswer_NotOwnedReadsStore(t *testing.T) {
 	d := newDataset(t, 92, same(60, 900), 60, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAnswer_NotOwnedReadsStore(t *testing.T) {
 	})
 }
 
-// With Cached set, a chunk comes from memory or from disk, and nothing is fetched for it.
+// With Cached set, a chunk is sent from memory or from disk, and nothing is fetched for it.
 func TestAnswer_SendsCachedChunk(t *testing.T) {
 	d := newDataset(t, 93, same(60, 900), 60, 8<<10)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20, Datasets: []string{"here"}})
@@ -209,7 +209,7 @@ func TestAnswer_SendsCachedChunk(t *testing.T) {
 	})
 }
 
-// A canceled question also ends the reads that were made for it.
+// Canceling a query also ends the reads that were started for it.
 func TestAnAnswerEndsWithItsContext(t *testing.T) {
 	d := newDataset(t, 94, same(60, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

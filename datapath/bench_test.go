@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// BenchmarkRead256 reads batches of 256 samples out of memory: a window's chunks leased, and
-// gathered into one buffer as a server of small samples does.
+// BenchmarkRead256 reads batches of 256 samples from memory: it leases the chunks of a window and
+// copies the samples into one buffer, as a server of small samples does.
 func BenchmarkRead256(b *testing.B) {
 	for _, size := range []int{4 << 10, 110 << 10} {
 		for _, gather := range []bool{false, true} {

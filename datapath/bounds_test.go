@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestPath_HoldsBodiesUpToItsBudget: a body may take the whole budget except the memory to decode
-// in. A larger one is refused with an error that contains all numbers. Gaps between samples get an
-// eighth only if that fits too.
+// TestPath_HoldsBodiesUpToItsBudget checks that a body may take the whole budget except the memory
+// to decode in. A larger body is rejected with an error that contains all the numbers. Gaps between
+// samples get an eighth only if that also fits.
 func TestPath_HoldsBodiesUpToItsBudget(t *testing.T) {
 	const total = 1 << 20
 	p := newPath(t, Config{Budget: bud(total)})
@@ -50,8 +50,8 @@ func TestPath_HoldsBodiesUpToItsBudget(t *testing.T) {
 	p.decoding.size.Store(0)
 }
 
-// TestRoom_GoesWithItsLastHolder: memory is freed with its last holder, and shrinks only for a
-// single holder.
+// TestRoom_GoesWithItsLastHolder checks that memory is freed with its last holder, and shrinks only
+// if it has a single holder.
 func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(4 << 20)})
 	r, err := p.room(t.Context(), 1<<20, false)
@@ -90,8 +90,8 @@ func TestRoom_GoesWithItsLastHolder(t *testing.T) {
 	}
 }
 
-// TestTally_TiersAddUp: memory has the rest, tiers without bytes are left out, and the last one has
-// the wait.
+// TestTally_TiersAddUp checks that memory is assigned the rest of the bytes, tiers without bytes
+// are left out, and the last tier is assigned the wait.
 func TestTally_TiersAddUp(t *testing.T) {
 	for _, c := range []struct {
 		came tally
@@ -116,8 +116,8 @@ func TestTally_TiersAddUp(t *testing.T) {
 	}
 }
 
-// TestPartOf_HalvesTheTimeLeft: a question may take half of the time that its request has, which
-// has no end of its own otherwise.
+// TestPartOf_HalvesTheTimeLeft checks that a query gets half of the remaining time of its request.
+// It gets no deadline if the request has none.
 func TestPartOf_HalvesTheTimeLeft(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		whole, end := context.WithTimeout(context.Background(), time.Minute)
@@ -139,8 +139,8 @@ func TestPartOf_HalvesTheTimeLeft(t *testing.T) {
 	})
 }
 
-// TestOwners_ChoiceAsksFewMembers: the owner first, the next choices while there is time, and no
-// more than three in all.
+// TestOwners_ChoiceAsksFewMembers checks the order of members: the owner first, then the next
+// choices while there is time, and no more than three in total.
 func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20), Peers: &scripted{dataset: d}})
@@ -162,8 +162,8 @@ func TestOwners_ChoiceAsksFewMembers(t *testing.T) {
 	}
 }
 
-// TestBatch_SendsReaderToPeers: peers learn the plan's parameters, the epoch and the place, and a
-// pause of an hour at most.
+// TestBatch_SendsReaderToPeers checks that peers receive the plan's parameters, the epoch and the
+// position, and a think time of at most an hour.
 func TestBatch_SendsReaderToPeers(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 8<<10)
 	plan := d.plan(t, shuffle.Full, 0)
@@ -181,8 +181,8 @@ func TestBatch_SendsReaderToPeers(t *testing.T) {
 	}
 }
 
-// TestPath_FitsCountsDatasetsReadLately: the chunks of datasets that were read within half a minute
-// count together, those of others do not.
+// TestPath_FitsCountsDatasetsReadLately checks that the chunks of all datasets read within the last
+// half minute are counted together, and those of other datasets are not.
 func TestPath_FitsCountsDatasetsReadLately(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 8<<10)
 	var cost int64
@@ -206,8 +206,7 @@ func TestPath_FitsCountsDatasetsReadLately(t *testing.T) {
 	}
 }
 
-// TestPath_NewTakesDefaults: a part is 16 MiB unless it is set, and places are at least twelve
-// unless they are set.
+// TestPath_NewTakesDefaults checks the defaults: a part of 16 MiB and at least twelve places.
 func TestPath_NewTakesDefaults(t *testing.T) {
 	for _, c := range []struct {
 		cfg           Config
@@ -239,8 +238,8 @@ func TestPath_NewTakesDefaults(t *testing.T) {
 	}
 }
 
-// TestPath_SharedAsFindsTheLatest: peers get the dataset of their name and generation that was
-// opened last, and is not to be closed.
+// TestPath_SharedAsFindsTheLatest checks that peers get the dataset with the given name and
+// generation that was opened last and is not closed.
 func TestPath_SharedAsFindsTheLatest(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	generation := d.index.Generation()

@@ -18,10 +18,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_WholeChunkPaysAgainstReads: a chunk is read whole if its unneeded bytes cost less than
-// the saved reads.
+// TestSource_WholeChunkPaysAgainstReads checks that a chunk is read whole if its unneeded bytes
+// cost less than the saved reads.
 func TestSource_WholeChunkPaysAgainstReads(t *testing.T) {
-	for form, spared := range map[string]int64{tars: 2, objects: 0} { // reads of three samples that a whole chunk saves
+	for form, spared := range map[string]int64{tars: 2, objects: 0} { // number of reads, of three samples, that a whole chunk saves
 		d := newDatasetOf(t, form, 1, same(3, 100<<10), 3, 1<<20)
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		s := p.Open(d.index, d.store, "set/")
@@ -50,8 +50,9 @@ func TestSource_WholeChunkPaysAgainstReads(t *testing.T) {
 	}
 }
 
-// TestPath_FirstPartFillsTheIdleLine: the chunks of a first batch are read in as many parts as
-// there are places, each at least an eighth of a part and at most a whole one.
+// TestPath_FirstPartFillsTheIdleLine checks that the chunks of a first batch are read in as many
+// parts as there are places. Each part is at least an eighth of the configured part size, and at
+// most the whole of it.
 func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 	for _, c := range []struct {
 		part, total int64
@@ -72,8 +73,8 @@ func TestPath_FirstPartFillsTheIdleLine(t *testing.T) {
 	}
 }
 
-// TestSource_DueByPolicy: chunks that a reader needs soon are due before all others, in the order
-// of the plan. The others have a due time only with the plan policy.
+// TestSource_DueByPolicy checks that chunks that a reader needs soon are due before all others, in
+// the order of the plan. Other chunks have a due time only with the plan policy.
 func TestSource_DueByPolicy(t *testing.T) {
 	d := newDataset(t, 1, same(120, 3000), 10, 16<<10)
 	plan := d.plan(t, shuffle.None, 0)
@@ -115,8 +116,8 @@ func TestSource_DueByPolicy(t *testing.T) {
 	}
 }
 
-// TestSource_KeysOnDiskByOrigin: datasets share files where SHA-256 proves them; else only the same
-// generation of the same place does.
+// TestSource_KeysOnDiskByOrigin checks that all datasets share files if SHA-256 proves the bytes.
+// Otherwise only datasets of the same generation and origin share them.
 func TestSource_KeysOnDiskByOrigin(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	desc := d.index.Chunk(0)
@@ -146,8 +147,8 @@ func TestSource_KeysOnDiskByOrigin(t *testing.T) {
 	}
 }
 
-// TestSource_IntactChecksAllClaims: a chunk is right by its CRC-32C, and by its digest where that
-// is compared.
+// TestSource_IntactChecksAllClaims checks that a chunk is accepted by its CRC-32C, and also by its
+// digest if digests are compared.
 func TestSource_IntactChecksAllClaims(t *testing.T) {
 	data := []byte("chunks in the index")
 	right := chunkindex.Chunk{CRC32C: checksum(data), Digest: sha256.Sum256(data)}
@@ -167,8 +168,8 @@ func TestSource_IntactChecksAllClaims(t *testing.T) {
 	}
 }
 
-// TestSource_NewBatchAddsUp: chunks are sorted, the request stays as it is, and segments and bytes
-// are counted over all chunks.
+// TestSource_NewBatchAddsUp checks that newBatch sorts the chunks, leaves its argument unchanged,
+// and counts segments and bytes over all chunks.
 func TestSource_NewBatchAddsUp(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
@@ -200,8 +201,8 @@ func TestSource_NewBatchAddsUp(t *testing.T) {
 	}
 }
 
-// TestStore_ReadsNothingAfterCancel: a load that was given up while another tier was asked
-// costs no read of the store.
+// TestStore_ReadsNothingAfterCancel checks that a load that was canceled while another tier was
+// tried makes no store read.
 func TestStore_ReadsNothingAfterCancel(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), NoPrefetch: true})
@@ -221,8 +222,8 @@ func TestStore_ReadsNothingAfterCancel(t *testing.T) {
 	}
 }
 
-// TestLater_FactorAndBounds: a chunk goes for one that is read ahead only if it is due four times
-// as late, and never one soon for one later.
+// TestLater_FactorAndBounds checks that a prefetch evicts a chunk only if that chunk is due at
+// least four times as late. A chunk needed soon is never evicted for one needed later.
 func TestLater_FactorAndBounds(t *testing.T) {
 	for due, want := range map[int64]int64{
 		0: 0, 1: 4, 1000: 4000, chunkcache.Soon / 4: min(chunkcache.Soon/4*4, chunkcache.Soon-1), chunkcache.Soon - 1: chunkcache.Soon - 1,

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// A step that does not pay is taken back, the next one goes the other way, and rests grow; steps
-// are judged by the best rate so far.
+// A trial that does not pay is reverted, the next one goes in the other direction, and the rests
+// grow. Trials are compared with the best rate so far.
 func TestClimb_Steps(t *testing.T) {
 	type round struct {
 		rate  float64
-		limit int // for the next one
+		limit int // limit for the next round
 	}
 	for name, c := range map[string]struct {
 		limit  int

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// unevenChunks is oneToAShard with chunks of different lengths, so that their streams end one by
-// one, as they do on a line. Streams of equal length all end at one instant of the fake clock:
-// between the end of one and the start of the next the gate is not full and counts no bytes, so the
-// order in which the goroutines run would decide which rate the climb sees.
+// unevenChunks is like oneToAShard, with chunks of different lengths, so that their streams end one
+// by one, as they do on a real link. Streams of equal length would all end at the same instant of
+// the fake clock. Between that end and the next start the gate is not full and counts no bytes.
+// Then the order in which the goroutines run would decide which rate the climb sees.
 func unevenChunks(t *testing.T, chunks int) *dataset {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	lengths := make([]int, chunks*perChunk)
@@ -32,16 +32,17 @@ func unevenChunks(t *testing.T, chunks int) *dataset {
 	return d
 }
 
-// Where each stream has a rate of its own, more of them are opened until no more is to be had;
-// where all share a line, no more than fill it; and a number that is asked for stays.
+// If each stream has a rate of its own, the gateway opens more streams until more bring nothing. If
+// all streams share a link, it opens no more than fill the link. A configured number of fetchers
+// does not change.
 func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 	d := unevenChunks(t, 600)
 	const chunk = 80_000
 	for name, c := range map[string]struct {
-		total       float64 // streams that the line has room for; 0: any number
+		total       float64 // number of streams that fill the link; 0: unlimited
 		fetchers    int
-		least, most int           // places in the end
-		took        time.Duration // by the last epoch, at most
+		least, most int           // number of places at the end
+		took        time.Duration // maximum duration of the last epoch
 	}{
 		"each its own":     {0, 0, 48, 160, 2500 * time.Millisecond},
 		"each its own, 12": {0, 12, 12, 12, 7 * time.Second},
@@ -71,8 +72,8 @@ func TestReadsSideBySideFollowTheBandwidth(t *testing.T) {
 	}
 }
 
-// A line of 100 Gbit/s carries 156 streams of 80 MB/s. With enough memory for that many chunks, the
-// reads fill nine tenths of it.
+// A link of 100 Gbit/s carries 156 streams of 80 MB/s. With enough memory for that many chunks, the
+// reads use nine tenths of it.
 func TestReadsFillALineOfManyStreams(t *testing.T) {
 	const chunks, chunk, streams = 4000, 8_000, 156
 	rnd := rand.New(rand.NewPCG(2, 1))
@@ -102,7 +103,7 @@ func TestReadsFillALineOfManyStreams(t *testing.T) {
 	})
 }
 
-// A read that gets a place at once is no reason to add places, however full the gate is.
+// Reads that get a place at once are no reason to add places, however full the gate is.
 func TestPlacesThatSuffice(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var came atomic.Int64
@@ -130,7 +131,7 @@ type heldBack struct{ objstore.RangeReader }
 
 func (heldBack) Paced() bool { return true }
 
-// Delayed reads of a store show neither how many concurrent reads pay nor how fast a stream is.
+// Reads that the store delays show neither how many concurrent reads pay nor how fast a stream is.
 func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
 	d := oneToAShard(t, 600)
 	const chunk = 80_000
@@ -149,9 +150,9 @@ func TestReadsThatAreHeldBackMoveNoPlaces(t *testing.T) {
 	})
 }
 
-// A store that throttles gets fewer reads, and more again when it has recovered. A store that is
-// down or refuses does not change the limit. Each question is one store read: of several concurrent
-// reads, any number may fail before the first failure cancels the others.
+// A store that throttles gets fewer reads, and more again after it has recovered. A store that is
+// down or denies access does not change the limit. Each call is one store read: of several
+// concurrent reads, any number may fail before the first failure cancels the others.
 func TestStoreThatAsksForLess(t *testing.T) {
 	d := unevenChunks(t, 600)
 	bubble.Test(t, func(t *testing.T) {
@@ -173,9 +174,9 @@ func TestStoreThatAsksForLess(t *testing.T) {
 		}
 		d.store.SetFault(nil)
 		x.source.store = shaped.New(d.store, shaped.Shape{Stream: 400_000, Piece: 5_000})
-		// The reader takes the chunks in order, so each is being loaded when the reader needs it.
-		// Reads for requests are not limited by the reads ahead, and with four places one of them
-		// is a quarter of the rate.
+		// The reader needs the chunks in order, so each one is being loaded when it is
+		// needed. Prefetches do not limit the reads of requests, and with four places a
+		// request's read adds a quarter to the throughput.
 		plan := d.plan(t, shuffle.None, 0)
 		for number := range uint64(4) {
 			x.epoch(t, plan, number, 0)
@@ -187,8 +188,8 @@ func TestStoreThatAsksForLess(t *testing.T) {
 	})
 }
 
-// The climb on hills of known form, with rates that vary: where it comes to rest, how much of the
-// best rate it has, and how often it still moves.
+// TestClimb runs the climb on known curves of throughput, with rates that vary. It checks the mean
+// limit, and how often the limit still changes.
 func TestClimb(t *testing.T) {
 	for name, c := range map[string]struct {
 		hill        func(n float64) float64

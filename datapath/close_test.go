@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// reopen opens the dataset once more, with an index and a source of its own.
+// reopen opens the dataset once more, with a new index and source.
 func (d *dataset) reopen(tb testing.TB, p *Path) (*dataset, *Source) {
 	tb.Helper()
 	own := *d
@@ -34,7 +34,8 @@ func first(plan *shuffle.Plan, epoch, batch uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(epoch), End: batch, BatchSize: batch}
 }
 
-// openedOnce is the state that must be gone when a source and its index are closed.
+// openedOnce has weak pointers to a source and its index, which must be freed after both are
+// closed.
 type openedOnce struct {
 	source weak.Pointer[Source]
 	index  weak.Pointer[chunkindex.Index]
@@ -74,13 +75,13 @@ func (p *Path) empty(tb testing.TB, was ...openedOnce) {
 }
 
 // over closes a source, and replaces state that the path must not use any more, so that later use
-// panics or is a race.
+// panics or is reported as a race.
 func (s *Source) over() {
 	s.Close()
 	s.index, s.chunks, s.store = nil, nil, nil
 }
 
-// use opens the dataset, reads it in all ways, and closes it.
+// use opens the dataset, reads it in every way, and closes it.
 func (d *dataset) use(t *testing.T, p *Path) openedOnce {
 	t.Helper()
 	d, s := d.reopen(t, p)
@@ -113,8 +114,8 @@ func (alone) Former(peer.Chunk) string           { return "" }
 func (alone) Share(string) float64               { return 1 }
 func (alone) View() uint64                       { return 1 }
 
-// A closed source leaves nothing behind in a path that continues, with any storage of its dataset,
-// and other sources keep their chunks.
+// A closed source leaves nothing behind in a path that continues, whatever the form of its dataset.
+// Other sources keep their chunks.
 func TestClose_FreesEverything(t *testing.T) {
 	for _, form := range forms() {
 		for _, checked := range []bool{false, true} {
@@ -147,8 +148,8 @@ func TestClose_FreesEverything(t *testing.T) {
 	}
 }
 
-// When the older generation of a grown dataset is closed, the new one takes over its chunks in
-// memory and on disk. Chunks of only the older one are freed.
+// When the older generation of a grown dataset is closed, the new generation takes over its chunks
+// in memory and on disk. Chunks that only the older one has are freed.
 func TestClose_HandsChunksToNextGeneration(t *testing.T) {
 	old, grown := newDataset(t, 202, same(60, 3000), 20, 16<<10), newDataset(t, 202, same(80, 3000), 20, 16<<10)
 	for _, checked := range []bool{false, true} {
@@ -194,7 +195,8 @@ func TestClose_HandsChunksToNextGeneration(t *testing.T) {
 	}
 }
 
-// Close cancels the path's own work for a source and for peers, and waits for nothing else.
+// Close cancels the path's own work for a source and its answers to peers, and waits for nothing
+// else.
 func TestClose_CancelsRunningWork(t *testing.T) {
 	d := newDataset(t, 203, same(400, 3000), 20, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -245,8 +247,8 @@ func TestClose_CancelsRunningWork(t *testing.T) {
 	})
 }
 
-// A load that another source waits for ends as it would have, and Close waits for it; and so it
-// does for a body that is sent.
+// A load that another source waits for completes normally, and Close waits for it. Close also waits
+// for a body that is being sent.
 func TestCloseWaitsForOthers(t *testing.T) {
 	d := newDataset(t, 204, same(40, 3000), 20, 64<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -294,7 +296,7 @@ func TestCloseWaitsForOthers(t *testing.T) {
 	})
 }
 
-// Failed work is not counted as a use.
+// Failed reads do not leave a use of the source open.
 func TestCloseAfterFailures(t *testing.T) {
 	d := newDataset(t, 209, same(40, 3000), 20, 64<<10)
 	d.store.SetFault(down)
@@ -376,12 +378,12 @@ func TestCallsAfterClose(t *testing.T) {
 	if got := disk.Stats().Writes; waits == 0 || got != 0 {
 		t.Errorf("got %d writes of %d chunks that waited to be written, want none of several", got, waits)
 	}
-	stays.Close() // of a mixture of which another part is closed
+	stays.Close() // one part of a mixture, whose other part is already closed
 	p.empty(t)
 }
 
-// Memory to decode in is as large as the largest chunk needs of the sources that are open, and is
-// not waited for.
+// The memory to decode in is as large as the largest chunk of the open sources needs. Close does
+// not wait for it while a batch uses it.
 func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
 	small, large := newDatasetOf(t, gzips, 206, same(20, 10000), 10, 64<<10), newDatasetOf(t, gzips, 207, same(20, 30000), 10, 64<<10)
 	p := newPath(t, Config{Budget: bud(8 << 20)})
@@ -400,8 +402,8 @@ func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
 	p.empty(t)
 }
 
-// A gateway of a cluster closes a source and opens it again during reads: the chunks that it held
-// for others are freed too.
+// A gateway of a cluster closes a source and opens it again during reads. The chunks that it held
+// for other gateways are freed too.
 func TestCloseAmongPeers(t *testing.T) {
 	d := newDataset(t, 208, same(480, 900), 60, 8<<10)
 	f := newFleet(t, d, d.plan(t, shuffle.Window, 16), 3, Config{}, 8<<20)
@@ -411,7 +413,7 @@ func TestCloseAmongPeers(t *testing.T) {
 	if got := m.path.Stats(); got.PeerServedReads == 0 || got.PeerReads == 0 {
 		t.Errorf("got %d questions and %d answers of a gateway that came later, want some", got.PeerReads, got.PeerServedReads)
 	}
-	for range 100 { // until others that have asked in vain know it
+	for range 100 { // until other gateways have noticed from failed queries
 		if m.path.budget.InUse() == m.path.cache.Free() {
 			break
 		}
@@ -438,7 +440,7 @@ func TestCloseDropsHotSamples(t *testing.T) {
 	p.empty(t)
 }
 
-// Read-ahead for a rank is freed at once, even if nothing else expires.
+// Read-ahead for a rank is freed immediately, even if nothing else expires.
 func TestCloseForgetsRanks(t *testing.T) {
 	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -469,8 +471,8 @@ func (f *fleet) rejoin(t *testing.T, m *member) openedOnce {
 	return was
 }
 
-// TestSource_UsesEndOnce: no use begins after Close, a context of a use tells that the dataset is
-// closed, and Close waits for each.
+// TestSource_UsesEndOnce checks that no use begins after Close, that the context of a use reports
+// that the dataset is closed, and that Close waits for each use.
 func TestSource_UsesEndOnce(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		d := newDataset(t, 1, same(4, 900), 4, 8<<10)

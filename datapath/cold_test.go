@@ -9,10 +9,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// One reader of a cold epoch gets nearly the whole bandwidth of the store. The epoch is long, so
-// that its last chunk, for which nothing else is left to read meanwhile, hardly counts.
+// One reader of a cold epoch uses nearly the whole bandwidth of the store. The epoch is long, so
+// that its last chunk hardly counts, during which nothing else is left to read.
 func TestColdEpochKeepsTheLineFull(t *testing.T) {
-	d := newDataset(t, 40, same(64*288, 3000), 72*8, 256<<10) // 288 chunks of a little less than 256 KiB
+	d := newDataset(t, 40, same(64*288, 3000), 72*8, 256<<10) // 288 chunks of slightly less than 256 KiB
 	for name, window := range map[string]uint64{shuffle.None: 0, shuffle.Window: 4, shuffle.Slot: 16} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {

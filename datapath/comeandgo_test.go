@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A dataset is opened, read in all ways, asked for by another gateway and closed, a thousand times
-// in a long run, while another dataset is read in the same little memory. No byte is wrong, and
-// nothing of any round is left.
+// A dataset is opened, read in every way, queried by another gateway and closed, a thousand times
+// in a long run. Meanwhile another dataset is read in the same small memory. No byte is wrong, and
+// nothing of any round remains.
 func TestSourcesComeAndGoUnderLoad(t *testing.T) {
 	from, to, _ := seeds.Range(t, 60, 1000)
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 512 << 10})
@@ -95,8 +95,8 @@ func (d *dataset) round(t *testing.T, p *Path, disk *diskcache.Cache, seed uint6
 	return was
 }
 
-// ask asks as another gateway does until it gets an error, and closes a channel when the first
-// answer was right.
+// ask sends queries like another gateway until it gets an error. It closes the channel after the
+// first correct answer.
 func (d *dataset) ask(t *testing.T, p *Path, answered chan struct{}) error {
 	first := sync.OnceFunc(func() { close(answered) })
 	defer first()

@@ -29,8 +29,7 @@ func TestFullEpochWithATenthOfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// A process that is started again serves a whole epoch from disk, in any order, with a store that
-// is down.
+// A restarted process serves a whole epoch from disk, in any order, while the store is down.
 func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		order  string
@@ -71,8 +70,8 @@ func TestRestartedPathReadsTheDiskAlone(t *testing.T) {
 	}
 }
 
-// With room for half the data each, two gateways hold all of it: the second epoch reads nothing
-// from the store.
+// With memory for half of the data each, two gateways hold all of it together: the second epoch
+// reads nothing from the store.
 func TestFleet_TwoHalvesHoldAllChunks(t *testing.T) {
 	d := newDataset(t, 62, same(960, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -82,7 +81,7 @@ func TestFleet_TwoHalvesHoldAllChunks(t *testing.T) {
 			for i := range d.index.Chunks() {
 				cost += int64(float64(d.index.Chunk(i).Length) * 1.1)
 			}
-			f := newFleet(t, d, d.plan(t, order, 8), 2, Config{}, cost/2*100/62) // the ahead part is a little more than half
+			f := newFleet(t, d, d.plan(t, order, 8), 2, Config{}, cost/2*100/62) // the share for prefetched chunks is a little more than half
 			f.readEpoch(t, 0, 48)
 			cold := f.stats().StoreBytes
 			f.readEpoch(t, 1, 48)
@@ -93,8 +92,8 @@ func TestFleet_TwoHalvesHoldAllChunks(t *testing.T) {
 	}
 }
 
-// With a disk of half the data each epoch reads the other half from the store, and chunks on disk
-// are not replaced repeatedly.
+// With a disk for half of the data, each epoch reads the other half from the store, and chunks on
+// disk are not replaced repeatedly.
 func TestHalfOfTheDataOnDisk(t *testing.T) {
 	d := newDataset(t, 67, same(800, 3000), 40, 32<<10) // 80 chunks
 	plan := d.plan(t, shuffle.Window, 4)
@@ -125,15 +124,15 @@ func TestHalfOfTheDataOnDisk(t *testing.T) {
 	})
 }
 
-// Jobs whose plans are too large to be followed have their chunks read whole while that takes no
-// memory from readers: into free memory, or into memory of chunks that no reader needs.
+// Jobs whose plans are too large to be followed have their chunks read whole as long as that takes
+// no memory from readers: into free memory, or into the memory of chunks that no reader needs.
 func TestUnfollowedReaders_UseUnneededMemory(t *testing.T) {
 	d := newDataset(t, 47, same(4096, 500), 4096, 4<<10) // 1024 chunks
 	for name, fill := range map[string]func(*testing.T, *Path, int64){"free": mapMemory, "cold": fillMemory} {
 		t.Run(name, func(t *testing.T) {
 			p := newPath(t, Config{Budget: bud(6 << 20), NoPrefetch: true})
 			s := p.Open(d.index, d.store, "set/")
-			s.cost = 6 << 20 // as of one that does not fit
+			s.cost = 6 << 20 // pretend that the dataset does not fit into memory
 			fill(t, p, s.index.Chunk(0).Length)
 			for seed := range uint64(4) {
 				plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: seed}, d.index.First())
@@ -148,8 +147,8 @@ func TestUnfollowedReaders_UseUnneededMemory(t *testing.T) {
 	}
 }
 
-// Samples that peers send ahead are served from memory: one of eight batches asks. No sample is
-// sent twice, and none in vain.
+// Samples that peers send ahead are served from memory, so at most a third as many queries are
+// sent. No sample is sent twice or in vain.
 func TestReadAhead_OneQuestionForManyBatches(t *testing.T) {
 	d := newDataset(t, 70, same(1920, 450), 480, 32<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -176,10 +175,10 @@ func TestReadAhead_OneQuestionForManyBatches(t *testing.T) {
 	}
 }
 
-// readInStep reads an epoch of batches of 8 samples by as many ranks as there are gateways, each at
-// its own. The ranks stay in step, as in training: the bubble's clock advances when all have read
-// their shares. If a rank is ahead of the others by more batches than one reader spans, the
-// gateways forget its read-ahead.
+// readInStep reads an epoch in batches of 8 samples, with one rank per gateway. The ranks stay in
+// step, as in training: the fake clock advances only after all of them have read their shares. If a
+// rank gets ahead of the others by more batches than one reader spans, the gateways forget its
+// read-ahead.
 func (f *fleet) readInStep(t *testing.T) {
 	t.Helper()
 	var ranks sync.WaitGroup
@@ -194,8 +193,8 @@ func (f *fleet) readInStep(t *testing.T) {
 	ranks.Wait()
 }
 
-// For compressed chunks the stored bytes are read and counted once each, and the decoded ones are
-// kept.
+// For compressed chunks, the stored bytes are read and counted once each, and the decoded bytes are
+// kept in memory.
 func TestCompressedChunksAreKeptDecoded(t *testing.T) {
 	for _, form := range []string{gzips, zstds} {
 		t.Run(form, func(t *testing.T) {
@@ -216,7 +215,8 @@ func TestCompressedChunksAreKeptDecoded(t *testing.T) {
 	}
 }
 
-// one chunk per shard: no reads are joined, so reads count chunks.
+// The dataset has one chunk per shard, so no reads are joined and the number of reads is the number
+// of chunks.
 func TestStoreReadsOfAnEpoch(t *testing.T) {
 	const chunks, window = 512, 16
 	d := newDataset(t, 2, same(chunks*4, 700), 4, 1<<20)
@@ -244,7 +244,7 @@ func TestStoreReadsOfAnEpoch(t *testing.T) {
 				d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, c.shuffle, window), 0, 32)
 				cancel()
 				wg.Wait()
-				next := 0 // reads for the next epoch
+				next := 0 // reads ahead for the next epoch
 				if ahead {
 					next = 2 * window
 				}

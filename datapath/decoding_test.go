@@ -56,15 +56,15 @@ func TestDecoding_GivesTheTurnBack(t *testing.T) {
 	})
 }
 
-// TestDecoding_KeepsMemoryOfItsSize: memory to decode in follows the largest open dataset. Without
-// memory for a larger one the smaller stays.
+// TestDecoding_KeepsMemoryOfItsSize checks that the size of the decoding memory follows the largest
+// open dataset. If there is no memory for a larger size, the smaller one stays.
 func TestDecoding_KeepsMemoryOfItsSize(t *testing.T) {
 	const page = 128 << 10
 	p := newPath(t, Config{Budget: bud(8 << 20)})
 	d := p.decoding
 	steps := []struct {
 		size int64
-		full bool // no other memory is free
+		full bool // all other memory is in use
 		want int64
 	}{{page, false, page}, {page, true, page}, {4 * page, true, page}, {4 * page, false, 4 * page}, {2 * page, true, 2 * page}, {2 * page, false, 2 * page}, {0, false, 0}, {page, true, 0}}
 	for i, c := range steps {
@@ -92,8 +92,8 @@ func TestDecoding_KeepsMemoryOfItsSize(t *testing.T) {
 	}
 }
 
-// TestDecoding_ErrorNamesMissingBytes: a chunk for which there is no memory to decode in is refused with
-// its size.
+// TestDecoding_ErrorNamesMissingBytes checks the error for a chunk without memory to decode in: it
+// contains the size.
 func TestDecoding_ErrorNamesMissingBytes(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(1 << 20)})
 	all, err := p.budget.Reserve(t.Context(), 1<<20)

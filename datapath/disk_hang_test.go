@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// onHungDisk returns a source whose chunks are all on a disk that hangs: each file is a pipe
-// without a writer. goOn ends that.
+// onHungDisk returns a source with all chunks on a disk that hangs: each file is a named pipe
+// without a writer. goOn lets the disk resume.
 func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,9 +39,9 @@ func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 	}
 	goOn = func() {
 		for _, f := range files {
-			w, err := os.OpenFile(f, os.O_RDWR, 0) // which ends the open calls that wait
+			w, err := os.OpenFile(f, os.O_RDWR, 0) // unblocks the pending open calls
 			if errors.Is(err, os.ErrNotExist) {
-				continue // a resumed call has found it corrupt
+				continue // an open call that resumed has removed it as corrupt
 			}
 			must(t, err)
 			_ = os.Remove(f)
@@ -52,8 +52,8 @@ func onHungDisk(t *testing.T, d *dataset, cfg Config) (s *Source, goOn func()) {
 	return s, goOn
 }
 
-// A disk that hangs delays no request beyond its deadline, in any kind of read, and does not keep
-// its source or path open.
+// A hanging disk delays no request beyond its deadline, in any kind of read. It does not prevent
+// closing the source or the path.
 func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	d := newDataset(t, 76, same(40, 3000), 10, 1<<20) // 4 chunks
 	plan := d.plan(t, shuffle.None, 0)
@@ -91,8 +91,8 @@ func TestDisk_HangKeepsNoRequestPastItsDeadline(t *testing.T) {
 	}
 }
 
-// Chunks that a hanging disk does not deliver in time come from the store, and its late bytes are
-// discarded.
+// Chunks that a hanging disk does not deliver in time are read from the store, and the disk's late
+// bytes are discarded.
 func TestDisk_StoreAnswersForDiskThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDataset(t, 77, same(40, 3000), 10, 1<<20) // 4 chunks

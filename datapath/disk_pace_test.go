@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// TestDisk_FindsSourcesByNumber: the disk tier knows a chunk by the number of its source and its
-// own, until the source is closed.
+// TestDisk_FindsSourcesByNumber checks that the disk tier finds a chunk by the numbers of its
+// source and of the chunk, until the source is closed.
 func TestDisk_FindsSourcesByNumber(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 4<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
@@ -40,8 +40,8 @@ func TestDisk_FindsSourcesByNumber(t *testing.T) {
 	}
 }
 
-// TestPace_IsAMeanOfLongReads: the first reads weigh alike, later ones an eighth, short or failed
-// ones nothing.
+// TestPace_IsAMeanOfLongReads checks the weights of the mean: equal for the first reads, an eighth
+// for each later one, and zero for short or failed ones.
 func TestPace_IsAMeanOfLongReads(t *testing.T) {
 	var p pace
 	now := time.Unix(1000, 0)
@@ -75,8 +75,8 @@ func TestPace_IsAMeanOfLongReads(t *testing.T) {
 	}
 }
 
-// TestSource_KeepOffersWithoutWaiting: a chunk from the store is offered to the disk, and dropped
-// where too many wait; a dataset that is not to be kept offers none.
+// TestSource_KeepOffersWithoutWaiting checks that a chunk from the store is offered to the disk,
+// and dropped if the queue is full. A dataset without KeepOnDisk offers none.
 func TestSource_KeepOffersWithoutWaiting(t *testing.T) {
 	d := newDataset(t, 1, same(4, 900), 4, 8<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20)})

@@ -49,7 +49,7 @@ var errDown = errors.New("the store is down")
 
 func down(memstore.Call) memstore.Fault { return memstore.Fault{Err: errDown} }
 
-// The tiers of a body report the bytes from disk.
+// The tiers of a body report the number of bytes from disk.
 func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	d := newDataset(t, 62, same(40, 3000), 10, 1<<20) // 4 chunks
 	dir := t.TempDir()
@@ -85,8 +85,8 @@ func TestBodySaysWhatCameFromDisk(t *testing.T) {
 	})
 }
 
-// If every file is damaged while the process is down, no wrong byte is served, and the chunks are
-// read from the store and written again.
+// If every file is damaged while the process is down, no wrong byte is served. The chunks are read
+// from the store and written again.
 func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
 	d := newDataset(t, 63, same(200, 3000), 40, 64<<10)
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func TestDamagedFilesAreReadFromTheStore(t *testing.T) {
 		onDisk(t, dir, 4<<20, Config{Budget: bud(4 << 20)}, func(p *Path) {
 			d.readEpoch(t, d.opened(p, "here"), plan, 0, 20)
 			synctest.Wait()
-			time.Sleep(time.Hour) // of the bubble's clock: so many errors close the disk for a while
+			time.Sleep(time.Hour) // fake time: so many errors disable the disk for a while
 			d.readEpoch(t, d.opened(p, "here"), plan, 1, 20)
 			if s := p.Stats(); files != d.index.Chunks() || s.Disk.Corrupt == 0 || s.StoreBytes < uint64(d.index.Bytes()) {
 				t.Errorf("got %+v for %d damaged files, want them found and all chunks read from the store", s, files)
@@ -127,7 +127,7 @@ func TestDiskThatGoesAway(t *testing.T) {
 			d.readEpoch(t, s, plan, 0, 20)
 			synctest.Wait()
 			must(t, os.RemoveAll(filepath.Join(dir, "chunks")))
-			must(t, os.WriteFile(filepath.Join(dir, "chunks"), nil, 0o600)) // so that it cannot be made again
+			must(t, os.WriteFile(filepath.Join(dir, "chunks"), nil, 0o600)) // so that the directory cannot be created again
 			d.readEpoch(t, s, plan, 1, 20)
 			synctest.Wait()
 			if got := p.Stats().Disk; got.ReadErrors+got.WriteErrors == 0 {
@@ -137,8 +137,8 @@ func TestDiskThatGoesAway(t *testing.T) {
 	})
 }
 
-// Chunks of one origin's index are not served to readers of another origin, unless all chunks are
-// checked by SHA-256.
+// Chunks of one origin are not served to readers of another origin, unless all chunks are checked
+// by SHA-256.
 func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	d := newDataset(t, 65, same(40, 3000), 10, 1<<20)
 	plan := d.plan(t, shuffle.None, 0)
@@ -158,7 +158,7 @@ func TestPlacesShareTheDiskOnlyWithSHA(t *testing.T) {
 	}
 }
 
-// Files with right checksums and wrong bytes are detected if chunks are checked by SHA-256, also
+// Files with correct checksums and wrong bytes are detected if chunks are checked by SHA-256, also
 // when they are read from disk.
 func TestForgedFilesAreFoundBySHA(t *testing.T) {
 	d := newDataset(t, 73, same(40, 3000), 10, 1<<20)
@@ -174,7 +174,8 @@ func TestForgedFilesAreFoundBySHA(t *testing.T) {
 			b, err := os.ReadFile(name)
 			must(t, err)
 			before := checksum(b)
-			// The generator polynomial itself, x^32 first: no CRC-32C sees it.
+			// Flip the bits of the generator polynomial itself, x^32 first: CRC-32C
+			// cannot detect that.
 			for i, bits := 0, uint64(1)<<32|0x1EDC6F41; i <= 32; i++ {
 				b[100+i/8] ^= byte(bits>>(32-i)&1) << (i % 8)
 			}
@@ -208,8 +209,8 @@ func TestDisk_KeepsOnlyWithKeepOnDisk(t *testing.T) {
 	})
 }
 
-// Warm fills memory and then the disk, and an epoch then needs no store; a disk that is too small
-// is full.
+// Warm fills memory and then the disk, and an epoch then needs no store. If the disk is too small,
+// Warm reports that it is full.
 func TestWarmGoesOnToTheDisk(t *testing.T) {
 	d := newDataset(t, 70, same(400, 3000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 4)
@@ -262,7 +263,7 @@ func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 			if first, last := p.untilRead(s.ref(0)), p.untilRead(s.ref(3)); first <= last {
 				t.Errorf("chunk 0 in memory: got %v until it is read, want more than the %v of chunk 3", first, last)
 			}
-			synctest.Wait() // no write is running any more
+			synctest.Wait() // wait until no write is running
 			p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 			if first, second := p.untilRead(s.ref(0)), p.untilRead(s.ref(1)); first >= second {
 				t.Errorf("chunk 0 not in memory: got %v until it is read, want less than the %v of chunk 1", first, second)
@@ -283,7 +284,7 @@ func TestDiskFollowsTheReaders(t *testing.T) {
 			if got := p.Stats().Disk; got.Chunks != int64(old.index.Chunks()) {
 				t.Fatalf("got %+v, want the whole dataset on disk", got)
 			}
-			time.Sleep(time.Hour) // of the bubble's clock: its reader has gone
+			time.Sleep(time.Hour) // fake time: the reader of the old dataset has ended
 			plan := new.plan(t, shuffle.Window, 4)
 			new.readEpoch(t, second, plan, 0, 20)
 			synctest.Wait()
@@ -331,9 +332,9 @@ func TestDisk_CountsChunksEvictedBeforeTheirWrite(t *testing.T) {
 	})
 }
 
-// TestDisk_ReadAheadWithDamagedFileStaysAhead reads a chunk ahead whose file is damaged: at the
-// store the read is one made ahead, not a request's, and where requests hold all places it gives
-// up.
+// TestDisk_ReadAheadWithDamagedFileStaysAhead prefetches a chunk with a damaged file. Its store
+// read still counts as a prefetch, not as a request. If requests hold all places of the store, the
+// prefetch is given up.
 func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 	d := newDataset(t, 75, same(40, 3000), 10, 1<<20) // 4 chunks
 	for _, busy := range []bool{false, true} {
@@ -380,7 +381,7 @@ func TestDisk_ReadAheadWithDamagedFileStaysAhead(t *testing.T) {
 	}
 }
 
-// A disk that is slower than the store is bypassed, and retried occasionally.
+// A disk that is slower than the store is bypassed, and tried again occasionally.
 func TestSlowDiskIsPassedOver(t *testing.T) {
 	var store rates
 	var disk pace
@@ -413,7 +414,7 @@ func TestSlowDiskIsPassedOver(t *testing.T) {
 	check("faster", false)
 }
 
-// Disk reads do not wait for store reads, and not for long for each other.
+// Disk reads do not wait for store reads, and wait only a limited time for each other.
 func TestDiskReadsTakeNoPlaceAtTheStore(t *testing.T) {
 	d := newDataset(t, 72, same(80, 3000), 10, 1<<20) // 8 chunks
 	plan := d.plan(t, shuffle.None, 0)

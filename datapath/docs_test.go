@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The functions and files that docs/dev/datapath.md names exist.
+// TestDocs_FunctionsExist checks that the functions and files named in docs/dev/datapath.md exist.
 func TestDocs_FunctionsExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/dev/datapath.md")
 	must(t, err)

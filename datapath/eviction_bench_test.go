@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// manyChunks is a dataset of which a few chunks are in memory.
+// manyChunks is the size of a dataset that reports no chunk as resident.
 type manyChunks int
 
 func (d *manyChunks) Chunks() int     { return int(*d) }
 func (*manyChunks) Cost(int) int64    { return 1 << 20 }
 func (*manyChunks) Resident(int) bool { return false }
 
-// BenchmarkEviction is for how long the cache is locked while one chunk goes: 1,000 readers of 64
-// plans on an index of a million chunks, 10,000 of them in memory.
+// BenchmarkEviction measures how long the cache is locked while one chunk is evicted. There are
+// 1,000 readers of 64 plans on an index of a million chunks, 10,000 of them in memory.
 func BenchmarkEviction(b *testing.B) {
 	const chunks, samples, plans, readers, size, kept = 1_000_000, 256, 64, 1000, 1024, 10_000
 	d := new(manyChunks)

@@ -40,8 +40,8 @@ func (k *keyed) count() int {
 	return k.reads
 }
 
-// The error of a shard that has changed goes to batches of that shard, and not to one of another
-// shard that has joined.
+// The error of a shard that has changed reaches batches of that shard. A batch that needs another
+// shard and has joined the load does not get it.
 func TestExtracts_KeepAnErrorWithItsObject(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 20, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestExtracts_KeepAnErrorWithItsObject(t *testing.T) {
 	})
 }
 
-// A batch that has joined a question to an owner that hangs reads the store after half of its time,
-// as it does alone.
+// A batch that has joined a query to an owner that hangs reads the store after half of its own
+// time, as a batch that has not joined does.
 func TestExtracts_JoinedBatchesLeaveAHungOwnerInTime(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	for _, joins := range []bool{false, true} {
@@ -119,8 +119,8 @@ func TestExtracts_JoinedBatchesLeaveAHungOwnerInTime(t *testing.T) {
 	}
 }
 
-// a is late, and b, which is asked instead, hangs. A batch that comes then gets the sample that a
-// sends.
+// Gateway a is late, and gateway b, which is asked instead, hangs. A batch that arrives meanwhile
+// gets the sample that a sends.
 func TestExtracts_HedgesAreNotJoined(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestExtracts_AFailedHedgeHidesNoLoad(t *testing.T) {
 	})
 }
 
-// A batch that tries again without the samples of other loads does not hide hot samples.
+// A batch that retries without the samples of other loads does not hide hot samples.
 func TestExtracts_ATryWithoutOthersHidesNoHotSample(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestExtracts_ATryWithoutOthersHidesNoHotSample(t *testing.T) {
 	})
 }
 
-// Samples without bytes are complete at once, in any load.
+// Samples without bytes are complete immediately, in any load.
 func TestExtracts_EmptySamplesWaitForNoLoad(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

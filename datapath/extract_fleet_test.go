@@ -14,8 +14,8 @@ import (
 )
 
 // Ranks and readers without a plan read the same samples at three gateways, which are slow, send
-// wrong bytes and change. Each gets the stored bytes or an error of its own, and nothing stays
-// pinned.
+// wrong bytes, and leave and join. Each reader gets the stored bytes or an error of its own read,
+// and nothing stays pinned.
 func TestExtracts_FleetStorm(t *testing.T) {
 	lengths := make([]int, 120)
 	for i := range lengths {

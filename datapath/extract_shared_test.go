@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A source of a mixture is counted once, even if another source makes the batch try again.
+// A hot sample in one part of a mixture is counted once, even if another part makes the batch
+// retry.
 func TestMixture_CountsHotSamplesOnce(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestMixture_CountsHotSamplesOnce(t *testing.T) {
 	})
 }
 
-// nearTwo is a cluster in which a owns all chunks except those of shards 0 to 2.
+// nearTwo is a cluster in which gateway a owns all chunks except chunks 0 to 2, which this gateway
+// owns.
 type nearTwo struct{ scripted }
 
 func (h *nearTwo) Owner(c peer.Chunk, asked ...string) string {
@@ -71,8 +73,8 @@ func (h *nearTwo) Owner(c peer.Chunk, asked ...string) string {
 	return h.scripted.Owner(c, asked...)
 }
 
-// A near part that fails ends its batch while the far part hangs, and a client that leaves is
-// noticed.
+// If the near part fails, the batch ends although the far part hangs. If the client leaves, the
+// batch ends too.
 func TestExtracts_AFailedNearPartWaitsForNoFarPart(t *testing.T) {
 	d := newDatasetOf(t, gzips, 65, same(50, 10_000), 10, 1<<20) // 5 chunks
 	bubble.Test(t, func(t *testing.T) {
@@ -106,8 +108,8 @@ func TestExtracts_AFailedNearPartWaitsForNoFarPart(t *testing.T) {
 	})
 }
 
-// One load hits its deadline. The batches that had joined read the sample once together, not once
-// each.
+// A load reaches its deadline. The batches that joined it then read the sample once for all of
+// them, not once each.
 func TestExtracts_JoinersOfALostLoadReadOnce(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -135,7 +137,7 @@ func TestExtracts_JoinersOfALostLoadReadOnce(t *testing.T) {
 	})
 }
 
-// BenchmarkClaim pins 4,096 samples: fresh ones, or hot ones in one extract or in many.
+// BenchmarkClaim pins 4,096 samples: new ones, or hot ones in one extract or in many.
 func BenchmarkClaim(b *testing.B) {
 	for name, extracts := range map[string]int{"fresh": 0, "hot, one extract": 1, "hot, 4096 extracts": 4096} {
 		b.Run(name, func(b *testing.B) {
@@ -163,7 +165,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// keepHot keeps samples as a hot extract.
+// keepHot stores samples as a hot extract.
 func (d *dataset) keepHot(b *testing.B, s *Source, samples []uint64) {
 	b.Helper()
 	p := s.path
@@ -182,7 +184,7 @@ func (d *dataset) keepHot(b *testing.B, s *Source, samples []uint64) {
 	p.hot.kept, p.hot.bytes = append(p.hot.kept, e), p.hot.bytes+own.Cost()
 }
 
-// A run for which another body holds most samples uses memory only for the others.
+// If an open body already holds most samples of a run, the run uses memory only for the others.
 func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 	d := newDataset(t, 310, same(60, 90_000), 20, 800<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -216,8 +218,8 @@ func TestReadAhead_CountsTheMemoryOfARun(t *testing.T) {
 	})
 }
 
-// Two gateways take each other for the owner of all: reads of the same samples end at once, also
-// with answers that join.
+// Each of two gateways takes the other one for the owner of all chunks. Reads of the same samples
+// end promptly, even if their queries join running loads.
 func TestFleet_ViewsThatPointAtEachOther(t *testing.T) {
 	d := newDataset(t, 310, same(60, 9000), 20, 80<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -242,8 +244,8 @@ func TestFleet_ViewsThatPointAtEachOther(t *testing.T) {
 	})
 }
 
-// A source is closed while a joiner alone keeps a load, and the hot samples of that load go with
-// the source.
+// A source is closed while only a batch that joined a load keeps that load running. The hot samples
+// of the load are freed with the source.
 func TestSource_CloseWhileAJoinerKeepsTheLoad(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {
@@ -273,8 +275,8 @@ func TestSource_CloseWhileAJoinerKeepsTheLoad(t *testing.T) {
 	})
 }
 
-// A mixture that names a source twice reads a sample that both parts need once, and tries again
-// where it is given up.
+// A mixture that has the same source twice reads a sample that both parts need once. It retries if
+// the load of the sample is given up.
 func TestMixture_OfOneSourceTwice(t *testing.T) {
 	d := newDataset(t, 3, same(40, 60<<10), 40, 4<<20)
 	for _, total := range []int64{32 << 20, 300 << 10} {

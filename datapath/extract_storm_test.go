@@ -18,7 +18,7 @@ import (
 )
 
 // Mixtures over two paths share samples, including hot and empty ones, with stores that fail, send
-// wrong bytes and are slow. Each read gets the stored bytes or an error of its own by its deadline,
+// wrong bytes and are slow. By its deadline each read gets the stored bytes or an error of its own,
 // and nothing stays pinned.
 func TestExtracts_MixedStorm(t *testing.T) {
 	lengths := make([]int, 120)

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// held is a source whose store reads wait for release, and fail where fails reports true.
+// held returns a source whose store reads wait until release is called. Reads for which fails
+// returns an error then fail.
 func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source, store *gradual, release func()) {
 	open := make(chan struct{})
 	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
@@ -34,8 +35,8 @@ func (d *dataset) held(t *testing.T, fails func(offset int64) error) (s *Source,
 	return p.Open(d.index, store, "set/"), store, func() { close(open) }
 }
 
-// extractOf returns an extract that other batches do not find, and its request, with ranges that
-// are numbered by its samples.
+// extractOf returns an extract that other batches do not find. It also returns the request for the
+// extract, with ranges numbered by its samples.
 func extractOf(s *Source, b *request, memory room) (*extract, request) {
 	e := &extract{all: &s.path.extracts, source: s, room: memory, pins: 1}
 	chunks := make([]batch.ChunkRanges, len(b.chunks))
@@ -51,7 +52,7 @@ func extractOf(s *Source, b *request, memory room) (*extract, request) {
 
 func sound(int64) error { return nil }
 
-// offsetOf returns where a sample is stored in its shard.
+// offsetOf returns the offset of a sample in its shard.
 func (d *dataset) offsetOf(t *testing.T, sample uint64) int64 {
 	c := d.ranges(t, []uint64{sample})[0]
 	return d.index.Extents(c.Chunk)[0].Offset + int64(c.Ranges[0].Offset)
@@ -162,7 +163,7 @@ func TestExtracts_ErrorReachesItsBatchOnly(t *testing.T) {
 }
 
 // Batches of few samples begin and end at random, with a store that fails, sends wrong bytes and is
-// slow: each gets the stored bytes, its own cancellation or an error of the store.
+// slow. Each gets the stored bytes, its own cancellation or an error of the store.
 func TestExtracts_Storm(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	from, to, few := seeds.Range(t, 200, 20_000)
@@ -194,7 +195,7 @@ func (d *dataset) sampleStorm(t *testing.T, seed uint64, ended map[string]int) {
 		own := rand.New(rand.NewPCG(rnd.Uint64(), 32))
 		readers.Go(func() {
 			for range 1 + own.IntN(4) {
-				time.Sleep(time.Duration(own.IntN(20)) * time.Millisecond) // in the bubble's clock, as below
+				time.Sleep(time.Duration(own.IntN(20)) * time.Millisecond) // fake time, as below
 				kind := d.sampleReader(t, s, own)
 				mu.Lock()
 				ended[kind]++
@@ -225,15 +226,16 @@ func (d *dataset) sampleReader(t *testing.T, s *Source, rnd *rand.Rand) string {
 		return readEnd(ctx, t, err)
 	}
 	defer body.Close()
-	time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond) // a slow client
+	time.Sleep(time.Duration(rnd.IntN(30)) * time.Millisecond) // simulate a slow client
 	if err := d.check(chunks, body); err != nil {
 		t.Error(err)
 	}
 	return "bytes"
 }
 
-// TestExtracts_FirstStaysFound: a batch that brings a sample by itself which another one
-// has, as a hedge does, takes nothing from those who look for it later.
+// TestExtracts_FirstStaysFound: a batch loads its own copy of a sample that another extract already
+// has, as a hedge does. Later batches still find the first copy, also after the second one is
+// released.
 func TestExtracts_FirstStaysFound(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(32 << 20)})
@@ -262,7 +264,7 @@ func TestExtracts_FirstStaysFound(t *testing.T) {
 	}
 }
 
-// A batch that has joined an extract whose load never starts tries again at once.
+// A batch that joined an extract whose load never begins retries immediately.
 func TestExtracts_JoinersOfALoadThatNeverBeginsTryAgain(t *testing.T) {
 	d := newDataset(t, 3, same(40, 100<<10), 40, 4<<20)
 	bubble.Test(t, func(t *testing.T) {

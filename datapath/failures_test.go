@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Chunks that cannot be fetched ahead are asked for once, and again only after a while, when a
-// reader comes.
+// A prefetch that fails is not retried at once. Its chunk is requested again only after a pause,
+// when a reader arrives.
 func TestRun_SkipsFailedChunks(t *testing.T) {
 	const shards, good = 8, "set/s00000.tar"
 	d := newDataset(t, 50, same(10*shards, 3000), 10, 1<<20) // one chunk of about 36 KB in each shard
@@ -23,7 +23,7 @@ func TestRun_SkipsFailedChunks(t *testing.T) {
 		name  string
 		fault memstore.Fault
 		part  int64
-		reads int // of each chunk, at most
+		reads int // maximum number of reads of each chunk
 	}{
 		{"wrong bytes", memstore.Fault{Corrupt: func(b []byte) { b[0] ^= 1 }}, 1 << 20, 2},
 		{"gone, and read in parts", memstore.Fault{Err: objstore.ErrNotFound}, 10 << 10, 4},
@@ -52,11 +52,11 @@ func TestRun_SkipsFailedChunks(t *testing.T) {
 				plan := d.plan(t, shuffle.None, 0)
 				at := shuffle.Cursor{Plan: plan, Epoch: plan.Epoch(0), End: 10, BatchSize: 10}
 				chunks := d.ranges(t, at.Epoch.Append(nil, 0, 10))
-				read := func() (most, sum int) { // of the reads of each chunk that fails
+				read := func() (most, sum int) { // most and sum of the numbers of reads, over the chunks that fail
 					body, err := s.Read(t.Context(), at, chunks)
 					must(t, err)
 					body.Close()
-					time.Sleep(retryAhead / 4) // the bubble's clock
+					time.Sleep(retryAhead / 4) // fake time
 					mu.Lock()
 					defer mu.Unlock()
 					for _, n := range asked {
@@ -83,7 +83,7 @@ func TestRun_SkipsFailedChunks(t *testing.T) {
 	}
 }
 
-// Failed parts of a prefetched chunk do not start the prefetch of the next chunk.
+// If several parts of a prefetched chunk fail, that does not start the prefetch of the next chunk.
 func TestRun_FailedPartsDoNotWakeIt(t *testing.T) {
 	d := newDataset(t, 50, same(10, 3000), 10, 1<<20)
 	for err, want := range map[error]bool{nil: true, objstore.ErrUnavailable: false} {
@@ -99,8 +99,8 @@ func TestRun_FailedPartsDoNotWakeIt(t *testing.T) {
 	}
 }
 
-// Run resumes by itself when failed chunks may be retried, even if the reader sends no request
-// meanwhile.
+// Run resumes by itself when failed chunks may be retried, even if the reader sends no further
+// request.
 func TestRun_ResumesAfterStoreFailure(t *testing.T) {
 	const chunks = 16
 	d := oneToAShard(t, chunks)
@@ -115,7 +115,7 @@ func TestRun_ResumesAfterStoreFailure(t *testing.T) {
 		defer d.store.SetFault(nil)
 		x.path.look()
 		synctest.Wait()
-		time.Sleep(retryAhead / 2) // the bubble's clock
+		time.Sleep(retryAhead / 2) // fake time
 		d.store.SetFault(nil)
 		time.Sleep(retryAhead)
 		synctest.Wait()

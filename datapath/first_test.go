@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// opening is a data set of 32 chunks of 1 MB, of 16 samples each, behind a store to which a line
-// leads, and a path that is running. Its batches of 16 have one sample of a chunk, or two.
+// opening is a dataset of 32 chunks of 1 MB with 16 samples each, a store behind a simulated link,
+// and a running path. Each batch of 16 samples has one or two samples of a chunk.
 type opening struct {
 	*dataset
 	line   *shaped.Store
@@ -29,8 +29,8 @@ const openingBatch = 16
 
 var openingSet = sync.OnceValue(func() []int { return same(32*16, 64_000) })
 
-// opened opens the dataset in the fake clock and calls test. By then the store's rates are
-// measured, and no chunk is in memory.
+// opened opens the dataset under the fake clock and calls test. At that time the store's rates have
+// been measured, and no chunk is in memory.
 func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T, x *opening)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = x.path.Run(ctx) })
-		synctest.Wait() // for the memory
+		synctest.Wait() // wait until the memory is mapped
 		defer run.Wait()
 		defer stop()
 		x.measurement(t)
@@ -48,16 +48,16 @@ func opened(t *testing.T, d *dataset, shape shaped.Shape, test func(t *testing.T
 	})
 }
 
-// In the near store one more read costs little, in the quick one hardly anything, in the far one
-// more than some chunks of 1 MB.
+// In nearStore one more read costs little, in quickStore hardly anything, and in farStore more than
+// reading several chunks of 1 MB.
 var (
 	nearStore  = shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 20e6}
 	quickStore = shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 20e6}
 	farStore   = shaped.Shape{FirstByte: 200 * time.Millisecond, Stream: 100e6}
 )
 
-// read reads one batch, checks it, and returns how long it took and how many of its reads were of
-// samples by themselves.
+// read reads one batch and checks it. It returns the duration and the number of store reads by
+// sample ranges.
 func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Duration, ranged uint64) {
 	t.Helper()
 	begin, before := time.Now(), x.path.Stats().RangeReads
@@ -77,8 +77,8 @@ func (x *opening) read(t *testing.T, epoch uint64, number uint64) (took time.Dur
 	return took, x.path.Stats().RangeReads - before
 }
 
-// measured reads an epoch under another plan, so that the store's rates are known, and forgets all
-// of it.
+// measurement reads an epoch of another plan, so that the store's rates are known, and then forgets
+// its reader and chunks.
 func (x *opening) measurement(t *testing.T) {
 	t.Helper()
 	x.readEpoch(t, x.source, x.dataset.plan(t, shuffle.None, 0), 0, openingBatch)
@@ -96,8 +96,8 @@ func (x *opening) forget(t *testing.T) {
 	}
 }
 
-// A first batch comes by its own ranges where the store's rates say that it comes sooner so, and
-// else by whole chunks.
+// A first batch is read by the ranges of its samples if that is faster at the store's measured
+// rates, and otherwise by whole chunks.
 func TestFirstBatch_ChoosesFasterRead(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestFirstBatch_ChoosesFasterRead(t *testing.T) {
 	}
 }
 
-// bare returns how long it takes to read only the samples of the first batch.
+// bare returns the time to read only the samples of the first batch.
 func (x *opening) bare(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -183,14 +183,14 @@ func TestOnlyTheFirstBatchIsReadTwice(t *testing.T) {
 				}
 			}
 		}
-		if want := int64(openingBatch * 64_000 * 9 / 8); twice > want { // with the gaps between its samples
+		if want := int64(openingBatch * 64_000 * 9 / 8); twice > want { // the batch, and the gaps between its samples
 			t.Errorf("got %d bytes read twice, want the %d of the first batch at most", twice, want)
 		}
 	})
 }
 
-// A resume, a jump and a return after all has gone begin as the first reader does; who finds much
-// in memory takes that.
+// After a resume, after a jump, and after all chunks were evicted, a reader's first batch is read
+// by ranges. A reader that finds most chunks in memory uses them.
 func TestFirstBatch_ResumeReadsByRanges(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	opened(t, d, nearStore, func(t *testing.T, x *opening) {
@@ -212,13 +212,13 @@ func TestFirstBatch_ResumeReadsByRanges(t *testing.T) {
 				t.Errorf("%s: got %d reads of samples by themselves, want some: %v", c.what, ranged, c.ranges)
 			}
 			synctest.Wait()
-			time.Sleep(time.Second) // let prefetching work
+			time.Sleep(time.Second) // give prefetching time
 		}
 	})
 }
 
-// Batches that a client requests at the same time do not delay the first one, in any order of
-// arrival.
+// Batches that a client requests at the same time as the first batch do not delay it, in any order
+// of arrival.
 func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for _, order := range [][]uint64{{0, 1, 2, 3}, {1, 0, 2, 3}} {
@@ -241,8 +241,9 @@ func TestFirstBatchDoesNotWaitForThoseAskedForWithIt(t *testing.T) {
 	}
 }
 
-// Reads of a first batch's ranges are no more at a time than they have places, however many the
-// gateway has found to pay: with more of those its whole chunks come as soon.
+// The reads of a first batch by ranges have a fixed number of places, however many places the gate
+// has found to pay. If the gate has many more, whole chunks arrive as soon, so the batch reads
+// whole chunks.
 func TestFirstBatchOfAGatewayWithManyPlaces(t *testing.T) {
 	d := newDataset(t, 71, openingSet(), 16, 2<<20)
 	for places, ranges := range map[int]bool{DefaultFetchers: true, mostPlaces: false} {

@@ -24,32 +24,32 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dataset is a dataset in memory with its index.
+// dataset is a dataset in memory, with its index.
 type dataset struct {
 	store  *memstore.Store
 	index  *chunkindex.Index
-	packed []byte  // decoded bytes of all objects, one after another
-	start  []int64 // of each sample in them
+	packed []byte  // decoded bytes of all objects, concatenated
+	start  []int64 // offset of each sample in packed
 }
 
-// How a dataset may be stored.
+// The forms in which a dataset may be stored.
 const (
 	tars    = "tar"
-	gzips   = "tar.gz"  // a shard is one chunk
-	zstds   = "tar.zst" // of many small frames
-	objects = "jpg"     // each a sample
+	gzips   = "tar.gz"  // each shard is one chunk
+	zstds   = "tar.zst" // each shard has many small frames
+	objects = "jpg"     // each object is a sample
 )
 
 func forms() []string { return []string{tars, gzips, zstds, objects} }
 
-// newDataset packs samples of the given lengths, so many to a shard.
+// newDataset stores samples of the given lengths as tar files, perShard to a shard.
 func newDataset(tb testing.TB, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
 	return newDatasetOf(tb, tars, seed, lengths, perShard, chunkSize)
 }
 
-// newDatasetOf stores samples of the given lengths in one of the forms. Objects have a byte more:
-// none is empty.
+// newDatasetOf stores samples of the given lengths in one of the forms. Objects are one byte
+// longer, so that none is empty.
 func newDatasetOf(tb testing.TB, form string, seed uint64, lengths []int, perShard int, chunkSize int64) *dataset {
 	tb.Helper()
 	leaks.Check(tb)
@@ -129,7 +129,7 @@ func same(n, length int) []int {
 	return l
 }
 
-// ranges locates samples: the k-th becomes segment k.
+// ranges locates samples: the k-th sample becomes segment k.
 func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 	tb.Helper()
 	place := map[int]int{}
@@ -149,12 +149,12 @@ func (d *dataset) ranges(tb testing.TB, samples []uint64) []batch.ChunkRanges {
 	return out
 }
 
-// stored returns a range's bytes as packed.
+// stored returns the bytes of a range from packed.
 func (d *dataset) stored(c int, r batch.Range) []byte {
 	return d.packed[d.start[d.index.Chunk(c).First]+int64(r.Offset):][:r.Length]
 }
 
-// check compares a body with the stored bytes, before and after it settles.
+// check compares a body with the stored bytes, before and after the body settles.
 func (d *dataset) check(chunks []batch.ChunkRanges, body *batch.Body) error {
 	if err := d.compare(chunks, body); err != nil {
 		return err

@@ -18,15 +18,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleet is some gateways that read one dataset in one store and ask each other over wires in
-// memory.
+// fleet is a set of gateways that read one dataset from one store and query each other in memory.
 type fleet struct {
 	*dataset
 	members []*member
 	plan    *shuffle.Plan
 }
 
-// member is one gateway, with its view of the others.
+// member is one gateway, with its view of the other gateways.
 type member struct {
 	fleet  *fleet
 	number int
@@ -51,8 +50,8 @@ type wireFault struct {
 
 func name(n int) string { return fmt.Sprintf("gateway-%d", n) }
 
-// newFleet starts so many gateways with a budget each, and stops them at the end of the test. A
-// plan of nil: none is read.
+// newFleet starts n gateways with a budget of total each, and stops them at the end of the test.
+// plan may be nil if no plan is read.
 func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, total int64) *fleet {
 	tb.Helper()
 	f := &fleet{dataset: d, plan: plan}
@@ -84,7 +83,7 @@ func newFleet(tb testing.TB, d *dataset, plan *shuffle.Plan, n int, cfg Config, 
 	return f
 }
 
-// lose marks a member as not to be asked.
+// lose marks a member as unavailable.
 func (m *member) lose(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +91,7 @@ func (m *member) lose(n int) {
 	m.view.Add(1)
 }
 
-// find marks it as available again.
+// find marks a member as available again.
 func (m *member) find(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +105,7 @@ func (m *member) breaks(fault func(to int, q *peer.Query) (wireFault, error)) {
 	m.fault = fault
 }
 
-// owner returns the member that is to hold a chunk: the one with the highest hash.
+// owner returns the number of the member that owns a chunk: the one with the highest hash.
 func (m *member) owner(c peer.Chunk, asked ...string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +171,7 @@ type answering struct{}
 
 var errForwarded = errors.New("a question was asked on")
 
-// Read sends a query to another member, and to the next ones where that fails.
+// Read sends a query to a member, and if that fails, calls instead, which asks the next ones.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, instead Instead) error {
 	err := m.carry(ctx, to, q, dst)
 	if err != nil && instead != nil && instead(ctx, false) == nil {
@@ -181,8 +180,8 @@ func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byt
 	return err
 }
 
-// carry carries a question to another member as a wire would: the sums stay here, and the bytes are
-// copied.
+// carry delivers a query to another member as a connection would: checksums are not transferred,
+// and the bytes are copied.
 func (m *member) carry(ctx context.Context, to string, q *peer.Query, dst [][]byte) error {
 	if ctx.Value(answering{}) != nil && !q.Cached {
 		panic(errForwarded)
@@ -282,7 +281,7 @@ func (f *fleet) readEpoch(tb testing.TB, epoch, batch uint64) {
 	ranks.Wait()
 }
 
-// stats adds up the counters of all gateways.
+// stats returns the sums of the counters of all gateways.
 func (f *fleet) stats() (sum Stats) {
 	for _, m := range f.members {
 		s := m.path.Stats()

@@ -9,15 +9,16 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// forge changes five bytes without changing the CRC-32C, by its polynomial.
+// forge changes five bytes without changing the CRC-32C: it adds the generator polynomial.
 func forge(b []byte) {
 	for i, bits := 0, uint64(0x82F63B78)<<1|1; i < 5; i++ {
 		b[i] ^= byte(bits >> (8 * i))
 	}
 }
 
-// Samples from another gateway are compared with their CRC-32C, which finds faults but not forgery,
-// as docs/cluster.md says under Security. A whole chunk has a SHA-256, which finds forgery.
+// Samples from another gateway are compared with their CRC-32C, which detects faults but not
+// forgery, as docs/cluster.md says under Security. A whole chunk has a SHA-256, which detects
+// forgery.
 func TestForgeryBySamplesIsNotFound(t *testing.T) {
 	d := newDataset(t, 83, same(60, 900), 60, 8<<10)
 	forged := func(_ *peer.Query, dst [][]byte) { forge(dst[0]) }

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// joined is a fleet of two of which the second has read everything alone, and the first has come
-// since.
+// joined returns a fleet of two. The second gateway has read everything while it was alone; the
+// first has joined since.
 func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 	d.store.Reset()
 	f := newFleet(t, d, d.plan(t, order, 6), 2, Config{}, total)
@@ -28,7 +28,7 @@ func joined(t *testing.T, d *dataset, order string, total int64) *fleet {
 	return f
 }
 
-// A gateway that joins gets its chunks from their previous owners, and nothing from the store.
+// A gateway that joins gets its chunks from their former owners, and nothing from the store.
 func TestFormer_NewOwnerAsksIt(t *testing.T) {
 	d := newDataset(t, 80, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot} {
@@ -51,8 +51,8 @@ func TestFormer_NewOwnerAsksIt(t *testing.T) {
 	}
 }
 
-// A former owner that has nothing, sends wrong bytes or is silent costs one question, and the store
-// delivers the chunk.
+// A former owner that has no chunks, sends wrong bytes or does not answer costs one query, and the
+// chunk is read from the store.
 func TestFormer_Failures(t *testing.T) {
 	d := newDataset(t, 81, same(240, 900), 60, 8<<10)
 	for what, fault := range map[string]func(int, *peer.Query) (wireFault, error){
@@ -65,7 +65,7 @@ func TestFormer_Failures(t *testing.T) {
 		bubble.Test(t, func(t *testing.T) {
 			f := joined(t, d, shuffle.Window, 2<<20)
 			m := f.members[0]
-			m.lose(1) // it owns everything now
+			m.lose(1) // the gateway owns all chunks now
 			m.breaks(fault)
 			must(t, f.readRank(t.Context(), t, m, 1, 48, 0, 1))
 			got := m.path.Stats()
@@ -85,12 +85,12 @@ func TestFormers_DoNotCountQuestionsThatWereGivenUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		f := joined(t, d, shuffle.Window, 2<<20)
 		m := f.members[0]
-		m.lose(1) // it owns everything now
+		m.lose(1) // the gateway owns all chunks now
 		m.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{delay: formerWait / 2}, nil })
 		for chunk := range formerMisses {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := d.reading(ctx, t, m.source, d.samplesOf(chunk))
-			synctest.Wait() // the former owner is asked
+			synctest.Wait() // wait until the former owner has received the query
 			cancel()
 			if got := <-ended; !errors.Is(got.err, context.Canceled) {
 				t.Fatalf("got %v, want %v", got.err, context.Canceled)
@@ -103,7 +103,7 @@ func TestFormers_DoNotCountQuestionsThatWereGivenUp(t *testing.T) {
 	})
 }
 
-// heldOf names chunks of one generation as they are told of.
+// heldOf returns the list that announces chunks of one generation.
 func heldOf(chunks []peer.Chunk) peer.ChunkList {
 	h := peer.ChunkList{DatasetGeneration: chunks[0].DatasetGeneration}
 	for _, c := range chunks {
@@ -133,7 +133,7 @@ func TestPull_CopiesChunksOfLeavingMember(t *testing.T) {
 		all.Chunks = append(all.Chunks, uint32(d.index.Chunks()), 1<<31)
 		stays.path.Pull(t.Context(), name(1), peer.ChunkList{DatasetGeneration: peer.DatasetGeneration{Dataset: all.Dataset, Generation: "other"}, Chunks: all.Chunks})
 		stays.path.Pull(t.Context(), name(1), all)
-		synctest.Wait() // for those that are fetched ahead meanwhile
+		synctest.Wait() // wait for chunks that are prefetched meanwhile
 		if got := stays.path.Stats().FormerChunks; got != uint64(len(held)) {
 			t.Errorf("got %d chunks pulled, want %d", got, len(held))
 		}
@@ -169,8 +169,8 @@ func TestPull_UsesOnlyFreeMemory(t *testing.T) {
 		r.Release()
 		stays.breaks(func(int, *peer.Query) (wireFault, error) { return wireFault{}, errWire })
 		stays.path.Pull(t.Context(), name(1), heldOf(held))
-		// It is silent from its last miss on. Each one before may have left its place to one chunk
-		// more.
+		// The member counts as silent after its last failed query. For each failed query
+		// before that, one more chunk may have been read from the store.
 		most := uint64(DefaultFetchers + formerMisses - 1)
 		if more := stays.path.Stats(); more.StoreReads > most || more.FormerChunks != got.FormerChunks {
 			t.Errorf("got %d reads of the store and %d chunks of one that is silent, want at most %d and none",
@@ -179,7 +179,7 @@ func TestPull_UsesOnlyFreeMemory(t *testing.T) {
 	})
 }
 
-// A former owner sends chunks that it has, and reads nothing for it.
+// A former owner sends chunks that it has in memory or on disk, and reads nothing to answer.
 func TestFormer_ReadsNothing(t *testing.T) {
 	d := newDataset(t, 84, same(120, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestFormer_ReadsNothing(t *testing.T) {
 	})
 }
 
-// A gateway that joins and is asked for its new chunks gets them from their previous owners; the
-// store is not asked again.
+// A gateway joins and receives queries for its new chunks. It gets them from their former owners;
+// the store is not read again.
 func TestFormer_NewOwnerAnswersFromIt(t *testing.T) {
 	d := newDataset(t, 85, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -32,8 +32,8 @@ func (d *dataset) readBatch(t *testing.T, s *Source, lo, hi uint64) error {
 	return nil
 }
 
-// A request for some samples of many objects reads only those objects, each once and under its own
-// ETag.
+// A request for some samples of a chunk of many objects reads only those objects, each once and
+// under its own ETag.
 func TestObjectsAreReadOneByOne(t *testing.T) {
 	d := newDatasetOf(t, objects, 60, same(100, 999), 1, 50_000)
 	if got, want := d.index.ExtentCount(0), 50; got != want {
@@ -45,13 +45,13 @@ func TestObjectsAreReadOneByOne(t *testing.T) {
 	if got := p.Stats(); got.StoreReads != 20 || got.StoreBytes != 20_000 || got.RangeReads != 20 {
 		t.Errorf("got %d reads of %d bytes, want one of each of 20 objects", got.StoreReads, got.StoreBytes)
 	}
-	must(t, d.readBatch(t, s, 0, 50)) // all of a chunk
+	must(t, d.readBatch(t, s, 0, 50)) // all samples of a chunk
 	must(t, d.readBatch(t, s, 3, 9))
 	if got := p.Stats(); got.StoreReads != 70 || got.Hits != 1 || got.Loads != 1 {
 		t.Errorf("got %d reads, %d hits and %d loads, want 70, 1 and 1: the chunk is in memory", got.StoreReads, got.Hits, got.Loads)
 	}
 	d.store.Set("set/s00063.jpg", make([]byte, 1000))
-	for _, batch := range [][2]uint64{{60, 70}, {50, 100}} { // by itself, and with its chunk
+	for _, batch := range [][2]uint64{{60, 70}, {50, 100}} { // by the samples' ranges, and as a whole chunk
 		err := d.readBatch(t, s, batch[0], batch[1])
 		wantExtent(t, d, err, objstore.ErrChanged, 63, 1000)
 	}
@@ -92,8 +92,8 @@ func TestTheObjectThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-// The objects of a chunk are read concurrently, up to the gate's limit, for requests and for
-// prefetching.
+// The objects of a chunk are read concurrently, up to the gate's limit, both for requests and for
+// prefetches.
 func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
 	d := newDatasetOf(t, objects, 62, same(60, 999), 1, 1<<20)
 	for _, ahead := range []bool{false, true} {
@@ -117,7 +117,7 @@ func TestObjectsOfAChunkAreReadSideBySide(t *testing.T) {
 	}
 }
 
-// counting counts the reads in progress.
+// counting is a store that counts the running reads.
 type counting struct {
 	*memstore.Store
 	now, most *atomic.Int64
@@ -131,7 +131,7 @@ func (c counting) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return c.Store.ReadRange(ctx, ref, offset, dst...)
 }
 
-// aheadOf fetches a chunk as if a reader needed it soon.
+// aheadOf prefetches a chunk as if a reader needed it soon.
 func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
 	f := &fetch{load: load{source: s, held: s.path.gate}, chunks: []int{chunk}}
 	if !p.gate.enterAhead(1) {
@@ -149,7 +149,7 @@ func (p *Path) aheadOf(t *testing.T, s *Source, chunk int) error {
 	return err
 }
 
-// Adjacent or close extents of one shard are one read.
+// Adjacent or close extents of one shard are read in one store read.
 func TestNearPiecesAreOneRead(t *testing.T) {
 	ext := func(shard int, offset, length int64) piece {
 		return piece{ext: chunkindex.Extent{Shard: shard, Offset: offset, Length: length}, dst: make([]byte, length)}
@@ -168,7 +168,7 @@ func TestNearPiecesAreOneRead(t *testing.T) {
 	}
 }
 
-// Bytes that cannot be decoded, and those that decode to other bytes, are requested once more.
+// If stored bytes cannot be decoded, or decode to wrong bytes, they are read once more.
 func TestCompressedChunksThatAreWrong(t *testing.T) {
 	for _, form := range []string{gzips, zstds} {
 		for place, at := range map[string]func(n int) int{"magic": func(int) int { return 0 }, "middle": func(n int) int { return n / 2 }} {
@@ -197,8 +197,8 @@ func TestCompressedChunksThatAreWrong(t *testing.T) {
 	}
 }
 
-// The memory to decode a chunk is reserved with it, or when its dataset is opened. If that leaves
-// no room for a batch, the batch is refused.
+// The memory to decode a chunk is reserved with the chunk, or when its dataset is opened. If that
+// leaves no room for a batch, the batch is rejected.
 func TestMemoryToDecodeIn(t *testing.T) {
 	d := newDatasetOf(t, gzips, 65, same(40, 10_000), 10, 1<<20) // 4 chunks
 	c := d.index.Chunk(0)
@@ -228,8 +228,7 @@ func TestMemoryToDecodeIn(t *testing.T) {
 	}
 }
 
-// Many requests that all need memory to decode in, and have too little of it together, come one
-// after another.
+// Many requests that need more decoding memory together than there is use it one after another.
 func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 	d := newDatasetOf(t, gzips, 66, same(80, 5000), 10, 1<<20)
 	c := d.index.Chunk(0)
@@ -241,7 +240,7 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 		var readers sync.WaitGroup
 		for i := range uint64(78) {
 			readers.Go(func() {
-				if err := d.readBatch(t, s, i, i+2); err != nil { // of one or two chunks
+				if err := d.readBatch(t, s, i, i+2); err != nil { // one or two chunks
 					t.Error(err)
 				}
 			})
@@ -250,8 +249,8 @@ func TestDecodersDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Ranks that request faster than the store answers do not prevent prefetching of objects' chunks:
-// chunks that fit into memory are there in the end.
+// Ranks that request faster than the store answers do not prevent prefetching of chunks of many
+// objects: all chunks that fit are in memory at the end.
 func TestObjects_PrefetchedDuringReads(t *testing.T) {
 	d := newDatasetOf(t, objects, 67, same(2000, 999), 1, 50_000)
 	bubble.Test(t, func(t *testing.T) {

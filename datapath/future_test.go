@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// trial is a path over a dataset of chunks alike, one to a shard, in the fake clock: so store reads
-// count chunks.
+// trial is a path under the fake clock, over a dataset of equal chunks. Each shard is one chunk, so
+// the number of store reads is the number of chunks.
 type trial struct {
 	*dataset
 	path   *Path
@@ -26,7 +26,7 @@ type trial struct {
 	stop   func()
 }
 
-// trialOf opens a path whose horizon holds the given number of chunks, and runs it.
+// trialOf opens a path that may prefetch the given number of chunks, and starts Run.
 func (d *dataset) trialOf(t *testing.T, chunks int64, cfg Config) *trial {
 	t.Helper()
 	cfg.Budget = bud(d.room(chunks))
@@ -43,13 +43,13 @@ func (d *dataset) trialOf(t *testing.T, chunks int64, cfg Config) *trial {
 	return x
 }
 
-// room is the smallest budget whose part for prefetched chunks holds so many chunks.
+// room returns the smallest budget that has room for the given number of prefetched chunks.
 func (d *dataset) room(chunks int64) int64 {
 	cost := (&Source{index: d.index}).Cost(0) * chunks
 	return (cost + 6) / 7 * 10
 }
 
-const perChunk = 4 // samples, large enough for eight plans to be small against the memory
+const perChunk = 4 // samples per chunk: large enough that eight plans are small compared with the memory
 
 func oneToAShard(t *testing.T, chunks int) *dataset {
 	d := newDataset(t, 60, same(chunks*perChunk, 20_000), perChunk, 1<<20)
@@ -59,7 +59,7 @@ func oneToAShard(t *testing.T, chunks int) *dataset {
 	return d
 }
 
-// read reads one batch of a chunk's worth of samples.
+// read reads one batch of as many samples as a chunk has.
 func (x *trial) read(t *testing.T, e *shuffle.Epoch, p *shuffle.Plan, first uint64) {
 	t.Helper()
 	end := min(first+perChunk, p.Samples())
@@ -77,7 +77,7 @@ func (x *trial) epoch(t *testing.T, p *shuffle.Plan, number uint64, think time.D
 	e := p.Epoch(number)
 	for lo := uint64(0); lo < p.Samples(); lo += perChunk {
 		x.read(t, e, p, lo)
-		time.Sleep(think) // the bubble's clock
+		time.Sleep(think) // fake time
 	}
 }
 
@@ -87,8 +87,8 @@ func slow(delay time.Duration) func(memstore.Call) memstore.Fault {
 	return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: delay} }
 }
 
-// Jobs on one epoch read the store as much as one job, at the same time or some seconds apart, as
-// long as memory holds the chunks between them.
+// Several jobs on one epoch read no more from the store than one job does. They start together or
+// some seconds apart, as long as memory holds the chunks between them.
 func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)
@@ -100,7 +100,7 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				d.store.SetFault(slow(20 * time.Millisecond))
 				defer d.store.SetFault(nil)
-				x := d.trialOf(t, 42, Config{}) // in all 60 chunks: 30 for three seconds, 20 that the last and 20 that the first come for
+				x := d.trialOf(t, 42, Config{}) // 60 chunks in total: 30 for three seconds, 20 that the last job needs and 20 that the first job needs
 				plan := d.plan(t, shuffle.Window, 4)
 				var wg sync.WaitGroup
 				for i := range c.jobs {
@@ -119,9 +119,9 @@ func TestJobsOnOneEpochReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// With half the data in memory a second epoch stays within the bound N - (C - W - 16) if chunks are
-// evicted by the plan. W and 16 are the window and the chunks that are needed soon. With LRU nearly
-// all chunks are read again.
+// With half of the data in memory, the store reads of a second epoch stay within the bound N - (C -
+// W - 16) if chunks are evicted by the plan. W is the window, and 16 the number of chunks that are
+// needed soon. With LRU nearly all chunks are read again.
 func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	const n, c, w = 128, 64, 4
 	d := oneToAShard(t, n)
@@ -130,7 +130,7 @@ func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				d.store.SetFault(slow(5 * time.Millisecond))
 				defer d.store.SetFault(nil)
-				x := d.trialOf(t, c*7/10, Config{Policy: policy}) // so that all memory holds c chunks
+				x := d.trialOf(t, c*7/10, Config{Policy: policy}) // the whole memory holds c chunks
 				plan := d.plan(t, shuffle.Window, w)
 				x.epoch(t, plan, 0, 100*time.Millisecond)
 				for e := uint64(1); e < 4; e++ {
@@ -146,8 +146,8 @@ func TestSecondEpochWithHalfTheDataInMemory(t *testing.T) {
 	}
 }
 
-// However unlike the readers are and however small the memory, they do not take turns in throwing
-// each other's chunks out.
+// However different the readers are and however small the memory, they do not alternately evict
+// each other's chunks.
 func TestReadersLeaveEachOtherTheirChunks(t *testing.T) {
 	d := oneToAShard(t, 96)
 	for _, room := range []int64{12, 24, 48, 80} {
@@ -196,7 +196,7 @@ func TestRun_ServesFirstStallFirst(t *testing.T) {
 				x.read(t, plan.Epoch(0), plan, i*perChunk)
 			}
 		}
-		var order []int // of each chunk read ahead, the milliseconds until it is needed
+		var order []int // time until each prefetched chunk is needed, in milliseconds
 		d.store.SetFault(func(call memstore.Call) memstore.Fault {
 			var c int
 			_, err := fmt.Sscanf(call.Key, "set/s%05d.tar", &c)
@@ -227,8 +227,8 @@ func TestRun_ServesFirstStallFirst(t *testing.T) {
 	})
 }
 
-// Loads for a reader that has jumped are canceled when it is clear that it does not come back, and
-// its chunks in memory may be evicted.
+// Loads for a reader that has jumped are canceled once it is clear that it does not return, and its
+// chunks in memory may be evicted.
 func TestRun_CancelsReadsOfJumpedReader(t *testing.T) {
 	const chunks, there = 96, 60
 	d := oneToAShard(t, chunks)
@@ -238,7 +238,7 @@ func TestRun_CancelsReadsOfJumpedReader(t *testing.T) {
 		e := plan.Epoch(0)
 		d.store.SetFault(func(call memstore.Call) memstore.Fault {
 			if call.Key > "set/s00009.tar" && call.Key < fmt.Sprintf("set/s%05d.tar", there) {
-				return memstore.Fault{Stall: true} // chunks after its starting place never arrive
+				return memstore.Fault{Stall: true} // chunks from the reader's first position on never arrive
 			}
 			return memstore.Fault{Delay: time.Millisecond}
 		})
@@ -263,8 +263,8 @@ func TestRun_CancelsReadsOfJumpedReader(t *testing.T) {
 	})
 }
 
-// The path's knowledge of its readers changes no byte: the same requests in another order, on a
-// path with other readers before, give the same bodies.
+// The readers that a path has seen change no byte: the same requests, in another order and after
+// other readers, return the same bodies.
 func TestReaders_HistoryChangesNoByte(t *testing.T) {
 	d := newDataset(t, 61, same(400, 900), 40, 16<<10)
 	for _, policy := range Policies() {
@@ -319,22 +319,22 @@ func TestReaders_HistoryChangesNoByte(t *testing.T) {
 	}
 }
 
-// Requests do not wait for prefetches of any reader, however slow these are; a burst of readers
-// stays within the budget.
+// Requests do not wait for prefetches of any reader, however slow these are. The memory for a burst
+// of readers stays within the budget.
 func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 	const chunks = 96
 	d := oneToAShard(t, chunks)
 	bubble.Test(t, func(t *testing.T) {
 		x := d.trialOf(t, 60, Config{Fetchers: 4})
 		plans := make([]*shuffle.Plan, 8)
-		d.store.SetFault(slow(time.Millisecond)) // so that much is still missing when all readers have come
+		d.store.SetFault(slow(time.Millisecond)) // so that many chunks are still missing when all readers have arrived
 		for i := range plans {
 			var err error
 			plans[i], err = shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 2, Seed: uint64(i)}, d.index.First())
 			must(t, err)
 			x.read(t, plans[i].Epoch(0), plans[i], 0)
 		}
-		d.store.SetFault(slow(time.Hour)) // from now on nothing that is fetched ahead arrives
+		d.store.SetFault(slow(time.Hour)) // from now on no prefetch completes
 		defer d.store.SetFault(nil)
 		x.path.look()
 		synctest.Wait()
@@ -343,7 +343,7 @@ func TestRequestsDoNotWaitForABurstOfReaders(t *testing.T) {
 		}
 		var wanted [][]batch.ChunkRanges
 		for c := 0; len(wanted) < 4; c++ {
-			if !x.source.Resident(c) { // nor on its way
+			if !x.source.Resident(c) { // nor being loaded
 				wanted = append(wanted, d.ranges(t, []uint64{uint64(c) * perChunk}))
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// check compares the use of a gate. waiting and the shares of stores are derived from the requests.
+// check compares the counters of a gate. The number of waiting reads and the shares of stores are
+// derived from the requests.
 func (g *gate) check(t *testing.T, when string, demand, ahead, warm, queue, later int) {
 	t.Helper()
 	got := g.holdings()
@@ -20,8 +21,8 @@ func (g *gate) check(t *testing.T, when string, demand, ahead, warm, queue, late
 	}
 }
 
-// A read that leaves a gate admits the next one: requests first, then reads that warm. If no
-// request waits, Run is woken.
+// A read that leaves a gate admits the next one: first requests, then warming reads. If no request
+// waits, Run is woken.
 func TestGate_GivesPlacesOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		told := 0
@@ -70,7 +71,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 		}
 		g.leave("store")
 		g.leaveAhead(false)
-		next("warm") // one request, and one of two places is left
+		next("warm") // one of two places is left beside the request
 		if told != 2 {
 			t.Errorf("got Run told %d times, want twice: of a request's place, and of one ahead", told)
 		}
@@ -83,7 +84,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 			t.Error("got a gate with room, though it starves")
 		}
 		g.leave("store")
-		wait("second", g.enterWarm) // half of two places is one
+		wait("second", g.enterWarm) // at most half of two places, which is one, is for warming reads
 		g.check(t, "starved", 0, 1, 1, 0, 1)
 		g.starve(false)
 		next("second")
@@ -96,13 +97,13 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 	})
 }
 
-// A wait that ends leaves no trace, and a place granted at the same moment goes to the next waiter.
+// A wait that ends leaves no trace. A place granted at the same moment goes to the next waiter.
 func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 	gone := errors.New("the client has gone")
 	for name, c := range map[string]struct {
 		enter func(g *gate, ctx context.Context) error
 		leave func(g *gate)
-		free  func(g *gate) // leave for a caller that holds mu
+		free  func(g *gate) // like leave, for a caller that holds mu
 	}{
 		"request": {
 			func(g *gate, ctx context.Context) error { return g.enter(ctx, "store") },
@@ -155,8 +156,8 @@ func TestGate_WaitsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestGate_FullOnlyForReadsAhead: a gate is full if all places are taken, and none of them by a
-// read that warms and would leave it.
+// TestGate_FullOnlyForReadsAhead checks that a gate is full if all places are taken and no warming
+// read would give its place up.
 func TestGate_FullOnlyForReadsAhead(t *testing.T) {
 	for _, c := range []struct {
 		demand, ahead, warm int
@@ -179,9 +180,9 @@ func TestGate_FullOnlyForReadsAhead(t *testing.T) {
 	}
 }
 
-// TestGate_HoldsAndSlowsDown: a round in which a store held reads back counts as paced, also one
-// that begins meanwhile; a store that throttles takes a place from this gate and from the one
-// below.
+// TestGate_HoldsAndSlowsDown checks that a round counts as paced if a store delays a read in it,
+// even a read that began in an earlier round. A store that throttles reduces the limit of this gate
+// and of the gate below it.
 func TestGate_HoldsAndSlowsDown(t *testing.T) {
 	below := &gate{}
 	g := &gate{below: below}

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A store that hangs delays only its own reads: another store gets half as many additional places,
-// and a third one a third.
+// A store that hangs delays only its own reads. A second store gets half as many places in
+// addition, and a third store a third as many.
 func TestStoresShareThePlaces(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 12, idle: func() {}}
@@ -53,7 +53,7 @@ func TestStoresShareThePlaces(t *testing.T) {
 		for range 4 {
 			g.leave("works")
 		}
-		want("after reads that ended", "works", 8) // four at a time now
+		want("after reads that ended", "works", 8) // the share of each of three stores is four places now
 		g.leave("works")
 		want("after one more", "works", 9)
 		want("meanwhile", "hangs", 12)
@@ -70,8 +70,9 @@ func TestStoresShareThePlaces(t *testing.T) {
 	})
 }
 
-// TestGate_GivesBackPlaceGrantedAsContextEnds lets the context of a read that waits end first, and
-// then grants it a place: the read has left, and its place is free for others, who are told of it.
+// TestGate_GivesBackPlaceGrantedAsContextEnds lets the context of a waiting read end, and then
+// grants it a place. The read returns the context's error, and its place is free for others: the
+// gate calls idle.
 func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 	for name, wait := range map[string]func(g *gate, ctx context.Context) error{
 		"request": func(g *gate, ctx context.Context) error { return g.enter(ctx, "store") },
@@ -86,7 +87,7 @@ func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- wait(g, ctx) }()
 				synctest.Wait()
-				g.mu.Lock() // the read that waits has left its select when cancel returns, and waits for mu
+				g.mu.Lock() // when cancel returns, the waiting read has left its select and waits for mu
 				cancel()
 				g.demand--
 				g.count("store", share{running: -1})
@@ -106,8 +107,8 @@ func TestGate_GivesBackPlaceGrantedAsContextEnds(t *testing.T) {
 	}
 }
 
-// The last read of a store that ends leaves its place to one that waits, though all others are
-// those of a store that hangs.
+// When the last read of a store ends, its place goes to a waiting read of the same store, although
+// a store that hangs holds all other places.
 func TestGate_PassesShareOn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}

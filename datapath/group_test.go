@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// One store read brings chunks that follow each other in a shard, up to the length of a part and
-// not a byte more.
+// One store read loads consecutive chunks of a shard, up to the length of a part and not a byte
+// more.
 func TestSource_GroupsChunksUpToAPart(t *testing.T) {
 	d := newDataset(t, 8, same(40, 3000), 20, 10_000) // two shards of several chunks
 	p := newPath(t, Config{Budget: bud(1 << 20)})

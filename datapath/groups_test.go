@@ -16,15 +16,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// gradual is a store that fills one slice after the other and reports each. Before each it calls
-// next with the offset of the slice, and fails if that returns an error. Unreported bytes are
-// undefined then.
+// gradual is a store that fills one slice after the other and reports each. Before each slice it
+// calls next with the slice's offset, and fails if next returns an error. Bytes that it has not
+// reported are then undefined.
 type gradual struct {
 	objstore.RangeReader
 	next func(ctx context.Context, offset int64) error
 
 	mu    sync.Mutex // guards reads
-	reads []int64    // the offsets of all reads
+	reads []int64    // offsets of all reads
 }
 
 func (g *gradual) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) error {
@@ -56,7 +56,7 @@ func (g *gradual) counted() int {
 	return len(g.reads)
 }
 
-// samplesOf lists the samples of chunks.
+// samplesOf lists the samples of the given chunks.
 func (d *dataset) samplesOf(chunks ...int) (samples []uint64) {
 	for _, c := range chunks {
 		desc := d.index.Chunk(c)
@@ -67,7 +67,7 @@ func (d *dataset) samplesOf(chunks ...int) (samples []uint64) {
 	return samples
 }
 
-// result is the outcome of a read.
+// result is the result of a read.
 type result struct {
 	body *batch.Body
 	err  error
@@ -121,8 +121,8 @@ func TestStore_PublishesAChunkBeforeTheRestOfItsGroup(t *testing.T) {
 	})
 }
 
-// failing is a group of chunks of one read that fails at the start of the first chunk, once all who
-// read it have begun.
+// failing returns a source whose reads of several chunks fail at the start of the first chunk,
+// after fail is called.
 func (d *dataset) failing(t *testing.T, err error) (p *Path, s *Source, store *gradual, fail func()) {
 	release := make(chan struct{})
 	store = &gradual{RangeReader: d.store, next: func(ctx context.Context, offset int64) error {
@@ -194,8 +194,8 @@ func TestStore_ReadsOnlyWantedChunksOfAFailedGroupAgain(t *testing.T) {
 	})
 }
 
-// A store that is down gets at most two reads, for any number of chunks, and one that throttles
-// only one.
+// If a store is down, a failed read of n chunks is followed by one read of each chunk, all
+// concurrent. If the store throttles or has no such object, there is only the first read.
 func TestStore_FailsSoonWhereTheWholeStoreFails(t *testing.T) {
 	d := newDataset(t, 2, same(40, 100<<10), 40, 512<<10)
 	chunks := make([]int, d.index.Chunks())

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// scripted is a cluster of gateways a, b and c, which own all chunks in this order and answer as a
-// test says.
+// scripted is a cluster of gateways a, b and c, which own all chunks in this order. Each gateway
+// answers as the test specifies.
 type scripted struct {
 	alone
 	*dataset
@@ -28,7 +28,8 @@ type scripted struct {
 	sendsOthers []string
 }
 
-// answerScript simulates a question to one gateway; instead gets the bytes elsewhere.
+// answerScript simulates the answer of one gateway to a query; instead gets the bytes from
+// elsewhere.
 type answerScript = func(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error
 
 func (s *scripted) Owner(_ peer.Chunk, asked ...string) string {
@@ -78,8 +79,8 @@ func sendsOthers(_ context.Context, s *scripted, q *peer.Query, dst [][]byte, _ 
 	return nil
 }
 
-// fails is an answer that fails, and then has the same bytes fetched from elsewhere, as the peer
-// client does.
+// fails is an answer that fails. It then gets the same bytes from elsewhere, as the peer client
+// does.
 func fails(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
 	clear(dst[0])
 	if instead != nil && instead(ctx, false) == nil {
@@ -88,7 +89,8 @@ func fails(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instea
 	return errSilent
 }
 
-// beaten is an answer that is late, and writes nonsense while the same bytes come from elsewhere.
+// beaten is an answer that is late, and writes wrong bytes while the same bytes arrive from
+// elsewhere.
 func beaten(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, instead Instead) error {
 	err := instead(ctx, true)
 	for _, b := range dst {
@@ -102,30 +104,30 @@ func beaten(ctx context.Context, _ *scripted, _ *peer.Query, dst [][]byte, inste
 	return errSilent
 }
 
-// comes is an answer that is late, and arrives after the same bytes have come from elsewhere.
+// comes is a late answer. It arrives after the same bytes have arrived from elsewhere.
 func comes(ctx context.Context, s *scripted, q *peer.Query, dst [][]byte, instead Instead) error {
 	_ = instead(ctx, true)
 	s.send(q, dst)
 	return nil
 }
 
-// breaks is an answer that is late, and fails although the same bytes have come from elsewhere: the
+// breaks is a late answer that fails although the same bytes have arrived from elsewhere: the
 // client treats those as lost too.
 func breaks(ctx context.Context, _ *scripted, _ *peer.Query, _ [][]byte, instead Instead) error {
 	_ = instead(ctx, true)
 	return errSilent
 }
 
-// However owners answer or do not, a batch has the right bytes, counts each sample for the tier
-// that brought it, and nothing is left over.
+// Whether owners answer or not, a batch has the right bytes and counts each sample for the tier
+// that delivered it. Nothing remains held.
 func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 	d := newDataset(t, 310, same(60, 900), 20, 8<<10)
 	chunks := d.ranges(t, []uint64{1, 2, 12, 33, 47})
-	const all = 5 * 1536 // bytes of the samples
+	const all = 5 * 1536 // total bytes of the samples
 	for name, c := range map[string]struct {
 		answers     map[string]answerScript
 		asked, lied string
-		peer        int64 // bytes that peers brought; the store brought the rest
+		peer        int64 // bytes that peers delivered; the store delivered the rest
 		failed      uint64
 		full        bool // no memory is left for a second copy
 		down        bool // the store fails
@@ -183,7 +185,7 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 					tiersAre(t, body, all, c.peer)
 					body.Close()
 				}
-				synctest.Wait() // loads that were left have ended
+				synctest.Wait() // wait until abandoned loads have ended
 				p.idle(t, "answered")
 				if pinned := p.budget.Pinned(); pinned != 0 {
 					t.Errorf("got %d bytes pinned after the body is closed, want none", pinned)
@@ -193,8 +195,7 @@ func TestOwners_AnyAnswerGivesTheRightBytes(t *testing.T) {
 	}
 }
 
-// tiersAre compares the tiers of a body: all bytes in total, of which peers sent some and the store
-// the rest.
+// tiersAre checks the tiers of a body: peers delivered sent bytes, and the store the rest of all.
 func tiersAre(t *testing.T, body *batch.Body, all, sent int64) {
 	t.Helper()
 	got := map[string]int64{}
@@ -216,8 +217,8 @@ func (h *halves) Owner(c peer.Chunk, asked ...string) string {
 	return h.scripted.Owner(c, asked...)
 }
 
-// A batch whose own part fails does not wait for its owners, and one whose client leaves waits for
-// neither.
+// If the near part of a batch fails, the batch does not wait for the owners of the far part. If the
+// client leaves, the batch waits for neither part.
 func TestOwners_AreLeftWhenTheOwnPartFails(t *testing.T) {
 	d := newDataset(t, 311, same(60, 900), 20, 8<<10)
 	chunks := d.ranges(t, []uint64{1, 12, 33, 47})
@@ -256,8 +257,7 @@ func TestOwners_AreLeftWhenTheOwnPartFails(t *testing.T) {
 	}
 }
 
-// The chunks that a leaving gateway lists are in memory and of shared datasets, the soonest due
-// first.
+// Held lists the chunks in memory of shared datasets, the one due soonest first.
 func TestHeld_ListsSharedChunksInMemory(t *testing.T) {
 	d := newDataset(t, 312, same(60, 900), 20, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -13,15 +13,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Gateways without a cluster read the store once together if shares follow homes, one home for
-// each. Each gateway prefetches and keeps the chunks at home with its ranks, and reads nothing
-// again in the next epoch. Samples that move between homes, since ranks do not divide evenly among
-// them, are read by their ranges.
+// Without a cluster, several gateways together read each byte from the store once if samples are
+// shared by homes, with one home per gateway. Each gateway prefetches and keeps the chunks at home
+// with its ranks, and reads nothing again in the next epoch. Some samples move between homes,
+// because the ranks do not divide evenly among them. These are read by their ranges.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	const gateways, batch = 4, 256
 	d := newDataset(t, 70, same(400*16, 1500), 1600, 31<<10)
 	chunks := int64(d.index.Chunks())
-	if chunks < 300 { // each border between homes may cut a chunk, which two gateways then read
+	if chunks < 300 { // each border between homes may split a chunk, which two gateways then read
 		t.Fatalf("got %d chunks, want at least 300", chunks)
 	}
 	var size int64
@@ -29,7 +29,7 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 		size += d.index.Chunk(c).Stored
 	}
 	for _, ranks := range []uint64{4, 6, 32} {
-		for _, share := range []int64{25, 400} { // percent of the data that each may keep for readers
+		for _, share := range []int64{25, 400} { // percentage of the data that each gateway may keep for readers
 			t.Run(fmt.Sprintf("%d ranks, memory %d%%", ranks, share), func(t *testing.T) {
 				bubble.Test(t, func(t *testing.T) {
 					d.store.SetFault(slow(5 * time.Millisecond))
@@ -50,8 +50,8 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// sharedByHomes has ranks read two epochs, each at the gateway of its group, and returns the bytes
-// that the store sent in each.
+// sharedByHomes reads two epochs with each rank at the gateway of its group. It returns the number
+// of bytes that the store sent in each epoch.
 func (d *dataset) sharedByHomes(t *testing.T, plan *shuffle.Plan, ranks, gateways, batch uint64, memory int64) (read [2]int64) {
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
@@ -96,6 +96,6 @@ func (d *dataset) readHome(t *testing.T, s *Source, plan *shuffle.Plan, e *shuff
 			must(t, d.check(chunks, body))
 			body.Close()
 		}
-		time.Sleep(20 * time.Millisecond) // the bubble's clock
+		time.Sleep(20 * time.Millisecond) // fake time
 	}
 }

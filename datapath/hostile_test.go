@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// An index may claim one digest for two chunks that differ. Each is read for itself then: without a
-// comparison of digests as the CRC says, with one as an error.
+// An index may claim one digest for two different chunks. Each chunk is then read separately.
+// Without CheckSHA both pass, because their CRCs match; with CheckSHA the read fails.
 func TestTwoChunksThatClaimOneDigest(t *testing.T) {
-	lengths := append(same(4, 1000), same(4, 2000)...) // two shards of one chunk, the second is longer
+	lengths := append(same(4, 1000), same(4, 2000)...) // two shards of one chunk each; the second is longer
 	for check, want := range map[bool]error{false: nil, true: chunkindex.ErrCorrupt} {
 		t.Run(fmt.Sprintf("check=%v", check), func(t *testing.T) {
 			d := newDataset(t, 53, lengths, 4, 1<<20)
@@ -38,13 +38,13 @@ func TestTwoChunksThatClaimOneDigest(t *testing.T) {
 	}
 }
 
-// claim opens the index of d with another digest for a chunk, and otherwise valid.
+// claim opens a valid copy of the index of d with another digest for one chunk.
 func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.Index {
 	return d.rewritten(t, func(sections [][]byte) { copy(sections[chunkTable][chunkRow*chunk:], digest[:]) })
 }
 
-// straddling makes every other sample of a chunk end in the object after its own: the index of no
-// format says such a thing, but one may.
+// straddling returns a dataset in which every second boundary between samples lies inside the next
+// object. No format writes such an index, but an index may contain it.
 func (d *dataset) straddling(t *testing.T) *dataset {
 	x := d.rewritten(t, func(sections [][]byte) {
 		sections[sampleTables] = nil
@@ -61,8 +61,8 @@ func (d *dataset) straddling(t *testing.T) *dataset {
 	return &dataset{store: d.store, index: x, packed: d.packed, start: d.start}
 }
 
-// straddle moves bytes of samples to the one before where that stays shorter than the longest of
-// all.
+// straddle moves leading bytes of every second sample to the sample before it, as long as that one
+// stays within the longest sample of the dataset.
 func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
 	for i := 1; i < len(table.Offset); i += 2 {
 		n := min(table.Length[i]/2, uint32(d.index.MaxSample())-table.Length[i-1])
@@ -75,9 +75,9 @@ func (d *dataset) straddle(table *chunkindex.Table, c chunkindex.Chunk) {
 	}
 }
 
-// encodeTable writes the table of adjacent samples as it is in an index.
+// encodeTable encodes a table of adjacent samples as in an index.
 func encodeTable(t *chunkindex.Table) []byte {
-	b := []byte{1, 0, 0, 0} // all gaps are the same, and 0
+	b := []byte{1, 0, 0, 0} // all gaps are equal, and 0
 	for _, n := range t.Length {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -87,7 +87,7 @@ func encodeTable(t *chunkindex.Table) []byte {
 	return b
 }
 
-// The index object: see docs/spec/index-format.md.
+// Constants of the index object: see docs/spec/index-format.md.
 const (
 	chunkTable   = 2
 	sampleTables = 4
@@ -96,16 +96,16 @@ const (
 
 	chunkRow  = 56
 	blocksRow = 32
-	entries   = 64 // where the header's list of sections begins
+	entries   = 64 // offset of the header's list of sections
 	entry     = 24
 	header    = entries + 11*entry + 40
-	proved    = 32 << 10 // bytes of a page
+	proved    = 32 << 10 // bytes of a page, each with a digest
 )
 
-// storedOrder is that of the sections behind the digests.
+// storedOrder is the order of the sections behind the digests.
 var storedOrder = [digestsOf]int{0, 1, 2, 3, 5, 4, 6, 7, 8, 9}
 
-// rewritten opens the index of d after sections of it were changed, and otherwise valid.
+// rewritten opens a valid copy of the index of d after change has edited its sections.
 func (d *dataset) rewritten(t *testing.T, change func(sections [][]byte)) *chunkindex.Index {
 	t.Helper()
 	le := binary.LittleEndian

@@ -24,8 +24,8 @@ func hotBatch(tb testing.TB, d *dataset, samples []uint64, limit uint64) []batch
 	return chunks
 }
 
-// readHot reads a batch of a full order by its samples' ranges, and compares it with the stored
-// bytes. It returns the bytes read from the store.
+// readHot reads a batch of an order without locality by the ranges of its samples, and compares it
+// with the stored bytes. It returns the number of bytes read from the store.
 func readHot(t *testing.T, p *Path, d *dataset, s *Source, samples []uint64, limit uint64) uint64 {
 	t.Helper()
 	plan := d.plan(t, shuffle.Full, 0)
@@ -58,7 +58,7 @@ func TestHotSamplesAreReadOnce(t *testing.T) {
 	}
 }
 
-// Hot samples stay within their part of the budget, the oldest are evicted first, and all of them
+// Hot samples stay within their share of the budget, the oldest are evicted first, and all of them
 // are freed on demand.
 func TestHotSamplesStayWithinTheirShare(t *testing.T) {
 	d := newDataset(t, 2, same(1000, 3000), 1000, 64<<10)
@@ -114,7 +114,8 @@ func TestHotSamplesGoWhenTheirJobHasEnded(t *testing.T) {
 	})
 }
 
-// A hot sample of a chunk that another gateway holds is requested once, and then held by both.
+// A hot sample of a chunk that another gateway holds is requested once, and both gateways hold it
+// from then on.
 func TestHotSamples_OfOtherGatewayAreAskedOnce(t *testing.T) {
 	d := newDataset(t, 58, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -142,7 +143,8 @@ func TestHotSamples_OfOtherGatewayAreAskedOnce(t *testing.T) {
 	})
 }
 
-// A free slot may be larger than the limit of all hot samples: they are not kept in it.
+// A free slot may be larger than the limit for all hot samples. No hot samples are kept in such a
+// slot.
 func TestHot_LeavesASlotThatIsTooLarge(t *testing.T) {
 	const count, size = 200, 100
 	p := newPath(t, Config{Budget: bud(4 << 20)})

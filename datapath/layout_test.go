@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestLayout_PiecesCoverAPortion: the pieces of a portion cover its bytes in order, each in one
-// extent, and none is longer than a read may be.
+// TestLayout_PiecesCoverAPortion checks that the pieces of a portion cover its bytes in order, that
+// each is in one extent, and that none is longer than the maximum read.
 func TestLayout_PiecesCoverAPortion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l layout
-		var all []chunkindex.Extent // of each byte
+		var all []chunkindex.Extent // extent of each byte
 		for i := range rapid.IntRange(1, 4).Draw(t, "extents") {
 			e := chunkindex.Extent{Shard: i, Offset: rapid.Int64Range(0, 9).Draw(t, "at"), Length: rapid.Int64Range(0, 30).Draw(t, "length")}
 			l.exts = append(l.exts, e)
@@ -64,8 +64,9 @@ func TestLayout_PiecesCoverAPortion(t *testing.T) {
 	})
 }
 
-// TestReadRange_CountsAndSlowsDown: a read is counted when it begins, its bytes when it ends, and
-// only a store that throttles or is late loses a place. The error names the shard and the range.
+// TestReadRange_CountsAndSlowsDown checks that a read is counted when it begins, and its bytes when
+// it ends. Only a store that throttles or times out loses a place. The error names the shard and
+// the range.
 func TestReadRange_CountsAndSlowsDown(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{12})
@@ -107,8 +108,8 @@ func TestReadRange_CountsAndSlowsDown(t *testing.T) {
 	}
 }
 
-// TestSource_ReadEndsWithItsCause: a read whose context ends gives its cause, and no error of the
-// store.
+// TestSource_ReadEndsWithItsCause checks that a read whose context ends returns the cause of the
+// context, not an error of the store.
 func TestSource_ReadEndsWithItsCause(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{12})

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_KeepsNothingAfterRequests: in its own context, which ends with the source, nor in
-// that of a caller.
+// TestSource_KeepsNothingAfterRequests checks that requests leave no context or function behind,
+// either in the source's own context, which ends with the source, or in a caller's context.
 func TestSource_KeepsNothingAfterRequests(t *testing.T) {
 	d := newDataset(t, 210, same(100, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {

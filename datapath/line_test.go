@@ -14,14 +14,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// distant is a remote store with a line that eight streams fill, under a fake clock: differences
-// come only from the order of the reads.
+// distant returns a remote store behind a link that eight streams fill, under a fake clock. So
+// differences in time come only from the order of the reads.
 func distant(d *dataset) *shaped.Store {
 	return shaped.New(d.store, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 2.5e6, Total: 15.6e6})
 }
 
-// The first batch comes hardly later than its window could be downloaded alone, though reading
-// ahead has begun.
+// The first batch arrives hardly later than a download of its window alone would take, although
+// prefetching has begun.
 func TestFirstBatch_DoesNotWaitForPrefetch(t *testing.T) {
 	d := newDataset(t, 40, same(64*72, 3000), 72*8, 256<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestFirstBatch_DoesNotWaitForPrefetch(t *testing.T) {
 	})
 }
 
-// download reads chunks, n at a time, and returns the time that takes.
+// download reads chunks, n concurrently, and returns the duration.
 func (d *dataset) download(t *testing.T, store objstore.RangeReader, chunks []int, n int) time.Duration {
 	begin := time.Now()
 	var next atomic.Int64
@@ -62,15 +62,15 @@ func (d *dataset) download(t *testing.T, store objstore.RangeReader, chunks []in
 	return time.Since(begin)
 }
 
-// firstBatches reads the first samples of epoch 0 in batches of 256, by readers that take turns,
-// through a path with nothing in memory, and returns how long that takes.
+// firstBatches reads the first samples of epoch 0 in batches of 256, with readers that take turns,
+// through a path with nothing in memory. It returns the duration.
 func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *shuffle.Plan, readers int, samples uint64) time.Duration {
 	p := newPath(t, Config{Budget: bud(64 << 20), PartSize: 512 << 10})
 	s := p.Open(d.index, store, "set/")
 	ctx, stop := context.WithCancel(t.Context())
 	var run, wg sync.WaitGroup
 	run.Go(func() { p.Run(ctx) })
-	synctest.Wait() // for the memory
+	synctest.Wait() // wait until the memory is mapped
 	e := plan.Epoch(0)
 	begin := time.Now()
 	var next atomic.Uint64
@@ -95,13 +95,13 @@ func (d *dataset) firstBatches(t *testing.T, store objstore.RangeReader, plan *s
 	return took
 }
 
-// A reader that has ended does not keep its share of the memory from an active one; a slow one
-// keeps it.
+// A reader that has ended gives up its share of the memory to an active one; a slow reader keeps
+// its share.
 func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
-	d := newDataset(t, 41, same(960, 2000), 24*8, 64<<10) // 40 chunks of 24 samples; two windows of them fit, two readers' do not
+	d := newDataset(t, 41, same(960, 2000), 24*8, 64<<10) // 40 chunks of 24 samples; memory holds two windows, but not those of two readers
 	for name, c := range map[string]struct {
-		pause time.Duration // of the first reader, between its batches
-		kept  bool          // its share, when the second one begins three seconds after the first one's last batch
+		pause time.Duration // pause of the first reader between its batches
+		kept  bool          // the first reader still has its share, when the second one begins three seconds after the first one's last batch
 	}{
 		"gone": {10 * time.Millisecond, false},
 		"slow": {time.Second, true},
@@ -133,7 +133,7 @@ func TestReaderThatHasGoneGivesItsShareBack(t *testing.T) {
 	}
 }
 
-// chunkOfFourth is a chunk that the fourth batch of an epoch needs.
+// chunkOfFourth returns a chunk that the fourth batch of an epoch needs.
 func (d *dataset) chunkOfFourth(plan *shuffle.Plan) uint64 {
 	for span := range plan.Epoch(0).Spans(4*24 - 1) {
 		return span.Chunk

@@ -9,12 +9,12 @@ import (
 )
 
 // A read is measured only if it reported when its bytes arrived, was not delayed, did not restart,
-// and was long enough. All its bytes count once in any case.
+// and was long enough. All its bytes are counted once in any case.
 func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 	const n = 10 * policy.RatedBytes
 	const tenth = 10 * time.Millisecond
 	for name, c := range map[string]struct {
-		reports []int64 // each a hundredth of a second after the one before
+		reports []int64 // progress reports, each a hundredth of a second after the previous one
 		paced   bool
 		noted   bool
 		first   time.Duration
@@ -45,7 +45,7 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 			}
 			want := int64(n)
 			if name == "the count restarts" {
-				want += n/2 - n/10 // they came twice
+				want += n/2 - n/10 // these bytes arrived twice
 			}
 			if got := r.came.Load(); got != want {
 				t.Errorf("%s: got %d bytes that came, want %d", name, got, want)
@@ -54,8 +54,8 @@ func TestMeasured_NotesOnlyUndisturbedReads(t *testing.T) {
 	}
 }
 
-// Costs are a mean in which each of the first reads weighs as much as the others, and later ones a
-// thirty-second; they stay in bounds.
+// TestRates_CostIsAMeanInBounds checks that the cost is a mean within bounds. The first reads have
+// equal weights, and each later read has a weight of one thirty-second.
 func TestRates_CostIsAMeanInBounds(t *testing.T) {
 	var r rates
 	for range policy.RatedReads - 1 {

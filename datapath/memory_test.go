@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestPath_TryReserveEvictsOnlyWhatSuffices: a reservation that cannot be met evicts nothing, and
-// one that can evicts no more chunks than it lacks bytes for.
+// TestPath_TryReserveEvictsOnlyWhatSuffices checks that a reservation that fails evicts nothing,
+// and that one that succeeds evicts no more chunks than needed for the missing bytes.
 func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 	d := newDataset(t, 1, same(64, 100<<10), 16, 1<<20) // 8 chunks
 	p := newPath(t, Config{NoPrefetch: true, Budget: bud(12 << 20)})
@@ -38,7 +38,7 @@ func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 		t.Errorf("got %d of %d chunks evicted for a reservation that was refused, want none", got, before.CachedChunks)
 	}
 	free := before.BudgetTotal - before.BudgetInUse
-	release, ok := p.TryReserve(free + chunkcache.Cost(d.index.Chunk(1).Length)) // a short one: any chunk that goes is enough
+	release, ok := p.TryReserve(free + chunkcache.Cost(d.index.Chunk(1).Length)) // the length of a short chunk: evicting any chunk is enough
 	if !ok {
 		t.Fatal("got no memory for the bytes of one chunk more than are free, want some")
 	}
@@ -48,9 +48,9 @@ func TestPath_TryReserveEvictsOnlyWhatSuffices(t *testing.T) {
 	}
 }
 
-// TestPath_SmallBodiesPassWaiter: a body too large for the memory that others leave waits.
-// Small ones get theirs meanwhile, whether they wait for memory or not, from chunks that fill the
-// budget. Prefetching takes none.
+// TestPath_SmallBodiesPassWaiter: a body too large for the free memory waits. Small bodies get
+// memory meanwhile, whether they wait or not, from chunks that fill the budget. Prefetching gets
+// none.
 func TestPath_SmallBodiesPassWaiter(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const chunk, small = 100 << 10, 1 << 20
@@ -73,7 +73,7 @@ func TestPath_SmallBodiesPassWaiter(t *testing.T) {
 			}
 			body.close()
 			if !waits {
-				time.Sleep(budget.DefaultWait / 4 * 3) // from now on the large one goes first
+				time.Sleep(budget.DefaultWait / 4 * 3) // from now on the large body has priority
 			}
 		}
 		release, ok := p.TryReserve(small)
@@ -98,13 +98,13 @@ func TestPath_SmallBodiesPassWaiter(t *testing.T) {
 	})
 }
 
-// TestPart_SharesItsMemory: each part of a batch gets its bytes and an eighth more as far as that
-// reaches, none of them twice.
+// TestPart_SharesItsMemory checks that each part of a batch gets its bytes, and an eighth more
+// while memory lasts. No two parts share bytes.
 func TestPart_SharesItsMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		sizes []uint32
 		total int64
-		want  []int64 // -1: there is not enough
+		want  []int64 // -1: not enough memory
 	}{
 		"exactly": {[]uint32{80, 40}, 120, []int64{80, 40}},
 		"plenty":  {[]uint32{80, 40}, 135, []int64{90, 45}},
@@ -142,8 +142,8 @@ func TestPart_SharesItsMemory(t *testing.T) {
 	}
 }
 
-// TestPath_ReclaimAsksInOrder: each holder is asked for the bytes that those before it did not
-// free, and none after that.
+// TestPath_ReclaimAsksInOrder checks that each holder is asked for the bytes that the earlier
+// holders did not free. Once enough bytes are free, no further holder is asked.
 func TestPath_ReclaimAsksInOrder(t *testing.T) {
 	var asked []string
 	gives := func(name string, most int64) yielder {
