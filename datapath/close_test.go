@@ -389,7 +389,7 @@ func TestCloseGivesMemoryToDecodeInBack(t *testing.T) {
 	p := newPath(t, Config{Budget: bud(8 << 20)})
 	a, b := p.Open(small.index, small.store, "set/"), p.Open(large.index, large.store, "set/")
 	was := p.budget.InUse()
-	kept := <-p.decoding.kept // the turn of a batch
+	kept := <-p.decoding.kept // a batch uses the decoding memory
 	b.Close()
 	if got := p.budget.InUse(); got != was {
 		t.Errorf("got %d bytes of the budget in use while a batch decodes, want %d still", got, was)

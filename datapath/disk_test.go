@@ -245,7 +245,7 @@ func TestWarmGoesOnToTheDisk(t *testing.T) {
 	}
 }
 
-// A chunk in memory serves its next use from there, so the disk uses the time of the use after
+// A chunk in memory serves its next use from there, so the disk needs the time of the use after
 // that.
 func TestChunkInMemoryIsReadAfterItsNextUse(t *testing.T) {
 	d := newDataset(t, 71, same(40, 3000), 10, 1<<20) // 4 chunks

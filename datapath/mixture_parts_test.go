@@ -25,7 +25,7 @@ type pair struct {
 	sources []*Source
 	mixture *Mixture
 	at      shuffle.Cursor      // zero: no position
-	chunks  []batch.ChunkRanges // of one batch: samples of a, and then as many of b
+	chunks  []batch.ChunkRanges // one batch: samples of a, followed by as many samples of b
 }
 
 func newPair(t *testing.T, a, b *dataset, totals ...int64) *pair {
@@ -64,7 +64,7 @@ func (m *pair) right(t *testing.T, body *batch.Body) {
 	}
 }
 
-// planned makes the reader one of plans, so that whole chunks are worth their memory.
+// planned gives the reader a plan, so that whole chunks are worth their memory.
 func (m *pair) planned(t *testing.T) *pair {
 	t.Helper()
 	for _, d := range []*dataset{m.a, m.b} {
@@ -75,7 +75,7 @@ func (m *pair) planned(t *testing.T) *pair {
 
 func (m *pair) idle(t *testing.T, when string) {
 	t.Helper()
-	synctest.Wait() // loads that were left have ended
+	synctest.Wait() // wait until abandoned loads have ended
 	for _, p := range m.paths {
 		p.idle(t, when)
 		if got := p.budget.Pinned(); got != 0 {
@@ -84,8 +84,8 @@ func (m *pair) idle(t *testing.T, when string) {
 	}
 }
 
-// The first part of a batch that fails cancels the others and frees their memory. The error names
-// its source and the shard in the mixture's numbers.
+// The first part of a batch that fails cancels the other parts and frees their memory. The error
+// names the source of the failed part, and the shard by its number in the mixture.
 func TestMixture_FailedPartCancelsOthers(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	trial := func(t *testing.T, fails int, total int64, other memstore.Fault) {
@@ -120,12 +120,12 @@ func TestMixture_FailedPartCancelsOthers(t *testing.T) {
 	}
 }
 
-// tight is a budget with room for the bytes of a pair's batch, but not for one part of it with gaps
-// and the other part.
+// tight is a budget with room for the bytes of a pair's batch. It is too small if one part also
+// gets memory for gaps.
 const tight = 24 << 10
 
-// Parts without room for their chunks are copied into memory that is reserved for all of them; a
-// body reports each tier's bytes once.
+// If there is no room for whole chunks, the samples of all parts are copied into memory that is
+// reserved in one step. A body reports each tier once.
 func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	const bytes = 6 * 3584
@@ -150,7 +150,7 @@ func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 					if tiers != bytes || len(body.Segments) != 6 {
 						t.Errorf("got %d segments, %d bytes by tier; want 6 and %d", len(body.Segments), tiers, bytes)
 					}
-					for seq := range 6 { // sent segments are not needed any more
+					for seq := range 6 { // sent segments are no longer needed
 						body.Segments[seq] = nil
 						body.Settle()
 						m.right(t, body)
@@ -168,7 +168,7 @@ func TestMixture_TakesMemoryInOneStep(t *testing.T) {
 	}
 }
 
-// If one path has no memory, the memory of the others is freed.
+// If one path has no memory, the memory reserved in the other paths is freed.
 func TestMixture_RefusedByOnePathHoldsNothing(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	for _, full := range []int{0, 1} {
@@ -186,7 +186,7 @@ func TestMixture_RefusedByOnePathHoldsNothing(t *testing.T) {
 	}
 }
 
-// Requests that no mixture can serve are refused before anything is reserved.
+// Requests that a mixture can never serve are rejected before memory is reserved.
 func TestMixture_RefusesAtOnce(t *testing.T) {
 	a, b := newDataset(t, 320, same(40, 3000), 10, 16<<10), newDataset(t, 321, same(40, 3000), 10, 16<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -36,8 +36,8 @@ func mixedOf(paths []*Path, sets []*dataset, sources []*Source) *mixedSets {
 	return m
 }
 
-// ranges locates samples, each given by its set and its number there, in the numbers of the
-// mixture: the k-th becomes segment k.
+// ranges locates samples, each given by its dataset and its number in it. Chunks have the numbers
+// of the mixture, and the k-th sample becomes segment k.
 func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []batch.ChunkRanges {
 	tb.Helper()
 	var out []batch.ChunkRanges
@@ -62,7 +62,7 @@ func (m *mixedSets) ranges(tb testing.TB, samples [][2]uint64) []batch.ChunkRang
 	return out
 }
 
-// check compares a body with the stored bytes, before and after it settles.
+// check compares a body with the stored bytes, before and after the body settles.
 func (m *mixedSets) check(chunks []batch.ChunkRanges, body *batch.Body) error {
 	if err := m.compare(chunks, body); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (m *mixedSets) compare(chunks []batch.ChunkRanges, body *batch.Body) error 
 	return nil
 }
 
-// batch draws a batch with samples of every set, for a reader of plans at a position or for a
-// reader without one.
+// batch draws a batch with samples of every dataset, for a reader with plans at a position, or for
+// a reader without plans.
 func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) (at shuffle.Cursor, chunks []batch.ChunkRanges) {
 	tb.Helper()
 	var samples [][2]uint64
@@ -119,7 +119,7 @@ func (m *mixedSets) batch(tb testing.TB, rnd *rand.Rand, plans []*shuffle.Plan) 
 	return at, m.ranges(tb, samples)
 }
 
-// mixedForms returns datasets of all formats, each with bytes of its own.
+// mixedForms returns datasets in all formats, each with different bytes.
 func mixedForms(t *testing.T) (sets []*dataset) {
 	t.Helper()
 	for i, form := range forms() {
@@ -129,7 +129,7 @@ func mixedForms(t *testing.T) (sets []*dataset) {
 		}
 		perShard := 40
 		if form == gzips {
-			perShard = 8 // a shard is one chunk
+			perShard = 8 // each shard is one chunk
 		}
 		sets = append(sets, newDatasetOf(t, form, uint64(20+i), lengths, perShard, 6<<10))
 	}
@@ -137,7 +137,7 @@ func mixedForms(t *testing.T) (sets []*dataset) {
 }
 
 // mixing is a process with two paths, and two mixtures of the same sources in opposite order. The
-// sources are in one path, or in both.
+// sources are all in one path, or spread over both.
 type mixing struct {
 	paths    []*Path
 	mixtures []*mixedSets
@@ -170,7 +170,7 @@ func newMixing(rnd *rand.Rand, sets []*dataset, wait time.Duration) *mixing {
 	return m
 }
 
-// close closes it and checks that no resources are held.
+// close stops the process and checks that no resources are held.
 func (m *mixing) close(t *testing.T) {
 	t.Helper()
 	m.stop()
@@ -189,10 +189,10 @@ func (m *mixedSets) plans(tb testing.TB, rnd *rand.Rand) (plans []*shuffle.Plan)
 	return plans
 }
 
-// Batches of mixtures with sources in all forms are requested at once, with memory for one or two
-// batches and slow clients. A batch may wait long for memory, and there is enough for any batch
-// whose turn has come. So each must arrive: if batches held memory while they waited for more, some
-// would deadlock.
+// Batches of mixtures with sources in all forms are requested concurrently, with memory for one or
+// two batches and slow clients. A batch may wait long for memory, and there is enough for any batch
+// whose turn has come. So each batch must arrive: if batches held memory while they waited for
+// more, some would deadlock.
 func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 	sets := mixedForms(t)
 	from, to, _ := seeds.Range(t, usualScenarios/20, 100_000/20)
@@ -212,7 +212,7 @@ func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 						t.Errorf("batch %d: got %v, want its bytes", n, err)
 						return
 					}
-					time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond) // a slow client, on the bubble's clock
+					time.Sleep(time.Duration(own.IntN(3000)) * time.Millisecond) // simulate a slow client, in fake time
 					if err := of.check(chunks, body); err != nil {
 						t.Error(err)
 					}
@@ -226,8 +226,8 @@ func TestBatchesOfMixturesDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// The same with a store that fails and readers that go away: each read ends in the stored bytes or
-// an explicit error by its deadline and a second, and nothing is left over.
+// Like the test above, with a store that fails and readers that leave. Each read ends with the
+// stored bytes or an explicit error, at most a second after its deadline, and nothing remains held.
 func TestStormOfMixtures(t *testing.T) {
 	sets := mixedForms(t)
 	ended := map[string]int{}
@@ -270,7 +270,7 @@ func TestStormOfMixtures(t *testing.T) {
 	t.Logf("reads ended so: %v", ended)
 }
 
-// storm reads a batch and returns the kind of result.
+// storm reads a batch and returns the kind of its result.
 func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
 	limit := time.Duration(1+rnd.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -299,8 +299,8 @@ func (m *mixedSets) storm(t *testing.T, rnd *rand.Rand) string {
 	return "bytes"
 }
 
-// holds reports whether an error names a shard by its number in the mixture, and its key behind the
-// name of its source.
+// holds reports whether an error names a shard by its number in the mixture, and by its key after
+// the name of its source.
 func (m *mixedSets) holds(where *chunkindex.RangeError) bool {
 	n := where.Shard
 	for _, d := range m.sets {
@@ -312,8 +312,8 @@ func (m *mixedSets) holds(where *chunkindex.RangeError) bool {
 	return false
 }
 
-// A mixture of a dataset that gateways share is asked of them as the dataset itself is, also where
-// memory is taken for all of a batch at once.
+// A mixture queries other gateways for a shared dataset just as the dataset itself does, even if
+// memory is reserved for the whole batch at once.
 func TestMixtureAsksPeers(t *testing.T) {
 	d := newDataset(t, 110, same(240, 1000), 60, 6<<10)
 	ended := map[string]int{}
@@ -360,7 +360,7 @@ func TestMixtureRefuses(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	// Half of a batch fits, and the whole never can.
+	// Half of the batch fits into the memory; the whole batch never can.
 	var samples [][2]uint64
 	for n := range uint64(20) {
 		samples = append(samples, [2]uint64{0, n}, [2]uint64{1, n})

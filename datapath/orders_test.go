@@ -14,13 +14,13 @@ import (
 func TestEveryOrderAndCacheGivesTheStoredBytes(t *testing.T) {
 	lengths := make([]int, 600)
 	for i := range lengths {
-		lengths[i] = i * 37 % 3000 // the first is empty
+		lengths[i] = i * 37 % 3000 // the first sample is empty
 	}
 	for _, form := range forms() {
 		t.Run(form, func(t *testing.T) {
 			perShard := 150
 			if form == gzips {
-				perShard = 10 // a shard is one chunk
+				perShard = 10 // each shard is one chunk
 			}
 			everyOrderAndCache(t, newDatasetOf(t, form, 1, lengths, perShard, 16<<10))
 		})

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Owners are cached for one view, outside the budget, and are those of the current view.
+// Owners are cached for one view, outside the budget. After a change of the view, the owners of the
+// new view are returned.
 func TestOwners_FollowView(t *testing.T) {
 	d := newDataset(t, 96, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -44,9 +45,9 @@ func TestOwners_FollowView(t *testing.T) {
 	})
 }
 
-// TestOwners_FirstQuestionInAViewMakesOnePage: the first question about a dataset in a new view
-// comes under locks, so it makes a small part of the memory for a million owners. Each chunk has a
-// place of its own.
+// TestOwners_FirstQuestionInAViewMakesOnePage checks that the first lookup in a new view allocates
+// only a small part of the memory for a million owners, since it may run under locks. Each chunk
+// has a separate cell.
 func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
 	const chunks = 1_000_001
 	var before, after runtime.MemStats
@@ -66,14 +67,14 @@ func TestOwners_FirstQuestionInAViewMakesOnePage(t *testing.T) {
 	}
 }
 
-// The deal of a run's batches is computed once, and cached until the rank has read it.
+// The shares of a run's batches are computed once, and stay cached until the rank has read the run.
 func TestReadAhead_CachesDealsOfRun(t *testing.T) {
 	if lookahead.RunBatches+1 > shuffle.KeptDeals {
 		t.Errorf("got runs of %d batches after the current one, want at most the %d that an epoch caches", lookahead.RunBatches, shuffle.KeptDeals)
 	}
 }
 
-// Batches that wait for peers hold at most half the memory, and none waits for its turn for ever.
+// Batches that wait for peers hold at most half of the memory. No batch waits forever for its turn.
 func TestAskLimit_HalfOfMemory(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a := newAskLimit(200)
@@ -85,14 +86,14 @@ func TestAskLimit_HalfOfMemory(t *testing.T) {
 		first, leave := took(60)
 		second, leaveToo := took(40)
 		time.AfterFunc(time.Second, leave)
-		third, leaveAsWell := took(1000) // waits for all the others: they leave too late for it
+		third, leaveAsWell := took(1000) // waits for all other batches, which leave too late
 		if first != 0 || second != 0 || third != budget.DefaultWait {
 			t.Errorf("got turns after %v, %v and %v; want 0, 0 and %v", first, second, third, budget.DefaultWait)
 		}
 		leaveAsWell()
 		fourth, leaveIt := took(60)
 		time.AfterFunc(time.Second, leaveToo)
-		fifth, leaveLast := took(40) // there is room for it then
+		fifth, leaveLast := took(40) // begins when 40 bytes are free
 		if fourth != 0 || fifth != time.Second {
 			t.Errorf("got turns after %v and %v, want 0 and a second", fourth, fifth)
 		}
@@ -106,8 +107,8 @@ func TestAskLimit_HalfOfMemory(t *testing.T) {
 	})
 }
 
-// BenchmarkView has a view change, with so many chunks of which a part is in memory, and a reader
-// among them.
+// BenchmarkView measures a change of the view with many chunks, some of them in memory, and one
+// reader.
 func BenchmarkView(b *testing.B) {
 	for _, c := range []struct {
 		samples int

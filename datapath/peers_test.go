@@ -22,8 +22,8 @@ func (d *dataset) slowly(delay time.Duration) (restore func()) {
 	return func() { d.store.SetFault(nil) }
 }
 
-// For any number of gateways and any order the bytes are right. In a cold epoch that all ranks read
-// at once, each stored byte of a chunk is read once over all gateways.
+// The bytes are right for any number of gateways and any order. If all ranks read a cold epoch
+// concurrently, the gateways together read each stored byte of a chunk once.
 func TestAFleetReadsEachChunkOnce(t *testing.T) {
 	d := newDataset(t, 60, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -46,8 +46,7 @@ func TestAFleetReadsEachChunkOnce(t *testing.T) {
 	}
 }
 
-// Every member needs every chunk at the same time, repeatedly: each chunk is read from the store
-// once.
+// All members repeatedly need every chunk at the same time. Each chunk is read from the store once.
 func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 	d := newDataset(t, 61, same(120, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -71,8 +70,8 @@ func TestAColdHerdReadsEachChunkOnce(t *testing.T) {
 
 var errWire = errors.New("the wire is cut")
 
-// A peer may be silent, slow, refuse, serve another generation, send other bytes or none at all.
-// The bytes of a batch are right, no read waits for long, and wrong bytes are reported.
+// A peer may be silent or slow, reject the query, serve another generation, or send wrong bytes or
+// none. The bytes of a batch are right, no read waits long, and wrong bytes are reported.
 func TestPeers_FaultsChangeNoByte(t *testing.T) {
 	d := newDataset(t, 63, same(240, 900), 60, 8<<10)
 	flip := func(_ *peer.Query, dst [][]byte) {
@@ -130,8 +129,8 @@ func TestPeers_FaultsChangeNoByte(t *testing.T) {
 	}
 }
 
-// A member that does not answer is not asked again, and its successor once: the successor reads the
-// chunks again, whole.
+// A member that does not answer is not asked again. Its successor is asked once, and reads whole
+// chunks.
 func TestPeers_SuccessorIsAskedOnce(t *testing.T) {
 	d := newDataset(t, 64, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -158,7 +157,8 @@ func TestPeers_SuccessorIsAskedOnce(t *testing.T) {
 	})
 }
 
-// line sets the order in which members own a chunk, each after those before it are gone.
+// line returns the order of the members that own a chunk: each member owns it when those before it
+// have left.
 func (f *fleet) line(chunk int) (order []*member) {
 	m := f.members[0]
 	for range f.members {
@@ -172,8 +172,8 @@ func (f *fleet) line(chunk int) (order []*member) {
 	return order
 }
 
-// TestAChunkStaysWithItsOwner: a gateway asks the owner of a chunk for the samples that it needs,
-// and keeps none of the chunk.
+// TestAChunkStaysWithItsOwner checks that a gateway asks the owner of a chunk only for the samples
+// that it needs, and keeps no part of the chunk.
 func TestAChunkStaysWithItsOwner(t *testing.T) {
 	d := newDataset(t, 66, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -192,9 +192,8 @@ func TestAChunkStaysWithItsOwner(t *testing.T) {
 	})
 }
 
-// Those who own a chunk may be gone one after another: two further ones are asked at most. The one
-// that is left, or this gateway if that is the one, brings the chunk as a whole, also where memory
-// is short.
+// Several owners of a chunk fail one after another. The gateway asks at most two further members.
+// The last member asked, or else this gateway, reads the chunk as a whole, even if memory is short.
 func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 	d := newDataset(t, 65, same(480, 900), 60, 8<<10)
 	for _, c := range []struct {
@@ -237,9 +236,9 @@ func TestOwnersThatAreGoneOneAfterAnother(t *testing.T) {
 	}
 }
 
-// Two gateways each think that the other one owns everything, and have little memory; all their
-// readers ask at once. There is no deadlock: every read ends with its bytes long before any
-// timeout, or is refused for lack of memory.
+// Each of two gateways takes the other one for the owner of all chunks, and has little memory. All
+// readers request batches at the same time. There is no deadlock: every read ends with its bytes
+// long before any timeout, or is rejected for lack of memory.
 func TestPeers_MutualOwnersDoNotDeadlock(t *testing.T) {
 	d := newDataset(t, 66, same(240, 900), 60, 8<<10)
 	var answered uint64
@@ -271,7 +270,8 @@ func TestPeers_MutualOwnersDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// Views differ and change all the time: that costs reads, but never gives a wrong byte.
+// The gateways have different views, which change all the time. That costs additional reads, but no
+// byte is wrong.
 func TestViewsThatFlap(t *testing.T) {
 	d := newDataset(t, 67, same(240, 900), 60, 8<<10)
 	from, to, _ := seeds.Range(t, usualScenarios/100, 100_000/100)
@@ -303,7 +303,7 @@ func TestViewsThatFlap(t *testing.T) {
 	}
 }
 
-// Each gateway that warms loads the chunks that it owns, and no others.
+// Each gateway that warms loads only the chunks that it owns.
 func TestWarm_LoadsOwnedChunks(t *testing.T) {
 	d := newDataset(t, 68, same(480, 900), 60, 8<<10)
 	for _, order := range []string{shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -348,7 +348,8 @@ func TestPeers_NotAskedForLocalChunks(t *testing.T) {
 	})
 }
 
-// A sample that a batch contains many times is requested once, and the tiers of the body add up.
+// A sample that a batch contains several times is requested once, and the bytes of the tiers add up
+// to the body.
 func TestASampleIsAskedForOnce(t *testing.T) {
 	d := newDataset(t, 59, same(60, 900), 60, 64<<10) // one chunk
 	bubble.Test(t, func(t *testing.T) {
@@ -375,7 +376,7 @@ func TestASampleIsAskedForOnce(t *testing.T) {
 	})
 }
 
-// A reader that continues after days is a reader like others.
+// A reader that continues after a pause of days is served like any other.
 func TestAReaderThatPausedForDays(t *testing.T) {
 	d := newDataset(t, 57, same(240, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

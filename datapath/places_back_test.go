@@ -22,14 +22,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A read ahead returns its place and ends its use of the source, with any result.
+// A prefetch returns its place and ends its use of the source, whatever its result.
 func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 	d := newDataset(t, 330, same(40, 3000), 20, 10_000)
 	for name, c := range map[string]struct {
 		before  func(p *Path, s *Source) (after func())
 		started bool
 		brought uint64
-		told    bool // Run looks for another read
+		told    bool // Run is woken to start another read
 	}{
 		"brought":       {func(*Path, *Source) func() { return func() {} }, true, 2, true},
 		"closed before": {func(_ *Path, s *Source) func() { s.Close(); return func() {} }, false, 0, false},
@@ -82,8 +82,8 @@ func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// A peer gets a chunk of the disk if there is memory for it and the disk has it whole, and else
-// nothing is kept for it.
+// A peer gets a chunk from disk if there is memory for it and the chunk on disk is complete.
+// Otherwise nothing is kept in memory for it.
 func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 	d := newDataset(t, 331, same(40, 3000), 10, 1<<20)
 	dir := t.TempDir()
@@ -130,10 +130,10 @@ func TestAnswer_WholeChunkOfTheDisk(t *testing.T) {
 	})
 }
 
-// Batches that wait for owners take turns by their bytes, and none waits forever.
+// Batches that wait for owners take turns, limited by their bytes, and no batch waits forever.
 func TestAskLimit_TurnsComeBack(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		a := newAskLimit(200) // turns for 100 bytes
+		a := newAskLimit(200) // limits the batches to 100 bytes
 		whole := a.enter(t.Context(), 1000)
 		ended, end := context.WithCancel(t.Context())
 		end()
@@ -169,7 +169,8 @@ func TestAskLimit_TurnsComeBack(t *testing.T) {
 	})
 }
 
-// Requests for data that the index does not contain are refused with an error, and reserve nothing.
+// Requests for data that the index does not contain are rejected with an error, and reserve
+// nothing.
 func TestSource_RefusesUnknownRanges(t *testing.T) {
 	d := newDataset(t, 332, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
@@ -177,7 +178,7 @@ func TestSource_RefusesUnknownRanges(t *testing.T) {
 	length := uint32(d.index.Chunk(0).Length)
 	for name, c := range map[string]struct {
 		chunks []batch.ChunkRanges
-		want   error // nil: an error without a class
+		want   error // nil: any error
 	}{
 		"chunk -1":         {[]batch.ChunkRanges{{Chunk: -1}}, nil},
 		"chunk behind all": {[]batch.ChunkRanges{{Chunk: d.index.Chunks()}}, nil},
@@ -209,7 +210,7 @@ func TestTakes(t *testing.T) {
 	s.Close()
 }
 
-// A peer may request samples and whole chunks. Any other range has no checksum, so it is refused.
+// A peer may request samples and whole chunks. Any other range has no checksum, so it is rejected.
 func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	d := newDataset(t, 335, []int{3000, 0, 900, 3000}, 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
@@ -239,7 +240,7 @@ func TestResolve_FindsTheSumOfEachRange(t *testing.T) {
 	}
 }
 
-// Only samples that have bytes are requested from a peer, and the run finds exactly these.
+// Only the requested samples are fetched from a peer, and batches find exactly these samples.
 func TestReadAhead_FindsLoadedSamples(t *testing.T) {
 	d := newDatasetOf(t, tars, 336, []int{3000, 900, 3000, 900}, 2, 1<<20)
 	peers := &scripted{dataset: d, answers: map[string]answerScript{"a": sends}}

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Memory is mapped before the first reader comes, no more of it than the chunks need, and used for
-// them.
+// Memory is mapped before the first reader arrives, no more than the chunks need, and the chunks
+// are loaded into it.
 func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	d := newDataset(t, 30, same(40, 30000), 10, 1<<20) // four chunks of about 300 KB
 	bubble.Test(t, func(t *testing.T) {
@@ -35,9 +35,9 @@ func TestMemoryIsMappedBeforeTheFirstReader(t *testing.T) {
 	})
 }
 
-// Chunks too small to be mapped do not prevent mapping others.
+// Chunks too small to be mapped do not prevent others from being mapped.
 func TestMemoryIsMappedBehindSmallChunks(t *testing.T) {
-	d := newDataset(t, 32, append(same(10, 500), same(30, 30000)...), 10, 1<<20) // one of about 10 KB, three of 300 KB
+	d := newDataset(t, 32, append(same(10, 500), same(30, 30000)...), 10, 1<<20) // one chunk of about 10 KB, and three of 300 KB
 	bubble.Test(t, func(t *testing.T) {
 		p := newPath(t, Config{Budget: bud(8 << 20)})
 		p.Open(d.index, d.store, "set/")

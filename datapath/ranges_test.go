@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// Pieces are joined exactly as far as the limits of a read allow, and each gets its own bytes.
+// Pieces are joined whenever the limits of a read allow it, and only then. Each piece gets its own
+// bytes.
 func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 	shards := [2][]byte{make([]byte, 4<<20), make([]byte, 4<<20)}
 	for i := range shards {
@@ -21,10 +22,10 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]int64{100, 10_000, 1 << 20}).Draw(t, "most")
 		some := rapid.Int64Range(1, most/3+1)
-		near := rapid.Int64Range(-1, 1) // to a bound
+		near := rapid.Int64Range(-1, 1) // offset from a limit
 		var ps []piece
 		at, shard := int64(0), 0
-		var wanted, waste int64 // since a piece that certainly begins a read
+		var wanted, waste int64 // bytes since the last piece that certainly begins a read
 		for range rapid.IntRange(1, 12).Draw(t, "pieces") {
 			if shard == 0 && rapid.IntRange(0, 9).Draw(t, "next shard") == 0 {
 				at, shard, wanted, waste = at/2, 1, 0, 0
@@ -51,8 +52,8 @@ func TestJoin_JoinsAsFarAsTheBoundsAllow(t *testing.T) {
 			}
 		}
 		spare := make([]byte, rapid.IntRange(0, 1000).Draw(t, "spare"))
-		// joined reports whether one read may bring some pieces, by the bounds as they are
-		// documented.
+		// joined reports whether one read may load the given pieces, by the documented
+		// limits.
 		joined := func(ps []piece) bool {
 			first, last := ps[0].ext, ps[len(ps)-1].ext
 			var wanted int64

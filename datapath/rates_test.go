@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// The cost of a read is measured: the bytes of one stream in the time to its first byte.
+// The cost of a read is measured: the number of bytes that one stream transfers in the time to the
+// first byte.
 func TestReadCostIsMeasured(t *testing.T) {
 	d := newDataset(t, 60, same(200, 30_000), 10, 1<<20) // 20 chunks of 300 KB
 	for name, c := range map[string]struct {
@@ -51,7 +52,7 @@ func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 			m.filled(1e6)
 			if i%2 == 1 {
 				time.Sleep(10 * time.Second)
-				m.filled(1e6) // another answer begins
+				m.filled(1e6) // a retry begins
 			}
 			time.Sleep(100 * time.Millisecond)
 			m.filled(2e6)
@@ -66,10 +67,10 @@ func TestRates_LeaveOutReadsThatPausedBeforeARetry(t *testing.T) {
 	})
 }
 
-// A job that begins in the middle of its epoch reads those chunks by their samples that it needs
-// little of, and the others whole.
+// A job begins in the middle of its epoch. It reads a chunk by the ranges of its samples if it
+// needs only a small part of it, and otherwise whole.
 func TestLittleOfAChunkIsReadBySamples(t *testing.T) {
-	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20) // chunks of 4.9 MB of 160 samples
+	d := newDataset(t, 61, same(320, 30_000), 160, 5<<20) // chunks of 4.9 MB with 160 samples each
 	for first, ranged := range map[uint64]bool{0: false, 80: false, 154: true} {
 		d.store.Reset()
 		p := newPath(t, Config{Budget: bud(12 << 20), NoPrefetch: true})

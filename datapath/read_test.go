@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Two datasets that fit into memory one by one, but not together, are not read whole for a batch of
-// each.
+// Each of two datasets fits into memory, but not both together. A batch of one of them does not
+// load whole chunks.
 func TestTwoDataSetsThatDoNotFitTogether(t *testing.T) {
 	d := newDataset(t, 3, same(1200, 3000), 100, 256<<10)
 	p := newPath(t, Config{Budget: bud(d.index.Bytes() * 2)})
@@ -127,7 +127,7 @@ func TestStoreErrorsNameTheRange(t *testing.T) {
 	}
 }
 
-// An index's claim is no proof: two datasets share a chunk only if its digest was compared.
+// A digest in an index is only a claim: two datasets share a chunk only if its digest was compared.
 func TestTwoNamesShareOneChunk(t *testing.T) {
 	d := newDataset(t, 7, same(4, 1000), 4, 1<<20)
 	for check, want := range map[bool]int{true: 1, false: 2} {
@@ -191,7 +191,8 @@ func TestNewGeneration_SharesChunks(t *testing.T) {
 	}
 }
 
-// A reader's first batch is spread over most of the fetchers; later chunks are read whole.
+// The read of a reader's first batch is spread over most of the fetchers; later chunks are read in
+// one piece.
 func TestFirstBatchIsReadInParts(t *testing.T) {
 	d := newDataset(t, 8, same(40, 10000), 10, 1<<20) // four chunks of about 107 KB
 	p := newPath(t, Config{Budget: bud(4 << 20), Fetchers: 12, PartSize: 128 << 10, NoPrefetch: true})
@@ -213,12 +214,12 @@ func TestChunkLargerThanAPartIsReadInParts(t *testing.T) {
 	d := newDataset(t, 8, same(10, 10000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), PartSize: 20000, Fetchers: 1}) // one fetcher: nothing to spread a first batch over
 	d.readEpoch(t, p.Open(d.index, d.store, "set/"), d.plan(t, shuffle.None, 0), 0, 10)
-	if got, want := d.store.Stats().Total, 6; got != want { // 10 * 10,752 bytes
+	if got, want := d.store.Stats().Total, 6; got != want { // 10 samples of 10,752 bytes
 		t.Errorf("got %d store reads, want %d", got, want)
 	}
 }
 
-// A load continues for its second reader when the first one, which started it, leaves.
+// A load continues for its second waiter when the reader that started it leaves.
 func TestLoadOutlivesItsFirstReader(t *testing.T) {
 	d := newDataset(t, 9, same(4, 1000), 4, 1<<20)
 	chunks := d.ranges(t, []uint64{1, 2})

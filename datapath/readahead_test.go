@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// carriedBytes returns the bytes of a gateway's read-ahead.
+// carriedBytes returns the number of bytes that a gateway's read-ahead holds.
 func (m *member) carriedBytes() int64 {
 	synctest.Wait()
 	c := m.path.ahead
@@ -20,7 +20,7 @@ func (m *member) carriedBytes() int64 {
 	return c.held
 }
 
-// Read-ahead for a reader's next batches is freed when the reader is elsewhere, when it has ended,
+// Read-ahead for a reader's next batches is freed when the reader has jumped, when it has ended,
 // and when its memory is needed.
 func TestReadAhead_FreedWithoutReader(t *testing.T) {
 	d := newDataset(t, 71, same(960, 900), 60, 8<<10)
@@ -39,7 +39,7 @@ func TestReadAhead_FreedWithoutReader(t *testing.T) {
 			f := begin(t)
 			before := f.members[0].path.Stats().PeerBytes
 			f.read(t, f.members[0], 40)
-			time.Sleep(time.Second) // longer than a reader is remembered whose ranks have gone elsewhere
+			time.Sleep(time.Second) // longer than a reader is remembered after its ranks have jumped
 			f.members[0].path.look()
 			all, had := f.members[0].carriedBytes(), f.members[0].path.Stats().PeerBytes
 			if got := f.members[0].path.Stats().CarriedHits; got != 0 || all > int64(had-before)+8*200 {
@@ -66,7 +66,7 @@ func TestReadAhead_FreedWithoutReader(t *testing.T) {
 			for n := range uint64(40) {
 				f.readShare(t, m, n, 0, 2)
 				if n == 2 {
-					f.readShare(t, m, n, 1, 2) // and then at another gateway
+					f.readShare(t, m, n, 1, 2) // and from then on at another gateway
 				}
 			}
 			m.path.look()
@@ -110,7 +110,7 @@ func (f *fleet) readShare(t *testing.T, m *member, n, rank, world uint64) {
 	body.Close()
 }
 
-// Read-ahead that differs from the index is not kept, and its sender is reported.
+// Read-ahead data that differs from the index is not kept, and its sender is reported.
 func TestWrongSamplesAreNotKept(t *testing.T) {
 	d := newDataset(t, 72, same(960, 450), 480, 32<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 		for n := range uint64(20) {
 			f.read(t, f.members[0], n)
 		}
-		synctest.Wait() // for questions that are under way
+		synctest.Wait() // wait for running queries
 		if got := f.members[0].path.Stats(); got.PeerLies == 0 || got.PeerLies != got.PeerReads || got.CarriedHits != 0 {
 			t.Errorf("got %d wrong answers to %d questions and %d samples served from read-ahead, want as many, and none",
 				got.PeerLies, got.PeerReads, got.CarriedHits)
@@ -134,8 +134,8 @@ func TestWrongSamplesAreNotKept(t *testing.T) {
 	})
 }
 
-// A client may have several open requests, which arrive in any order. Batches wait for running
-// runs: no sample is requested twice.
+// A client may have several open requests, which arrive in any order. Batches wait for the runs
+// being loaded, so no sample is requested twice.
 func TestReadAhead_ParallelRequestsAskOnce(t *testing.T) {
 	d := newDataset(t, 73, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestReadAhead_ParallelRequestsAskOnce(t *testing.T) {
 			})
 		}
 		for n := range uint64(120) {
-			batches <- n ^ 1 // each pair the wrong way round
+			batches <- n ^ 1 // swap the two batches of each pair
 		}
 		close(batches)
 		client.Wait()
@@ -182,9 +182,9 @@ func TestReadAhead_BatchReadsWithoutItsRun(t *testing.T) {
 		f := newFleet(t, d, d.plan(t, shuffle.Slot, 8), 2, Config{}, 8<<20)
 		m := f.members[0]
 		m.breaks(func(_ int, q *peer.Query) (wireFault, error) {
-			// The content of a question decides whether it fails. Its number must not: the batches
-			// of a failed run and the next run ask nine questions, so each run could have the
-			// number of a failing one.
+			// The content of a query decides whether it fails. Its number must not: a
+			// failed run's batches and the next run together send nine queries, so the
+			// query of every run could have the number of a failing one.
 			var sum uint32
 			for _, c := range q.Chunks {
 				for _, r := range c.Ranges {
@@ -205,8 +205,8 @@ func TestReadAhead_BatchReadsWithoutItsRun(t *testing.T) {
 	})
 }
 
-// The memory of a run goes back with the last batch that it was for, not when the rank has left it
-// far behind.
+// The memory of a run is freed after the last batch that the run was for. It does not stay until
+// the rank has moved far ahead.
 func TestReadAhead_FreesARunWithItsLastBatch(t *testing.T) {
 	d := newDataset(t, 75, same(960, 450), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

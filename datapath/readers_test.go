@@ -14,15 +14,15 @@ import (
 
 func near(got, want float64) bool { return math.Abs(got-want) <= .1*want }
 
-// Two ranks of one job: the table's data about each follow from the times of its requests, of the
-// bytes and of the answers.
+// With two ranks of one job, the table derives its data about each rank from the times of its
+// requests, of the arrival of bytes and of its responses.
 func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 	d := newDataset(t, 50, same(400, 1000), 40, 64<<10)
 	plan := d.plan(t, shuffle.Window, 2)
 	bubble.Test(t, func(t *testing.T) {
 		d.store.SetFault(func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: 50 * time.Millisecond} })
 		defer d.store.SetFault(nil)
-		p := newPath(t, Config{Budget: bud(64 << 10), NoPrefetch: true}) // one chunk at a time: each batch waits for its bytes
+		p := newPath(t, Config{Budget: bud(64 << 10), NoPrefetch: true}) // memory for one chunk: each batch waits for its bytes
 		s := p.Open(d.index, d.store, "set/")
 		read := func(rank, batch uint64, think time.Duration) {
 			e := plan.Epoch(0)
@@ -30,7 +30,7 @@ func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 			at := shuffle.Cursor{Plan: plan, Epoch: e, First: lo, End: lo + 20, BatchSize: 20, Rank: rank, WorldSize: 2}
 			body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo+10*rank, lo+10*rank+10)))
 			must(t, err)
-			time.Sleep(10 * time.Millisecond) // to send it
+			time.Sleep(10 * time.Millisecond) // time to send the body
 			body.Close()
 			time.Sleep(think)
 		}
@@ -62,7 +62,7 @@ func TestReadersAreKnownFromTheirRequests(t *testing.T) {
 		if want := float64(400-9*20) / 2 / fast.Rate; !near(fast.Left.Seconds(), want) {
 			t.Errorf("got %v left of the epoch, want about %.1f s", fast.Left, want)
 		}
-		// A request out of order moves the reader.
+		// A request out of order moves the reader's position.
 		read(0, 2, 0)
 		if got := p.Readers()[0]; got.Batch != 2 || p.Readers()[1].Behind != 0 {
 			t.Errorf("got batch %d after a step back, and the other %d behind; want 2 and 0", got.Batch, p.Readers()[1].Behind)

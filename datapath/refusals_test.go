@@ -17,12 +17,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// way is one way to read bytes of a dataset.
+// way is one method of reading the bytes of a dataset.
 type way struct {
 	name   string
 	form   string
 	budget int64 // 0: plenty
-	full   error // where there is no memory
+	full   error // the error if there is no memory
 	read   func(ctx context.Context, p *Path, s *Source, d *dataset, chunks []batch.ChunkRanges) (*batch.Body, error)
 }
 
@@ -73,8 +73,8 @@ func shifted(chunks []batch.ChunkRanges, by int) []batch.ChunkRanges {
 	return out
 }
 
-// AnyDue refuses a read, at whichever of its store reads, the read says why, gives back all that it
-// took, and succeeds the next time.
+// If any of its store reads fails, a read returns the reason, releases all that it took, and
+// succeeds the next time.
 func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 	for _, w := range ways() {
 		d := newDatasetOf(t, w.form, 300, same(40, 3000), 10, 16<<10)
@@ -97,7 +97,7 @@ func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 							err = d.check(chunks, got)
 							got.Close()
 						}
-						synctest.Wait() // loads that were left have ended
+						synctest.Wait() // wait until abandoned loads have ended
 						return err
 					}
 					body(t, p, read)
@@ -139,8 +139,8 @@ func TestReads_RefusedGiveBackAllTheyTook(t *testing.T) {
 	}
 }
 
-// faultAt lets the n-th store read of a read fail, and reports whether the read made so many. It
-// must end with the fault's error.
+// faultAt calls read and lets its n-th store read fail. It reports whether read made that many
+// store reads. read must then return the fault's error.
 func (d *dataset) faultAt(t *testing.T, n int, fault memstore.Fault, read func(context.Context) error) (reached bool) {
 	t.Helper()
 	calls := 0

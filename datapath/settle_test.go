@@ -7,16 +7,16 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSettledBodiesHoldLittle reads batches that take a little of many chunks, or that were copied,
-// and lets them settle once a half of each is sent: the chunks can go, though others wait for their
-// memory, and the bytes stay right.
+// TestSettledBodiesHoldLittle reads batches that need a small part of many chunks, or that were
+// copied, and lets them settle when half of each is sent. The unneeded chunks can then be evicted,
+// and the remaining bytes stay right.
 func TestSettledBodiesHoldLittle(t *testing.T) {
 	const total = 4 << 20
 	d := newDataset(t, 70, same(600, 5000), 100, 128<<10)
 	for name, c := range map[string]struct {
 		order  string
 		window uint64
-		most   int64 // bytes pinned in the end, for 100 samples of 5.5 KB of which a half is needed
+		most   int64 // bytes pinned at the end, for 100 samples of 5.5 KB, half of which are still needed
 	}{
 		"leased": {shuffle.Window, 20, 450 << 10},
 		"copied": {shuffle.Full, 0, 600 << 10},

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestSource_AsksForChunksWithoutALock: with CheckSHA, chunks of other datasets count too. Still,
-// looking up chunks that are not in memory takes no lock of the cache, for example under the
-// readers' lock.
+// TestSource_AsksForChunksWithoutALock checks lookups with CheckSHA, which must also find chunks of
+// other datasets. Even so, a lookup of a chunk that is not in memory takes no lock of the cache,
+// since callers may hold the readers' lock.
 func TestSource_AsksForChunksWithoutALock(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: true, NoPrefetch: true})
 	s := p.Open(d.index, d.store, "set/")
-	locked := func(missing []int) [][]int { // it is called under the cache's lock
+	locked := func(missing []int) [][]int { // called under the cache's lock
 		answered := make(chan bool)
 		go func() {
 			answered <- s.Resident(5) || s.whereIs(5) != notHere
@@ -45,8 +45,8 @@ func TestSource_AsksForChunksWithoutALock(t *testing.T) {
 	l.Close()
 }
 
-// TestSource_FindsChunksOfOtherDatasets: a batch and a fetch ahead find chunks that another dataset
-// has brought, and load none.
+// TestSource_FindsChunksOfOtherDatasets checks that a batch and a prefetch find chunks that another
+// dataset has loaded, and load nothing.
 func TestSource_FindsChunksOfOtherDatasets(t *testing.T) {
 	d := newDataset(t, 9, same(40, 1000), 4, 1<<20)
 	p := newPath(t, Config{Budget: bud(1 << 20), CheckSHA: true, NoPrefetch: true})

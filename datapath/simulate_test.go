@@ -22,14 +22,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// usualScenarios is how many scenarios an ordinary run plays: enough to see everything that can
+// usualScenarios is the number of scenarios in an ordinary run: enough for every kind of event to
 // happen.
 const usualScenarios = 2_000
 
 // A scenario has a store that fails in every way, a budget that is often too small, and sometimes a
-// disk with damaged files. Readers of two sources begin, warm, wait, hold and end, and other
-// sources are opened, read and closed meanwhile, under a fake clock. Each read must end with the
-// stored bytes or an error by its deadline and a second, and nothing may leak.
+// disk with damaged files. Readers of two sources begin, warm, wait, hold and end. Meanwhile other
+// sources are opened, read and closed, under a fake clock. Each read must end with the stored bytes
+// or an error, at most a second after its deadline, and nothing may leak.
 func TestSimulatedScenarios(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {
@@ -39,7 +39,7 @@ func TestSimulatedScenarios(t *testing.T) {
 	for _, form := range []string{tars, tars, objects, zstds, gzips} {
 		perShard := 60
 		if form == gzips {
-			perShard = 8 // a shard is one chunk
+			perShard = 8 // each shard is one chunk
 		}
 		forms = append(forms, newDatasetOf(t, form, 10, lengths, perShard, 6<<10))
 	}
@@ -134,7 +134,7 @@ func (d *dataset) simulate(t *testing.T, seed uint64, disk *diskcache.Cache, end
 	}
 }
 
-// damagedDisk opens the disk that the scenarios share after a bit of one of its files was flipped.
+// damagedDisk flips a bit in a file of the disk that the scenarios share, and opens the disk.
 func damagedDisk(t *testing.T, dir string, seed uint64) *diskcache.Cache {
 	rnd := rand.New(rand.NewPCG(seed, 14))
 	var files []string
@@ -156,7 +156,7 @@ func damagedDisk(t *testing.T, dir string, seed uint64) *diskcache.Cache {
 	return disk
 }
 
-// script defines a store's faults: level out of ten requests fail, each in one of many ways.
+// script defines the faults of a store: of ten requests level fail, each in one of many ways.
 func script(seed uint64, level int) func(memstore.Call) memstore.Fault {
 	var mu sync.Mutex // guards rnd
 	rnd := rand.New(rand.NewPCG(seed, 13))
@@ -196,7 +196,7 @@ type simulated struct {
 	plan *shuffle.Plan
 }
 
-// comeAndGo opens the dataset a few times, reads, and closes it.
+// comeAndGo opens the dataset several times, reads it, and closes it.
 func (r *simulated) comeAndGo(t *testing.T, p *Path) {
 	for range 1 + r.rnd.IntN(3) {
 		time.Sleep(time.Duration(r.rnd.IntN(2000)) * time.Millisecond)
@@ -221,7 +221,7 @@ func (r *simulated) comeAndGo(t *testing.T, p *Path) {
 	}
 }
 
-// read reads one batch, checks the result, and describes it.
+// read reads one batch, checks it, and returns the kind of result.
 func (r *simulated) read(t *testing.T) string {
 	size := 1 + r.rnd.Uint64N(64)
 	e := r.plan.Epoch(r.rnd.Uint64N(2))
@@ -254,7 +254,7 @@ func (r *simulated) read(t *testing.T) string {
 		return "warmed"
 	}
 	if err == nil {
-		time.Sleep(time.Duration(r.rnd.IntN(3000)) * time.Millisecond) // a slow client, on the bubble's clock
+		time.Sleep(time.Duration(r.rnd.IntN(3000)) * time.Millisecond) // simulate a slow client, in fake time
 		if err := r.data.check(chunks, body); err != nil {
 			t.Error(err)
 		}

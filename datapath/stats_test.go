@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestPath_StatsReportEachCounter: every counter of the path is in the field of its name.
+// TestPath_StatsReportEachCounter checks that every counter of the path is in the field of its
+// name.
 func TestPath_StatsReportEachCounter(t *testing.T) {
 	disk, err := diskcache.Open(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
 	must(t, err)
@@ -49,7 +50,8 @@ func TestPath_StatsReportEachCounter(t *testing.T) {
 	}
 }
 
-// TestPath_StatsReportTheCache: the cache's counters are in the fields of the same names.
+// TestPath_StatsReportTheCache checks that the cache's counters are in the fields of the same
+// names.
 func TestPath_StatsReportTheCache(t *testing.T) {
 	d := newDataset(t, 1, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})
@@ -72,7 +74,7 @@ func TestPath_StatsReportTheCache(t *testing.T) {
 	}
 }
 
-// refusing is a cluster whose members answer each query with an error, or not.
+// refusing is a cluster whose members answer each query with err, or with success if it is nil.
 type refusing struct {
 	alone
 	err error
@@ -82,8 +84,8 @@ func (a refusing) Read(context.Context, string, *peer.Query, [][]byte, Instead) 
 
 func (refusing) Lied(string) {}
 
-// TestPath_ReadCountsTheFailuresOfMembers: a member that does not have the chunk has not failed,
-// nor has one whose question was given up; one that is too late has.
+// TestPath_ReadCountsTheFailuresOfMembers checks which answers count as failures. A member that
+// does not have the chunk has not failed, and a canceled query is no failure. A timeout is one.
 func TestPath_ReadCountsTheFailuresOfMembers(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
@@ -116,7 +118,8 @@ func TestPath_ReadCountsTheFailuresOfMembers(t *testing.T) {
 	}
 }
 
-// TestLocal_ErrorsOfOnePlace: only these errors justify reading other places of an object.
+// TestLocal_ErrorsOfOnePlace checks that only errors that may concern one range justify reading
+// other ranges of an object.
 func TestLocal_ErrorsOfOnePlace(t *testing.T) {
 	for err, want := range map[error]bool{
 		nil: false, objstore.ErrUnavailable: true, objstore.ErrTimeout: true, objstore.ErrShort: true,

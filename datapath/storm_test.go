@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Three gateways with little memory have different and changing views and connections that fail,
-// send wrong bytes and hang. They open and close the dataset meanwhile, with a store that fails,
-// sends wrong bytes and hangs. Each read ends with the stored bytes or an error by its deadline and
-// a second, and nothing leaks.
+// Three gateways with little memory have different and changing views, and connections that fail,
+// send wrong bytes and hang. Meanwhile they open and close the dataset, with a store that also
+// fails, sends wrong bytes and hangs. Each read ends with the stored bytes or an error, at most a
+// second after its deadline, and nothing leaks.
 func TestStormBetweenGateways(t *testing.T) {
 	lengths := make([]int, 240)
 	for i := range lengths {
@@ -91,7 +91,7 @@ func (d *dataset) storm(t *testing.T, seed uint64, ended map[string]int) {
 	ended["failed"] += int(got.PeerFailed)
 }
 
-// reopen opens the dataset a few times under the name that the others use, and closes it.
+// reopen opens the dataset several times under the name that the other gateways use, and closes it.
 func (m *member) reopen(rnd *rand.Rand) {
 	for range 1 + rnd.IntN(4) {
 		s := m.path.Open(m.fleet.index, m.fleet.store, "set/")
@@ -102,7 +102,7 @@ func (m *member) reopen(rnd *rand.Rand) {
 	}
 }
 
-// storms returns the faults of the questions to one member, and changes its view meanwhile.
+// storms returns the faults of the queries to one member, and changes that member's view meanwhile.
 func (m *member) storms(rnd *rand.Rand) func(int, *peer.Query) (wireFault, error) {
 	var mu sync.Mutex // guards rnd
 	level := rnd.IntN(8)
@@ -136,8 +136,8 @@ func (m *member) storms(rnd *rand.Rand) func(int, *peer.Query) (wireFault, error
 	}
 }
 
-// storm reads a few batches as a rank that proceeds, or makes one gateway pull from another, and
-// describes the result.
+// storm reads several batches as a rank that proceeds, or lets one gateway pull from another, and
+// returns the kind of result.
 func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	limit := time.Duration(1+r.rnd.IntN(5000)) * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -171,7 +171,7 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 		if err != nil {
 			return readEnd(ctx, t, err)
 		}
-		time.Sleep(time.Duration(r.rnd.IntN(100)) * time.Millisecond) // a slow client, on the bubble's clock
+		time.Sleep(time.Duration(r.rnd.IntN(100)) * time.Millisecond) // simulate a slow client, in fake time
 		if err := r.data.check(chunks, body); err != nil {
 			t.Error(err)
 		}
@@ -180,7 +180,7 @@ func (r *simulated) storm(t *testing.T, f *fleet, m *member) string {
 	return "bytes"
 }
 
-// readEnd returns the kind of a read's result, of which there are few.
+// readEnd returns the kind of a read's result.
 func readEnd(ctx context.Context, t *testing.T, err error) string {
 	var where *chunkindex.RangeError
 	switch {

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Reports of any size, some of them repeated, give the checksums of the bytes.
+// Progress reports of any size, some of them repeated, result in the right checksums of the bytes.
 func TestSumsFollowTheRead(t *testing.T) {
 	var ps []piece
-	for offset, n := range map[int64]int{100: 10, 113: 1, 114: 7} { // with a gap of 3 bytes
+	for offset, n := range map[int64]int{100: 10, 113: 1, 114: 7} { // there is a gap of 3 bytes
 		ps = append(ps, piece{ext: chunkindex.Extent{Offset: offset, Length: int64(n)}, dst: make([]byte, n)})
 	}
 	slices.SortFunc(ps, func(a, b piece) int { return int(a.ext.Offset - b.ext.Offset) })

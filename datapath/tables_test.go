@@ -11,9 +11,9 @@ type sized int64
 
 func (n sized) Bytes() int64 { return int64(n) }
 
-// Rows of 500 bytes in five columns have tables of a fifth of their bytes. The tables of all chunks
-// stay in memory together with the chunks, since each batch has samples of all chunks, and would
-// otherwise decode all tables again.
+// Rows of 500 bytes in five columns have tables a fifth as large as the rows. The tables of all
+// chunks stay in memory together with the chunks. Otherwise each batch, which has samples of all
+// chunks, would decode all tables again.
 func TestTablesOfSmallRowsStay(t *testing.T) {
 	const chunk, chunks = 4 << 20, 16
 	total := int64(BudgetFor(chunk * chunks))

@@ -29,7 +29,7 @@ func (s tracedStore) ReadRange(ctx context.Context, ref objstore.Ref, offset int
 	return err
 }
 
-// requests are reads of a test, each a span by its name and the beginning of a trace.
+// requests are the reads of a test. Each has a span with the read's name, which begins a trace.
 type requests struct {
 	*dataset
 	source *Source
@@ -39,7 +39,7 @@ type requests struct {
 	open   sync.WaitGroup
 }
 
-// ask reads some samples from a position of the plan on, and returns when the request waits for
+// ask requests samples from a position of the plan on. It returns when the request waits for
 // something or has ended.
 func (r *requests) ask(t *testing.T, name string, first, samples uint64, deadline time.Duration) {
 	t.Helper()
@@ -64,13 +64,13 @@ func (r *requests) ask(t *testing.T, name string, first, samples uint64, deadlin
 	synctest.Wait()
 }
 
-// ended waits for all requests and their background work.
+// ended waits until all requests and their background work have ended.
 func (r *requests) ended() {
 	r.open.Wait()
 	synctest.Wait()
 }
 
-// one returns the only span with a name.
+// one returns the only span with the given name.
 func (r *requests) one(t *testing.T, name string) tracingtest.Span {
 	t.Helper()
 	some := r.spans.Named(name)
@@ -87,11 +87,11 @@ func (r *requests) names() (all []string) {
 	return all
 }
 
-// none is the parent of a span that has none.
+// none is the parent ID of a span without a parent.
 const none = "0000000000000000"
 
-// TestTrace_LinksWaiterToLoad: a load is a trace of its own, linked to the request that has
-// begun it, and each request that waits for it is linked to it, also one that gives up.
+// TestTrace_LinksWaiterToLoad checks that a load is a trace of its own, linked to the request that
+// began it. Each request that waits for the load is linked to it, even one that gives up.
 func TestTrace_LinksWaiterToLoad(t *testing.T) {
 	d := oneToAShard(t, 1)
 	bubble.Test(t, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestTrace_LinksWaiterToLoad(t *testing.T) {
 	})
 }
 
-// TestTrace_PrefetchIsOwnTrace: a prefetch or a warming begins a trace. A request that
-// arrives before its end is linked to it.
+// TestTrace_PrefetchIsOwnTrace checks that a prefetch or a warming read begins a trace. A request
+// that arrives before it ends is linked to it.
 func TestTrace_PrefetchIsOwnTrace(t *testing.T) {
 	d := oneToAShard(t, 8)
 	for name, begin := range map[string]func(t *testing.T, r *requests){
@@ -173,10 +173,10 @@ func TestTrace_PrefetchIsOwnTrace(t *testing.T) {
 	}
 }
 
-// TestWaitsForMemoryAndPlacesAreSpans: the waits of a request before the store is read are in its
-// trace.
+// TestWaitsForMemoryAndPlacesAreSpans checks that the trace of a request contains its waits before
+// the store is read.
 func TestWaitsForMemoryAndPlacesAreSpans(t *testing.T) {
-	d := newDataset(t, 92, same(60, 900), 60, 256<<10) // one chunk, for which there is never room
+	d := newDataset(t, 92, same(60, 900), 60, 256<<10) // one chunk, which never fits into memory
 	open := func(t *testing.T) (*Path, *requests) {
 		spans, tracer := tracingtest.New()
 		p := newPath(t, Config{Budget: bud(32 << 10), Fetchers: 1, NoPrefetch: true})
@@ -245,7 +245,7 @@ func TestWaitsForMemoryAndPlacesAreSpans(t *testing.T) {
 	})
 }
 
-// TestDiskReadsAreSpans: successful and failed disk reads are in the trace.
+// TestDiskReadsAreSpans checks that successful and failed disk reads are in the trace.
 func TestDiskReadsAreSpans(t *testing.T) {
 	d := oneToAShard(t, 2)
 	dir := t.TempDir()
@@ -297,8 +297,7 @@ func TestDiskReadsAreSpans(t *testing.T) {
 	})
 }
 
-// TestFormerOwnersAreSpans: the question to the gateway that held a chunk before is a part of its
-// load.
+// TestFormerOwnersAreSpans checks that the query to the former owner is a part of the load's trace.
 func TestFormerOwnersAreSpans(t *testing.T) {
 	d := newDataset(t, 93, same(480, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {
@@ -324,8 +323,8 @@ func TestFormerOwnersAreSpans(t *testing.T) {
 	})
 }
 
-// TestTrace_ReadAheadIsOwnTrace: read-ahead from peers begins a trace, to which the batch is
-// linked.
+// TestTrace_ReadAheadIsOwnTrace checks that read-ahead from peers begins a trace, and that the
+// batch is linked to it.
 func TestTrace_ReadAheadIsOwnTrace(t *testing.T) {
 	d := newDataset(t, 94, same(960, 900), 60, 8<<10)
 	bubble.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestSource_UnpackGivesItsTurnBack: however the read of a compressed chunk without room ends, its
-// memory to decode in is there for the next one.
+// TestSource_UnpackGivesItsTurnBack checks that, however the read of a compressed chunk without
+// room ends, the decoding memory is then available to the next batch.
 func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 	d := newDatasetOf(t, gzips, 1, same(10, 3000), 10, 1<<20)
 	chunks := d.ranges(t, []uint64{3, 7})
@@ -25,7 +25,7 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx   context.Context
 		fault memstore.Fault
-		kept  bool // the memory to decode in
+		kept  bool // the decoding memory exists
 		want  error
 	}{
 		"read":      {t.Context(), memstore.Fault{}, true, nil},
@@ -43,7 +43,7 @@ func TestSource_UnpackGivesItsTurnBack(t *testing.T) {
 				p.decoding.fit()
 			}
 			all, err := p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())
-			if !c.kept { // also not of free slots
+			if !c.kept { // and leave no free slots either
 				p.cache.Reclaim(p.budget.Total(), chunkcache.AnyDue)
 				all.Release()
 				all, err = p.budget.Reserve(t.Context(), p.budget.Total()-p.budget.InUse())

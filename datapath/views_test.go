@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// changing is a cluster without other gateways whose view changes.
+// changing is a cluster without other gateways and with a view that changes.
 type changing struct {
 	alone
 	view atomic.Uint64
@@ -16,7 +16,8 @@ type changing struct {
 
 func (c *changing) View() uint64 { return c.view.Load() }
 
-// The first request after a change of the view updates the table of readers before it uses it.
+// The first request after a change of the view updates the table of readers before it uses the
+// table.
 func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 	d := newDataset(t, 337, same(40, 3000), 10, 1<<20)
 	peers := &changing{}
@@ -54,12 +55,12 @@ func TestPath_TellsItsReadersOfANewView(t *testing.T) {
 			t.Errorf("%s: got the table in view %d, want %d", name, p.view.Load(), view)
 		}
 	}
-	p.Heard("set", d.index.Generation(), shuffle.Cursor{}, 0) // of no plan
+	p.Heard("set", d.index.Generation(), shuffle.Cursor{}, 0) // a position without a plan
 	p.Heard("set", "another generation", first(plan, 1, 20), 0)
 	p.idle(t, "told")
 }
 
-// A closed source frees memory, so Run is woken to prefetch other chunks.
+// Closing a source frees memory, so Run is woken to prefetch other chunks.
 func TestSource_CloseMakesRunLook(t *testing.T) {
 	d := newDataset(t, 338, same(40, 3000), 10, 1<<20)
 	p := newPath(t, Config{Budget: bud(8 << 20), NoPrefetch: true})

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A call of Warm that ends early returns the reason and its places, and the next one loads the
-// missing chunks.
+// A call of Warm that ends early returns its error and the places that it took, and the next call
+// loads the missing chunks.
 func TestWarm_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	d := newDataset(t, 340, same(40, 3000), 10, 1<<20) // four chunks
 	gone := errors.New("the client has gone")
@@ -98,8 +98,8 @@ func TestWarm_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	})
 }
 
-// The chunks of a leaving member are pulled as long as there are memory, a place and an answer;
-// nothing else is kept.
+// The chunks of a leaving member are pulled while there is memory and a place, and as long as the
+// member answers. Nothing else is kept.
 func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 	d := newDataset(t, 341, same(40, 3000), 10, 1<<20)
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestPull_EndedEarlyGivesItsPlacesBack(t *testing.T) {
 		brought int
 	}{
 		"sent":        {sends, nil, 4},
-		"wrong bytes": {sendsOthers, nil, 4}, // the store has them
+		"wrong bytes": {sendsOthers, nil, 4}, // read from the store instead
 		"silent":      {fails, nil, 4},       // likewise
 		"no place": {sends, func(t *testing.T, p *Path, s *Source) func() {
 			must(t, p.gate.enter(t.Context(), s.store))

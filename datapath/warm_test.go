@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// warmAll calls Warm until it is done or full, and returns how often, and how many chunks were
-// brought.
+// warmAll calls Warm until it is done or memory is full. It returns the number of calls and the
+// number of loaded chunks.
 func (x *trial) warmAll(t *testing.T, p *shuffle.Plan, from uint64) (calls, chunks int, full bool) {
 	t.Helper()
 	for at := from; at < p.Samples() && !full; calls++ {
@@ -40,7 +40,7 @@ func TestWarmEpochNeedsNoStore(t *testing.T) {
 			defer d.store.SetFault(nil)
 			x := d.trialOf(t, 60, Config{Fetchers: 2})
 			plan := d.plan(t, name, 4)
-			calls, brought, full := x.warmAll(t, plan, 0) // two seconds' work
+			calls, brought, full := x.warmAll(t, plan, 0) // takes two seconds
 			if calls < 2 || calls > 4 || brought != chunks || full {
 				t.Errorf("%s: got %d calls that brought %d chunks, full %v; want two or three, %d", name, calls, brought, full, chunks)
 			}
@@ -57,7 +57,7 @@ func TestWarmEpochNeedsNoStore(t *testing.T) {
 	}
 }
 
-// Memory that is too small is filled up to the limit, with the first chunks of the epoch, and not
+// If memory is too small, Warm fills it up to the limit with the first chunks of the epoch, and not
 // beyond.
 func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 	const chunks, room = 40, 20
@@ -74,7 +74,7 @@ func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 				t.Errorf("chunk needed from position %d on: got resident %v", span.From, x.source.Resident(int(span.Chunk)))
 			}
 		}
-		// From the middle on there is nothing more to fetch, either.
+		// From the middle of the epoch on there is nothing more to load, either.
 		if _, again, full := x.warmAll(t, plan, plan.Samples()/2); again != 0 || !full {
 			t.Errorf("got %d chunks more, full %v, want none and full", again, full)
 		}
@@ -82,7 +82,7 @@ func TestWarmStopsWhenMemoryIsFull(t *testing.T) {
 	})
 }
 
-// Warming takes no resources from a reader, and waits for the reader's reads.
+// Warming takes no resources from a reader, and waits until the reader's reads have ended.
 func TestWarmLeavesReadersAlone(t *testing.T) {
 	d := oneToAShard(t, 40)
 	bubble.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestWarmLeavesReadersAlone(t *testing.T) {
 	})
 }
 
-// Errors are the store's and the caller's; chunks loaded before stay.
+// Warm returns the error of the store or of the caller; chunks loaded before it stay.
 func TestWarmEndsWithTheFirstError(t *testing.T) {
 	d := oneToAShard(t, 40)
 	bubble.Test(t, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestWarmEndsWithTheFirstError(t *testing.T) {
 	})
 }
 
-// A read that waits for a place ahead gets one when it is free, after the requests, and no unused
-// place is lost.
+// A waiting warming read gets a place when one is free and no request waits. No unused place is
+// lost.
 func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 1, idle: func() {}}
@@ -171,7 +171,7 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 				t.Errorf("got %s, want %s", name, want)
 			}
 			if want != "ahead" {
-				g.leave(nil) // the place that was held at first, then that of the request
+				g.leave(nil) // the place taken first, then that of the request
 			}
 		}
 		g.leaveWarm(false)
@@ -181,8 +181,8 @@ func TestGateGivesWarmReadsTheirTurn(t *testing.T) {
 	})
 }
 
-// While a reader finds no place for its chunks, reads that warm get at most half of the places;
-// otherwise all.
+// While a reader finds no place for its chunks, warming reads get at most half of the places;
+// otherwise they may use all.
 func TestWarm_LeavesPlacesToReaders(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		g := &gate{limit: 4, idle: func() {}}
@@ -228,7 +228,7 @@ func TestWarm_LeavesPlacesToReaders(t *testing.T) {
 	})
 }
 
-// A reader's chunks arrive in time although another dataset is warmed over the same line.
+// A reader's chunks arrive in time although another dataset is warmed over the same link.
 func TestWarm_DoesNotDelayReader(t *testing.T) {
 	d := newDataset(t, 44, same(64*72, 3000), 72*8, 256<<10)
 	other := newDataset(t, 45, same(64*72, 3000), 72*8, 256<<10)
@@ -256,7 +256,7 @@ func TestWarm_DoesNotDelayReader(t *testing.T) {
 			body, err := s.Read(t.Context(), at, d.ranges(t, e.Append(nil, lo, lo+64)))
 			must(t, err)
 			body.Close()
-			if lo >= 72*8 { // the chunks of the first shard come one by one, in one read
+			if lo >= 72*8 { // the chunks of the first shard arrive one by one, in one read
 				waited += time.Since(asked)
 			}
 			time.Sleep(60 * time.Millisecond)
@@ -269,8 +269,8 @@ func TestWarm_DoesNotDelayReader(t *testing.T) {
 	})
 }
 
-// TestWarm_OrderWithoutLocalityGoesAsStored: warming continues at the chunk of the sample at which
-// it stopped.
+// TestWarm_OrderWithoutLocalityGoesAsStored checks that, for such an order, warming loads chunks in
+// stored order and continues at the chunk of the sample at which it stopped.
 func TestWarm_OrderWithoutLocalityGoesAsStored(t *testing.T) {
 	d := newDataset(t, 1, same(40, 900), 10, 4<<10)
 	p := newPath(t, Config{Budget: bud(1 << 20)})
