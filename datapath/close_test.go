@@ -114,7 +114,7 @@ func (alone) Former(peer.Chunk) string           { return "" }
 func (alone) Share(string) float64               { return 1 }
 func (alone) View() uint64                       { return 1 }
 
-// A closed source leaves nothing behind in a path that continues, whatever the form of its dataset.
+// A closed source leaves nothing behind in a path that continues, with any form of its dataset.
 // Other sources keep their chunks.
 func TestClose_FreesEverything(t *testing.T) {
 	for _, form := range forms() {

@@ -11,7 +11,7 @@ import (
 
 // fetch is a load of the chunks that one caller needs together.
 type fetch struct {
-	load         // field part is set by group
+	load         // part is set by group
 	first  bool  // for a reader's first batch: nothing was prefetched
 	chunks []int // to load, ascending
 }

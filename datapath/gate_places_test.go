@@ -71,7 +71,7 @@ func TestGate_GivesPlacesOn(t *testing.T) {
 		}
 		g.leave("store")
 		g.leaveAhead(false)
-		next("warm") // one of two places is left beside the request
+		next("warm") // the request has one of the two places, and the warming read the other
 		if told != 2 {
 			t.Errorf("got Run told %d times, want twice: of a request's place, and of one ahead", told)
 		}

@@ -43,7 +43,7 @@ func (d *dataset) claim(t *testing.T, chunk int, digest [32]byte) *chunkindex.In
 	return d.rewritten(t, func(sections [][]byte) { copy(sections[chunkTable][chunkRow*chunk:], digest[:]) })
 }
 
-// straddling returns a dataset in which every second boundary between samples lies inside the next
+// straddling returns a dataset in which every second boundary between samples is inside the next
 // object. No format writes such an index, but an index may contain it.
 func (d *dataset) straddling(t *testing.T) *dataset {
 	x := d.rewritten(t, func(sections [][]byte) {

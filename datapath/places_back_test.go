@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A prefetch returns its place and ends its use of the source, whatever its result.
+// A prefetch returns its place and ends its use of the source, with any result.
 func TestPrefetch_GivesItsPlaceBack(t *testing.T) {
 	d := newDataset(t, 330, same(40, 3000), 20, 10_000)
 	for name, c := range map[string]struct {

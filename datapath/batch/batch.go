@@ -1,16 +1,17 @@
 // Package batch is the contract between the data path and the gateway: the ranges that a batch
-// needs, and the body that answers for them.
+// needs, and the body with their bytes.
 package batch
 
 import "time"
 
-// Range is one sample's place in the decoded bytes of its chunk, and its position in a batch.
+// Range is the location of one sample in the decoded bytes of its chunk, and its position in a
+// batch.
 type Range struct {
 	Seq    int    // index of its segment in the Body: 0 is the first sample of the batch
-	Offset uint32 // in the chunk's decoded bytes
+	Offset uint32 // offset in the chunk's decoded bytes
 	Length uint32
-	CRC32C uint32 // Castagnoli, of these bytes
-	Hot    bool   // the plan draws the sample often, so it is worth caching by itself
+	CRC32C uint32 // CRC-32C (Castagnoli) of these bytes
+	Hot    bool   // the plan draws the sample often, so it is worth caching separately
 }
 
 // ChunkRanges lists the ranges of one chunk that a batch needs. A request lists each chunk once.
@@ -24,12 +25,13 @@ type ChunkRanges struct {
 // called once, and releases leases and reserved bytes.
 type Body struct {
 	Segments [][]byte
-	Tiers    []TierTime // which tiers delivered the bytes, for diagnostics
+	Tiers    []TierTime // bytes and wait of each tier, for diagnostics
 	settle   func()
 	close    func()
 }
 
-// TierTime is how many bytes of a body one tier delivered, and how long the request waited for it.
+// TierTime is the number of bytes of a body that one tier delivered, and how long the request
+// waited for that tier.
 type TierTime struct {
 	Tier  string // memory, disk, peer, store
 	Bytes int64
@@ -48,8 +50,9 @@ func (b *Body) OnSettle(settle func()) *Body {
 }
 
 // Settle minimizes the memory that a body holds while it is sent slowly. It may replace segments by
-// copies, so that chunks of which little is needed are released. The caller first sets segments
-// that it no longer needs to nil, and must not use earlier copies of the segments afterwards.
+// copies, so that chunks of which only a small part is needed are released. The caller first sets
+// segments that it no longer needs to nil, and must not use slices that it took from Segments
+// before the call.
 func (b *Body) Settle() {
 	if b.settle != nil {
 		b.settle()
@@ -75,10 +78,10 @@ func (b *Body) Close() {
 	}
 }
 
-// Warmed is the progress of loading the chunks of an epoch before its readers come.
+// Warmed is the progress of loading the chunks of an epoch before its readers arrive.
 type Warmed struct {
-	Next   uint64 // the position to continue from; the epoch's length once all is loaded
-	Chunks int    // loaded by this call
+	Next   uint64 // position to continue from; the epoch's length once all chunks are loaded
+	Chunks int    // chunks loaded by this call
 	Bytes  int64
 	Full   bool // no tier has room for more
 }

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// lookedAt is the minimum number of chunks considered for eviction, as in memory: of 32 random
-	// chunks one is nearly always among the tenth that is needed last. Considering one takes about
-	// a microsecond.
+	// lookedAt is the minimum number of chunks considered for eviction, as in memory. Of 32
+	// random chunks, at least one is nearly always among the tenth that is needed last.
+	// Considering one chunk takes about a microsecond.
 	lookedAt = 32
-	// lookedBytes is the minimum size of those chunks together, as a multiple of the bytes to
+	// lookedBytes gives the minimum total size of those chunks, as a multiple of the bytes to
 	// evict.
 	lookedBytes = 4
-	roomAgain   = 64 // divisor of MaxBytes: with so much free the file system counts as no longer filled by others
+	roomAgain   = 64 // divisor of MaxBytes: with that many bytes free, the file system no longer counts as full
 )
 
 // victim is a candidate for eviction.
@@ -26,20 +26,21 @@ type victim struct {
 	next time.Duration
 }
 
-// worth reports whether a new chunk should replace one on disk, from the times until the next use
-// of each. Exchanging two chunks that are both needed saves no read by itself, only if the room
-// serves a third one in between. So the replaced chunk must be needed at least twice as late.
+// worth reports whether a new chunk should replace one on disk. The arguments are the times until
+// the next use of each. Exchanging two chunks that are both needed saves no read by itself, unless
+// the space serves a third chunk in between. So the replaced chunk must be needed at least twice as
+// late.
 func worth(coming, there time.Duration) bool {
 	return coming != Never && (there == Never || there/2 >= coming)
 }
 
-// makeRoom reserves room for a chunk: free room, or the room of chunks that are needed much later
-// or never again.
+// makeRoom reserves space for a chunk: free space, or the space of chunks that are needed much
+// later or never again.
 func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 	if need > c.cfg.MaxBytes {
 		return false, nil
 	}
-	// Checked only once, since some file systems free the room of a removed file with a delay.
+	// Checked only once, since some file systems free the space of a removed file with a delay.
 	missing := c.lacking(need)
 	for {
 		if missing > 0 {
@@ -60,9 +61,9 @@ func (c *Cache) makeRoom(need int64, ref uint64) (bool, error) {
 }
 
 // lacking returns how many bytes the file system lacks for a chunk. It reports to Tell when other
-// files leave less room than MaxBytes allows, and when there is room again.
+// files leave less space than MaxBytes allows, and when there is enough space again.
 func (c *Cache) lacking(need int64) int64 {
-	wanted := c.writing.Load() // includes concurrent writes, which have seen the same free room
+	wanted := c.writing.Load() // includes concurrent writes, for which the same space still counts as free
 	_, free, err := c.space(c.cfg.Dir)
 	if err != nil { // the write will report it
 		return 0
@@ -82,7 +83,7 @@ func (c *Cache) lacking(need int64) int64 {
 	return wanted - free
 }
 
-// take reserves room if there is enough; otherwise it returns how much is missing.
+// take reserves space if there is enough; otherwise it returns how many bytes are missing.
 func (c *Cache) take(need int64) (missing int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +96,8 @@ func (c *Cache) take(need int64) (missing int64) {
 	return missing
 }
 
-// choose returns chunks with n bytes together that are worth less than the new one; nil if there
-// are none.
+// choose returns chunks of at least n bytes in total that are worth less than the new one, or nil
+// if there are none.
 func (c *Cache) choose(n int64, ref uint64) []victim {
 	coming := c.next(ref)
 	if coming == Never {
@@ -118,8 +119,8 @@ func (c *Cache) choose(n int64, ref uint64) []victim {
 	return nil
 }
 
-// sample returns some chunks that may be evicted for n bytes. They are random, since names are
-// hashes and iteration over a map starts at a random element.
+// sample returns random chunks that may be evicted to free n bytes. They are random because names
+// are hashes and iteration over a map starts at a random element.
 func (c *Cache) sample(n int64) (seen []victim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,22 +15,23 @@ const (
 	block = 4096
 	// maxFiles limits the number of files, and so the memory for the list of files.
 	maxFiles = 1 << 20
-	// EntryCost is the memory for one chunk on disk: measured 63 to 105 bytes, as the list grows.
+	// EntryCost is the memory for the list entry of one chunk on disk: measured 63 to 105
+	// bytes, as the list grows.
 	EntryCost = 112
 )
 
-// unowned is the reference of a chunk that no dataset has adopted since the start: no known reader
-// needs it.
+// unowned is the reference of a chunk that no dataset has adopted since the start. No known reader
+// needs such a chunk.
 const unowned = math.MaxUint64
 
-// Config of a Cache.
+// Config configures a Cache.
 type Config struct {
 	Dir      string
-	MaxBytes int64    // on disk, including footers and rounding to 4 KiB
-	Datasets []string // names of the datasets whose chunks these are, for display: no secrets; may be empty, Hold adds more
-	// Tell, if not nil, is called with an error when "reads", "writes" or "additions" (writes that
-	// replace nothing) are turned off, and without one when they are on again. It is called under
-	// no lock.
+	MaxBytes int64    // maximum bytes on disk, including footers and rounding to 4 KiB
+	Datasets []string // names of the datasets that the chunks belong to, for display: no secrets; may be empty, Hold adds more
+	// Tell, if not nil, is called with an error when "reads", "writes" or "additions" (writes
+	// that replace nothing) are turned off. It is called with a nil error when they are on
+	// again. It is called under no lock.
 	Tell func(what string, err error)
 }
 
@@ -39,18 +40,18 @@ const Never = time.Duration(math.MaxInt64)
 
 // Stats is a snapshot of a cache's counters and state.
 type Stats struct {
-	Hits, HitBytes     uint64 // reads of chunks, or of pieces of chunks, and their bytes
+	Hits, HitBytes     uint64 // reads of chunks or pieces from disk, and their bytes
 	Misses             uint64 // requested chunks that were not on disk
 	Writes, WriteBytes uint64
 	Evictions          uint64
-	Refused            uint64 // not kept: the chunks on disk are needed sooner
-	Skipped            uint64 // not kept: writes are off
+	Refused            uint64 // chunks not written: the chunks on disk are needed sooner
+	Skipped            uint64 // chunks not written: writes are off
 	Corrupt            uint64 // files removed because their content did not match their name
-	Strays             uint64 // files removed at start
+	Strays             uint64 // foreign or partial files removed at start
 	ReadErrors         uint64
 	WriteErrors        uint64
-	ReadsOff           bool // the disk hangs or failed too often: only occasional reads test it
-	WritesOff          bool // likewise for writes
+	ReadsOff           bool // the disk hangs or has failed too often: only occasional reads test it
+	WritesOff          bool // the same for writes
 
 	Chunks, Bytes, MaxBytes int64
 }
@@ -65,7 +66,7 @@ type Cache struct {
 	// space returns the size of a directory's file system and its free space, in bytes.
 	space func(dir string) (total, free int64, err error)
 
-	writing atomic.Int64 // bytes of running writes
+	writing atomic.Int64 // bytes of the writes in progress
 
 	reads, writes *calls // nil if the cache only checks a directory
 
@@ -73,7 +74,7 @@ type Cache struct {
 
 	mu      sync.Mutex // guards the fields below
 	entries map[name]entry
-	busy    map[name]bool // being written or removed
+	busy    map[name]bool // chunk files being written or removed
 	bytes   int64
 	stats   Stats
 	temp    uint64 // number of the last temporary file
@@ -83,18 +84,18 @@ type Cache struct {
 // entry is one chunk file.
 type entry struct {
 	size int64
-	ref  uint64 // the owner's reference of the chunk, or unowned
-	dead bool   // corrupt or about to be removed: it takes room, but is not readable
-	// stays: it could not be removed. It is not chosen again before the next start; otherwise it
-	// would always be the first victim, and no other file would be evicted.
+	ref  uint64 // the owner's reference to the chunk, or unowned
+	dead bool   // corrupt or about to be removed: takes space, but is not readable
+	// stays reports that the file could not be removed. It is not chosen again before the next
+	// start; otherwise it would always be the first victim, and no other file would be evicted.
 	stays bool
-	nth   uint32 // number of the write: another file of the same name is another entry
+	nth   uint32 // number of the write that made the file: a later file of the same name is another entry
 }
 
-// Cost returns how many bytes of the disk a chunk of n bytes takes.
+// Cost returns the number of bytes that a chunk of n bytes takes on disk.
 func Cost(n int64) int64 { return (n + footerSize + block - 1) / block * block }
 
-// Open creates or opens the cache in cfg.Dir and lists its files. Errors report the problem of the
+// Open creates or opens the cache in cfg.Dir and lists its files. An error names the problem of the
 // directory and its solution.
 func Open(cfg Config) (*Cache, error) {
 	c := &Cache{
@@ -117,13 +118,13 @@ func Open(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Follow sets the function that returns the time until a chunk has to be read, by the owner's
-// reference. It returns Never if no known reader needs the chunk, which is the default. It is
-// called under no lock. Follow must be called before the cache is used.
+// Follow sets the function that returns the time until a chunk must be read, given the owner's
+// reference. The function returns Never if no known reader needs the chunk, which is the default.
+// It is called under no lock. Follow must be called before the cache is used.
 func (c *Cache) Follow(next func(ref uint64) time.Duration) { c.next = next }
 
-// Close releases the directory for another process. Reads and writes must have returned. It waits
-// for calls whose callers have left, at most Stall if the disk hangs.
+// Close releases the directory for another process. Reads and writes must have returned. Close
+// waits for calls whose callers have left; if the disk hangs, for at most Stall.
 func (c *Cache) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), Stall)
 	defer cancel()
@@ -170,7 +171,7 @@ func (c *Cache) Contains(key Key) bool {
 	return ok && !e.dead && !c.reads.off()
 }
 
-// Adopt sets the owner's reference of a chunk that was on disk at the start, so that its next use
+// Adopt sets the owner's reference to a chunk that was on disk at the start, so that its next use
 // can be looked up.
 func (c *Cache) Adopt(key Key, ref uint64) {
 	n := key.name()
@@ -182,7 +183,7 @@ func (c *Cache) Adopt(key Key, ref uint64) {
 	}
 }
 
-// Disown removes the owner's reference of a chunk, and reports whether it was ref. Until the chunk
+// Disown removes the owner's reference to a chunk, and reports whether it was ref. Until the chunk
 // is adopted again, no known reader needs it.
 func (c *Cache) Disown(key Key, ref uint64) bool {
 	n := key.name()
@@ -196,7 +197,7 @@ func (c *Cache) Disown(key Key, ref uint64) bool {
 	return ok
 }
 
-// tell reports that reads, writes or additions were turned off by an error, or on.
+// tell reports that reads, writes or additions were turned off by an error, or are on again.
 func (c *Cache) tell(what string, err error) {
 	if c.cfg.Tell != nil {
 		c.cfg.Tell(what, err)

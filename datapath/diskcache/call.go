@@ -13,8 +13,8 @@ import (
 // Stall is the timeout for a disk that hangs.
 const Stall = 2 * time.Second
 
-// After 10 failed reads within 10 s, or one failed write, the disk gets none for 10 s. Each further
-// failure doubles the pause, up to 5 min.
+// After 10 failed reads within 10 s, or one failed write, no such call is made for 10 s. Each
+// further failure doubles the pause, up to 5 min.
 const (
 	readErrors  = 10
 	writeErrors = 1
@@ -40,13 +40,13 @@ var all struct{}
 
 // calls runs the reads of a disk, or its writes. A goroutine that hangs in the kernel can neither
 // be ended nor waited for. So each call runs in a goroutine of its own, which uses the memory of
-// its caller only while the caller waits. A hanging call keeps its place and one block. No other
-// call begins meanwhile. At most as many calls hang as there are places.
+// its caller only while the caller waits. A hanging call keeps its place and one block, and no
+// other call begins while it hangs. At most as many calls hang as there are places.
 type calls struct {
-	tell   func(err error) // reports that such calls are off, or without an error on again
+	tell   func(err error) // reports that calls are off, or with a nil error that they are on again
 	pauses *pause.List[struct{}]
-	blocks chan []byte  // a place with a buffer for each concurrent call; nil: the buffer is not allocated yet
-	hung   atomic.Int64 // calls that have taken longer than Stall
+	blocks chan []byte  // one place for each concurrent call, with its buffer; nil: the buffer is not allocated yet
+	hung   atomic.Int64 // running calls that have taken longer than Stall
 }
 
 func newCalls(most, failures int, tell func(err error)) *calls {
@@ -61,7 +61,8 @@ func newCalls(most, failures int, tell func(err error)) *calls {
 	return c
 }
 
-// memory is the memory of a call: its own block, and that of its caller until the caller leaves.
+// memory is the memory of a call: its own block, and the memory of its caller until the caller
+// leaves.
 type memory struct {
 	block []byte
 
@@ -86,9 +87,9 @@ func (m *memory) leave() {
 	m.left = true
 }
 
-// do runs call in a goroutine and returns its error. When ctx ends or the call takes longer than
-// Stall, do returns that error, and call sees that its caller has left. do waits at most Stall for
-// a place.
+// do runs call in a goroutine and returns its error. If ctx ends or the call takes longer than
+// Stall, do returns the error of that event, and m refuses further copies. do waits at most Stall
+// for a place.
 func (c *calls) do(ctx context.Context, call func(m *memory) error) error {
 	if c.hung.Load() > 0 {
 		return errHangs
@@ -137,8 +138,8 @@ func (c *calls) run(m *memory, call func(m *memory) error, done chan<- error, ha
 // off reports whether calls are suspended, because the disk hangs or has failed too often.
 func (c *calls) off() bool { return c.hung.Load() > 0 || c.pauses.Paused(all, time.Now()) }
 
-// noted records the result of a call, and reports if calls are turned off or on. A caller that has
-// left is no failure of the disk.
+// noted records the result of a call, and reports when calls are turned off or on. A canceled call
+// does not count as a failure of the disk.
 func (c *calls) noted(err error) {
 	now := time.Now()
 	if err == nil && c.pauses.Works(all, now) || err != nil && !errors.Is(err, errLeft) && c.pauses.Failed(all, now) {

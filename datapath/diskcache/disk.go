@@ -28,8 +28,8 @@ const (
 // disk makes all file system calls of an open cache, below one root that no name can escape.
 type disk struct {
 	root *os.Root
-	// fault, if not nil, is called before each call. If it returns an error the call fails without
-	// being made; a write still writes the first part bytes. Tests set it.
+	// fault, if not nil, is called before each file system call. If it returns an error, the
+	// call fails without being made; a write still writes the first part bytes. Tests set it.
 	fault func(s step, name string) (part int, err error)
 }
 
@@ -43,8 +43,8 @@ func (d *disk) do(s step, name string, call func() error) error {
 	return call()
 }
 
-// write creates a file with the bytes that content adds, and syncs it. After an error it removes
-// the partial file. The errors of the file system name the call and the file.
+// write creates a file, writes the bytes that content passes to add, and syncs it. After an error
+// it removes the partial file. The errors of the file system name the call and the file.
 func (d *disk) write(name string, content func(add func(b []byte) error) error) (err error) {
 	f, err := d.create(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func (d *disk) write(name string, content func(add func(b []byte) error) error) 
 	defer func() {
 		if err != nil {
 			_ = f.Close()
-			_ = d.remove(name) // a file that stays is removed at the next start
+			_ = d.remove(name) // if removing fails, the next start removes the file
 		}
 	}()
 	if err := content(func(b []byte) error { return d.append(f, name, b) }); err != nil {
@@ -136,8 +136,8 @@ func space(dir string) (total, free int64, err error) {
 	return int64(s.Blocks) * block, int64(s.Bavail) * block, nil
 }
 
-// DefaultSize returns the default limit of a cache in dir: 4/5 of the free space and of the files in dir, so that a restart computes
-// the same limit.
+// DefaultSize returns the default limit of a cache in dir: 4/5 of the sum of the free space and the
+// files in dir, so that a restart computes the same limit.
 func DefaultSize(dir string) (int64, error) {
 	var held int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -164,5 +164,5 @@ func writable(dir string) error {
 	return nil
 }
 
-// lock locks an open file, or fails at once.
+// lock locks an open file, or fails immediately if it is locked.
 func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }

@@ -2,12 +2,12 @@ package diskcache
 
 import "context"
 
-// Reject removes a chunk that failed a stronger check than CRC, such as SHA-256.
+// Reject removes a chunk that failed a stronger check than its CRC, such as SHA-256.
 func (c *Cache) Reject(ctx context.Context, key Key) {
 	c.mu.Lock()
 	c.stats.Corrupt++
 	c.mu.Unlock()
-	_ = c.writes.do(ctx, func(*memory) error { // while the disk hangs the chunk stays, and its next reader rejects it again
+	_ = c.writes.do(ctx, func(*memory) error { // if the disk hangs, the chunk stays, and its next reader rejects it again
 		c.drop(key.name())
 		return nil
 	})
@@ -20,8 +20,8 @@ func (c *Cache) drop(n name) {
 	}
 }
 
-// evict removes a file and frees its room, unless another goroutine writes or removes it. A file
-// that cannot be removed remains readable unless wrong is set.
+// evict removes a file and frees its space, unless another goroutine is writing or removing it. A
+// file that cannot be removed remains readable unless wrong is set.
 func (c *Cache) evict(n name, wrong bool) error {
 	c.mu.Lock()
 	e, ok := c.entries[n]
@@ -41,7 +41,7 @@ func (c *Cache) evict(n name, wrong bool) error {
 	delete(c.busy, n)
 	if err != nil {
 		c.stats.WriteErrors++
-		e = c.entries[n] // it may have been adopted meanwhile
+		e = c.entries[n] // it may have been adopted in the meantime
 		e.dead, e.stays = wrong, true
 		c.entries[n] = e
 		return err

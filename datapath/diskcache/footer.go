@@ -13,7 +13,7 @@ import (
 
 // Key identifies a chunk: its content, and the source that vouches for it.
 type Key struct {
-	Source [32]byte // zero if chunks are proved by their SHA-256; otherwise the dataset that claims the digest
+	Source [32]byte // zero if chunks are proved by their SHA-256; otherwise identifies the dataset that claims the digest
 	Digest [32]byte // SHA-256
 	Length int64
 	CRC32C uint32
@@ -37,7 +37,7 @@ const (
 
 var errFooter = errors.New("bad footer")
 
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // cached by the library
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // the library caches the table
 
 // name identifies a key in memory and on disk: the first half of the SHA-256 of its footer.
 type name [16]byte

@@ -31,8 +31,8 @@ type marker struct {
 	Datasets []string `json:"datasets"`
 }
 
-// prepare opens the directory, locks it, and checks that it is a disk cache of this program with
-// chunks of one of the datasets, or empty. It creates nothing in any other directory.
+// prepare opens and locks the directory. It checks that the directory is empty, or is a disk cache
+// of this program with chunks of one of the datasets. In any other directory it creates nothing.
 func (c *Cache) prepare() error {
 	if err := (&Cache{cfg: c.cfg, space: space}).check(); err != nil {
 		return err
@@ -47,14 +47,14 @@ func (c *Cache) prepare() error {
 	if err := c.takeLock(); err != nil {
 		return err
 	}
-	known, err := c.known() // again: another process may have been first
+	known, err := c.known() // read again: another process may have locked it first
 	if err != nil {
 		return err
 	}
 	// Chunk files are in directories that are always private. Their parent is made private if this
 	// process owns it.
 	_ = c.disk.root.Chmod(".", 0o700)
-	if err := c.mark(known); err != nil && known == nil { // a full disk gets its datasets' names another time
+	if err := c.mark(known); err != nil && known == nil { // if the disk is full, the names are written another time
 		return err
 	}
 	return c.disk.mkdir(chunkDir)
@@ -97,8 +97,8 @@ func (c *Cache) check() (err error) {
 	return c.checkSpace(known == nil)
 }
 
-// known reads the marker; nil if there is none. It returns an error for a marker that does not
-// match.
+// known reads the marker, or returns nil if there is none. It returns an error for a marker that
+// does not match.
 func (c *Cache) known() (*marker, error) {
 	f, err := c.disk.root.Open(markerFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,7 +121,7 @@ func (c *Cache) known() (*marker, error) {
 		return nil, fmt.Errorf("its format is version %d, written by a newer program than this one, which knows version %d: "+
 			"use another directory, or delete this one", m.Version, version)
 	}
-	if len(m.Datasets) > 0 && !c.holds() { // a start wrote no chunks, perhaps because its dataset was mistyped
+	if len(m.Datasets) > 0 && !c.holds() { // an earlier start wrote no chunks, perhaps because its dataset was mistyped
 		m.Datasets = nil
 	}
 	common := slices.ContainsFunc(m.Datasets, func(d string) bool { return slices.Contains(c.cfg.Datasets, d) })
@@ -204,7 +204,7 @@ func (c *Cache) mark(before *marker) error {
 	if err := c.disk.rename(markerTemp, markerFile); err != nil {
 		return err
 	}
-	// Synced once, so that after a power failure no chunks are without a marker: the directory
+	// Synced once, so that a power failure cannot leave chunks without a marker: the directory
 	// would not be recognized.
 	d, err := c.disk.root.Open(".")
 	if err != nil {

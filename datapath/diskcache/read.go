@@ -9,22 +9,22 @@ import (
 	"slices"
 )
 
-// Piece is a part of a chunk with a checksum of its own.
+// Piece is a part of a chunk with its own checksum.
 type Piece struct {
 	Offset int64
 	CRC32C uint32
-	Dst    []byte // as long as the piece
+	Dst    []byte // has the length of the piece
 }
 
-// Read fills dst, of the key's length, with the chunk and reports whether it did. If it returns
-// false, the content of dst is undefined. It returns when ctx ends, and after Stall if the disk
-// hangs; dst is not written to afterwards.
+// Read reads a chunk into dst, which has the key's length, and reports whether it succeeded. If
+// not, the content of dst is undefined. Read returns when ctx ends, and after Stall if the disk
+// hangs; it does not write to dst afterwards.
 func (c *Cache) Read(ctx context.Context, key Key, dst []byte) bool {
 	return int64(len(dst)) == key.Length && c.ReadPieces(ctx, key, []Piece{{0, key.CRC32C, dst}})
 }
 
-// ReadPieces fills pieces of a chunk, verifies each by its own checksum, and reports whether it
-// did. If it returns false, their content is undefined.
+// ReadPieces reads pieces of a chunk, verifies each by its own checksum, and reports whether all
+// succeeded. If not, their content is undefined.
 func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	n := key.name()
 	e, ok := c.enter(ctx, n)
@@ -34,7 +34,7 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	return nil == c.reads.do(ctx, func(m *memory) error {
 		err := c.read(key, n.file(), pieces, m)
 		c.count(n, e, pieces, err)
-		if errors.Is(err, fs.ErrNotExist) { // the disk works
+		if errors.Is(err, fs.ErrNotExist) { // a missing file is no failure of the disk
 			c.reads.noted(nil)
 		} else {
 			c.reads.noted(err)
@@ -46,7 +46,7 @@ func (c *Cache) ReadPieces(ctx context.Context, key Key, pieces []Piece) bool {
 	})
 }
 
-// enter reports whether a chunk is on disk and the disk may be read.
+// enter reports whether a chunk is on disk and reads are on.
 func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *Cache) enter(ctx context.Context, n name) (e entry, ok bool) {
 	return e, ok
 }
 
-// count counts the result of a read of entry e.
+// count updates the counters with the result of a read of entry e.
 func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +71,8 @@ func (c *Cache) count(n name, e entry, pieces []Piece, err error) {
 	}
 	c.stats.Misses++
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by another program: this costs only one store read
-		if c.entries[n].nth == e.nth { // otherwise it was written again meanwhile
+	case errors.Is(err, fs.ErrNotExist): // evicted meanwhile, or removed by another program: that costs only one store read
+		if c.entries[n].nth == e.nth { // otherwise the file has been written again meanwhile
 			c.forget(n)
 		}
 	case errors.Is(err, errCorrupt):

@@ -8,8 +8,8 @@ import (
 	"path"
 )
 
-// scan lists the chunk files by names and lengths, and removes other files: partial files of a
-// killed process, and files of other programs. It does not touch directories.
+// scan lists the chunk files by name and length, and removes other files: partial files of a killed
+// process, and files of other programs. It does not touch directories.
 func (c *Cache) scan() error {
 	for i := range 256 {
 		sub := fmt.Sprintf("%02x", i)

@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// Write stores a chunk if there is room or room worth making. ref is the owner's reference, and the
-// caller has verified data against key. It returns once the chunk is synced, or another goroutine
-// is writing it, and reports whether it was not refused; data must not change meanwhile. It returns
-// when ctx ends, and after Stall if the disk hangs; data is not read afterwards.
+// Write stores a chunk if there is space, or if evicting other chunks for it is worthwhile. ref is
+// the owner's reference, and the caller has verified data against key. Write returns once the chunk
+// is synced, or at once if another goroutine is writing it. It reports whether the chunk was
+// accepted. It also returns when ctx ends, and after Stall if the disk hangs. data must not change
+// until Write returns; it is not read afterwards.
 func (c *Cache) Write(ctx context.Context, key Key, ref uint64, data []byte) bool {
 	if int64(len(data)) != key.Length {
 		return false
@@ -63,9 +64,9 @@ func (c *Cache) write(key Key, ref uint64, data []byte, m *memory) error {
 // errRefused reports that a chunk is not kept.
 var errRefused = errors.New("not kept")
 
-// claim reserves a chunk for its writer, and returns a temporary file name. The name is empty if
-// the chunk is on disk or another goroutine is writing or removing it. claim returns an error if
-// writes are off.
+// claim reserves a chunk for its writer, and returns the name of a temporary file. The name is
+// empty if the chunk is on disk or another goroutine is writing or removing it. claim returns an
+// error if writes are off.
 func (c *Cache) claim(n name) (temp string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +82,7 @@ func (c *Cache) claim(n name) (temp string, err error) {
 	return fmt.Sprintf("%s.%d.tmp", n.file(), c.temp), nil
 }
 
-// end ends a write of entry e. The size of e is 0 if no room was reserved for it, because of an
+// end ends a write of entry e. The size of e is 0 if no space was reserved for it, because of an
 // error or because there is none.
 func (c *Cache) end(n name, e entry, bytes int, err error) {
 	if e.size > 0 || err != nil { // otherwise the disk was not used
@@ -93,14 +94,14 @@ func (c *Cache) end(n name, e entry, bytes int, err error) {
 	switch {
 	case e.size == 0 && err == nil:
 		c.stats.Refused++
-	case e.size == 0: // a victim could not be removed, which is counted already
+	case e.size == 0: // a victim could not be removed, which has already been counted
 	case err != nil:
 		if !errors.Is(err, errLeft) {
 			c.stats.WriteErrors++
 		}
 		c.bytes -= e.size
 	default:
-		c.forget(n) // a file that could not be removed, and is overwritten now
+		c.forget(n) // the old file could not be removed, and is overwritten now
 		e.nth = uint32(c.temp)
 		c.entries[n] = e
 		c.stats.Writes++

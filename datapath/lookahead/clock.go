@@ -6,38 +6,38 @@ import (
 )
 
 // clock measures how a rank spends its time. Many clients have several requests open, so that a
-// batch is ready when the previous one is used up. Such a rank waits while all of its usual number
-// of requests are open; with fewer open, it has a batch. The sums decay.
+// batch is ready when the previous one is used up. Such a rank waits while its usual number of
+// requests is open; with fewer open requests, it has a batch to process. The sums decay.
 //
-// A client with one request at a time may send the next one, over another pooled connection, before
+// A client with one request at a time may send the next one over another pooled connection before
 // the gateway has recorded the end of the previous one. So a larger number of open requests counts
-// as usual only if it is reached for a part of the time.
+// as usual only if it is reached for a minimum share of the time.
 type clock struct {
 	until   time.Time // the sums include the time to this moment
-	open    int       // answers not sent completely yet
+	open    int       // of these, answers whose bytes have not arrived
 	missing int       // of these, answers whose bytes have not arrived yet
 	most    int       // usual number of open answers
-	streams bool      // the rank reads many batches in one answer: the next batch is read while one is sent, and the rank does not wait for it yet
+	streams bool      // the rank reads many batches in one answer: the next batch is read while one is sent, so the rank does not wait for it yet
 
-	busy, over float64 // seconds with an open answer, and of these with more than most
+	busy, over float64 // seconds with an open answer, and seconds with more than most open
 
-	seconds, planning, bytes, sending float64 // since the rank was first seen, and of these the seconds it waited, by cause
+	seconds, planning, bytes, sending float64 // seconds since the rank was first seen, and seconds that it waited, by cause
 
 	spent Spent // does not decay
 }
 
-// overlap is the part of the time with open answers for which more of them than most must be open
-// to raise most.
+// overlap is the share of the time with open answers for which more than most must be open to raise
+// most.
 const overlap = 0.02
 
-// Arrival is how a request arrived before its read. The zero value means that it arrived when its
-// read began.
+// Arrival describes the arrival of a request before its read. The zero value means that the request
+// arrived when its read began.
 type Arrival struct {
 	Since time.Time // when the request arrived
 	Ahead bool      // the batch continues an answer in progress: the reader does not wait for it yet
 }
 
-// from returns when a request arrived that is read now.
+// from returns the arrival time of a request whose read begins now.
 func (a Arrival) from(now time.Time) time.Time {
 	if a.Since.IsZero() || a.Since.After(now) {
 		return now
@@ -45,9 +45,9 @@ func (a Arrival) from(now time.Time) time.Time {
 	return a.Since
 }
 
-// Shares are the parts of a rank's recent time that it waited, by the gateway's activity.
+// Shares are the shares of a rank's recent time that it waited, by the gateway's activity.
 type Shares struct {
-	Planning float64 // planning the batch, and waiting for memory for that
+	Planning float64 // planning the batch, or waiting for memory to do so
 	Bytes    float64
 	Sending  float64
 }
@@ -56,10 +56,10 @@ type Shares struct {
 // difference of two values is exact.
 type Spent struct {
 	All      float64
-	Planning float64 // of All; the rank waited while the gateway planned the batch or had no memory for that
-	Bytes    float64 // of All; the rank waited for bytes
-	Sending  float64 // of All; its bytes were being sent
-	Pauses   float64 // from the end of an answer to the next request
+	Planning float64 // part of All: the rank waited while the gateway planned the batch, or waited for memory to do so
+	Bytes    float64 // part of All: the rank waited for bytes
+	Sending  float64 // part of All: the bytes were being sent
+	Pauses   float64 // total time from the end of an answer to the next request
 	Paused   uint64  // number of pauses in Pauses
 }
 
@@ -96,9 +96,9 @@ func (c *clock) pass(now time.Time) {
 	}
 }
 
-// asked begins a request that arrived at came and is recorded now. ahead reports that the gateway
-// itself reads the next batch of an answer in progress. jumped reports that the rank has jumped: it
-// may have another number of open requests now.
+// asked records a request that arrived at came, before now. ahead reports that the gateway itself
+// reads the next batch of an answer in progress. jumped reports that the rank has jumped, so its
+// number of open requests may differ from now on.
 func (c *clock) asked(came, now time.Time, ahead, jumped bool) {
 	c.pass(came)
 	if jumped && c.open == 0 {

@@ -7,32 +7,32 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// RunBatches is the maximum number of batches in one run. An owner hears of a rank only when it is
-// asked for the next run. After so many batches the owner still matches the rank to the same
-// reader.
+// RunBatches is the maximum number of batches in one run. An owner learns a rank's position only
+// from the query for the next run. After at most this many batches, the owner still matches the
+// rank to the same reader.
 const RunBatches = 8
 
 // Course decides which of a rank's next batches are read ahead, and when. It proceeds in runs, each
-// from the end of the previous one, so no batch is in two runs. While the rank consumes one run,
-// the next one is being read. T is the result of a run. The zero Course has no position. It is not
-// safe for concurrent use.
+// starting at the end of the previous one, so no batch is in two runs. While the rank consumes one
+// run, the next one is being read. T is the result of a run. The zero Course has no position. It is
+// not safe for concurrent use.
 type Course[T any] struct {
-	at     shuffle.Cursor // the request furthest ahead: a client with several open requests sends them in any order
+	at     shuffle.Cursor // the request furthest ahead: a client with several open requests may send them out of order
 	begins uint64         // first position of the last run
-	due    uint64         // halfway between the starts of the last two runs; the next run is due there
+	due    uint64         // position at which the next run is due: halfway between the starts of the last two runs
 	next   uint64         // first position of the next run; none begins past the end of the epoch
-	number int            // runs so far in this epoch
+	number int            // number of runs so far in this epoch
 	runs   []*Run[T]      // runs that batches may still need
 }
 
 // Run is the samples that some consecutive batches of a rank need from other gateways, read as one
 // batch.
 type Run[T any] struct {
-	At   shuffle.Cursor // the rank's position when the run began, which owners are told
+	At   shuffle.Cursor // the rank's position when the run began, which is sent to owners
 	Came T
 
-	first, end uint64 // positions of the start of its first batch and the end of its last
-	left       uint8  // one bit for each batch that has not used it yet
+	first, end uint64 // position where its first batch starts, and position where its last batch ends
+	left       uint8  // one bit for each batch that has not used the run yet
 }
 
 // Come records a request. It drops the runs that the rank has passed, and returns them.
@@ -48,7 +48,7 @@ func (c *Course[T]) Come(at shuffle.Cursor) (passed []*Run[T]) {
 		return passed
 	}
 	c.at = at
-	if c.next <= at.First { // the rank has overtaken the runs, so this batch is read by itself
+	if c.next <= at.First { // the rank has overtaken the runs, so this batch is read separately
 		c.begins, c.due, c.next = at.First, at.First, at.First+at.BatchSize
 	}
 	return passed
@@ -58,8 +58,8 @@ func (c *Course[T]) Come(at shuffle.Cursor) (passed []*Run[T]) {
 func (c *Course[T]) At() shuffle.Cursor { return c.at }
 
 // Next begins the next run if one is due; otherwise it returns nil. The first runs of an epoch are
-// short, since the rank waits for them. The last ones are too, since nothing is read ahead while
-// the rank consumes the last run.
+// short, since the rank waits for them. The last runs are short too, since nothing is read ahead
+// while the rank consumes the last one.
 func (c *Course[T]) Next() *Run[T] {
 	if c.at.Epoch == nil || c.at.First < c.due || c.next >= c.at.Plan.Samples() {
 		return nil
@@ -74,8 +74,9 @@ func (c *Course[T]) Next() *Run[T] {
 	return r
 }
 
-// Cut shortens a run: the next run starts at its new end, unless it has begun already. Batches that
-// were requested meanwhile are in no run. A run cut to nothing is the last one of its epoch.
+// Cut shortens a run. The next run starts at the new end, unless it has begun already. Batches that
+// were requested meanwhile are in no run. If a run is cut to nothing, no further run begins in its
+// epoch.
 func (c *Course[T]) Cut(r *Run[T], end uint64) {
 	if end >= r.end {
 		return
@@ -90,7 +91,7 @@ func (c *Course[T]) Cut(r *Run[T], end uint64) {
 	}
 }
 
-// Find returns the run that contains a batch, nil if none does.
+// Find returns the run that contains a batch, or nil if none does.
 func (c *Course[T]) Find(at shuffle.Cursor) *Run[T] {
 	for _, r := range c.runs {
 		if r.At.Epoch.Number() == at.Epoch.Number() && r.first <= at.First && at.First < r.end {
@@ -100,8 +101,8 @@ func (c *Course[T]) Find(at shuffle.Cursor) *Run[T] {
 	return nil
 }
 
-// Had records that a batch needs nothing more from its run. It drops the runs that no batch needs
-// any more, and returns them.
+// Had records that a batch no longer needs its run. It drops the runs that no batch needs any more,
+// and returns them.
 func (c *Course[T]) Had(at shuffle.Cursor) (over []*Run[T]) {
 	if r := c.Find(at); r != nil {
 		r.left &^= 1 << ((at.First - r.first) / r.At.BatchSize)
@@ -124,18 +125,18 @@ func (c *Course[T]) Drop(which func(*Run[T]) bool) (dropped []*Run[T]) {
 // Runs returns the runs that batches may still need.
 func (c *Course[T]) Runs() []*Run[T] { return c.runs }
 
-// farApart is how many batches apart two requests of one rank may be: a client with several
+// farApart is the maximum distance, in batches, of two requests of one rank. A client with several
 // connections, some of them slow, requests batches in any order.
 const farApart = 32
 
-// Near reports whether a request comes from this rank, and not from another rank or a reader of the
-// same plan at another position.
+// Near reports whether a request comes from this rank. It returns false for another rank, and for a
+// reader of the same plan at another position.
 func (c *Course[T]) Near(at shuffle.Cursor) bool {
 	return c.at.Rank == at.Rank && c.at.WorldSize == at.WorldSize && c.at.BatchSize == at.BatchSize && c.at.Plan.Params() == at.Plan.Params() &&
 		!Passed(c.at, at) && !Passed(at, c.at)
 }
 
-// Passed reports whether a reader is so far past a place of its plan that it does not come back for
+// Passed reports whether a reader is so far past a position of its plan that it no longer requests
 // the samples there.
 func Passed(reader, place shuffle.Cursor) bool {
 	samples, behind := int64(place.Plan.Samples()), int64(reader.First)-int64(place.First)

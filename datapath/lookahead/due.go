@@ -12,56 +12,56 @@ import (
 // Never is the time until the next use of a chunk that no known reader needs.
 const Never = time.Duration(math.MaxInt64)
 
-// behindDue is the due time of a chunk that only slower ranks still need: after the chunks that the
-// fastest rank needs now, before those that it needs soon.
+// behindDue is the due time of a chunk that only slower ranks still need. Such a chunk is due after
+// the chunks that the fastest rank needs now, and before those that it needs soon.
 const behindDue = 1
 
 // position is the position of one reader, with its demand.
 type position struct {
 	plan      *shuffle.Plan
 	epoch     *shuffle.Epoch
-	next      *shuffle.Epoch // the epoch after it, if the reader needs chunks of it soon; otherwise nil
-	first     uint64         // position of the fastest rank's batch, in the epoch
-	last      uint64         // position of the slowest rank, in the same epoch
-	total     uint64         // samples of an epoch
-	soon      uint64         // samples after first; chunks needed within these are needed soon
+	next      *shuffle.Epoch // epoch after the current one, if the reader needs chunks of it soon; otherwise nil
+	first     uint64         // position of the fastest rank's batch in the epoch
+	last      uint64         // position of the slowest rank in the same epoch
+	total     uint64         // number of samples in an epoch
+	soon      uint64         // number of samples after first within which chunks are needed soon
 	rate      float64
-	straggler bool // a slower rank is known
+	straggler bool // a slower rank is known to exist
 	groups    groups
 }
 
-// comesFor reports whether the reader needs a chunk from this gateway. A nil position is of a
-// reader that has ended.
+// comesFor reports whether the reader needs a chunk from this gateway. A nil position means that
+// the reader has ended.
 func (s *position) comesFor(chunk uint64) bool { return s != nil && s.groups.comeFor(s.plan, chunk) }
 
-// NextUse is when readers need a chunk next.
+// NextUse describes when readers need a chunk next.
 type NextUse struct {
-	In      time.Duration // until the first reader needs it; Never: no known reader does
+	In      time.Duration // time until the first reader needs it; Never: no known reader does
 	Soon    bool          // a reader needs it soon: if it is missing, Missing yields it
-	Samples uint64        // samples of the chunk that readers take soon, as far as is known
+	Samples uint64        // samples of the chunk that readers will take soon, as far as known
 }
 
-// NextUse returns when readers need a chunk next: the samples from each reader's position to its
-// next use of the chunk, at the reader's rate. Results from about the same moment can be compared;
-// no time passes while readers wait. NextUse takes no lock, and costs one or two binary searches
-// for each reader.
+// NextUse returns when readers need a chunk next: the number of samples from each reader's position
+// to its next use of the chunk, divided by the reader's rate. Results from about the same moment
+// can be compared; no time passes while readers wait. NextUse takes no lock, and costs one or two
+// binary searches for each reader.
 //
-// A chunk that only slower ranks of a reader still need is due next to at once (behindDue). It is
-// in memory, and reading it again would cost a store read from which the fastest rank gains
-// nothing. A reader without a known slower rank may still have one: then the chunk is due after the
+// A chunk that only slower ranks of a reader still need is due almost immediately (behindDue). It
+// is in memory, and reading it again would cost a store read from which the fastest rank gains
+// nothing. A reader without a known slower rank may still have one. Then the chunk is due after the
 // chunks that are needed soon.
 //
-// A use in a later epoch counts at a place that is specific to the chunk and the same in all
-// epochs, instead of the place in the order of that epoch. Every chunk is used once per epoch, so
-// this does not change how much is read. With the real order the cache would keep the chunks that
-// come first. The next epoch would begin with a rush through memory while the store is idle, and
-// continue with misses only. With places of their own the hits are spread evenly over the epoch,
-// and the store is busy all the time: store-bound epochs are up to a quarter shorter.
+// A use in a later epoch counts at a fixed position that is specific to the chunk, and not at its
+// position in the order of that epoch. Every chunk is used once per epoch, so this does not change
+// how much is read. With the real order the cache would keep the chunks that are needed first. The
+// next epoch would begin with a series of hits while the store is idle, and continue with misses
+// only. With fixed positions the hits are spread evenly over the epoch, and the store is busy all
+// the time: store-bound epochs are up to a quarter shorter.
 func (r *Readers) NextUse(d Dataset, chunk int) NextUse {
 	return r.NextUseAfter(d, chunk, NextUse{Soon: true, In: -1})
 }
 
-// NextUseAfter is NextUse, but stops at the first reader whose use is not later than enough.
+// NextUseAfter is like NextUse, but stops at the first reader whose use is not later than enough.
 func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
 	next := NextUse{In: Never}
 	readers := (*r.known.Load())[d]
@@ -87,7 +87,8 @@ func (r *Readers) NextUseAfter(d Dataset, chunk int, enough NextUse) NextUse {
 	return next
 }
 
-// later reports whether a use is later than another; uses that are soon come before all others.
+// later reports whether a use is later than another; uses that are needed soon come before all
+// others.
 func (u NextUse) later(than NextUse) bool {
 	if u.Soon != than.Soon {
 		return than.Soon
@@ -95,7 +96,7 @@ func (u NextUse) later(than NextUse) bool {
 	return u.In > than.In
 }
 
-// note includes the next use of one reader.
+// note merges the next use of one reader into n.
 func (n *NextUse) note(s *position, chunk uint64) {
 	if !s.comesFor(chunk) {
 		return
@@ -121,8 +122,9 @@ func (n *NextUse) note(s *position, chunk uint64) {
 	}
 }
 
-// use returns the first use of a chunk that ends after a position: in this epoch, or in the next
-// one if it is needed soon there. Otherwise the use is at the chunk's own place, which is not soon.
+// use returns the first use of a chunk that ends after a position, in this epoch, or in the next
+// one if it is needed soon there. Otherwise it returns a use at the chunk's fixed position (own),
+// which is not needed soon.
 func (s *position) use(chunk, from uint64) use {
 	if span, ok := s.epoch.Next(chunk, from); ok {
 		return use{Span: span, start: span.From}
@@ -135,17 +137,17 @@ func (s *position) use(chunk, from uint64) use {
 	return use{start: max(s.total+s.own(chunk), s.first+s.soon)}
 }
 
-// own returns the place of a chunk that counts in later epochs. The golden ratio spreads these
-// places evenly.
+// own returns the fixed position of a chunk that counts in later epochs. The golden ratio spreads
+// these positions evenly.
 func (s *position) own(chunk uint64) uint64 {
 	at, _ := bits.Mul64((chunk+1)*0x9e3779b97f4a7c15, s.total)
 	return at
 }
 
 // NextRead returns the time until a chunk must be read from a tier behind memory: the time of its
-// next use, or if again is set, since it is in memory, that of the use after it. In later epochs
-// the chunks' own places count from the other end than in NextUse, so that the disk keeps other
-// chunks than memory does.
+// next use or, if again is set because the chunk is in memory, of the use after that. In later
+// epochs the chunks' fixed positions count from the other end than in NextUse, so that the disk
+// keeps other chunks than memory does.
 func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	first, second := Never, Never
 	readers := (*r.known.Load())[d]
@@ -167,7 +169,7 @@ func (r *Readers) NextRead(d Dataset, chunk int, again bool) time.Duration {
 	return first
 }
 
-// uses returns how many samples after the reader's position its next two uses of a chunk begin.
+// uses returns the starts of the reader's next two uses of a chunk, in samples after its position.
 func (s *position) uses(chunk uint64) (samples [2]uint64) {
 	n := 0
 	for from := s.first; n < 2; n++ {
@@ -184,15 +186,15 @@ func (s *position) uses(chunk uint64) (samples [2]uint64) {
 	return samples
 }
 
-// ComesFor reports whether the reader needs a chunk from this gateway, as far as is known. It
-// returns false for a chunk at home with ranks that read at other gateways: of such a chunk the
-// reader takes only a few samples, different ones in each epoch.
+// ComesFor reports whether the reader needs a chunk from this gateway, as far as known. It returns
+// false for a chunk whose home is with ranks that read at other gateways. The reader takes only a
+// few samples of such a chunk, different ones in each epoch.
 func (v *Visit) ComesFor(chunk int) bool {
 	s := v.position()
 	return s == nil || s.comesFor(uint64(chunk))
 }
 
-// comeFor reports whether samples of a chunk are at home with one of the groups.
+// comeFor reports whether one of the groups is a home of samples of a chunk.
 func (g groups) comeFor(p *shuffle.Plan, chunk uint64) bool {
 	if len(g) == 0 {
 		return true

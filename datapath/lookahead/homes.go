@@ -6,19 +6,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// group is one of the groups of ranks that batches are dealt to by homes (share=locality).
+// group is one of the groups of ranks among which batches are divided by homes (share=locality).
 type group struct {
 	number uint64
 	of     uint64 // total number of groups; 1: shares do not follow homes
 }
 
 // groups are the groups whose ranks read at this gateway, all with the same total. A reader needs
-// the chunks that are at home with them; nil means all chunks. They are immutable.
+// the chunks whose home is one of them; nil means all chunks. They are immutable.
 type groups []group
 
-// came records that a rank of a group reads here, and reports whether the set of chunks that the
-// reader needs has changed. A group without a request for much longer than a batch takes reads
-// elsewhere.
+// came records that a rank of a group reads at this gateway. It reports whether the set of chunks
+// that the reader needs has changed. A group that sends no request for much longer than a batch
+// takes counts as reading elsewhere.
 func (x *reader) came(at shuffle.Cursor, now time.Time) (changed bool) {
 	if x.here == nil {
 		x.here = map[group]time.Time{}
@@ -41,7 +41,7 @@ func (x *reader) came(at shuffle.Cursor, now time.Time) (changed bool) {
 	return true
 }
 
-// gather returns the recorded groups. It returns nil if these are all groups, if shares do not
+// gather returns the recorded groups. It returns nil if these are all the groups, if shares do not
 // follow homes, or if the groups have different totals.
 func gather(here map[group]time.Time) groups {
 	all := make(groups, 0, len(here))

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	aheadChunks = 16  // chunks that are needed soon, after those needed now; more if the window is longer
-	foresight   = 64  // minimum number of uses that are computed at a time
-	oneHold     = 256 // cursors and chunks that Missing checks before it releases the lock: 0.1 ms
+	aheadChunks = 16  // number of chunks after those needed now that are needed soon; more if the window is longer
+	foresight   = 64  // minimum number of uses computed at a time
+	oneHold     = 256 // number of cursors and chunks that Missing checks before it releases the lock: 0.1 ms
 )
 
 // Need is a missing chunk that a reader needs soon.
 type Need struct {
 	Dataset Dataset
 	Chunk   int
-	Due     time.Duration // until the reader stalls because it is missing
+	Due     time.Duration // time until the reader stalls because the chunk is missing
 	Samples uint64        // samples of the chunk that the reader takes in this use
 	First   bool          // the reader's first batch waits for this chunk or others
 	reader  *reader
@@ -28,13 +28,13 @@ type Need struct {
 // use is one span of positions in which a reader needs a chunk.
 type use struct {
 	shuffle.Span
-	start uint64 // where it begins, counted from the start of the reader's epoch
-	cost  int64  // bytes of the chunk in memory
+	start uint64 // where the span begins, counted from the start of the reader's epoch
+	cost  int64  // bytes that the chunk takes in memory
 }
 
 func (u *use) end() uint64 { return u.start + u.To - u.From }
 
-// left returns how many of the chunk's samples are delivered from a position on.
+// left returns the number of the chunk's samples that are delivered from a position on.
 func (u *use) left(at uint64) uint64 {
 	if u.start >= at {
 		return u.Samples
@@ -44,17 +44,17 @@ func (u *use) left(at uint64) uint64 {
 
 // needList is the list of chunks that one reader needs now and soon, in order of need.
 type needList struct {
-	uses     []use  // including some that are later
+	uses     []use  // includes some uses that are needed later
 	epoch    uint64 // the first epoch of the uses
 	soon     int    // number of uses that are needed now or soon
 	found    int    // the cursor: number of leading uses found in memory
 	tried    int    // number of leading uses checked in this pass of Missing
-	complete bool   // the uses reach the end of the next epoch: there are no more to compute
+	complete bool   // the uses reach the end of the next epoch, so there are no more to compute
 }
 
 // look computes the chunks that a reader needs now and soon, as far as memory can hold them. Most
 // of its cost is starting the iteration over spans at a position, so it computes some more uses
-// than it needs.
+// than needed.
 func (r *Readers) look(x *reader) {
 	if x.epoch != x.at.Epoch.Number() {
 		x.forgetUses()
@@ -100,7 +100,7 @@ func (x *reader) reckon(budget int64) (all bool) {
 	return all
 }
 
-// reach returns how many chunks after those needed now are needed soon.
+// reach returns the number of chunks after those needed now that are needed soon.
 func (x *reader) reach() int {
 	if params := x.at.Plan.Params(); params.Shuffle == shuffle.Window {
 		return max(aheadChunks, int(min(params.Window, 1<<20)))
@@ -108,7 +108,7 @@ func (x *reader) reach() int {
 	return aheadChunks
 }
 
-// foresee computes at most the given number of next uses of a reader. It uses the next epoch only
+// foresee computes the next uses of a reader, at most the given number. It uses the next epoch only
 // if necessary.
 func (r *Readers) foresee(x *reader, most int) {
 	x.uses = slices.Grow(x.uses[:0], most)
@@ -134,9 +134,9 @@ func (r *Readers) foresee(x *reader, most int) {
 	x.complete = true
 }
 
-// horizon returns how many samples ahead of the reader its needs reach: all chunks that it needs
-// soon begin within these. Chunks of a window begin together, even if memory has no room for some
-// of them.
+// horizon returns the number of samples after the reader's position within which all chunks begin
+// that it needs soon. Chunks of a window begin together, even if memory has no room for some of
+// them.
 func (x *reader) horizon() uint64 {
 	switch {
 	case x.soon < len(x.uses):
@@ -153,16 +153,16 @@ func (x *reader) horizon() uint64 {
 	return 2*x.at.Plan.Samples() - x.at.First
 }
 
-// turn is the time at which the reader of a cursor would stall.
+// turn is a reader and the time at which it would stall.
 type turn struct {
 	reader *reader
 	due    time.Duration
 }
 
-// Missing yields the chunks that readers need soon and that are neither in memory nor being loaded,
-// first the one whose reader would stall for it first. So each free fetcher goes to the reader that
-// needs it most. A chunk that the caller does not start to load is skipped until the next call.
-// There must be only one caller at a time.
+// Missing yields the chunks that readers need soon and that are neither in memory nor being loaded.
+// The chunk whose reader would stall first comes first, so each free fetcher goes to the reader
+// that needs it most. A chunk that the caller does not start to load is skipped until the next
+// call. There must be only one caller at a time.
 func (r *Readers) Missing() iter.Seq[Need] {
 	return func(yield func(Need) bool) {
 		turns := r.rewind()
@@ -175,8 +175,8 @@ func (r *Readers) Missing() iter.Seq[Need] {
 	}
 }
 
-// rewind moves all cursors back to the first chunk that was missing before, or to the first use if
-// a chunk was lost.
+// rewind moves all cursors back to the first chunk that was missing in the last pass, or to the
+// first use if a chunk was lost.
 func (r *Readers) rewind() (turns []turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,12 +236,13 @@ func (x *reader) need(u *use) Need {
 	}
 }
 
-// until returns how long the reader takes to reach a use.
+// until returns the time until the reader reaches a use.
 func (x *reader) until(u *use) time.Duration {
 	return takes(u.start-min(x.at.First, u.start), x.rate())
 }
 
-// stall returns the time until the reader may have to wait for a chunk that was not checked yet.
+// stall returns the time until the reader may have to wait for a chunk that has not been checked
+// yet.
 func (x *reader) stall() time.Duration {
 	if x.tried == x.soon || x.state == announced { // the caller of Announce loads its chunks
 		return Never
@@ -249,6 +250,6 @@ func (x *reader) stall() time.Duration {
 	return x.until(&x.uses[x.tried])
 }
 
-// Lost records that a chunk that readers may need soon has left memory, or was not loaded: the
-// cursors restart. Lost takes no lock.
+// Lost records that a chunk that readers may need soon was evicted or failed to load: the cursors
+// restart. Lost takes no lock.
 func (r *Readers) Lost() { r.lost.Store(true) }

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxRanks = 16384            // remembered at once, at most 12 MB; the least recently seen one makes room
+	maxRanks = 16384            // ranks remembered, at most 12 MB; a new rank replaces the least recently seen one
 	rankIdle = 5 * time.Minute  // time without a request after which a rank is no longer listed
 	ofLate   = 30 * time.Second // decay time of the means: older values count for less than a third
 )
 
-// Job is a plan being read with a batch size and a world size.
+// Job is a plan that is being read with a batch size and a world size.
 type Job struct {
 	Dataset   Dataset
 	Params    shuffle.Params
@@ -23,21 +23,21 @@ type Job struct {
 	WorldSize uint64
 }
 
-// Reader is one rank of one job, as known from its requests, for display.
+// Reader describes one rank of one job, derived from its requests, for display.
 type Reader struct {
 	Job
 	Rank   uint64
 	Epoch  uint64
-	Batch  uint64        // the last one requested
+	Batch  uint64        // last requested batch
 	Rate   float64       // recent samples per second
 	Behind uint64        // batches behind the fastest rank of its job
-	Left   time.Duration // to the end of the epoch at this rate; 0: unknown
+	Left   time.Duration // time to the end of the epoch at this rate; 0: unknown
 	Think  time.Duration // recent mean time from the end of an answer to the next request
-	Waits  Shares        // of its recent time
+	Waits  Shares        // shares of its recent time
 	Spent  Spent
-	Idle   time.Duration // since its last request
+	Idle   time.Duration // time since its last request
 
-	before uint64 // batches before the last one requested, from epoch 0 on
+	before uint64 // number of batches before the last requested one, counted from epoch 0 on
 }
 
 type rankKey struct {
@@ -49,9 +49,9 @@ type rankKey struct {
 // those are large. Its sums decay.
 type rank struct {
 	epoch, first uint64
-	total        uint64 // samples of an epoch
+	total        uint64 // number of samples in an epoch
 	seen         time.Time
-	done         time.Time // when its last answer was sent
+	done         time.Time // time at which its last answer was sent
 	open         int       // answers not sent completely yet
 	reader       *reader   // the reader that it belongs to; nil: none
 	elsewhere    bool      // it reads at another gateway, and is not listed
@@ -59,7 +59,7 @@ type rank struct {
 
 	clock            clock
 	samples, seconds float64
-	pauses, paused   float64 // seconds from answer to request, and how many of them
+	pauses, paused   float64 // sum of the times from an answer to the next request, in seconds, and their number
 }
 
 // rankOf returns the rank of a request, and adds it if it is new.
@@ -73,8 +73,8 @@ func (r *Readers) rankOf(d Dataset, at shuffle.Cursor, now time.Time) *rank {
 	return k
 }
 
-// step moves a rank to its next request, at any position. It returns the rank and the time from its
-// last answer to this request. ok is false if there was no answer yet.
+// step moves a rank to its next request, which may be at any position. It returns the rank and the
+// time from its last answer to this request. ok is false if there was no answer yet.
 func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (k *rank, thought time.Duration, ok bool) {
 	k = r.rankOf(d, at, now)
 	k.elsewhere = false
@@ -82,7 +82,7 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 	fade := math.Exp(-since / ofLate.Seconds())
 	k.samples, k.seconds = k.samples*fade, k.seconds*fade+since
 	k.pauses, k.paused = k.pauses*fade, k.paused*fade
-	if since > 0 { // the samples of the very first request have taken no time yet
+	if since > 0 { // the samples of the very first request have not taken any time yet
 		k.samples += float64(at.End-at.First) / float64(max(at.WorldSize, 1))
 	}
 	if ok = !k.done.IsZero(); ok {
@@ -104,8 +104,8 @@ func (r *Readers) step(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) (
 	return k, thought, ok
 }
 
-// join assigns a rank to a reader; nil: to none. A reader without ranks has jumped or ended, so it
-// is forgotten sooner than a new one.
+// join assigns a rank to a reader, or to none if x is nil. A reader without ranks has jumped or
+// ended, so it is forgotten sooner than a new one.
 func (r *Readers) join(k *rank, x *reader) {
 	if k.reader == x {
 		return
@@ -135,7 +135,8 @@ func (r *Readers) List(now time.Time) []Reader {
 	return out
 }
 
-// heard copies the ranks for List, unsorted. Requests wait for the lock meanwhile.
+// heard returns the ranks for List, unsorted. Requests wait for the lock meanwhile, so it only
+// copies.
 func (r *Readers) heard(now time.Time) []Reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +167,7 @@ func (k *rank) describe(key rankKey, now time.Time) Reader {
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
 	out.Think, out.Waits = k.think(), k.clock.shares(now)
-	out.Spent = k.clock.spent // shares has updated it
+	out.Spent = k.clock.spent // shares has just updated it
 	return out
 }
 

@@ -10,53 +10,53 @@ import (
 )
 
 const (
-	behindBatches = 2                // minimum lag behind the fastest rank for which chunks stay due; if the slowest rank is further behind, one batch more than that
-	readerNew     = 30 * time.Second // after which a reader that requested one batch is forgotten
-	readerComes   = 10 * time.Minute // after which an announced reader is forgotten
-	readerLeft    = time.Second / 4  // after which a reader that all its ranks have left is forgotten
-	readerGone    = 2 * time.Second  // minimum time after which a reader is forgotten that has advanced; for a slow one
-	readerGaps    = 8                // so many times its recent longest gap between batches
-	nearBatches   = 8                // requests at most this far apart belong to one reader: the ranks of one job
-	lateBatches   = 32               // so many batches that the reader has skipped may still be requested
+	behindBatches = 2                // minimum lag, in batches behind the fastest rank, for which chunks stay due; if the slowest rank is further behind, its lag and one more batch
+	readerNew     = 30 * time.Second // time after which a reader that requested only one batch is forgotten
+	readerComes   = 10 * time.Minute // time after which an announced reader is forgotten
+	readerLeft    = time.Second / 4  // time after which a reader that all its ranks have left is forgotten
+	readerGone    = 2 * time.Second  // minimum time after which a reader that has advanced is forgotten; a slow reader is kept
+	readerGaps    = 8                // this many times its recent longest gap between batches
+	nearBatches   = 8                // maximum distance of requests that belong to one reader: the ranks of one job
+	lateBatches   = 32               // number of skipped batches that may still be requested
 )
 
-// reader is the position of one job in one plan. Its ranks count as one.
+// reader is the position of one job in one plan. Its ranks count as one reader.
 type reader struct {
 	dataset                Dataset
-	at                     shuffle.Cursor // of the request furthest ahead
+	at                     shuffle.Cursor // position of the request furthest ahead
 	firstEpoch, firstBatch uint64         // epoch and position of its first batch
 	next                   *shuffle.Epoch // the epoch after at.Epoch, once needed
 	coming                 uint64         // number of the epoch that is being prepared for next; 0: none
-	reading                int            // requests that wait for bytes; a reader that waits for the store has not ended
-	seen                   time.Time      // when the last request began or was answered
-	step                   time.Time      // when the reader last advanced
-	gap                    time.Duration  // the recent longest time between advances; 0: it has not advanced
-	lag                    uint64         // samples by which a request was behind the one furthest ahead, recent maximum
+	reading                int            // time when the last request began or was answered
+	seen                   time.Time      // time when the reader last advanced
+	step                   time.Time      // recent longest time between advances; 0: it has not advanced
+	gap                    time.Duration  // recent maximum of the number of samples by which a request was behind the one furthest ahead
+	lag                    uint64         // starts of skipped batches: a client with several connections may request them late
 	missed                 []uint64       // starts of batches that the reader has skipped: a client with several connections may request them late
 	state                  state
-	ranks                  int   // that belong to it, at any gateway
-	fastest                *rank // of its ranks, the one with the highest demand, which is the reader's; nil: unknown
+	ranks                  int   // number of ranks that belong to it, at any gateway
+	fastest                *rank // the rank with the highest demand, which counts as the reader's demand; nil: unknown
 
-	here   map[group]time.Time // when a rank of each group last read at this gateway
+	here   map[group]time.Time // time when a rank of each group last read at this gateway
 	groups groups              // groups whose chunks the reader needs here
 
 	needList
-	position atomic.Pointer[position] // its position, for callers that must not lock the table
+	position atomic.Pointer[position] // position, for callers that must not lock the table
 }
 
-// state is the progress of a reader to its first batch.
+// state is how far a reader has come with its first batch.
 type state uint8
 
 const (
 	announced state = iota // no request yet; the caller of Announce loads its chunks
-	opening                // its first batch waits for chunks: until they arrive, few other reads share the line
-	alone                  // its first batch is read by the samples' own ranges, and waits for no prefetched chunk
-	served                 // it has had a batch
+	opening                // its first batch waits for chunks: until they arrive, few other reads share the link
+	alone                  // its first batch is read by sample ranges, and waits for no prefetched chunk
+	served                 // it has received a batch
 )
 
-// opens reports whether a request is for the reader's first batch, or for one before that, since
+// opens reports whether a request is for the reader's first batch, or for an earlier one, since
 // connections may send requests in any order. All ranks have a share of the first batch, and may
-// request theirs one by one.
+// request their shares one by one.
 func (x *reader) opens(at shuffle.Cursor) bool {
 	if at.Epoch.Number() != x.firstEpoch || at.First > x.firstBatch {
 		return false
@@ -65,7 +65,7 @@ func (x *reader) opens(at shuffle.Cursor) bool {
 	return true
 }
 
-// near reports whether a request of the reader's plan belongs to the reader.
+// near reports whether a request for the reader's plan belongs to this reader.
 func (x *reader) near(at shuffle.Cursor) bool {
 	near := nearBatches * max(at.BatchSize, 1)
 	here, there := x.at.Epoch.Number(), at.Epoch.Number()
@@ -89,7 +89,7 @@ func (x *reader) advance(at shuffle.Cursor, now time.Time) {
 	x.at, x.step = at, now
 }
 
-// skip records the batches that the reader skips on its way to the next one, since ranks may
+// skip records the batches between the reader's position and its next request, since ranks may
 // request them late.
 func (x *reader) skip(at shuffle.Cursor) {
 	size := max(at.BatchSize, 1)
@@ -103,14 +103,14 @@ func (x *reader) skip(at shuffle.Cursor) {
 	x.missed = x.missed[max(len(x.missed)-lateBatches, 0):]
 }
 
-// late records a request behind the one furthest ahead.
+// late records a request at an earlier position than the one furthest ahead.
 func (x *reader) late(at shuffle.Cursor) {
 	x.lag = max(x.lag, min(x.at.First-at.First, lateBatches*at.BatchSize))
 	x.missed = slices.DeleteFunc(x.missed, func(p uint64) bool { return p == at.First })
 }
 
 // patience returns how long the reader's share of the memory is kept after a request. A reader that
-// has ended must not hold memory for long, and one that computes between two batches must not lose
+// has ended must not hold memory for long. A reader that computes between two batches must not lose
 // its chunks.
 func (x *reader) patience() time.Duration {
 	switch {
@@ -137,13 +137,13 @@ func (x *reader) currentPosition() position {
 	}
 }
 
-// quick is the demand of a rank without a known think time, in samples per second: its chunks are
-// due at once, in order of position.
+// quick is the demand of a rank without a known think time, in samples per second. It is so high
+// that its chunks are due immediately, in order of position.
 const quick = 1e9
 
 // rate returns how fast the reader would proceed without waiting, in samples per second: the rate
-// of its fastest rank. Ranks that train together wait for each other, so the others appear to think
-// longer.
+// of its fastest rank. Ranks that train together wait for each other, so the other ranks appear to
+// think longer.
 func (x *reader) rate() float64 {
 	if x.fastest == nil {
 		return quick
@@ -158,10 +158,10 @@ func (x *reader) thought(k *rank, now time.Time) {
 	}
 }
 
-// demand is how fast a rank would proceed without waiting. Its sums decay.
+// demand measures how fast a rank would proceed without waiting. Its sums decay.
 type demand struct{ samples, seconds float64 }
 
-// note adds the time that a rank took from an answer to the request at a position.
+// note adds one request: the samples at its position, and the think time before it.
 func (d *demand) note(thought time.Duration, at shuffle.Cursor) {
 	const fade = .9
 	d.samples, d.seconds = d.samples*fade+float64(at.End-at.First), d.seconds*fade+thought.Seconds()
@@ -175,8 +175,8 @@ func (d *demand) rate() float64 {
 	return d.samples / d.seconds
 }
 
-// takes returns how long a reader with this rate takes for so many samples.
+// takes returns the time that a reader with this rate takes for the given number of samples.
 func takes(samples uint64, rate float64) time.Duration {
-	const most = 1 << 62 // a century and a half
+	const most = 1 << 62 // about 146 years
 	return time.Duration(min(math.Round(float64(samples)/rate*float64(time.Second)), most))
 }

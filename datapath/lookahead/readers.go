@@ -15,24 +15,24 @@ import (
 // pointer.
 type Dataset interface {
 	Chunks() int
-	Cost(chunk int) int64    // bytes of the chunk in memory
-	Resident(chunk int) bool // whether it is in memory or being loaded
+	Cost(chunk int) int64    // bytes that the chunk takes in memory
+	Resident(chunk int) bool // reports whether the chunk is in memory or being loaded
 }
 
-// Config of Readers.
+// Config configures Readers.
 type Config struct {
 	Budget int64 // bytes of memory for the chunks that a reader needs soon
-	Plans  int64 // bytes that the plans of readers may keep alive in addition; 0: no limit
+	Plans  int64 // bytes that the readers' plans may keep alive in addition; 0: no limit
 
-	// Mine reports whether readers need a chunk from this gateway; nil: all. Other chunks, which
-	// another gateway keeps, are never due and never missing. Mine is called under locks of the
-	// table and of the caller, for many chunks: it must be quick and call neither. When its results
-	// change, Reowned must be called.
+	// Mine reports whether readers need a chunk from this gateway; nil: all chunks. Other
+	// chunks, which another gateway keeps, are never due and never missing. Mine is called for
+	// many chunks, under locks of the table and of the caller: it must return quickly and call
+	// neither of them. When its results change, Reowned must be called.
 	Mine func(d Dataset, chunk int) bool
 }
 
-// hints is the number of cells in which the reader with the first use of a chunk is remembered.
-// Only about ten chunks are asked repeatedly before one is evicted.
+// hints is the number of cells that remember which reader uses a chunk first. Only about ten chunks
+// are looked up repeatedly before one is evicted.
 const hints = 4096
 
 // Readers is the table of readers. It is safe for concurrent use.
@@ -48,36 +48,36 @@ type Readers struct {
 
 	changes atomic.Uint64
 	lost    atomic.Bool                           // a chunk was evicted that a reader needs soon
-	soonest [hints]atomic.Uint32                  // by chunk: index of the known reader with the first use when last asked
-	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for NextUse, which must not lock the table
+	soonest [hints]atomic.Uint32                  // by chunk: index of the reader with the first use, from the last lookup
+	known   atomic.Pointer[map[Dataset][]*reader] // the readers, for NextUse and NextRead, which must not lock the table
 }
 
 // New returns a table without readers.
 func New(cfg Config) *Readers {
 	r := &Readers{cfg: cfg, plans: map[planKey][]*reader{}}
-	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // it fails only for a size of 0
+	r.ranks, _ = simplelru.NewLRU[rankKey, *rank](maxRanks, nil) // an error is possible only for a size of 0
 	r.publish()
 	return r
 }
 
 // Visit is the record of one request.
 type Visit struct {
-	First bool          // its reader had no batch when it arrived: nothing was prefetched for it
-	Opens bool          // it is for its reader's first batch; a request for a later batch that arrives before the first is read sets only First
-	Think time.Duration // recent mean time of its rank from the end of an answer to the next request; 0: unknown
+	First bool          // the reader had no batch when the request arrived: nothing was prefetched for it
+	Opens bool          // the request is for the reader's first batch; a request for a later batch that arrives before the first batch is read sets only First
+	Think time.Duration // recent mean time from the end of an answer to the rank's next request; 0: unknown
 
 	of     *Readers
 	rank   *rank
-	reader *reader // nil: its order has no locality, so the next chunks are unknown, or there are too many readers
+	reader *reader // nil: the order has no locality, so the next chunks are unknown, or there are too many readers
 }
 
-// Asked records a request of the plan at.Plan, and moves its reader to the request's position. A
-// request out of order moves its rank too. Answered and then Ended must follow.
+// Asked records a request for the plan at.Plan, and moves its reader to the request's position. A
+// request out of order also moves its rank. The caller must call Answered and then Ended.
 func (r *Readers) Asked(d Dataset, at shuffle.Cursor, now time.Time) *Visit {
 	return r.AskedAs(d, at, Arrival{}, now)
 }
 
-// AskedAs is Asked with the arrival of the request.
+// AskedAs is like Asked, for a request that arrived as a describes.
 func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time) *Visit {
 	prepare(at.Epoch)
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time
 	if x == nil {
 		return v
 	}
-	if r.cfg.Mine == nil && x.came(at, now) { // an owner reads for the ranks of all gateways
+	if r.cfg.Mine == nil && x.came(at, now) { // if Mine is set, an owner reads for the ranks of all gateways
 		x.forgetUses()
 		r.changes.Add(1)
 	}
@@ -106,8 +106,8 @@ func (r *Readers) AskedAs(d Dataset, at shuffle.Cursor, a Arrival, now time.Time
 	return v
 }
 
-// prepare computes the positions of all chunks in an epoch, which the epoch does once, at the first
-// lookup. For a million chunks that takes 40 ms, so it is done without a lock.
+// prepare computes the positions of all chunks in an epoch. The epoch does that once, at the first
+// lookup. For a million chunks it takes 40 ms, so prepare is called without a lock.
 func prepare(e *shuffle.Epoch) { e.Next(0, 0) }
 
 // unlock unlocks mu, and prepares the epochs that readers will need soon.
@@ -116,7 +116,7 @@ func (r *Readers) unlock() {
 		x := r.lacking[0]
 		r.lacking = slices.Delete(r.lacking, 0, 1)
 		plan, number := x.at.Plan, x.coming
-		if plan == nil { // the reader was removed
+		if plan == nil { // the reader has been removed
 			continue
 		}
 		r.mu.Unlock()
@@ -133,8 +133,8 @@ func (r *Readers) unlock() {
 }
 
 // Heard records the position and think time (0: unknown) of a rank that reads at another gateway,
-// so that its chunks are prefetched here. Its reader is in this table like others, and is forgotten
-// like them; only List omits it.
+// so that its chunks are prefetched here. Its reader is treated like others in this table; only
+// List omits it.
 func (r *Readers) Heard(d Dataset, at shuffle.Cursor, think time.Duration, now time.Time) {
 	if !at.Epoch.Local() {
 		return
@@ -172,7 +172,7 @@ func (r *Readers) mine(d Dataset, p *shuffle.Plan, g groups, chunk uint64) bool 
 }
 
 // Announce records that a reader will start at a position, and that the caller loads its chunks
-// beforehand. Until the reader comes its chunks are due as those of a reader at the first announced
+// beforehand. Until the reader arrives, its chunks are due as if it were at the first announced
 // position.
 func (r *Readers) Announce(d Dataset, at shuffle.Cursor, now time.Time) {
 	r.mu.Lock()
@@ -221,11 +221,11 @@ func (r *Readers) Drop(d Dataset) {
 	r.publish()
 }
 
-// Changes returns a count that grows when readers are removed, or need other chunks than predicted.
-// It takes no lock.
+// Changes returns a counter that grows when readers are removed, or need other chunks than
+// predicted. It takes no lock.
 func (r *Readers) Changes() uint64 { return r.changes.Load() }
 
-// Alone records that a first batch waits for no whole chunk: it is read by the samples' own ranges.
+// Alone records that a first batch waits for no whole chunk, because it is read by sample ranges.
 func (v *Visit) Alone() {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
@@ -246,7 +246,7 @@ func (v *Visit) Position() (at shuffle.Cursor, ok bool) {
 	return shuffle.Cursor{}, false
 }
 
-// position returns the reader's position; nil if the reader was removed, or was never followed.
+// position returns the reader's position, or nil if the reader was removed or was never followed.
 func (v *Visit) position() *position {
 	if v.reader == nil {
 		return nil

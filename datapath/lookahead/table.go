@@ -7,20 +7,20 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// readerLimit is the maximum number of readers in the table; there are fewer if their plans are
+// readerLimit is the maximum number of readers in the table. There are fewer if their plans are
 // large.
 const readerLimit = 1024
 
 // Bytes that an order keeps for each chunk of its dataset, and for each lane of Slot, since a lane
-// may split a chunk: the order of the chunks, its inverse and sums over it for an epoch, and half
-// of the plan's data for its epochs.
+// may split a chunk. They are the order of the chunks, its inverse and its running sums for an
+// epoch, and half of the plan's data for its epochs.
 const (
 	epochHolds = 56
 	drawnHolds = 72 // with importance
 )
 
-// planKey identifies a plan. A plan that is prepared again has the same key, since its order
-// follows from the dataset and the parameters.
+// planKey identifies a plan. A plan that is prepared again has the same key, since the order
+// depends only on the dataset and the parameters.
 type planKey struct {
 	dataset Dataset
 	params  shuffle.Params
@@ -64,7 +64,7 @@ func (r *Readers) update(x *reader) {
 	x.position.Store(&here)
 }
 
-// after returns the reader's next epoch; nil: it will be prepared when mu is unlocked.
+// after returns the reader's next epoch, or nil if the epoch will be prepared when mu is unlocked.
 func (r *Readers) after(x *reader) *shuffle.Epoch {
 	number := x.at.Epoch.Number() + 1
 	if x.next != nil || x.coming != 0 {
@@ -121,7 +121,7 @@ func (r *Readers) remove(x *reader) {
 		delete(r.plans, k)
 	}
 	r.held -= r.holds(k, x.at.Plan)
-	x.at, x.next, x.needList = shuffle.Cursor{}, nil, needList{} // visits and ranks may still refer to the reader
+	x.at, x.next, x.needList = shuffle.Cursor{}, nil, needList{} // visits and ranks may still reference the reader
 	x.position.Store(nil)
 }
 
@@ -135,10 +135,10 @@ func (r *Readers) publish() {
 	r.known.Store(&all)
 }
 
-// makeRoom removes readers until another one fits, and reports whether it does. It removes readers
-// that are announced or without a request for a while, the longest first. It removes no active
-// reader: with more readers than fit, each request would remove another reader, and prefetched
-// chunks would be evicted before their reader comes.
+// makeRoom removes readers until another one fits, and reports whether it fits. It removes
+// announced readers and readers without a request for a while, the one idle for the longest time
+// first. It removes no active reader. Otherwise, with more readers than fit, each request would
+// remove another reader, and prefetched chunks would be evicted before their reader arrives.
 func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 	for len(r.all) > 0 && (len(r.all) >= readerLimit || r.cfg.Plans > 0 && r.held+r.holds(keyOf(d, at), at.Plan) > r.cfg.Plans) {
 		var oldest *reader
@@ -156,8 +156,8 @@ func (r *Readers) makeRoom(d Dataset, at shuffle.Cursor, now time.Time) bool {
 	return true
 }
 
-// holds returns how many bytes one more reader of a plan keeps alive: the plan and two of its
-// epochs, or one epoch if another reader has the rest.
+// holds returns the number of bytes that one more reader of a plan keeps alive: the plan and two of
+// its epochs, or one epoch if another reader already keeps the rest.
 func (r *Readers) holds(k planKey, p *shuffle.Plan) int64 {
 	each, epochs, chunks := int64(epochHolds), int64(2), int64(k.dataset.Chunks())
 	switch {

@@ -10,14 +10,14 @@ func Ahead(budget int64) int64 { return budget / 10 * 7 }
 // Budget returns the budget for which Ahead returns the given bytes.
 func Budget(ahead int64) int64 { return ahead / 7 * 10 }
 
-// Early returns how many places of the gate may read ahead of a reader that waits for its first
-// batch: a quarter. That few make it wait at most a third longer, and are enough to keep the line
-// busy once its chunks have arrived.
+// Early returns how many places of the gate may prefetch for a reader that waits for its first
+// batch: a quarter. With so few, the reader waits at most a third longer, but the link stays busy
+// once its chunks have arrived.
 func Early(places int) int { return max(places/4, 1) }
 
 // FirstPart returns the length of one store read while a first batch waits for whole chunks of
-// total bytes: one read for each place of the gate that Early leaves, since the line is idle. A
-// read costs a request, so it is at least an eighth of part.
+// total bytes: one read for each place of the gate that Early leaves, since the link is idle. Each
+// read costs a request, so its length is at least an eighth of part.
 func FirstPart(total, part int64, places int) int64 {
 	streams := int64(max(places-Early(places), 1))
 	return min(part, max(total/streams, part/8, 1))
@@ -25,40 +25,40 @@ func FirstPart(total, part int64, places int) int64 {
 
 // First describes the missing chunks and samples of a reader's first batch.
 type First struct {
-	Reads, Bytes int64 // of the reads of its samples' own ranges
-	Ahead        int64 // such reads of other first batches that are running
-	Own          int   // places for such reads
-	Stored       int64 // bytes of the whole chunks
+	Reads, Bytes int64 // number and bytes of the reads by sample ranges
+	Ahead        int64 // running reads by sample ranges for other first batches
+	Own          int   // places for reads by sample ranges
+	Stored       int64 // bytes of the whole chunks, as stored
 	Part         int64 // maximum bytes of one store read
 	Places       int   // places for reads of whole chunks
-	Cost         int64 // of one more read
+	Cost         int64 // cost of one more read
 }
 
-// ByRanges reports whether reading by the samples' own ranges takes at most two thirds of the time
-// of reading whole chunks. Nothing was prefetched for the batch, and it needs little of its chunks.
+// ByRanges reports whether reading by sample ranges takes at most two thirds of the time of reading
+// whole chunks. Nothing was prefetched for the batch, and it needs only a small part of its chunks.
 // The whole chunks are prefetched meanwhile for the following batches, so each byte of a first
-// batch is read at most twice; a smaller gain is not worth that.
+// batch is read at most twice. A smaller gain is not worth that.
 func (f *First) ByRanges() bool {
 	part := FirstPart(f.Stored, f.Part, f.Places)
 	return part > f.Part/8 && 3*f.takes(f.Reads+f.Ahead, f.Bytes, f.Own) <= 2*f.takes((f.Stored+part-1)/part, f.Stored, f.Places)
 }
 
-// takes returns how long reads of so many bytes take in so many places, in bytes that one stream
-// transfers meanwhile.
+// takes returns the time for the given reads and bytes in the given number of places, in bytes that
+// one stream transfers meanwhile.
 func (f *First) takes(reads, bytes int64, places int) int64 {
 	streams := int64(places)
 	return (reads+streams-1)/streams*f.Cost + bytes/min(reads, streams)
 }
 
-// Place is where a chunk is stored.
+// Place is the location of a chunk in the store.
 type Place struct {
 	Shard          int
 	Offset, Length int64
-	Alone          bool // it is never read together with another chunk
+	Alone          bool // the chunk is never read together with another one
 }
 
 // Group splits a list of chunks, in ascending order, into groups that are adjacent in one shard.
-// One store read of at most part bytes reads each group.
+// One store read of at most part bytes loads each group.
 func Group[C any](chunks []C, place func(C) Place, part int64) [][]C {
 	var groups [][]C
 	var last Place
@@ -77,8 +77,8 @@ func Group[C any](chunks []C, place func(C) Place, part int64) [][]C {
 	return groups
 }
 
-// Parts returns the number of reads for a length: each of about part bytes, at most half as much
-// again and at most most.
+// Parts returns the number of reads for a length. Each read has about part bytes, at most 1.5 times
+// part, and never more than most.
 func Parts(length, part, most int64) int64 {
 	return max((length+part/2)/part, (length+most-1)/most, 1)
 }
@@ -87,8 +87,8 @@ func Parts(length, part, most int64) int64 {
 // bytes of a read is in gaps, so a batch read by ranges transfers at most 1.13 times its own bytes.
 const GapLimit = 64 << 10
 
-// Joins reports whether a read of so many needed and wasted bytes is extended to the next range,
-// behind a gap. most is the maximum length of a read.
+// Joins reports whether a read with the given numbers of needed and wasted bytes is extended to the
+// next range, behind a gap. most is the maximum length of a read.
 func Joins(wanted, wasted, gap, length, most int64) bool {
 	return gap >= 0 && gap <= GapLimit && wasted+gap <= (wanted+length)/8 && wanted+wasted+gap+length <= most
 }
