@@ -29,12 +29,12 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestAdmissionByPlan fills a cache and offers more chunks: the times of their next uses determine
-// which are admitted and evicted.
+// TestAdmissionByPlan fills a cache and offers more chunks. The times of their next uses determine
+// which chunks are admitted and evicted.
 func TestAdmissionByPlan(t *testing.T) {
 	const n = 3000 // one block
 	bubble.Test(t, func(t *testing.T) {
-		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // seconds; missing: never
+		needed := map[uint64]time.Duration{0: 10, 1: 200, 2: 40, 3: 80} // in seconds; missing: never needed
 		dir := t.TempDir()
 		cfg := Config{Dir: dir, MaxBytes: 4 * block}
 		next := func(ref uint64) time.Duration {
@@ -56,11 +56,11 @@ func TestAdmissionByPlan(t *testing.T) {
 		}
 		offer(10, false) // no reader needs it
 		needed[11] = 150
-		offer(11, false) // sooner than chunk 1, but not by much
+		offer(11, false) // needed sooner than chunk 1, but not by much
 		needed[12] = 30
 		offer(12, true)
-		wantThere(t, c, 1, n, false) // the last to be needed
-		delete(needed, 2)            // its reader has gone
+		wantThere(t, c, 1, n, false) // the chunk needed last was evicted
+		delete(needed, 2)            // its reader has ended
 		needed[13] = 1000
 		offer(13, true)
 		wantThere(t, c, 2, n, false)
@@ -74,7 +74,7 @@ func TestAdmissionByPlan(t *testing.T) {
 		c = open(t, cfg, next)
 		defer c.Close()
 		offer(20, false)
-		// A reader needs two chunks that are cached, and one that is not.
+		// A reader needs three chunks that are cached, and one that is not.
 		needed = map[uint64]time.Duration{0: 10, 3: 20, 13: 30, 21: 15}
 		for _, i := range []int{0, 3, 13} {
 			key, _ := chunkOf(i, n)
@@ -85,7 +85,8 @@ func TestAdmissionByPlan(t *testing.T) {
 	})
 }
 
-// TestOneLargeChunkTakesThePlaceOfSeveral: one large chunk replaces several small ones, or none.
+// TestOneLargeChunkTakesThePlaceOfSeveral checks that one large chunk replaces several small ones,
+// or none.
 func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		needed := map[uint64]bool{}
@@ -111,8 +112,8 @@ func TestOneLargeChunkTakesThePlaceOfSeveral(t *testing.T) {
 	})
 }
 
-// TestVictimsAmongMany: of thousands of chunks only some are considered, and the evicted one is
-// among those needed late; also for a chunk that replaces many.
+// TestVictimsAmongMany checks that only some of thousands of chunks are considered, and that the
+// evicted chunks are among those needed late. This also holds for a chunk that replaces many.
 func TestVictimsAmongMany(t *testing.T) {
 	const chunks, coming = 10_000, 10_000
 	c := open(t, Config{Dir: t.TempDir()}, func(ref uint64) time.Duration {

@@ -50,8 +50,8 @@ func TestDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// TestNoPrefixOfAFileIsServed cuts a chunk file everywhere, before a start and under a running
-// cache.
+// TestNoPrefixOfAFileIsServed truncates a chunk file at every length, before a start and while the
+// cache is running.
 func TestNoPrefixOfAFileIsServed(t *testing.T) {
 	const n = 40
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestNoPrefixOfAFileIsServed(t *testing.T) {
 	c.Close()
 }
 
-// list adds a chunk to the list that a start would find, and clears earlier errors.
+// list adds a chunk to the list, as a start that finds its file would, and clears earlier errors.
 func list(c *Cache, key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,8 +119,8 @@ func TestNoFlippedBitIsServed(t *testing.T) {
 	c.Close()
 }
 
-// TestNoSubsetOfTheBlocksIsServed: after a power failure any blocks of a file may be missing,
-// regardless of the order of syncs.
+// TestNoSubsetOfTheBlocksIsServed checks that a file with missing blocks is not served. After a
+// power failure any blocks may be missing, regardless of the order of syncs.
 func TestNoSubsetOfTheBlocksIsServed(t *testing.T) {
 	const blocks = 8
 	n := blocks*block - footerSize
@@ -180,8 +180,8 @@ func TestFileOfAnotherKeyIsNotServed(t *testing.T) {
 	}
 }
 
-// Pieces of a chunk have their own checksums: corruption elsewhere in the file does not affect
-// them.
+// Each piece of a chunk has its own checksum, so corruption elsewhere in the file does not affect
+// it.
 func TestReadPieces_ChecksEachPiece(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -211,8 +211,8 @@ func TestReadPieces_ChecksEachPiece(t *testing.T) {
 	}
 }
 
-// TestWrongBytesAreNotServed: wrong bytes from any writer are detected when they are read, and
-// removed.
+// TestWrongBytesAreNotServed checks that wrong bytes from any writer are detected when they are
+// read, and that their file is removed.
 func TestWrongBytesAreNotServed(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -292,7 +292,8 @@ func TestSmallerSizeRemovesTheSurplusAtStart(t *testing.T) {
 	}
 }
 
-// TestFileRemovedByOthersIsOnlyAMiss: another program removes files of a running cache.
+// TestFileRemovedByOthersIsOnlyAMiss checks that a read is a miss if another program has removed
+// files of a running cache.
 func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -305,10 +306,10 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 	if s := c.Stats(); s.Corrupt != 0 || s.ReadErrors != 0 || s.Bytes != 0 {
 		t.Errorf("got %+v, want a miss", s)
 	}
-	mustWrite(t, c, 1, 100) // makes the directory again
+	mustWrite(t, c, 1, 100) // creates the directory again
 	wantThere(t, c, 1, 100, true)
-	// All of it: nothing is written into a directory that is not marked, or no gateway would start
-	// with it again.
+	// If the whole directory is removed, nothing is written to it. Chunks in a directory
+	// without a marker would prevent gateways from starting with it.
 	var told []error
 	c.cfg.Tell = func(_ string, err error) { told = append(told, err) }
 	if err := os.RemoveAll(filepath.Join(dir, chunkDir)); err != nil {
@@ -329,7 +330,7 @@ func TestFileRemovedByOthersIsOnlyAMiss(t *testing.T) {
 // TestModel runs random programs against a map, including restarts.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir := t.TempDir()                 // another one each time
+		dir := t.TempDir()                 // a new directory for each program
 		next := map[uint64]time.Duration{} // 0: the chunk is needed now
 		until := func(ref uint64) time.Duration { return next[ref] }
 		cfg := Config{Dir: dir, MaxBytes: 6 * block}
@@ -377,8 +378,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce reads, writes and evicts concurrently: every read returns the right bytes, also
-// while the file is removed, and the counters are right in the end.
+// TestManyAtOnce reads, writes and evicts concurrently. Every read returns the right bytes, even
+// while the file is removed, and the counters are right at the end.
 func TestManyAtOnce(t *testing.T) {
 	const n, chunks = 9000, 24
 	dir := t.TempDir()
@@ -441,7 +442,7 @@ func FuzzFooter(f *testing.F) {
 	f.Add(Key{}.appendFooter(nil))
 	f.Add(make([]byte, footerSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// A random footer seldom has the right checksum, so it is given one.
+		// A random footer seldom has the right checksum, so set it.
 		if len(b) == footerSize {
 			sum := crc32.Checksum(b[:92], castagnoli())
 			b = append(bytes.Clone(b[:92]), byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestReadOnlyDiskKeepsItsChunks: a full disk that is readable but not writable continues to serve
-// its chunks, however many new chunks are offered.
+// TestReadOnlyDiskKeepsItsChunks checks that a full disk that is readable but not writable
+// continues to serve its chunks, however many new chunks are offered.
 func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
@@ -37,7 +37,7 @@ func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if calls != 4 { // at once and after 10, 30 and 70 s
+		if calls != 4 { // immediately, and after 10, 30 and 70 s
 			t.Errorf("got %d calls that write within 100 s, want 4: %+v", calls, c.Stats())
 		}
 		for i := range 4 {
@@ -46,8 +46,8 @@ func TestReadOnlyDiskKeepsItsChunks(t *testing.T) {
 	})
 }
 
-// TestFileThatStaysIsPassedOver: one file that cannot be removed does not keep others from giving
-// way.
+// TestFileThatStaysIsPassedOver checks that a file that cannot be removed does not prevent other
+// files from being evicted.
 func TestFileThatStaysIsPassedOver(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := open(t, Config{Dir: t.TempDir(), MaxBytes: 4 * block}, byNumber)
@@ -55,7 +55,7 @@ func TestFileThatStaysIsPassedOver(t *testing.T) {
 		for i := range 4 {
 			mustWrite(t, c, i, 3000)
 		}
-		stays, _ := chunkOf(0, 3000) // the one that is needed last
+		stays, _ := chunkOf(0, 3000) // the chunk that is needed last
 		c.disk.fault = func(s step, file string) (int, error) {
 			if s == stepRemove && file == path.Clean(stays.name().file()) {
 				return 0, syscall.EPERM
@@ -71,15 +71,15 @@ func TestFileThatStaysIsPassedOver(t *testing.T) {
 			mustWrite(t, c, i, 3000)
 			wantThere(t, c, i, 3000, true)
 		}
-		wantThere(t, c, 0, 3000, true) // it takes room: let it answer
+		wantThere(t, c, 0, 3000, true) // the chunk takes space, so it is also served
 		if s := c.Stats(); s.Evictions != 4 || s.WriteErrors != 1 || s.Bytes != 4*block {
 			t.Errorf("got %+v, want 4 evictions and one error", s)
 		}
 	})
 }
 
-// TestTooFewVictimsStay: a chunk for which not enough can go takes the place of none, and the next
-// one that of the last to be needed.
+// TestTooFewVictimsStay checks that a chunk evicts nothing if evicting all allowed chunks would not
+// free enough space for it. A following smaller chunk replaces the one needed last.
 func TestTooFewVictimsStay(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		due := map[uint64]time.Duration{0: 100 * time.Hour, 1: 50 * time.Hour, 2: 2 * time.Hour, 3: time.Second, 10: time.Hour, 11: time.Hour}
@@ -88,19 +88,20 @@ func TestTooFewVictimsStay(t *testing.T) {
 		for i := range 4 {
 			mustWrite(t, c, i, 3000)
 		}
-		key, data := chunkOf(10, 4*block-footerSize) // the fourth is needed at once
+		key, data := chunkOf(10, 4*block-footerSize) // the fourth chunk is needed soon, so it must stay
 		if c.Write(t.Context(), key, 10, data) {
 			t.Fatal("got kept, want no room")
 		}
 		mustWrite(t, c, 11, 3000)
-		wantThere(t, c, 0, 3000, false) // the one that is needed last
+		wantThere(t, c, 0, 3000, false) // the chunk needed last was evicted
 		wantThere(t, c, 1, 3000, true)
 	})
 }
 
-// TestDiskThatOthersFill: where the file system has less room than MaxBytes allows, a chunk takes
-// the place of another with no error and no pause; one that may not is refused, or it would turn
-// writes off for those that may; and once there is room again, it is used.
+// TestDiskThatOthersFill: the file system has less space than MaxBytes allows. A new chunk then
+// replaces an old one, without an error or a pause. A chunk that may not replace any is refused; an
+// attempt to write it would turn writes off for the others too. Once there is space again, it is
+// used.
 func TestDiskThatOthersFill(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var told []string
@@ -125,7 +126,7 @@ func TestDiskThatOthersFill(t *testing.T) {
 		}
 		free = block - 1
 		mustWrite(t, c, 10, 3000)
-		wantThere(t, c, 0, 3000, false) // the one that is needed last
+		wantThere(t, c, 0, 3000, false) // the chunk needed last was evicted
 		wantThere(t, c, 1, 3000, true)
 		if s := c.Stats(); s.WriteErrors != 0 || s.Evictions != 1 || s.Bytes != 4*block {
 			t.Errorf("got %+v, want one eviction and no error", s)
@@ -148,8 +149,8 @@ func TestDiskThatOthersFill(t *testing.T) {
 	})
 }
 
-// TestWritesSideBySideDoNotShareTheRoom: concurrent writes do not share the space that one of them
-// has freed on a full file system.
+// TestWritesSideBySideDoNotShareTheRoom checks that concurrent writes do not both use the space
+// that one of them has freed on a full file system.
 func TestWritesSideBySideDoNotShareTheRoom(t *testing.T) {
 	c := open(t, Config{Dir: t.TempDir(), MaxBytes: 8 * block}, byNumber)
 	defer c.Close()

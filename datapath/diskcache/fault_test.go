@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// faulty makes chosen calls to the file system fail.
+// faulty makes selected file system calls fail.
 type faulty struct {
 	mu    sync.Mutex // guards calls
 	calls int
@@ -56,18 +56,18 @@ func workload(t *testing.T, c *Cache, dir string) {
 	}
 }
 
-// byNumber makes chunks with higher numbers needed much sooner.
+// byNumber returns a next use that is much sooner for chunks with higher numbers.
 func byNumber(ref uint64) time.Duration { return time.Hour >> (2 * ref) }
 
-// TestFaultAtEveryCall makes each call to the file system fail in turn, by itself or with all later
-// calls, with each error, and with each part of a write done. No wrong byte is served, and no file
+// TestFaultAtEveryCall makes each file system call fail in turn: alone or with all later calls,
+// with each error, and after different parts of a write. No wrong byte is served, and no file
 // remains that is not in the list. After the fault the cache works again, also after a restart.
 func TestFaultAtEveryCall(t *testing.T) {
 	leaks.Check(t)
 	for name, fault := range map[string]struct {
 		err  error
 		part int
-		last bool // everything fails from then on
+		last bool // all later calls fail too
 	}{
 		"full once":          {syscall.ENOSPC, 1000, false},
 		"full from then on":  {syscall.ENOSPC, 0, true},
@@ -88,7 +88,8 @@ func TestFaultAtEveryCall(t *testing.T) {
 	}
 }
 
-// faultAt reports whether the workload made that many calls.
+// faultAt runs the workload with a fault at call number at, and reports whether the workload made
+// that many calls.
 func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bool) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -109,7 +110,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 		if reached && s.ReadErrors+s.WriteErrors == 0 {
 			t.Errorf("%v at call %d: got %+v, want it counted", fault, at, s)
 		}
-		time.Sleep(2 * longPause) // of the bubble's clock: the probes are due
+		time.Sleep(2 * longPause) // fake time: the disk is tried again by then
 		key, data := chunkOf(9, 3000)
 		if !c.Write(t.Context(), key, 9, data) {
 			t.Errorf("%v at call %d: got no write after it, want one: %+v", fault, at, c.Stats())
@@ -127,7 +128,7 @@ func faultAt(t *testing.T, at int, fault error, part int, last bool) (reached bo
 	return reached
 }
 
-// A file gets its name only after its bytes and its footer are on the medium.
+// A file is renamed to its final name only after its bytes and footer are synced.
 func TestFileIsNamedLast(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -218,7 +219,7 @@ func TestReadsStepAsideAndComeBack(t *testing.T) {
 		for range readErrors - 1 {
 			wantThere(t, c, 1, 100, false)
 		}
-		time.Sleep(errorTime + 1) // too far apart to mean anything
+		time.Sleep(errorTime + 1) // too long a pause for the errors to count together
 		wantThere(t, c, 1, 100, false)
 		if c.Stats().ReadsOff || !c.Contains(key) {
 			t.Error("ten errors, not within ten seconds: got reads off, want on")
@@ -242,8 +243,8 @@ func TestReadsStepAsideAndComeBack(t *testing.T) {
 	})
 }
 
-// TestFileThatCannotBeRemoved: a damaged file that cannot be removed stays, and is never read
-// again.
+// TestFileThatCannotBeRemoved checks that a damaged file that cannot be removed stays on disk, and
+// is never read again.
 func TestFileThatCannotBeRemoved(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -277,8 +278,8 @@ func TestFileThatCannotBeRemoved(t *testing.T) {
 	})
 }
 
-// TestRead_MissDuringRewrite: a reader that finds a file gone does not take its
-// successor off the list.
+// TestRead_MissDuringRewrite checks that a reader that finds its file missing does not remove a
+// newer file of the same name from the list.
 func TestRead_MissDuringRewrite(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -293,7 +294,7 @@ func TestRead_MissDuringRewrite(t *testing.T) {
 			t.Error(err)
 		}
 		mustWrite(t, c, 1, 100)
-		return 0, fs.ErrNotExist // as it was before
+		return 0, fs.ErrNotExist // the error of the old file
 	}
 	wantThere(t, c, 1, 100, false)
 	wantThere(t, c, 1, 100, true)
@@ -302,8 +303,8 @@ func TestRead_MissDuringRewrite(t *testing.T) {
 	}
 }
 
-// TestLinkInTheCacheLeadsNowhere: a chunk's name that is a link out of the directory is not
-// followed.
+// TestLinkInTheCacheLeadsNowhere checks that a symbolic link out of the directory is not followed,
+// even with the name of a chunk file.
 func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -320,8 +321,8 @@ func TestLinkInTheCacheLeadsNowhere(t *testing.T) {
 	wantThere(t, c, 1, 100, false)
 }
 
-// TestTroubleIsTold: Tell is called with the reason each time the disk is turned off, and again
-// when it is on.
+// TestTroubleIsTold checks that Tell is called with the reason each time the disk is turned off,
+// and again when it is on.
 func TestTroubleIsTold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var told []string

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// chunkOf returns chunk i of a test, with n bytes, and its key.
+// chunkOf returns the key and the n bytes of test chunk i.
 func chunkOf(i, n int) (Key, []byte) {
 	data := make([]byte, n)
 	random := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), 7})
@@ -26,8 +26,8 @@ func chunkOf(i, n int) (Key, []byte) {
 
 const fixtureDataset = "s3://bucket/photos"
 
-// open opens a cache, and checks at the end of the test that nothing of it is left. Tests that run
-// in parallel use opened.
+// open opens a cache, and checks at the end of the test that it has released its resources. Tests
+// that run in parallel use opened.
 func open(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache {
 	t.Helper()
 	leaks.Check(t)
@@ -53,8 +53,8 @@ func opened(t testing.TB, cfg Config, next ...func(uint64) time.Duration) *Cache
 	return c
 }
 
-// idle fails the test if a file is being written or removed, or if the sum of bytes is not that of
-// the list.
+// idle fails the test if a file is being written or removed, or if the byte count differs from the
+// sum over the list.
 func (c *Cache) idle(t testing.TB) {
 	t.Helper()
 	var bytes int64
@@ -89,7 +89,7 @@ func wantThere(t testing.TB, c *Cache, i, n int, want bool) {
 	}
 }
 
-// chunkFiles lists all files below the chunks' directory with the space that each uses.
+// chunkFiles lists all files below the chunk directory with the space that each uses.
 func chunkFiles(t testing.TB, dir string) map[string]int64 {
 	t.Helper()
 	files := map[string]int64{}
@@ -105,7 +105,7 @@ func chunkFiles(t testing.TB, dir string) map[string]int64 {
 	return files
 }
 
-// onlyFile returns the path of the one chunk file below dir.
+// onlyFile returns the path of the only chunk file below dir.
 func onlyFile(t testing.TB, dir string) string {
 	t.Helper()
 	files := chunkFiles(t, dir)

@@ -19,10 +19,10 @@ import (
 // hanging is a disk that hangs in one kind of call.
 type hanging struct {
 	mu    sync.Mutex    // guards the fields below
-	at    step          // "": it does not hang
+	at    step          // call that hangs; "": none
 	until chan struct{} // closed when the calls resume
-	calls int           // that have hung
-	told  []string      // by the cache
+	calls int           // number of calls that have hung
+	told  []string      // reports of the cache
 }
 
 func (h *hanging) tell(what string, err error) {
@@ -50,7 +50,7 @@ func (h *hanging) hang(at step) {
 	h.at, h.until, h.calls = at, make(chan struct{}), 0
 }
 
-// count returns how many calls have hung.
+// count returns the number of calls that have hung.
 func (h *hanging) count() int {
 	synctest.Wait()
 	h.mu.Lock()
@@ -66,7 +66,7 @@ func (h *hanging) goOn() {
 	synctest.Wait()
 }
 
-// withHanging runs body in a bubble with a cache whose disk hangs when body requests it.
+// withHanging runs body in a bubble, with a cache whose disk hangs on request.
 func withHanging(t *testing.T, body func(t *testing.T, c *Cache, h *hanging)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func withHanging(t *testing.T, body func(t *testing.T, c *Cache, h *hanging)) {
 	})
 }
 
-// within runs a call and returns how long it took by the bubble's clock.
+// within runs a call and checks how long it takes on the bubble's fake clock.
 func within(t *testing.T, what string, want time.Duration, call func()) {
 	t.Helper()
 	begun := time.Now()
@@ -91,9 +91,9 @@ func within(t *testing.T, what string, want time.Duration, call func()) {
 	}
 }
 
-// TestCache_ReadLeavesDiskThatHangs reads a chunk from a disk that hangs in each call. The read
-// returns at its deadline, or after Stall. From then on the disk is not read until it resumes, and
-// late bytes do not reach the reader's memory.
+// TestCache_ReadLeavesDiskThatHangs reads a chunk from a disk that hangs in each kind of call. The
+// read returns at its deadline, or after Stall. From then on the disk is not read until it resumes,
+// and late bytes do not reach the reader's memory.
 func TestCache_ReadLeavesDiskThatHangs(t *testing.T) {
 	const n = 3 * blockBytes
 	for _, at := range []step{stepOpen, stepRead} {
@@ -132,8 +132,9 @@ func TestCache_ReadLeavesDiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestCache_WriteLeavesDiskThatHangs writes a chunk to a disk that hangs in each call, and then
-// changes the bytes that it gave: no wrong bytes are kept, and the next write works.
+// TestCache_WriteLeavesDiskThatHangs writes a chunk to a disk that hangs in each kind of call, and
+// then changes the bytes in the caller's memory. No wrong bytes are stored, and after the disk
+// resumes the next write works.
 func TestCache_WriteLeavesDiskThatHangs(t *testing.T) {
 	const n = 3 * blockBytes
 	for _, at := range []step{stepCreate, stepWrite, stepSync, stepClose, stepRename} {
@@ -171,8 +172,8 @@ func TestCache_WriteLeavesDiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestCache_BoundsCallsThatHang reads with deadlines that are shorter than Stall: as many calls
-// hang as there are places.
+// TestCache_BoundsCallsThatHang reads with deadlines shorter than Stall, and checks that no more
+// calls hang than there are places.
 func TestCache_BoundsCallsThatHang(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)
@@ -192,8 +193,8 @@ func TestCache_BoundsCallsThatHang(t *testing.T) {
 	})
 }
 
-// TestCache_RejectAndHoldLeaveDiskThatHangs: neither the reader of a wrong chunk nor a reload waits
-// for it.
+// TestCache_RejectAndHoldLeaveDiskThatHangs checks that neither the reader of a wrong chunk nor a
+// reload waits for a hanging disk.
 func TestCache_RejectAndHoldLeaveDiskThatHangs(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)
@@ -216,8 +217,8 @@ func TestCache_RejectAndHoldLeaveDiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestCache_CloseLeavesDiskThatHangs: Close waits for a call whose caller has left, but not
-// forever.
+// TestCache_CloseLeavesDiskThatHangs checks that Close waits for a call whose caller has left, but
+// not forever.
 func TestCache_CloseLeavesDiskThatHangs(t *testing.T) {
 	withHanging(t, func(t *testing.T, c *Cache, h *hanging) {
 		key := mustWrite(t, c, 1, 100)

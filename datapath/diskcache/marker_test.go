@@ -24,7 +24,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		size  int64
-		want  []string // words of the error; none: it opens
+		want  []string // words of the error; none: the cache opens
 	}{
 		"empty":                    {},
 		"a mounted disk":           {files: map[string]string{"lost+found": ""}},
@@ -98,7 +98,7 @@ func TestOneProcessPerDirectory(t *testing.T) {
 		t.Errorf("second: got %v, want an error that names the cure", err)
 	}
 	c.Close()
-	open(t, Config{Dir: dir}).Close() // the lock is free again
+	open(t, Config{Dir: dir}).Close() // the lock has been released
 }
 
 func TestDirectoryThatIsAFile(t *testing.T) {
@@ -127,8 +127,8 @@ func TestEmptyCacheIsAnybodys(t *testing.T) {
 	}
 }
 
-// TestCheckFindsADirectoryThatIsNotToBeWritten: Check reports a directory without write permission,
-// which only stops users other than root.
+// TestCheckFindsADirectoryThatIsNotToBeWritten checks that Check reports a directory without write
+// permission. Missing write permission does not stop root.
 func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Dir: dir}).Close()
@@ -145,11 +145,11 @@ func TestCheckFindsADirectoryThatIsNotToBeWritten(t *testing.T) {
 	}
 }
 
-// TestDatasetsThatComeLater: datasets that are added later are recognised as the directory's after
-// a restart.
+// TestDatasetsThatComeLater checks that, after a restart, datasets that were added later are
+// recognized as the directory's.
 func TestDatasetsThatComeLater(t *testing.T) {
 	dir := t.TempDir()
-	c, err := Open(Config{Dir: dir, MaxBytes: 1 << 20}) // of a quota whose dataset is not there yet
+	c, err := Open(Config{Dir: dir, MaxBytes: 1 << 20}) // opened for a quota, before its dataset exists
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,8 @@ func TestDatasetsThatComeLater(t *testing.T) {
 	}
 }
 
-// TestMarkerThatCannotBeRead: an unreadable marker is not treated as that of another program.
+// TestMarkerThatCannotBeRead checks that an unreadable marker is not mistaken for the marker of
+// another program.
 func TestMarkerThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, markerFile), 0o700); err != nil {
@@ -182,8 +183,8 @@ func TestMarkerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestMarker_RewriteFails keeps no gateway from starting: the disk may be full by others'
-// doing.
+// TestMarker_RewriteFails checks that a gateway starts even if the marker cannot be rewritten:
+// other programs may have filled the disk.
 func TestMarker_RewriteFails(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, Config{Dir: dir})
@@ -197,8 +198,8 @@ func TestMarker_RewriteFails(t *testing.T) {
 	wantThere(t, c, 1, 100, true)
 }
 
-// TestDirectoryThatCannotBeListed: the error contains a solution, for a disk fault and for a link
-// that leaves the directory.
+// TestDirectoryThatCannotBeListed checks that the error names a solution, for a disk fault and for
+// a link out of the directory.
 func TestDirectoryThatCannotBeListed(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	open(t, Config{Dir: dir}).Close()

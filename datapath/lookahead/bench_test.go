@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// BenchmarkAsked measures the table's cost of one request, for a reader that needs the same chunks
-// as before and for one that does not.
+// BenchmarkAsked measures the cost of one request, for a reader that needs the same chunks as
+// before and for a reader that needs other chunks.
 func BenchmarkAsked(b *testing.B) {
 	for _, step := range []uint64{1, 256} {
 		b.Run(fmt.Sprintf("step=%d", step), func(b *testing.B) {
@@ -26,8 +26,8 @@ func BenchmarkAsked(b *testing.B) {
 	}
 }
 
-// BenchmarkScale measures the cost of many readers: of one request, of one missing chunk, and of
-// the due time of a chunk.
+// BenchmarkScale measures the costs with many readers: of one request, of finding one missing
+// chunk, and of the due time of a chunk.
 func BenchmarkScale(b *testing.B) {
 	for _, c := range []struct{ readers, plans uint64 }{{1, 1}, {64, 64}, {1000, 64}} {
 		d := newData(1_000_000, 256)
@@ -56,7 +56,7 @@ func BenchmarkScale(b *testing.B) {
 				r.read(d, *at, now)
 			}
 		})
-		r.NextUse(d, 0) // works the inverses of the orders out
+		r.NextUse(d, 0) // computes the inverses of the orders
 		b.Run(fmt.Sprintf("%d readers of %d plans/due", c.readers, c.plans), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				r.NextUse(d, i*7919%d.chunks)

@@ -9,28 +9,28 @@ import (
 // happening is one call of a clock's method.
 type happening struct {
 	at    float64 // seconds
-	what  string  // asked, ahead, jumped, these planned (a second before), answered or ended
-	spent Spent   // in all by then
+	what  string  // asked, ahead, jumped, any of these with planned (arrived a second earlier), answered or ended
+	spent Spent   // total by then
 }
 
-// The time of a rank is counted by the cause of its waits, and not counted as a wait while it has a
-// batch.
+// TestClock_CountsWaitsByTheirCause checks that a rank's waits are counted by their cause, and that
+// the time in which it has a batch is not counted as a wait.
 func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 	for name, story := range map[string][]happening{
 		"one request at a time": {
 			{0, "asked", Spent{}},
 			{2, "answered", Spent{All: 2, Bytes: 2}},
 			{5, "ended", Spent{All: 5, Bytes: 2, Sending: 3}},
-			{9, "planned", Spent{All: 9, Bytes: 2, Sending: 3, Planning: 1}}, // it came at 8: three seconds with its batch
+			{9, "planned", Spent{All: 9, Bytes: 2, Sending: 3, Planning: 1}}, // arrived at 8: the rank had its batch for three seconds
 			{10, "answered", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}},
-			{9, "ended", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}}, // by a clock that was read before
+			{9, "ended", Spent{All: 10, Bytes: 3, Sending: 3, Planning: 1}}, // the time was read before the last call
 		},
 		"one at a time, the next one before the last one is noted to have ended": {
 			{0, "asked", Spent{}},
 			{10, "answered", Spent{All: 10, Bytes: 10}},
 			{19.875, "asked", Spent{All: 19.875, Bytes: 10, Sending: 9.875}},
 			{20, "ended", Spent{All: 20, Bytes: 10.125, Sending: 9.875}},
-			{25, "answered", Spent{All: 25, Bytes: 15.125, Sending: 9.875}}, // it is still one at a time
+			{25, "answered", Spent{All: 25, Bytes: 15.125, Sending: 9.875}}, // the rank still has one request at a time
 			{26, "ended", Spent{All: 26, Bytes: 15.125, Sending: 10.875}},
 		},
 		"one at a time, and ten minutes later two": {
@@ -41,7 +41,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{610.5, "asked", Spent{All: 610.5, Bytes: 10.5}},
 			{611, "answered", Spent{All: 611, Bytes: 11}},
 			{611, "ended", Spent{All: 611, Bytes: 11}},
-			{612, "answered", Spent{All: 612, Bytes: 11}}, // old values hardly count
+			{612, "answered", Spent{All: 612, Bytes: 11}}, // old values hardly count any more
 			{612, "ended", Spent{All: 612, Bytes: 11}},
 		},
 		"two for a moment, and ten minutes later again": {
@@ -66,7 +66,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{21, "answered", Spent{All: 21, Bytes: 11.3125, Sending: 9.6875}},
 			{30.6875, "asked", Spent{All: 30.6875, Bytes: 11.3125, Sending: 19.375}},
 			{31, "ended", Spent{All: 31, Bytes: 11.625, Sending: 19.375}},
-			{32, "answered", Spent{All: 32, Bytes: 11.625, Sending: 19.375}}, // it has two at a time
+			{32, "answered", Spent{All: 32, Bytes: 11.625, Sending: 19.375}}, // the rank has two requests at a time
 			{32, "ended", Spent{All: 32, Bytes: 11.625, Sending: 19.375}},
 		},
 		"one in a minute, and then two": {
@@ -89,11 +89,11 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "answered", Spent{All: 1, Bytes: 1}},
 			{2, "answered", Spent{All: 2, Bytes: 2}},
 			{3, "ended", Spent{All: 3, Bytes: 2, Sending: 1}},
-			{5, "planned", Spent{All: 5, Bytes: 2, Sending: 1, Planning: 1}}, // with one that was sent before: it has a batch until 4
+			{5, "planned", Spent{All: 5, Bytes: 2, Sending: 1, Planning: 1}}, // the batch that was sent at 3 lasts until 4
 			{6, "ended", Spent{All: 6, Bytes: 3, Sending: 1, Planning: 1}},
-			{7, "answered", Spent{All: 7, Bytes: 3, Sending: 1, Planning: 1}}, // with one of two it has a batch
+			{7, "answered", Spent{All: 7, Bytes: 3, Sending: 1, Planning: 1}}, // with one of two requests open, the rank has a batch
 			{8, "ended", Spent{All: 8, Bytes: 3, Sending: 1, Planning: 1}},
-			{9, "jumped planned", Spent{All: 9, Bytes: 3, Sending: 1, Planning: 2}}, // it has one at a time now
+			{9, "jumped planned", Spent{All: 9, Bytes: 3, Sending: 1, Planning: 2}}, // the rank has one request at a time now
 			{11, "answered", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
 			{11, "ended", Spent{All: 11, Bytes: 5, Sending: 1, Planning: 2}},
 		},
@@ -115,9 +115,9 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "answered", Spent{All: 1, Bytes: 1}},
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{1, "ended", Spent{All: 1, Bytes: 1}},
-			{3, "planned", Spent{All: 3, Bytes: 1}}, // it continues where it was: another request will follow
+			{3, "planned", Spent{All: 3, Bytes: 1}}, // the rank continues at its position, so another request will follow
 			{5, "answered", Spent{All: 5, Bytes: 1}},
-			{6, "ahead planned", Spent{All: 6, Bytes: 1, Sending: 1}}, // the rank does not wait for it yet, only for the one being sent
+			{6, "ahead planned", Spent{All: 6, Bytes: 1, Sending: 1}}, // the rank waits only for the batch being sent, not yet for this one
 			{8, "answered", Spent{All: 8, Bytes: 1, Sending: 3}},
 			{9, "ended", Spent{All: 9, Bytes: 1, Sending: 4}},
 			{10, "ended", Spent{All: 10, Bytes: 1, Sending: 5}},
@@ -130,7 +130,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{1, "ended", Spent{All: 1, Bytes: 1}},
 			{2, "answered", Spent{All: 2, Bytes: 1}},
 			{2, "ended", Spent{All: 2, Bytes: 1}},
-			{3, "jumped", Spent{All: 3, Bytes: 1}}, // three are still its usual number
+			{3, "jumped", Spent{All: 3, Bytes: 1}}, // the rank's usual number is still three
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{5, "answered", Spent{All: 5, Bytes: 1}},
 			{6, "ended", Spent{All: 6, Bytes: 1}},
@@ -140,7 +140,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 			{0, "asked", Spent{}},
 			{1, "answered", Spent{All: 1, Bytes: 1}},
 			{2, "ahead", Spent{All: 2, Bytes: 1, Sending: 1}},
-			{4, "ended", Spent{All: 4, Bytes: 1, Sending: 3}}, // the next one's bytes are missing, and the one before is sent
+			{4, "ended", Spent{All: 4, Bytes: 1, Sending: 3}}, // the next batch's bytes are missing, and the previous batch has been sent
 			{5, "answered", Spent{All: 5, Bytes: 2, Sending: 3}},
 			{7, "ended", Spent{All: 7, Bytes: 2, Sending: 5}},
 		},
@@ -169,7 +169,7 @@ func TestClock_CountsWaitsByTheirCause(t *testing.T) {
 	}
 }
 
-// Shares are parts of the recent time: old values hardly count.
+// TestClock_SharesFade checks that shares cover recent time: old values hardly count.
 func TestClock_SharesFade(t *testing.T) {
 	var c clock
 	if got := c.shares(begin()); got != (Shares{}) {
@@ -196,13 +196,14 @@ func TestClock_SharesFade(t *testing.T) {
 	wait(10*ofLate, 0, 0, Shares{Planning: 1})
 	wait(0, 10*ofLate, 0, Shares{Bytes: 1})
 	wait(0, 0, 10*ofLate, Shares{Sending: 1})
-	now = now.Add(ofLate) // with its batch: of the 10 times as long before a part is left
+	now = now.Add(ofLate) // the rank processes its batch; of the sending time, which was 10 times as long, a part remains
 	if got, want := c.shares(now).Sending, 10/math.E/(10/math.E+1); math.Abs(got-want) > .01 {
 		t.Errorf("after a pause: got a share of sending of %.3f, want %.3f", got, want)
 	}
 }
 
-// A request counts from its arrival time, if that is known and not in the future.
+// TestArrival_From checks that a request counts from its arrival time, if that is known and not in
+// the future.
 func TestArrival_From(t *testing.T) {
 	now := begin()
 	for name, c := range map[string]struct {

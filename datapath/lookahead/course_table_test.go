@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// walk is a course that reads a thousand samples in stored order, in batches of ten.
+// walk is the course of a rank that reads a thousand samples in stored order, in batches of ten.
 type walk struct {
 	*testing.T
 	Course[int]
@@ -26,7 +26,7 @@ func (w *walk) cursor(epoch, first uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: w.plan, Epoch: w.plan.Epoch(epoch), First: first, End: first + 10, BatchSize: 10}
 }
 
-// next comes to a place, where a run must begin that covers some batches.
+// next records a request at first, and requires that a run from from to end begins.
 func (w *walk) next(epoch, first, from, end uint64) *Run[int] {
 	w.Helper()
 	w.Come(w.cursor(epoch, first))
@@ -37,7 +37,7 @@ func (w *walk) next(epoch, first, from, end uint64) *Run[int] {
 	return r
 }
 
-// no must not begin a run at a place.
+// no records a request at first, and requires that no run begins.
 func (w *walk) no(epoch, first uint64) {
 	w.Helper()
 	w.Come(w.cursor(epoch, first))
@@ -46,8 +46,8 @@ func (w *walk) no(epoch, first uint64) {
 	}
 }
 
-// Nothing is read ahead before the first request, and each run begins half-way through the one
-// before.
+// Nothing is read ahead before the first request, and each run begins halfway through the previous
+// run.
 func TestCourse_BeginsRunsInTime(t *testing.T) {
 	w := newWalk(t)
 	if w.Next() != nil {
@@ -64,13 +64,13 @@ func TestCourse_BeginsRunsInTime(t *testing.T) {
 		t.Errorf("got the foremost request at %d, want 50", got)
 	}
 	w.next(1, 0, 10, 30)
-	w.no(0, 990) // of the epoch before
+	w.no(0, 990) // a request of the previous epoch
 	if got := w.At().Epoch.Number(); got != 1 {
 		t.Errorf("got the foremost request in epoch %d, want 1", got)
 	}
 }
 
-// Find returns the run that covers a batch, until each batch of the run has had its samples.
+// Find returns the run that covers a batch until every batch of the run has its samples.
 func TestCourse_FindsRunOfBatch(t *testing.T) {
 	w := newWalk(t)
 	r := w.next(0, 0, 10, 30)
@@ -87,14 +87,14 @@ func TestCourse_FindsRunOfBatch(t *testing.T) {
 	}
 }
 
-// A run that is cut leaves its last batches to the next one, or to the rank itself where that has
-// come or begun already.
+// A run that is cut leaves its last batches to the next run. If the rank has already requested
+// them, or the next run has begun, they are in no run.
 func TestCourse_CutGivesBatchesOn(t *testing.T) {
 	t.Run("the next one takes them", func(t *testing.T) {
 		w := newWalk(t)
 		w.next(0, 0, 10, 30)
 		r := w.next(0, 10, 30, 70)
-		w.Cut(r, 90) // beyond its end
+		w.Cut(r, 90) // an end beyond that of the run
 		if r.end != 70 {
 			t.Fatalf("got an end of %d, want 70 as before", r.end)
 		}
@@ -144,7 +144,7 @@ func TestCourse_CutGivesBatchesOn(t *testing.T) {
 	})
 }
 
-// A cursor that differs from the rank in any field is another rank.
+// A cursor that differs from the rank in any field belongs to another rank.
 func TestCourse_NearComparesTheWholeCursor(t *testing.T) {
 	w := newWalk(t)
 	w.Come(w.cursor(0, 500))
@@ -170,7 +170,7 @@ func TestCourse_NearComparesTheWholeCursor(t *testing.T) {
 	}
 }
 
-// A run has at most as many samples of one owner as a query may have.
+// The number of samples that a run requests from one owner is at most that of a query.
 func TestRun_PlanBoundsTheSamplesOfAQuestion(t *testing.T) {
 	const batch = questionSamples
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 10 * batch})
@@ -186,14 +186,14 @@ func TestRun_PlanBoundsTheSamplesOfAQuestion(t *testing.T) {
 	}
 }
 
-// one is a dataset of one chunk, which a peer holds.
+// one is a dataset with one chunk, which a peer owns.
 type one struct{}
 
 func (one) ChunkOf(uint64) int { return 0 }
 func (one) Mean(int) int64     { return 1 }
 func (one) Owner(int) string   { return "peer" }
 
-// A run that the rank has passed is dropped by the request that passes it.
+// A request past the end of a run drops the run.
 func TestCome_DropsRunsThatWerePassed(t *testing.T) {
 	w := newWalk(t)
 	w.Come(w.cursor(0, 0))

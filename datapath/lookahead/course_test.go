@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// However requests come, no batch is in two runs, and none is in a run that was asked for when the
-// run began.
+// In any order of requests, no batch is in two runs, and none is in a run that began after the
+// batch was requested.
 func TestRunsNeverOverlap(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Window, Window: 4, Seed: 3}, []uint64{0, 50, 100, 150, 200, 250})
 	if err != nil {
@@ -67,7 +67,7 @@ func TestRunsAreDroppedOnce(t *testing.T) {
 	epochs := []*shuffle.Epoch{plan.Epoch(0), plan.Epoch(1)}
 	rapid.Check(t, func(t *rapid.T) {
 		var c Course[int]
-		dropped, open := map[*Run[int]]bool{}, map[*Run[int]]map[uint64]bool{} // the latter by the batches that have not come
+		dropped, open := map[*Run[int]]bool{}, map[*Run[int]]map[uint64]bool{} // open has, for each run, the batches not requested yet
 		drop := func(runs []*Run[int], why string) {
 			for _, r := range runs {
 				if dropped[r] || open[r] == nil {
@@ -115,7 +115,7 @@ func TestRunsAreDroppedOnce(t *testing.T) {
 	})
 }
 
-// places are chunks of ten samples each. Those with an odd number are held by a peer.
+// places is a dataset of chunks with ten samples each. A peer owns the chunks with an odd number.
 type places struct{}
 
 func (places) ChunkOf(sample uint64) int { return int(sample / 10) }
@@ -128,14 +128,14 @@ func (places) Owner(chunk int) string {
 	return "peer"
 }
 
-// A run asks for samples of other gateways for as many batches as its limits allow, and always for
-// those of its first batch.
+// A run requests samples of other gateways for as many batches as its limits allow, and always for
+// its first batch.
 func TestRun_KeepsItsLimits(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const all = 32 * 8 * 10 * (100 + SampleCost) // memory of which one run may take the need of 8 batches
+	const all = 32 * 8 * 10 * (100 + SampleCost) // an amount of memory with which one run may have the samples of 8 batches
 	for name, x := range map[string]struct {
 		limits  Limits
 		batches uint64
@@ -164,8 +164,8 @@ func TestRun_KeepsItsLimits(t *testing.T) {
 	}
 }
 
-// A rank that proceeds batch by batch requests its first one itself. All others are in few runs,
-// each of which begins before the rank reaches it.
+// A rank that proceeds batch by batch requests its first batch itself. All other batches are in a
+// few runs, each of which begins before the rank reaches it.
 func TestRunsCoverAnEpoch(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {
@@ -191,8 +191,8 @@ func TestRunsCoverAnEpoch(t *testing.T) {
 	}
 }
 
-// A rank that reads the same plan at another position is another rank, and a reader does not come
-// back to places far behind it.
+// A rank that reads the same plan at another position counts as another rank. A reader does not
+// return to positions far behind its own.
 func TestCourse_Near(t *testing.T) {
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.None}, []uint64{0, 1000})
 	if err != nil {

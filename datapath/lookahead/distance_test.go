@@ -15,8 +15,8 @@ func (d *stored) Chunks() int       { return d.chunks }
 func (d *stored) Cost(int) int64    { return 1 }
 func (d *stored) Resident(int) bool { return false }
 
-// TestDistance: in stored order chunk c holds positions 10c to 10c+10. The reader has never thought
-// between two batches, so it takes a billionth of a second for a sample.
+// TestDistance checks NextRead in stored order, where chunk c has the positions from 10c to 10c+10.
+// The reader has no think time yet, so it is assumed to take a nanosecond per sample.
 func TestDistance(t *testing.T) {
 	const chunks, size = 4, 10
 	now := time.Unix(1000, 0)
@@ -35,12 +35,12 @@ func TestDistance(t *testing.T) {
 	v.Ended(now)
 	want := func(when string, chunk int, again bool, samples time.Duration) {
 		t.Helper()
-		if got := r.NextRead(d, chunk, again); (got+5)/10*10 != samples { // to whole chunks: the rate is no whole number
+		if got := r.NextRead(d, chunk, again); (got+5)/10*10 != samples { // rounded to whole chunks, since the rate is inexact
 			t.Errorf("%s, chunk %d, again %v: got %d samples, want %d", when, chunk, again, got, samples)
 		}
 	}
-	// In later epochs the chunks' own places count: .618, .236, .854 and .472 of the 40 samples
-	// before their end.
+	// In later epochs each chunk counts at its fixed position: .618, .236, .854 and .472 of the
+	// 40 samples before the end of the epoch.
 	for _, w := range []struct {
 		chunk        int
 		first, again time.Duration

@@ -21,7 +21,7 @@ func (r *Readers) dues(d Dataset) map[int]time.Duration {
 	return out
 }
 
-// In stored order chunk c holds positions 10c to 10c+10.
+// In stored order chunk c has the positions from 10c to 10c+10.
 func TestNextUse_IsFirstReadersUse(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 10})
@@ -29,7 +29,7 @@ func TestNextUse_IsFirstReadersUse(t *testing.T) {
 		t.Errorf("without readers: got %v, want never", got)
 	}
 	p := d.plan(t, shuffle.None, 0, 0)
-	now := pace(r, d, p, 11, time.Second, 0, begin()) // at chunk 10, one chunk per second
+	now := pace(r, d, p, 11, time.Second, 0, begin()) // the reader is at chunk 10 and reads one chunk per second
 	want := func(when string, chunk int, due time.Duration) {
 		t.Helper()
 		if got := r.NextUse(d, chunk).In.Round(time.Second); got != due {
@@ -39,15 +39,15 @@ func TestNextUse_IsFirstReadersUse(t *testing.T) {
 	want("one reader", 10, 0)
 	want("one reader", 25, 15*time.Second)
 	want("one reader", 39, 29*time.Second)
-	// The next epoch begins in 30 s; the golden ratio puts chunk 0 at 0.618 of its 40 s, chunk 1 at
-	// 0.236.
+	// The next epoch begins in 30 s. The golden ratio puts chunk 0 at 0.618 of its 40 s, and
+	// chunk 1 at 0.236.
 	want("one reader", 0, 55*time.Second)
 	want("one reader", 1, 39*time.Second)
 	if got := r.NextUse(newData(40, 10), 25).In; got != Never {
 		t.Errorf("another data set: got %v, want never", got)
 	}
 	now = now.Add(time.Second)
-	r.read(d, at(p, 0, 200, 10), now) // another job, at chunk 20
+	r.read(d, at(p, 0, 200, 10), now) // the reader of another job, at chunk 20
 	want("two readers", 25, 5*time.Second)
 	want("two readers", 12, 2*time.Second)
 	want("two readers", 0, 45*time.Second)
@@ -57,12 +57,12 @@ func TestNextUse_IsFirstReadersUse(t *testing.T) {
 	}
 }
 
-// First returns the same result as all readers together if that is later than enough, and otherwise
-// one that is not later.
+// NextUseAfter returns the result of NextUse if that is later than enough. Otherwise it returns any
+// result that is not later than enough.
 func TestNextUseAfter_StopsEarly(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 10})
-	all := make([]NextUse, d.chunks) // the results of the single readers, combined
+	all := make([]NextUse, d.chunks) // combined results of the single readers
 	for c := range all {
 		all[c].In = Never
 	}
@@ -98,15 +98,16 @@ func TestNextUseAfter_StopsEarly(t *testing.T) {
 	}
 }
 
-// Chunks stay for the next epoch by places of their own, independent of the epochs' orders. So hits
-// are spread over the epoch: a cache of half the data serves about half of every tenth of it.
+// For the next epoch, chunks are kept by their fixed positions, independent of the epochs' orders.
+// So hits are spread over the epoch: a cache of half of the data serves about half of every tenth
+// of it.
 func TestNextUse_SpreadsHitsOverLaterEpochs(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Window, 4, 1)
 	var kept []map[int]bool
 	for epoch := range uint64(3) {
 		r := newReaders(t, Config{Budget: 2})
-		r.read(d, at(p, epoch, 3990, 10), begin()) // all but the last window's chunks were read
+		r.read(d, at(p, epoch, 3990, 10), begin()) // all chunks except those of the last window were read
 		due := r.dues(d)
 		chunks := slices.SortedFunc(maps.Keys(due), func(a, b int) int { return cmp.Compare(due[a], due[b]) })
 		kept = append(kept, map[int]bool{})
@@ -132,7 +133,7 @@ func TestNextUse_SpreadsHitsOverLaterEpochs(t *testing.T) {
 				same++
 			}
 		}
-		if same < 192 { // except those of the last window
+		if same < 192 { // all except those of the last window
 			t.Errorf("got %d of 200 chunks that stay from epoch to epoch, want nearly all", same)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // data is a dataset of equal chunks.
 type data struct {
 	chunks   int
-	samples  uint64 // of a chunk
+	samples  uint64 // number of samples in a chunk
 	cost     int64
 	resident map[int]bool
 }
@@ -36,9 +36,9 @@ func (d *data) plan(t testing.TB, name string, window, seed uint64) *shuffle.Pla
 	return p
 }
 
-// newReaders returns a table without readers. At the end of the test its sums must be those of the
-// readers and ranks that are left, no request may be open, and no data set may leave anything when
-// it is dropped.
+// newReaders returns a table without readers. At the end of the test, its sums must equal those of
+// the remaining readers and ranks, no request may be open, and dropping each dataset must leave
+// nothing.
 func newReaders(tb testing.TB, cfg Config) *Readers {
 	tb.Helper()
 	r := New(cfg)
@@ -81,12 +81,12 @@ func (r *Readers) unopened(tb testing.TB) {
 	}
 }
 
-// at returns a cursor of rank 0 of 1.
+// at returns a cursor of the only rank.
 func at(p *shuffle.Plan, epoch, first, size uint64) shuffle.Cursor {
 	return shuffle.Cursor{Plan: p, Epoch: p.Epoch(epoch), First: first, End: min(first+size, p.Samples()), BatchSize: size}
 }
 
-// read is one request that is answered at once.
+// read records one request that is answered immediately.
 func (r *Readers) read(d Dataset, c shuffle.Cursor, now time.Time) *Visit {
 	v := r.Asked(d, c, now)
 	v.Answered(now)

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// shareOf returns a table of readers in which this gateway holds only every n-th chunk.
+// shareOf returns a table of readers for a gateway that owns only every n-th chunk.
 func shareOf(tb testing.TB, n *int, budget int64) *Readers {
 	tb.Helper()
 	return newReaders(tb, Config{Budget: budget, Mine: func(_ Dataset, chunk int) bool { return chunk%*n == 0 }})
 }
 
-// Chunks that another gateway keeps are not expected, not needed and never due, so the memory
-// reaches further.
+// Chunks that another gateway keeps are never needed and never due, so the memory reaches further
+// ahead.
 func TestReaders_LookAheadForOwnedChunks(t *testing.T) {
 	d := newData(400, 10)
 	for _, n := range []int{1, 2, 8} {
@@ -34,7 +34,7 @@ func TestReaders_LookAheadForOwnedChunks(t *testing.T) {
 			}
 			far = max(far, need.Chunk)
 		}
-		// The reader is at chunk 9, and some chunks behind it are kept.
+		// The reader is at chunk 9, and some of the chunks behind it are kept here.
 		if len(needs) < 8 || far < 9+7*n {
 			t.Errorf("1 of %d: got %d chunks needed, up to chunk %d; want those of the next %d at least", n, len(needs), far, 8*n)
 		}
@@ -47,7 +47,7 @@ func TestReaders_LookAheadForOwnedChunks(t *testing.T) {
 	}
 }
 
-// When the owners change, the readers need other chunks at once.
+// When the owners change, the readers need other chunks from that moment on.
 func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	d := newData(400, 10)
 	n := 4
@@ -65,13 +65,13 @@ func TestReownedReadersComeForOtherChunks(t *testing.T) {
 	}
 }
 
-// A reader at another gateway is looked ahead for like one at this, by its own demand, and the
-// chunk goes first that any reader would stall for first, wherever he is.
+// Chunks are prefetched for a reader at another gateway as for one here, by its own demand. The
+// first chunk is the one that any reader, here or there, would stall for first.
 func TestHeard_LooksAheadForRemoteReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
 	here, there := d.plan(t, shuffle.Window, 8, 1), d.plan(t, shuffle.Window, 8, 2)
-	now := pace(r, d, here, 5, time.Second, 0, begin()) // 10 samples a second
+	now := pace(r, d, here, 5, time.Second, 0, begin()) // 10 samples per second
 	r.Heard(d, at(there, 0, 100, 10), 10*time.Millisecond, now)
 	needs := r.missing()
 	due := map[*shuffle.Plan][]time.Duration{}
@@ -103,8 +103,8 @@ func TestHeard_LooksAheadForRemoteReader(t *testing.T) {
 	}
 }
 
-// Ranks of one job at several gateways are one reader: the fastest sets the pace, and while it is
-// heard of, it has not gone because those who were here have.
+// Ranks of one job at several gateways are one reader, and the fastest rank sets the pace. While a
+// rank elsewhere is reported, the reader stays even if its ranks here have left.
 func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -121,7 +121,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	}
 	now = now.Add(time.Millisecond)
 	r.read(d, at(d.plan(t, shuffle.Window, 8, 9), 0, 0, 10), now) // another job
-	r.read(d, at(p, 0, 2000, 10), now)                            // the rank that was here jumps
+	r.read(d, at(p, 0, 2000, 10), now)                            // the rank at this gateway jumps
 	now = now.Add(time.Second)
 	r.Forget(now)
 	found := false
@@ -133,7 +133,7 @@ func TestRanksHereAndElsewhereAreOneReader(t *testing.T) {
 	}
 }
 
-// An order without locality predicts nothing, for readers at any gateway.
+// An order without locality gives no predictions, for a reader at any gateway.
 func TestHeard_IgnoresOrderWithoutLocality(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})

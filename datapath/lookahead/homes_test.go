@@ -7,20 +7,20 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A job of eight ranks whose shares follow four homes.
+// A job of eight ranks with shares that follow four homes.
 const (
 	homes     = 4
 	homeRanks = 8
 )
 
-// homeRead is one request of a rank of that job.
+// homeRead records one request of a rank of that job.
 func (r *Readers) homeRead(d Dataset, p *shuffle.Plan, rank, first uint64, now time.Time) *Visit {
 	c := at(p, 0, first, 64)
 	c.Rank, c.WorldSize, c.Sharing, c.Homes = rank, homeRanks, shuffle.Locality, homes
 	return r.read(d, c, now)
 }
 
-// expectHomes compares the expected, needed and due chunks of a table with the groups that read
+// expectHomes checks that the needed and due chunks of a table are those of the groups that read
 // here.
 func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Time, here ...uint64) {
 	t.Helper()
@@ -50,8 +50,8 @@ func expectHomes(t *testing.T, r *Readers, d *data, p *shuffle.Plan, now time.Ti
 	}
 }
 
-// A gateway where ranks of some groups read looks ahead for the chunks at home with them, and for
-// no others.
+// A gateway where ranks of some groups read prefetches the chunks at home with these groups, and no
+// others.
 func TestReaders_LookAheadForHomes(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)
@@ -85,7 +85,7 @@ func comesLikeDue(r *Readers, d *data, v *Visit) bool {
 	return true
 }
 
-// A rank with a contiguous share needs every chunk, independent of the other shares.
+// A rank with a contiguous share needs every chunk, independent of the shares of other ranks.
 func TestReaders_ContiguousShareNeedsAllChunks(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.Slot, 64, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Of the batches that a reader has passed over it remembers the last ones only: a late request for
-// one of these is its own, and one for a batch from long ago is another reader's.
+// A reader remembers only the last batches that it skipped. A late request for one of these belongs
+// to the reader; a request for a batch from long ago belongs to another reader.
 func TestReader_RemembersTheLastMissedBatches(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -21,7 +21,7 @@ func TestReader_RemembersTheLastMissedBatches(t *testing.T) {
 	}
 	last -= 2
 	for _, c := range []struct {
-		back uint64 // batches, an odd number: one that was passed over
+		back uint64 // distance in batches; odd, so that it is a skipped batch
 		own  bool
 	}{{2*lateBatches - 1, true}, {2*lateBatches + 1, false}} {
 		if first := r.read(d, at(p, 0, 10*(last-c.back), 10), now).First; first == c.own {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// pace has a reader read some batches of ten, with a think time of its own, and returns the
-// position that it has come to.
+// pace lets a reader read some batches of ten samples, with a think time and a wait for each, and
+// returns the time at the end.
 func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait time.Duration, now time.Time) time.Time {
 	for i := range batches {
 		v := r.Asked(d, at(p, 0, 10*i, 10), now)
@@ -24,9 +24,9 @@ func pace(r *Readers, d Dataset, p *shuffle.Plan, batches uint64, think, wait ti
 	return now
 }
 
-// Of two readers with skewed demand the one is served first that would stall first, chunk by chunk.
-// The deadline comes from think time: one that the store keeps waiting has the same as if it had
-// not been.
+// Of two readers with skewed demand, the reader that would stall first is served first, chunk by
+// chunk. The deadline is computed from think time: waiting for the store does not change a reader's
+// deadline.
 func TestDeadlinesFollowDemand(t *testing.T) {
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
 		fast, slow := newData(400, 10), newData(400, 10)
@@ -61,8 +61,8 @@ func TestDeadlinesFollowDemand(t *testing.T) {
 	}
 }
 
-// Ranks that train together wait for the one that waits for its data. That is no reason to bring it
-// later.
+// Ranks that train together wait for a rank that waits for its data. These waits do not make their
+// chunks due later.
 func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -76,7 +76,7 @@ func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 			c.Rank, c.WorldSize = rank, 4
 			visits = append(visits, r.Asked(d, c, now))
 		}
-		for rank, v := range visits { // the last one gets its bytes late
+		for rank, v := range visits { // the last rank receives its bytes late
 			if rank == 3 {
 				now = now.Add(stall)
 			}
@@ -92,13 +92,13 @@ func TestRanksThatWaitForOneAnotherAreNotSlow(t *testing.T) {
 	}
 }
 
-// A chunk that several readers need is listed once while it is being fetched, with the first
+// A chunk that several readers need is listed once while it is being fetched, with the earliest
 // deadline.
 func TestReadersOfOneEpochShareTheirChunks(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 30})
 	p := d.plan(t, shuffle.None, 0, 0)
-	for _, first := range []uint64{0, 100} { // ten chunks apart
+	for _, first := range []uint64{0, 100} { // at chunks 0 and 10
 		r.read(d, at(p, 0, first, 10), begin())
 	}
 	var got []int
@@ -169,12 +169,12 @@ func TestSoonReachesIntoTheNextEpoch(t *testing.T) {
 	}
 }
 
-// The remaining samples of a chunk count from the reader's position.
+// The remaining samples of a chunk are counted from the reader's position.
 func TestNeed_SamplesCountFromPosition(t *testing.T) {
 	d := newData(80, 100)
 	r := newReaders(t, Config{Budget: 1000})
 	p := d.plan(t, shuffle.Window, 2, 3)
-	r.read(d, at(p, 0, 190, 10), begin()) // 200 positions of two chunks
+	r.read(d, at(p, 0, 190, 10), begin()) // the window's two chunks share 200 positions
 	for _, n := range r.missing()[:3] {
 		span, _ := p.Epoch(0).Next(uint64(n.Chunk), 190)
 		want := uint64(100)
@@ -187,9 +187,9 @@ func TestNeed_SamplesCountFromPosition(t *testing.T) {
 	}
 }
 
-// Every missing chunk is expected, wherever memory ends among the chunks of a window that begin
-// together. A prefetched chunk that is not expected would be evicted for the next one at once, and
-// so on without end.
+// Every missing chunk is also needed soon for NextUse, even if memory ends among the chunks of a
+// window that begin together. Otherwise a prefetched chunk would be evicted for the next one at
+// once, and so on without end.
 func TestMissing_ChunksAreExpected(t *testing.T) {
 	d := newData(80, 4)
 	for _, order := range []string{shuffle.None, shuffle.Window, shuffle.Slot, shuffle.Full} {
@@ -208,8 +208,8 @@ func TestMissing_ChunksAreExpected(t *testing.T) {
 	}
 }
 
-// With any number of readers, the chunks of their batches are expected, and delivered chunks are
-// not missing.
+// With any number of readers, the chunks of their current batches are needed soon, and chunks
+// without remaining samples are not missing.
 func TestMissing_BatchChunksAreExpected(t *testing.T) {
 	const readers, batches = 32, 15
 	d := newData(2000, 10)
@@ -217,7 +217,7 @@ func TestMissing_BatchChunksAreExpected(t *testing.T) {
 	for i := range uint64(readers) {
 		cursors = append(cursors, at(d.plan(t, shuffle.Slot, 2, i), 0, 0, 10))
 	}
-	for _, step := range []uint64{1, 4} { // batches from request to request
+	for _, step := range []uint64{1, 4} { // number of batches from one request to the next
 		r := newReaders(t, Config{Budget: 5})
 		for batch := range uint64(batches) {
 			for i, at := range cursors {
@@ -239,8 +239,8 @@ func TestMissing_BatchChunksAreExpected(t *testing.T) {
 	}
 }
 
-// TestMissing_BeginsANewEpochAtItsStart: a new epoch begins at its start, not where the previous
-// one ended.
+// TestMissing_BeginsANewEpochAtItsStart checks that the chunks needed in a new epoch are those at
+// its start, not those at the position where the previous epoch ended.
 func TestMissing_BeginsANewEpochAtItsStart(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 1000})

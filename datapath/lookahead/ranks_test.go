@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// The description of a rank follows from its requests: its position, rate, think time and time
-// since its last request.
+// TestReaders_ListDescribesRanks checks the description of a rank, derived from its requests:
+// position, rate, think time and time since the last request.
 func TestReaders_ListDescribesRanks(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -20,7 +20,7 @@ func TestReaders_ListDescribesRanks(t *testing.T) {
 		return r.Asked(d, c, now)
 	}
 	now := begin()
-	for batch := range uint64(3) { // asks each two seconds, is answered in one and sent at once
+	for batch := range uint64(3) { // a request every two seconds, answered after one second and sent at once
 		now = now.Add(time.Second)
 		v := ask(0, 1, batch, now)
 		now = now.Add(time.Second)
@@ -51,7 +51,7 @@ func TestReaders_ListDescribesRanks(t *testing.T) {
 		t.Errorf("got %+v, want epoch 0, batch 9, three behind and nothing known of its pace", two)
 	}
 	late := shuffle.Cursor{Plan: p, Epoch: p.Epoch(0), End: 40, BatchSize: 40, Rank: 7, WorldSize: 8}
-	r.read(d, late, now) // it reads here now
+	r.read(d, late, now) // the rank reads at this gateway now
 	if got := r.List(now.Add(rankIdle)); len(got) != 2 || got[1].Rank != 7 {
 		t.Errorf("after %v: got %d ranks, want those that asked since, 1 and 7", rankIdle, len(got))
 	}
@@ -60,8 +60,7 @@ func TestReaders_ListDescribesRanks(t *testing.T) {
 	}
 }
 
-// Ranks are listed job by job, for all fields of a job; those of one job are compared only with
-// each other.
+// Ranks are sorted by all fields of their job. Ranks of one job are compared only with each other.
 func TestReaders_ListSortsJobs(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -70,7 +69,7 @@ func TestReaders_ListSortsJobs(t *testing.T) {
 		window, seed       uint64
 		batch, world, rank uint64
 	}
-	want := []job{ // as they are listed
+	want := []job{ // in the order of the list
 		{shuffle.Full, 0, 1, 10, 1, 0},
 		{shuffle.None, 0, 0, 10, 1, 0},
 		{shuffle.Window, 4, 1, 10, 1, 0},
@@ -95,7 +94,7 @@ func TestReaders_ListSortsJobs(t *testing.T) {
 			t.Errorf("place %d: got %+v, want %+v", i, g, want[i])
 		}
 		behind := uint64(0)
-		if i == 3 { // the other rank of its job is a batch ahead
+		if i == 3 { // the other rank of this job is a batch ahead
 			behind = 1
 		}
 		if g.Behind != behind {
@@ -104,7 +103,7 @@ func TestReaders_ListSortsJobs(t *testing.T) {
 	}
 }
 
-// Of overlapping requests, only the first one after an answer is preceded by computing time.
+// Of several open requests, only the first one after an answer counts as preceded by think time.
 func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -115,7 +114,7 @@ func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 	a.Answered(second(2))
 	a.Ended(second(2))
 	c := r.Asked(d, at(p, 0, 20, 10), second(5)) // three seconds after the answer
-	e := r.Asked(d, at(p, 0, 30, 10), second(9)) // no answer since
+	e := r.Asked(d, at(p, 0, 30, 10), second(9)) // no answer since then
 	for _, v := range []*Visit{b, c, e} {
 		v.Answered(second(10))
 		v.Ended(second(10))
@@ -131,7 +130,7 @@ func TestReaders_ThinkTimeOfParallelRequests(t *testing.T) {
 	}
 }
 
-// A rank that jumps may have another number of concurrent requests.
+// A rank that jumps may have a different number of concurrent requests afterwards.
 func TestStep_DetectsJumpOfRank(t *testing.T) {
 	d := newData(40, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -148,7 +147,7 @@ func TestStep_DetectsJumpOfRank(t *testing.T) {
 	} {
 		r := newReaders(t, Config{Budget: 100})
 		var open []*Visit
-		for _, first := range []uint64{30, 40} { // two at a time
+		for _, first := range []uint64{30, 40} { // two requests at a time
 			open = append(open, r.Asked(d, at(p, 1, first, 10), begin()))
 		}
 		for _, v := range open {

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A request belongs to a reader near it, also across the end of an epoch, or to one that has
+// A request belongs to a reader near it, even across the end of an epoch, or to a reader that has
 // skipped its batch.
 func TestReader_NearBoundaries(t *testing.T) {
 	d := newData(100, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	const near = 10 * nearBatches
 	for _, c := range []struct {
-		epoch, first uint64 // of the reader
+		epoch, first uint64 // epoch and position of the reader
 		to, place    uint64 // epoch and position of the request
 		want         bool
 	}{
@@ -41,7 +41,8 @@ func TestReader_NearBoundaries(t *testing.T) {
 	}
 }
 
-// Batches that a reader skips are missed until they are requested, unless the reader has jumped.
+// Batches that a reader skips are recorded as missed until they are requested, unless the reader
+// has jumped.
 func TestReader_RecordsSkippedBatches(t *testing.T) {
 	d := newData(200, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -86,7 +87,7 @@ func TestReader_RecordsSkippedBatches(t *testing.T) {
 	}
 }
 
-// A reader is as fast as the fastest of its ranks, until that rank is silent or has moved
+// A reader is as fast as its fastest rank, until that rank sends no more requests or reads
 // elsewhere.
 func TestReader_FollowsItsFastestRank(t *testing.T) {
 	x, other := &reader{}, &reader{}
@@ -117,19 +118,19 @@ func TestReader_FollowsItsFastestRank(t *testing.T) {
 	}
 }
 
-// The chunks that a reader needs soon reach to the end of the next window if that is longer than
-// some chunks, never beyond the memory, and into the next epoch.
+// The chunks needed soon reach to the end of the next window if that is longer than aheadChunks.
+// They never exceed the memory, and they extend into the next epoch.
 func TestReader_NeedsReachSoFar(t *testing.T) {
 	for name, c := range map[string]struct {
 		order  string
 		window uint64
 		budget int64
 		first  uint64
-		want   int // chunks needed now or soon
+		want   int // number of chunks needed now or soon
 	}{
 		"some chunks":             {shuffle.None, 0, 1000, 0, 1 + aheadChunks},
 		"a small window":          {shuffle.Window, 4, 1000, 0, 4 + aheadChunks},
-		"a large window":          {shuffle.Window, 40, 1000, 0, 40 + 33}, // those of a window are spread over the next one
+		"a large window":          {shuffle.Window, 40, 1000, 0, 40 + 33}, // the ends of a window's chunks are spread over the next window
 		"as much as memory has":   {shuffle.None, 0, 5, 0, 5},
 		"the end of the epoch":    {shuffle.None, 0, 1000, 990, 1 + aheadChunks},
 		"less than is needed now": {shuffle.None, 0, 0, 0, 1},

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader that comes back before it was missed is the same reader.
+// A reader that returns before it is forgotten is the same reader.
 func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	d := newData(4, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -21,7 +21,7 @@ func TestReaderThatComesBackIsTheSame(t *testing.T) {
 	}
 }
 
-// A plan that was dropped and prepared again is the same plan, so its reader is the same.
+// A plan that was dropped and prepared again is the same plan, so it has the same reader.
 func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	d := newData(4, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -36,9 +36,9 @@ func TestReaderKeepsItsPlaceWhenItsPlanIsPreparedAgain(t *testing.T) {
 	}
 }
 
-// The memory of the readers is bounded: few plans of a large dataset are followed, and many of
-// small ones. Followed readers stay until they end: replacing them in turns would waste all
-// prefetches.
+// The memory of the readers is bounded: few plans of a large dataset are followed, and many plans
+// of small ones. Followed readers stay until they end, since replacing them in turns would waste
+// all prefetches.
 func TestReadersKeepFewLargePlans(t *testing.T) {
 	for _, c := range []struct {
 		order  string
@@ -50,7 +50,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 		{shuffle.Window, 1600, 11},
 		{shuffle.Window, 20_000, 1},
 		{shuffle.Slot, 1600, 11},
-		{shuffle.None, 20_000, readerLimit}, // which keeps no order of the chunks
+		{shuffle.None, 20_000, readerLimit}, // this plan keeps no order of the chunks
 	} {
 		chunks, want := c.chunks, c.want
 		d := newData(chunks, 10)
@@ -78,7 +78,7 @@ func TestReadersKeepFewLargePlans(t *testing.T) {
 	}
 }
 
-// Jobs that read the same plan keep it alive together.
+// Jobs that read the same plan share its memory.
 func TestReadersOfOnePlanShareIt(t *testing.T) {
 	d := newData(1000, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 5 * epochHolds * 1000})
@@ -91,7 +91,7 @@ func TestReadersOfOnePlanShareIt(t *testing.T) {
 	}
 }
 
-// A reader that waits for bytes has not ended, and announced readers make room for active ones.
+// A reader that waits for bytes has not ended, and announced readers are removed for active ones.
 func TestReaders_RemoveIdleForNewReader(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
@@ -116,8 +116,8 @@ func TestReaders_RemoveIdleForNewReader(t *testing.T) {
 	}
 }
 
-// A slow reader keeps its place while there is room. A new reader takes it once the slow one was
-// silent for readerNew.
+// A slow reader is kept while there is room. A new reader replaces it once the slow one has sent no
+// request for readerNew.
 func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100, Plans: 2 * epochHolds * 100})
@@ -134,7 +134,7 @@ func TestMakeRoom_ForgetsSilentReaders(t *testing.T) {
 	}
 }
 
-// A new reader replaces those that are gone, whether or not Forget was called.
+// A new reader replaces readers that have ended, whether or not Forget was called.
 func TestAdd_ForgetsReadersThatHaveGone(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -145,7 +145,7 @@ func TestAdd_ForgetsReadersThatHaveGone(t *testing.T) {
 	}
 }
 
-// However many ranks send requests, the table of ranks stays small.
+// However many ranks send requests, the table of ranks is bounded.
 func TestRanksAreBounded(t *testing.T) {
 	d := newData(4, 1)
 	r := newReaders(t, Config{Budget: 100})
@@ -167,7 +167,7 @@ func TestRanksAreBounded(t *testing.T) {
 	}
 }
 
-// The ranks of one job, some of them slightly behind, are one reader; the chunks of the last one
+// The ranks of one job, some of them slightly behind, are one reader. The chunks of the last rank
 // stay.
 func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	d := newData(40, 10)
@@ -175,7 +175,7 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	p := d.plan(t, shuffle.None, 0, 0)
 	for batch := range uint64(10) {
 		for rank := range uint64(2) {
-			c := at(p, 0, 10*(batch-min(batch, 2*rank)), 10) // the second one two batches behind
+			c := at(p, 0, 10*(batch-min(batch, 2*rank)), 10) // the second rank is two batches behind
 			c.Rank, c.WorldSize = rank, 2
 			r.read(d, c, begin())
 		}
@@ -195,8 +195,8 @@ func TestRankALittleBehindKeepsItsChunks(t *testing.T) {
 	}
 }
 
-// Chunks that a straggler needs are due before the others' next chunks: they stay if memory holds
-// no more. Without a straggler they are due in the next epoch.
+// Chunks that a slower rank still needs are due before the next chunks of the other ranks, so they
+// stay if memory holds no more. Without a slower rank they are due in the next epoch.
 func TestStragglerKeepsItsChunks(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -217,8 +217,8 @@ func TestStragglerKeepsItsChunks(t *testing.T) {
 	}
 }
 
-// Readers that have gone are forgotten after a while that suits their pace, and so is one that has
-// jumped elsewhere.
+// A reader that has ended is forgotten after a time that depends on its pace. A reader that has
+// jumped elsewhere is forgotten too.
 func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -257,8 +257,8 @@ func TestReadersThatHaveGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// Two jobs that cannot be told apart take turns in one rank's name: neither is taken for one that
-// has jumped for good.
+// Two jobs that cannot be distinguished alternate under the same rank. Neither reader is removed as
+// one that has jumped for good.
 func TestTwinsAreTwoReaders(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -274,13 +274,13 @@ func TestTwinsAreTwoReaders(t *testing.T) {
 	}
 }
 
-// An announced reader is kept for longer, and is the same reader when it comes.
+// An announced reader is kept for longer, and is the same reader when it arrives.
 func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	d := newData(400, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
 	r := newReaders(t, Config{Budget: 1000})
 	now := begin()
-	for _, first := range []uint64{0, 500, 2000} { // as far as was brought
+	for _, first := range []uint64{0, 500, 2000} { // the positions up to which chunks were loaded
 		r.Announce(d, at(p, 0, first, 10), now)
 		now = now.Add(time.Minute)
 	}
@@ -304,8 +304,9 @@ func TestAnnouncedReaderIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Who reads over several connections may ask for a batch long after those that follow it: that is
-// no reader of its own. One that was read before, and is asked for again as far behind, is.
+// A client with several connections may request a batch long after the batches that follow it. Such
+// a request does not create another reader. A request that is as far behind, for a batch that was
+// read before, does.
 func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 	d := newData(100, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
@@ -325,7 +326,7 @@ func TestLateRequestIsNoReaderOfItsOwn(t *testing.T) {
 	}
 }
 
-// All state of a dataset is dropped at once, also an epoch that is being prepared; other datasets
+// All state of a dataset is dropped at once, even an epoch that is being prepared. Other datasets
 // are not affected.
 func TestDropForgetsADataSet(t *testing.T) {
 	r := newReaders(t, Config{Budget: 100})
@@ -365,8 +366,8 @@ func TestDropForgetsADataSet(t *testing.T) {
 	}
 }
 
-// Requests of one rank may read the clock before another one ends, and be recorded after it: think
-// times are never negative.
+// A request of a rank may read the clock before another request ends, and be recorded after it.
+// Think times are never negative.
 func TestReaders_ThinkTimeIsNotNegative(t *testing.T) {
 	r := newReaders(t, Config{Budget: 100})
 	d := newData(40, 10)

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A reader is new until its first batch is there: all requests that come before are for it, or for
-// a batch soon after, and one that is read sample by sample keeps nothing else from the line.
+// A reader is new until its first batch has arrived. All requests that arrive before are for that
+// batch, or for a batch soon after. A first batch that is read sample by sample does not hold back
+// other reads.
 func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	d := newData(40, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -18,7 +19,7 @@ func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	ask := func(first uint64) *Visit { return r.Asked(d, at(p, 0, first, 10), now) }
 	waits := func() bool { return r.missing()[0].First }
 	a, b := ask(20), ask(30)
-	before := ask(10) // connections ask in any order
+	before := ask(10) // connections may send requests in any order
 	behind := ask(20) // another rank
 	for name, v := range map[string]struct {
 		*Visit
@@ -62,13 +63,13 @@ func TestVisit_FirstBatchOfAReader(t *testing.T) {
 	}
 }
 
-// A repeated announcement keeps the reader, from its first position on; that of another reader does
-// not.
+// A repeated announcement keeps the reader if it is not before the first announced position. The
+// announcement of another reader does not.
 func TestReaders_AnnounceAgain(t *testing.T) {
 	d := newData(400, 10)
 	for name, c := range map[string]struct {
-		epoch, first uint64 // announced after five minutes
-		kept         bool   // six minutes later
+		epoch, first uint64 // announced five minutes later
+		kept         bool   // the first reader still exists after six more minutes
 	}{
 		"farther on":    {1, 100, true},
 		"the same":      {1, 20, true},
@@ -92,7 +93,7 @@ func TestReaders_AnnounceAgain(t *testing.T) {
 	}
 }
 
-// A reader that exists already is not announced again.
+// A reader that already exists is not announced again.
 func TestReaders_AnnounceAtExistingReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -106,7 +107,7 @@ func TestReaders_AnnounceAtExistingReader(t *testing.T) {
 	}
 }
 
-// A reader of another gateway has the last reported position, and stays while it is reported.
+// A reader at another gateway has its last reported position, and stays while it is reported.
 func TestReaders_HeardMovesReader(t *testing.T) {
 	d := newData(400, 10)
 	r := newReaders(t, Config{Budget: 1000})
@@ -125,8 +126,8 @@ func TestReaders_HeardMovesReader(t *testing.T) {
 	}
 }
 
-// Of the readers that may be removed, the one without a request for longest makes room for a new
-// reader.
+// If several readers may be removed, a new reader replaces the one that has sent no request for the
+// longest time.
 func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 	d := newData(100, 10)
 	for _, oldest := range []int{0, 1, 2} {
@@ -136,7 +137,7 @@ func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 			plans = append(plans, at(d.plan(t, shuffle.Window, 2, seed), 0, 0, 1))
 		}
 		now := begin()
-		for i := range 4 { // the first one once more
+		for i := range 4 { // the first reader is announced once more
 			r.Announce(d, plans[(oldest+2+i)%3], now)
 			now = now.Add(time.Second)
 		}
@@ -151,7 +152,7 @@ func TestReaders_TheLongestSilentMakesRoom(t *testing.T) {
 	}
 }
 
-// Plans drawn by importance keep more alive than others; stored order keeps nothing.
+// Plans with importance sampling keep more memory alive than others; stored order keeps none.
 func TestReaders_CountPlanMemory(t *testing.T) {
 	d := newData(100, 10)
 	r := newReaders(t, Config{Budget: 100})
@@ -193,7 +194,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	if third == nil || third.Number() != 2 || first.coming != 0 || len(r.lacking) != 0 {
 		t.Fatalf("got next epoch %v, %d on its way and %d lacking, want epoch 2 prepared", third, first.coming, len(r.lacking))
 	}
-	r.read(d, at(p, 1, 960, 10), now) // of another rank
+	r.read(d, at(p, 1, 960, 10), now) // a request of another rank
 	if first.next != third {
 		t.Error("got the next epoch prepared once more")
 	}
@@ -205,7 +206,7 @@ func TestReaders_PrepareTheNextEpoch(t *testing.T) {
 	r.remove(second)
 	r.publish()
 	r.lacking = append(r.lacking, second)
-	r.unlock() // must not look for the plan of one who has gone
+	r.unlock() // must not look up the plan of a removed reader
 	if second.position.Load() != nil || second.next != nil {
 		t.Error("a removed reader has a position again")
 	}
@@ -219,7 +220,7 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 	r.read(d, at(p, 5, 500, 10), begin())
 	x := r.all[0]
 	r.mu.Lock()
-	x.next, x.coming = nil, 2 // as it was asked for before the jump
+	x.next, x.coming = nil, 2 // as requested before the jump
 	r.lacking = append(r.lacking, x)
 	r.unlock()
 	if x.next != nil || x.coming != 0 {
@@ -235,8 +236,8 @@ func TestReaders_PrepareAfterAJump(t *testing.T) {
 	}
 }
 
-// Chunks of other gateways are never read here, and a reader's second use of a chunk counts if the
-// chunk is in memory already.
+// Chunks of other gateways are never read here. If a chunk is already in memory, the reader's
+// second use of it counts.
 func TestReaders_NextReadOfOwnedChunks(t *testing.T) {
 	d := newData(100, 10)
 	here := true
@@ -252,7 +253,7 @@ func TestReaders_NextReadOfOwnedChunks(t *testing.T) {
 	}
 }
 
-// A table with new owners computes the readers' chunks again, and counts a change.
+// After a change of owners, the table computes the readers' chunks again and counts a change.
 func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 	d := newData(100, 10)
 	mine := 0
@@ -273,8 +274,8 @@ func TestReaders_ReownedCountsAsAChange(t *testing.T) {
 	}
 }
 
-// Chunks that only slower ranks may need are due at once if a slower rank is known, otherwise after
-// the chunks that are needed soon.
+// Chunks that only slower ranks may need are due immediately if a slower rank is known. Otherwise
+// they are due after the chunks that are needed soon.
 func TestReaders_NextUseOfStragglersChunks(t *testing.T) {
 	d := newData(60, 10)
 	p := d.plan(t, shuffle.None, 0, 0)
