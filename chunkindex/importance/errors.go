@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// Errors of this package. Errors of the store keep objstore's vocabulary.
+// Errors of this package. Errors of the store remain those of package objstore.
 var (
 	ErrInvalid    = errors.New("invalid")                                     // the report or request is invalid for any bucket
 	ErrConflict   = errors.New("another loss was reported for this position") // see ConflictError
 	ErrReadOnly   = errors.New("the bucket is read-only")                     // see ReadOnlyError
 	ErrTooMany    = fmt.Errorf("%d epochs of this plan have reports that were never frozen: freeze the needed ones, and remove the others with millrace gc --reports-older", maxOpen)
-	ErrNoReports  = errors.New("no losses were reported") // for the plan and epoch
+	ErrNoReports  = errors.New("no losses were reported") // the plan and epoch have no reports
 	ErrNoSnapshot = errors.New("no such snapshot")
 	ErrGeneration = errors.New("the snapshot belongs to another generation of the dataset")
 	ErrCorrupt    = errors.New("corrupt")
-	ErrVersion    = errors.New("written by a newer program") // valid, but in an unknown format
+	ErrVersion    = errors.New("written by a newer program") // valid, but in a newer format
 )
 
-// ConflictError reports a position that already has another loss. It matches ErrConflict.
+// ConflictError reports that a position already has a different loss. It matches ErrConflict.
 type ConflictError struct {
 	Position         uint64
 	Stored, Reported float64
@@ -31,11 +31,11 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// ReadOnlyError reports that the bucket denies writes, and whether the report is kept. It matches
-// ErrReadOnly.
+// ReadOnlyError reports that the bucket denies writes, and whether the local log stores the report.
+// It matches ErrReadOnly.
 type ReadOnlyError struct {
-	Kept bool  // in the local log: Flush sends it later
-	Err  error // the store's error, or why the local log failed; may be nil
+	Kept bool  // the report is in the local log; Flush sends it later
+	Err  error // the store's error, or the reason why the local log failed; may be nil
 }
 
 func (e *ReadOnlyError) Error() string {

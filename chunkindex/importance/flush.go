@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// FlushReport is the result of sending a local log.
+// FlushReport is the result of sending the reports in a local log.
 type FlushReport struct {
-	Sent      int   // sent, or stored already
-	Conflicts int   // dropped because the bucket has other losses
+	Sent      int   // sent now, or already stored in the bucket
+	Conflicts int   // dropped because the bucket already has other losses
 	Lost      int64 // bytes of damaged records on the disk
 }
 
@@ -25,10 +25,10 @@ const (
 	writers    = 16
 )
 
-// Flush sends the reports in the local log, and clears it once the bucket has answered for every
-// report. After an error the log keeps all reports, and the next attempt resumes after the answered
-// ones. A restart loses that position and sends all of them again, which is harmless because stored
-// reports are accepted.
+// Flush sends the reports in the local log, and clears the log once the bucket has responded for
+// every report. After an error the log retains all reports, and the next attempt resumes after the
+// last acknowledged report. A restart loses that position and sends all reports again, which is
+// harmless because the bucket accepts reports that it already has.
 func (l *Log) Flush(ctx context.Context) (FlushReport, error) {
 	var done FlushReport
 	if l.kept == nil {
@@ -72,8 +72,8 @@ func (l *Log) flush(ctx context.Context, j *journal, done *FlushReport) error {
 	return j.clear()
 }
 
-// sendAll sends reports concurrently by batch. Reports of one batch are sent sequentially, so that
-// of two losses of a position the first one stored counts.
+// sendAll sends reports concurrently by batch. It sends the reports of one batch sequentially, so
+// that the first stored loss of a position counts.
 func (l *Log) sendAll(ctx context.Context, reports []*Report, done *FlushReport) error {
 	byBatch := map[string][]*Report{}
 	for _, r := range reports {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// foldedBatch contains the reported positions of one global batch, ascending, with the weight of
-// each.
+// foldedBatch contains the reported positions of one global batch in ascending order, with the
+// weight of each.
 type foldedBatch struct {
 	positions []uint64
 	weights   []uint32
@@ -18,12 +18,12 @@ type reportedLoss struct {
 	loss     float64
 }
 
-// fold ranks all reported positions of one global batch by loss, the lowest having rank 0, and
-// equal losses by position. The rank determines the weight. The result depends only on the set of
-// (position, loss) pairs, not on their order, repetition or division into reports. If a race stored
-// two losses for one position, the lower one counts: a conflict must not make a sample hotter than
-// both readers measured. The reports are valid and of one batch. The table has the weights of as
-// many ranks as there are positions.
+// fold ranks all reported positions of one global batch by loss; the lowest loss has rank 0. It
+// ranks equal losses by position. The rank determines the weight. The result depends only on the
+// set of (position, loss) pairs, not on their order, repetition or division into reports. If a race
+// stored two losses for one position, the lower loss counts: a conflict must not make a sample
+// hotter than both readers measured. All reports must be valid and from one batch. The table must
+// have a weight for as many ranks as there are positions.
 func fold(reports []*Report, table []uint32) foldedBatch {
 	var all []reportedLoss
 	for _, r := range reports {
@@ -35,7 +35,7 @@ func fold(reports []*Report, table []uint32) foldedBatch {
 		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.loss, b.loss))
 	})
 	var out foldedBatch
-	disputed := uint64(0) // the last conflicting position, plus 1
+	disputed := uint64(0) // the last conflicting position plus 1
 	once := all[:0]
 	for _, s := range all {
 		switch last := len(once) - 1; {

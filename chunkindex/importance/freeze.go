@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Defaults of FreezeRequest: SHADE's repetition, for a tenth of the samples.
+// Defaults of FreezeRequest: the repetition factor of SHADE, for a tenth of the samples.
 const (
 	DefaultHotShare = .1
 	DefaultRepeat   = 3
@@ -17,23 +17,23 @@ const (
 
 // FreezeRequest configures Freeze.
 type FreezeRequest struct {
-	Plan       string // identity of the plan of the reported losses
+	Plan       string // identity of the plan for which losses were reported
 	Reporter   string // principal whose reports to use; empty: anonymous
 	Epoch      uint64
 	Generation string   // 64 lower-case hexadecimal digits
-	BatchSize  uint64   // of the global batches
-	First      []uint64 // prefix sums of the chunks' sample counts; shared, not modified
+	BatchSize  uint64   // number of samples in a global batch
+	First      []uint64 // prefix sums of the chunks' sample counts; Freeze shares the slice and does not modify it
 
-	// Base is the snapshot by which the plan drew samples; samples without reports keep their
-	// weight in it. nil: the plan had none, and such samples get the median weight of a batch,
-	// Weight((BatchSize-1)/2).
+	// Base is the snapshot with which the plan drew samples. Samples without reports retain
+	// their weight in it. nil: the plan had no snapshot, and samples without reports get the
+	// median weight of a batch, Weight((BatchSize-1)/2).
 	Base *Snapshot
 
-	HotShare float64 // share of hot samples, in steps of a millionth; 0: DefaultHotShare
-	Repeat   uint32  // factor for the weight of hot samples; 0: DefaultRepeat; 1: no preference
+	HotShare float64 // share of hot samples, in steps of one millionth; 0: DefaultHotShare
+	Repeat   uint32  // factor for the weight of hot samples; 0: DefaultRepeat; 1: no repetition
 
-	// Resolve returns the sample numbers, in stored order, at ascending positions of the epoch. It
-	// is called sequentially with many positions at a time.
+	// Resolve returns the sample numbers, in stored order, at ascending positions of the epoch.
+	// Freeze calls it sequentially, with many positions at a time.
 	Resolve func(ctx context.Context, positions []uint64) ([]uint64, error)
 }
 
@@ -83,22 +83,22 @@ func (q *FreezeRequest) check() error {
 
 // Frozen is the result of Freeze.
 type Frozen struct {
-	Digest     string // its name: SHA-256 of its bytes in hexadecimal
-	New        bool   // false: the bucket already had it
+	Digest     string // name of the snapshot: SHA-256 of its bytes in hexadecimal
+	New        bool   // false: the bucket already has the snapshot
 	Samples    uint64
 	HotSamples uint64
 	Reports    uint64 // objects read
-	Positions  uint64 // positions with reported losses
-	Conflicts  uint64 // positions with several losses, the lowest of which counted
+	Positions  uint64 // number of positions with reported losses
+	Conflicts  uint64 // number of positions with several losses; the lowest loss counts
 	Flushed    FlushReport
 }
 
-// Freeze folds all reports of an epoch into a snapshot of weights and stores it. The same reports
-// give the same bytes and digest, in any order and on any machine. Later reports give another
-// snapshot; this one stays. Freeze first sends the local log. It returns ErrNoReports if the plan
-// and epoch have none.
+// Freeze combines all reports of an epoch into a snapshot of weights and stores it. The same
+// reports produce the same bytes and digest, in any order and on any machine. Later reports produce
+// another snapshot and do not change this one. Freeze first sends the local log. It returns
+// ErrNoReports if the plan and epoch have none.
 //
-// It takes four bytes of memory per sample, sixteen per chunk, and up to about 64 MiB for reports,
+// It uses four bytes of memory per sample, sixteen per chunk, and up to about 64 MiB for reports,
 // or more if a single batch needs more.
 func (l *Log) Freeze(ctx context.Context, q FreezeRequest) (Frozen, error) {
 	f, err := l.freeze(ctx, q)

@@ -10,30 +10,30 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Limits for reading reports: groups of whole batches, with concurrent reads.
+// Limits of a group of reports, which consists of whole batches and is read concurrently.
 const (
 	readers      = 16
 	groupReports = 1024
-	groupBytes   = 8 << 20   // four to five times as much in memory, including derived data
+	groupBytes   = 8 << 20   // in memory four to five times as much, including derived data
 	batchBytes   = 256 << 20 // maximum size of the reports of one batch
 )
 
-// gatherer folds the reports of an epoch into weights, batch by batch in ascending order. A sample
-// at several positions gets the weight of the highest one.
+// gatherer combines the reports of an epoch into weights, batch by batch in ascending order. A
+// sample at several positions gets the weight of the highest position.
 type gatherer struct {
 	log     *Log
 	request *FreezeRequest
 	table   []uint32
-	weights []uint32 // of all samples
+	weights []uint32 // weights of all samples
 	frozen  Frozen
 
-	group []objstore.Object // whole batches, except perhaps the last
+	group []objstore.Object // reports of whole batches, except possibly the last batch
 	bytes int64
-	batch uint64 // of the last object
-	own   int64  // bytes of that batch
+	batch uint64 // batch of the last object
+	own   int64  // bytes of the reports of that batch
 }
 
-// begin sets every sample to its weight without a report.
+// begin gives every sample the weight that applies without a report.
 func (g *gatherer) begin(ctx context.Context) error {
 	q := g.request
 	g.weights = make([]uint32, q.First[len(q.First)-1])
@@ -59,7 +59,7 @@ func (g *gatherer) run(ctx context.Context) error {
 	prefix := g.log.epochPrefix(q.Plan, q.Epoch)
 	err := g.log.cfg.Reader.List(ctx, prefix, func(obj objstore.Object) error {
 		if strings.HasSuffix(obj.Key, "/") {
-			return nil // empty directory object of a copy tool
+			return nil // empty directory object that a copy tool creates
 		}
 		n, err := parseName(strings.TrimPrefix(obj.Key, prefix))
 		if err != nil {
@@ -87,7 +87,7 @@ func (g *gatherer) run(ctx context.Context) error {
 	return g.fold(ctx)
 }
 
-// fold reads the group and sets the weights of the samples at its positions.
+// fold reads the reports of the group and sets the weights of the samples at their positions.
 func (g *gatherer) fold(ctx context.Context) error {
 	reports, err := g.read(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (g *gatherer) fold(ctx context.Context) error {
 	return nil
 }
 
-// check compares the reports of one batch with the plan's batch size and with each other.
+// check compares the reports of one batch with the plan's batch size and with one another.
 func (g *gatherer) check(reports []*Report) error {
 	size := g.request.BatchSize
 	for _, r := range reports {

@@ -20,21 +20,22 @@ const (
 	keptName     = "kept.reports"
 	keptMagic    = "MRKEPT01"
 	keptHeader   = 8 + sha256.Size + 4
-	recordHeader = 8 // length, and CRC-32C of length and report
+	recordHeader = 8 // length, and CRC-32C of both length and report
 )
 
 // errFull reports that the local log has reached its size limit.
 var errFull = errors.New("the local log is full")
 
 // journal is a file of reports that are not in the bucket yet. append returns after its record is
-// on the disk. A partial record after a kill or power loss was never acknowledged and is truncated.
+// on the disk. A kill or power loss can leave a partial record. Such a record was never
+// acknowledged, and load truncates it.
 type journal struct {
-	users atomic.Int64 // Logs that share it
+	users atomic.Int64 // number of Logs that share the journal
 
-	turn chan struct{} // lock for the fields below, with support for contexts
+	turn chan struct{} // lock for the fields below; waiting for it can be cancelled by a context
 	file *os.File
-	size int64 // of the header and whole records
-	sent int64 // end of the records that the bucket has answered for since the file was opened
+	size int64 // length of the header and the whole records
+	sent int64 // end of the records for which the bucket has responded since the file was opened
 	max  int64
 	seen map[[sha256.Size]byte]bool // digests of the stored reports
 }
@@ -105,9 +106,9 @@ func (j *journal) load(dir, location string) error {
 func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // each calls visit for every whole record in [from, size), and skips damaged data. It returns the
-// number of bytes in no whole record.
+// number of bytes that are not part of a whole record.
 func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Size]byte, end int64) error) (lost int64, err error) {
-	end := from // of the last whole record
+	end := from // end of the last whole record
 	for at := end; at < size; {
 		b, err := j.record(at, size)
 		if err != nil {
@@ -133,7 +134,8 @@ func (j *journal) each(from, size int64, visit func(r *Report, digest [sha256.Si
 	return lost + size - end, nil
 }
 
-// record reads the report of the record at an offset, or nil if there is no whole record.
+// record reads the report of the record at an offset. It returns nil if there is no whole record at
+// this offset.
 func (j *journal) record(at, size int64) ([]byte, error) {
 	if size-at < recordHeader {
 		return nil, nil
@@ -184,7 +186,7 @@ func (j *journal) lock(ctx context.Context) error {
 
 func (j *journal) unlock() { <-j.turn }
 
-// append stores a report unless it is stored already. The caller holds the lock.
+// append stores a report unless the journal already contains it. The caller must hold the lock.
 func (j *journal) append(report []byte) error {
 	digest := sha256.Sum256(report)
 	if j.seen[digest] {
@@ -208,7 +210,7 @@ func (j *journal) append(report []byte) error {
 	return nil
 }
 
-// clear removes all records. The caller holds the lock.
+// clear removes all records. The caller must hold the lock.
 func (j *journal) clear() error {
 	if err := j.file.Truncate(keptHeader); err != nil {
 		return err
@@ -218,7 +220,7 @@ func (j *journal) clear() error {
 	return j.file.Sync()
 }
 
-// close ends one Log's use of the journal.
+// close ends the use of the journal by one Log.
 func (j *journal) close() error {
 	if j.users.Add(-1) > 0 {
 		return nil
@@ -226,7 +228,7 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// keep stores a report that the bucket denied in the local log. It never returns nil.
+// keep stores in the local log a report that the bucket refused. It never returns nil.
 func (l *Log) keep(ctx context.Context, r *Report, refused error) error {
 	if l.kept == nil {
 		return &ReadOnlyError{Err: refused}

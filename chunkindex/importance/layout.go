@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A snapshot (docs/spec/importance.md) has a header, a plan and a chunk table, followed by the weights
+// A snapshot (docs/spec/importance.md) consists of a header, a plan, a chunk table, and the weights
 // and hot bits of each chunk's samples.
 const (
 	snapshotMagic   = "MRWEIGHT"
@@ -21,24 +21,24 @@ const (
 
 	maxChunks       = math.MaxUint32 >> 4
 	maxChunkSamples = 1 << 26
-	maxSamples      = 1 << 34   // keeps the sum of all repeated weights below 2^64
-	maxRepeat       = 1000      // keeps a repeated weight within 32 bits
+	maxSamples      = 1 << 34   // limits the sum of all repeated weights to less than 2^64
+	maxRepeat       = 1000      // limits a repeated weight to 32 bits
 	millionth       = 1_000_000 // unit of the share of hot samples
 )
 
 // head is a snapshot's header.
 type head struct {
-	order      uint32 // version of the order that mapped positions to samples
+	order      uint32 // version of the sample order that mapped positions to samples
 	generation string
-	base       string // digest of the snapshot with the weights of unreported samples; empty: none
+	base       string // digest of the snapshot that provided the weights of unreported samples; empty: none
 	epoch      uint64
 	batchSize  uint64
 	samples    uint64
 	chunks     uint64
 	hot        uint64 // hot samples
-	total      uint64 // of all weights, including repetition
-	positions  uint64 // positions with reported losses
-	conflicts  uint64 // positions with several losses
+	total      uint64 // sum of all weights, including repetition
+	positions  uint64 // number of positions with reported losses
+	conflicts  uint64 // number of positions with several losses
 	hotShare   uint32 // in millionths
 	repeat     uint32
 	plan       uint32 // bytes
@@ -70,7 +70,7 @@ func (h *head) encode() ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli())), nil
 }
 
-// decodeHead decodes a header and checks everything that it determines.
+// decodeHead decodes a header and checks all that the header itself determines.
 func decodeHead(b []byte) (*head, error) {
 	if len(b) != snapshotHeader || string(b[:8]) != snapshotMagic {
 		return nil, corrupt("not a snapshot of weights")
@@ -105,22 +105,24 @@ func decodeHead(b []byte) (*head, error) {
 	return h, nil
 }
 
-// hotSamples returns floor(samples * share), with share in millionths.
+// hotSamples returns floor(samples * share), where share is in millionths.
 func hotSamples(samples uint64, share uint32) uint64 {
 	hi, lo := bits.Mul64(samples, uint64(share))
 	n, _ := bits.Div64(hi, lo, millionth)
 	return n
 }
 
-// tableOffset returns the offset of the chunk table, and blocks that of the first chunk's block.
+// tableOffset returns the offset of the chunk table. blocks returns the offset of the first chunk's
+// block.
 func (h *head) tableOffset() int64 { return snapshotHeader + int64(h.plan) }
 func (h *head) blocks() int64      { return h.tableOffset() + chunkRecord*int64(h.chunks) }
 
-// blockSize returns the length of the block of n samples: a weight and a bit for each.
+// blockSize returns the length of the block of n samples, which has one weight and one bit per
+// sample.
 func blockSize(n uint64) int64 { return int64(4*n + (n+7)/8) }
 
-// fits checks that a header and object size match a dataset, before any allocation or download.
-// first are the prefix sums of its chunks' sample counts.
+// fits checks that a header and an object size match a dataset, before any allocation or download.
+// first contains the prefix sums of the dataset's chunk sample counts.
 func (h *head) fits(first []uint64, size int64) error {
 	if h.chunks != uint64(len(first)-1) || h.samples != first[len(first)-1] {
 		return corrupt("%d samples in %d chunks, the dataset has %d in %d", h.samples, h.chunks, first[len(first)-1], len(first)-1)
@@ -153,9 +155,9 @@ func checkFirst(first []uint64) error {
 
 // chunkEntry is a row of the chunk table.
 type chunkEntry struct {
-	total   uint64 // weights of the chunk's samples, including repetition
+	total   uint64 // sum of the weights of the chunk's samples, including repetition
 	samples uint32
-	crc     uint32 // of the chunk's block
+	crc     uint32 // CRC-32C of the chunk's block
 }
 
 func (e chunkEntry) append(b []byte) []byte {
@@ -164,8 +166,8 @@ func (e chunkEntry) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, e.crc)
 }
 
-// Hot is the set of a chunk's hot samples: one bit each, lowest bit of a byte first. Do not modify
-// it.
+// Hot is the set of a chunk's hot samples: one bit per sample, lowest bit of a byte first. Do not
+// modify it.
 type Hot []byte
 
 // Has reports whether the sample at a position of the chunk, from 0, is hot.
@@ -180,7 +182,7 @@ func (h Hot) Count() uint64 {
 	return uint64(n)
 }
 
-// appendBlock appends the block of a chunk.
+// appendBlock appends the block of a chunk to b.
 func appendBlock(b []byte, weights []uint32, hot Hot) []byte {
 	for _, w := range weights {
 		b = binary.LittleEndian.AppendUint32(b, w)
@@ -188,7 +190,7 @@ func appendBlock(b []byte, weights []uint32, hot Hot) []byte {
 	return append(b, hot...)
 }
 
-// block is a decoded block of a chunk.
+// block is the decoded block of a chunk.
 type block struct {
 	weights []uint32 // before repetition
 	hot     Hot
@@ -222,7 +224,7 @@ func (h *head) decodeBlock(b []byte, e chunkEntry) (*block, error) {
 	return c, nil
 }
 
-// repeated returns the effective weight of a sample.
+// repeated returns the weight of a sample including repetition, if the sample is hot.
 func (h *head) repeated(weight uint32, hot bool) uint32 {
 	if hot {
 		return weight * h.repeat

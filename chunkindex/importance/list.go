@@ -11,29 +11,29 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// StoredSnapshot describes a snapshot in the bucket, from its header.
+// StoredSnapshot describes a snapshot in the bucket. The fields come from the snapshot's header.
 type StoredSnapshot struct {
 	objstore.Object
 	Digest     string
 	Generation string
-	Plan       string // identity of the plan of the reported losses
+	Plan       string // identity of the plan for which losses were reported
 	Epoch      uint64
 	Samples    uint64
 	Positions  uint64 // number of positions with reported losses
-	Fault      error  // error that prevented reading the fields except Digest
+	Fault      error  // error that prevented reading the fields other than Digest
 }
 
 // StoredReports describes the reports of one epoch of one plan.
 type StoredReports struct {
-	Dir        string // their key prefix
-	Generation string // "" if the plan does not contain it
+	Dir        string // key prefix of the reports
+	Generation string // "" if the plan does not state it
 	Plan       string
 	Epoch      uint64
 	Batches    uint64 // number of batches with reports
 	Bytes      int64
 	Newest     time.Time
 	Objects    []objstore.Object
-	Notes      []objstore.Object // markers that the epoch was begun or frozen; remove them with the reports
+	Notes      []objstore.Object // markers that the epoch was begun or frozen; to be removed with the reports
 	Fault      error             // error that prevented reading Plan and Generation
 }
 
@@ -42,7 +42,7 @@ type StoredReports struct {
 func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports []StoredReports, err error) {
 	room := l.cfg.Prefix + roomDir
 	var last uint64                         // batch of the preceding report
-	notes := map[string][]objstore.Object{} // markers of epochs by the prefix of their reports; they are listed before the reports
+	notes := map[string][]objstore.Object{} // markers of epochs, by the key prefix of the epoch's reports; the listing returns them before the reports
 	err = l.cfg.Reader.List(ctx, room, func(o objstore.Object) error {
 		key := strings.TrimPrefix(o.Key, room)
 		if isDigest(key) {
@@ -55,7 +55,7 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 		}
 		dir, epoch, n, ok := parseKey(key)
 		if !ok {
-			return nil // not ours, such as an empty directory object of a tool
+			return nil // no object of this package, such as an empty directory object of a tool
 		}
 		dir = room + dir
 		if len(reports) == 0 || reports[len(reports)-1].Dir != dir {
@@ -82,7 +82,7 @@ func (l *Log) Stored(ctx context.Context) (snapshots []StoredSnapshot, reports [
 	for i := range reports {
 		reports[i].Notes = notes[reports[i].Dir]
 	}
-	plans := map[string]int{} // indexes in reports, by the plan hash in their keys
+	plans := map[string]int{} // positions in reports, by the plan hash in the keys of the reports
 	for i := range reports {
 		r := &reports[i]
 		hash := planOfDir(strings.TrimPrefix(r.Dir, room))
@@ -113,7 +113,7 @@ func parseKey(key string) (dir string, epoch uint64, n name, ok bool) {
 }
 
 // parsePair parses the key of an epoch's marker, relative to roomDir, and returns the directory of
-// its reports.
+// the epoch's reports.
 func parsePair(key string) (dir string, ok bool) {
 	parts := strings.Split(key, "/") // epochs, REPORTER, and the epoch's name
 	if len(parts) != 3 || parts[0]+"/" != strings.TrimPrefix(pairDir, roomDir) || !isDigest(parts[1]) {
@@ -170,7 +170,7 @@ func (l *Log) planOf(ctx context.Context, o objstore.Object, hash string) (strin
 	return string(b[reportHeader : reportHeader+n]), nil
 }
 
-// generationOf returns the generation in a plan's identity, which has the form of a query.
+// generationOf returns the generation in a plan's identity, which has the syntax of a URL query.
 func generationOf(plan string) string {
 	for part := range strings.SplitSeq(plan, "&") {
 		if g, ok := strings.CutPrefix(part, "generation="); ok && isDigest(g) {

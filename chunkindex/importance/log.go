@@ -20,7 +20,7 @@ type Reader interface {
 	List(ctx context.Context, prefix string, visit func(objstore.Object) error) error
 }
 
-// Writer stores objects. Each is written only if its key does not exist.
+// Writer stores objects. It writes an object only if the object's key does not exist.
 type Writer interface {
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error)
 }
@@ -31,26 +31,26 @@ type Config struct {
 	Writer Writer // nil: never write to the bucket
 	Prefix string // the dataset's location in the store: empty, or ending in a slash
 
-	// Dir contains the local log, a file owned by one process, for reports that the bucket did not
-	// accept; empty: no local log.
+	// Dir contains the local log, a file that stores reports that the bucket did not accept.
+	// Only one process can use it. Empty: no local log.
 	Dir      string
-	Location string // the dataset's address without secrets; a local log of another dataset is rejected
-	MaxKept  int64  // size limit of that file; 0: DefaultMaxKept
-	Beside   *Log   // an open Log of the same dataset whose local log is shared; nil: not shared
+	Location string // the dataset's address without secrets; New rejects the local log of another dataset
+	MaxKept  int64  // size limit of the local log; 0: DefaultMaxKept
+	Beside   *Log   // an open Log of the same dataset, which shares its local log; nil: not shared
 
-	CacheDir string // local copies of snapshots; empty: unnamed temporary files
+	CacheDir string // directory for local copies of snapshots; empty: unnamed temporary files
 }
 
 // DefaultMaxKept is the default size limit of the local log, in bytes.
 const DefaultMaxKept = 1 << 30
 
 // Log provides the reports and snapshots of one dataset in the bucket, from all writers. It is safe
-// for concurrent use, and any number of Logs and processes may share a bucket.
+// for concurrent use. Any number of Logs and processes may share a bucket.
 type Log struct {
 	cfg  Config
 	kept *journal // nil: no Dir
 
-	pairs sync.Map // keys of the epochs known to have reports
+	pairs sync.Map // keys of the epochs that are known to have reports
 }
 
 // New opens the log of a dataset. It sends no request to the store.
@@ -81,7 +81,7 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// Close releases the local log, unless another Log shares it. Its reports stay on the disk.
+// Close releases the local log, unless another Log shares it. The log's reports stay on the disk.
 func (l *Log) Close() error {
 	if l.kept == nil {
 		return nil
@@ -108,15 +108,15 @@ func (l *Log) batchPrefix(r *Report) string {
 	return fmt.Sprintf("%s%018d/%020d-", l.epochPrefix(r.Plan, r.Epoch), r.Batch/perDir, r.Batch)
 }
 
-// perDir is the number of batches per directory: few enough to list for every report in a file
-// store, and enough to keep the number of directories small.
+// perDir is the number of batches per directory. It is small enough to list a directory of a file
+// store for every report, and large enough to limit the number of directories.
 const perDir = 100
 
-// name is the part of a report's key after the epoch.
+// name is the last part of a report's key, after the epoch.
 type name struct {
 	batch       uint64
-	first, last uint64 // lowest and highest reported position, relative to the batch's first
-	hash        string // SHA-256 of all positions
+	first, last uint64 // lowest and highest reported positions, relative to the batch's first position
+	hash        string // SHA-256 of all positions in the report
 }
 
 func (r *Report) name() name {
@@ -124,7 +124,7 @@ func (r *Report) name() name {
 	return name{batch: r.Batch, first: r.Positions[0] - r.First, last: r.Positions[n-1] - r.First, hash: r.positionsHash()}
 }
 
-// String zero-pads the numbers, so that the byte order of keys is the order of batches.
+// String zero-pads the numbers, so that keys in byte order are in the order of batches.
 func (n name) String() string {
 	return fmt.Sprintf("%018d/%020d-%07d-%07d-%s", n.batch/perDir, n.batch, n.first, n.last, n.hash)
 }
@@ -150,11 +150,11 @@ func parseName(s string) (name, error) {
 	return n, nil
 }
 
-// Add stores a report, and reports whether it contains new losses. Losses that are already stored,
-// from any reader or gateway, are accepted if they are equal. A different loss for a position
-// returns a *ConflictError, and nothing of the report is stored. An invalid report returns
-// ErrInvalid. If the bucket denies writes, Add returns a *ReadOnlyError that tells whether the
-// local log keeps the report.
+// Add stores a report. It also reports whether the report contains new losses. If a loss is already
+// stored, by any reader or gateway, Add accepts the same loss again. For a different loss of a
+// position, Add returns a *ConflictError and stores nothing. For an invalid report, it returns
+// ErrInvalid. If the bucket denies writes, Add returns a *ReadOnlyError, which states whether the
+// local log stores the report.
 //
 // If two gateways receive different reports at the same time, both may be stored unless their
 // positions are exactly the same. Freeze resolves such conflicts deterministically and counts them.
@@ -190,7 +190,7 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	if !errors.Is(err, objstore.ErrChanged) {
 		return err == nil, err
 	}
-	// Another writer was first, or the response to our own write was lost.
+	// Another writer was first, or the response to this write was lost.
 	obj, err := l.cfg.Reader.Stat(ctx, key)
 	if err != nil {
 		return false, err
@@ -203,9 +203,9 @@ func (l *Log) store(ctx context.Context, r *Report) (added bool, err error) {
 	return false, err
 }
 
-// compare compares a report with the stored reports of its batch, and reports whether they contain
-// all of it. It skips reports whose names show that their positions do not overlap, so the shares
-// of a batch cost no read.
+// compare compares a report with the stored reports of its batch, and returns whether they contain
+// all of it. It skips reports whose names show that their positions do not overlap, so the other
+// readers' shares of a batch cost no read.
 func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 	left := len(r.Positions)
 	seen := map[uint64]bool{}
@@ -234,8 +234,8 @@ func (l *Log) compare(ctx context.Context, r *Report) (known bool, err error) {
 	return left == 0, err
 }
 
-// against returns the positions for which another report of the same batch has the same loss. It
-// returns a *ConflictError for the first one with a different loss.
+// against returns the positions for which a stored report of the same batch has the same loss. It
+// returns a *ConflictError for the first position with a different loss.
 func (r *Report) against(stored *Report) (same []uint64, err error) {
 	if stored.First != r.First || stored.Count != r.Count {
 		return nil, fmt.Errorf("%w: global batch %d of %d positions from %d on; reports on record say %d from %d on",

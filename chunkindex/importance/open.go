@@ -24,9 +24,10 @@ import (
 const copySuffix = ".weights"
 
 // Open downloads a snapshot to a local file, verifies all of it, and opens it. generation is the
-// dataset's, and first the prefix sums of its chunks' sample counts, which are shared and not
-// modified. It returns ErrNoSnapshot if the bucket does not have it, ErrGeneration if it is of
-// other data, and ErrCorrupt if it does not match its name or the dataset.
+// dataset's generation. first contains the prefix sums of the chunks' sample counts; the snapshot
+// shares the slice and does not modify it. Open returns ErrNoSnapshot if the bucket does not have
+// the snapshot, ErrGeneration if the snapshot is for other data, and ErrCorrupt if it does not
+// match its name or the dataset.
 func (l *Log) Open(ctx context.Context, digest, generation string, first []uint64) (*Snapshot, error) {
 	s, err := l.open(ctx, digest, generation, first)
 	if err != nil {
@@ -82,7 +83,7 @@ func (w snapshotIdentity) check(h *head, size int64) error {
 	return h.fits(w.first, size)
 }
 
-// checkObject checks the header of an object before the download.
+// checkObject checks the header of an object before downloading it.
 func (l *Log) checkObject(ctx context.Context, obj objstore.Object, want snapshotIdentity) error {
 	if obj.Size < snapshotHeader {
 		return corrupt("%d bytes are no snapshot", obj.Size)
@@ -111,8 +112,8 @@ func openLocal(ctx context.Context, path string, want snapshotIdentity) (*Snapsh
 	return s, nil
 }
 
-// download copies an object to a new file and renames it to path. If path is empty, it unlinks the
-// file first, so that a killed process leaves nothing behind.
+// download copies an object to a new file and renames the file to path. If path is empty, download
+// unlinks the file first, so that a killed process leaves no file behind.
 func (l *Log) download(ctx context.Context, obj objstore.Object, path string, want snapshotIdentity) (s *Snapshot, err error) {
 	if path != "" {
 		prune(filepath.Dir(path))
@@ -141,15 +142,16 @@ func (l *Log) download(ctx context.Context, obj objstore.Object, path string, wa
 	return s, nil
 }
 
-// Limits of the local copies of snapshots. A job that draws by importance creates one per epoch.
+// Limits of the local copies of snapshots. A job that samples by importance creates one copy per
+// epoch.
 const (
-	copies     = 8 // number of copies to keep
+	copies     = 8 // number of copies to retain
 	tempPrefix = "millrace-weights-"
-	abandoned  = 24 * time.Hour // age of a partial file from which it counts as abandoned
+	abandoned  = 24 * time.Hour // age at which a partial file counts as abandoned
 )
 
-// prune removes the oldest copies and abandoned partial files. Open files stay readable. Errors are
-// ignored, because a remaining file only takes space.
+// prune removes the oldest copies and abandoned partial files. Open files remain readable. prune
+// ignores errors, because a remaining file only uses disk space.
 func prune(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -214,13 +216,13 @@ func parse(ctx context.Context, f *os.File, want snapshotIdentity) (*Snapshot, e
 	return parseContent(ctx, f, info.Size(), want)
 }
 
-// file is the source of a snapshot.
+// file is the file from which a snapshot is read.
 type file interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// parseContent validates everything except the digest.
+// parseContent validates everything in a file except its digest.
 func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity) (*Snapshot, error) {
 	if size < snapshotHeader {
 		return nil, corrupt("%d bytes are no snapshot", size)
@@ -244,7 +246,7 @@ func parseContent(ctx context.Context, f file, size int64, want snapshotIdentity
 	return s, s.readBlocks(ctx)
 }
 
-// readTables reads the resident data.
+// readTables reads the data that stays in memory.
 func (s *Snapshot) readTables() error {
 	h := s.head
 	b := make([]byte, h.blocks()-snapshotHeader)
@@ -274,12 +276,13 @@ func (s *Snapshot) readTables() error {
 	return nil
 }
 
-// readBlocks validates every chunk's samples against its totals, and these against the header.
+// readBlocks checks every chunk's samples against the chunk's totals, and the totals against the
+// header.
 func (s *Snapshot) readBlocks(ctx context.Context) error {
 	h := s.head
 	stats := shuffle.NewWeightStats(h.samples, h.total)
 	var total, hot uint64
-	coldest, hottest := ^uint32(0), uint32(0) // lowest weight of a hot sample, highest of another
+	coldest, hottest := ^uint32(0), uint32(0) // lowest weight of a hot sample, and highest weight of any other sample
 	for i := range s.totals {
 		b, err := s.read(ctx, i)
 		if err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxOpen limits the epochs of one plan and reporter with reports that were never frozen. A job has
-// one or two.
+// maxOpen limits the number of epochs, per plan and reporter, with reports that were never frozen.
+// A normal job has one or two such epochs.
 const maxOpen = 64
 
-// Suffixes of the empty objects that mark the state of a plan's epoch. They are grouped by reporter
-// and plan, so that one short listing shows how many of a job's epochs are not frozen.
+// Suffixes of the empty objects that mark the state of a plan's epoch. Their keys are grouped by
+// reporter and plan, so that one short listing shows the number of a job's epochs that are not
+// frozen.
 const (
 	pairDir = roomDir + "epochs/"
 	begun   = ".begun"
@@ -36,9 +37,9 @@ func (l *Log) pairKey(kept string, epoch uint64) string {
 	return fmt.Sprintf("%s%020d", l.pairPrefix(kept), epoch)
 }
 
-// begin marks that an epoch has reports. It returns ErrTooMany for a new epoch if too many of the
-// plan are not frozen. So a job that never freezes learns about it, and other jobs, which have
-// other plans, are not blocked.
+// begin marks that an epoch has reports. For a new epoch, it returns ErrTooMany if too many epochs
+// of the plan are not frozen. A job that never freezes thus gets an error. Other jobs are
+// unaffected, because they have other plans.
 func (l *Log) begin(ctx context.Context, r *Report) error {
 	key := l.pairKey(r.Plan, r.Epoch)
 	if _, known := l.pairs.Load(key); known {
@@ -50,7 +51,7 @@ func (l *Log) begin(ctx context.Context, r *Report) error {
 		if pair, ok := strings.CutSuffix(o.Key, begun); ok {
 			open[pair], own = true, own || pair == key
 		} else {
-			delete(open, strings.TrimSuffix(o.Key, frozen)) // listed after the other marker
+			delete(open, strings.TrimSuffix(o.Key, frozen)) // the listing returns this marker after the other one
 		}
 		return nil
 	})

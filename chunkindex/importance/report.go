@@ -14,16 +14,15 @@ import (
 	"unicode/utf8"
 )
 
-// Report contains the losses of some positions of one global batch, from one reader.
+// Report contains one reader's losses for some positions of one global batch.
 type Report struct {
-	Plan string // identity of the plan: its canonical query with the generation, without rank, world size and epoch
-	// Reporter is the reporting principal; empty: anonymous. Reports of different principals are
-	// stored separately, so that none can block or change another's losses.
+	Plan string // identity of the plan: its canonical query with the generation, but without rank, world size and epoch
+	// Reporter is the reporting principal; empty: anonymous. Reports of different principals
+	// are stored separately, so that no principal can block or change the losses of another.
 	Reporter string
 	Epoch    uint64
 	Batch    uint64 // number of the global batch
-	// The global batch consists of positions First to First+Count-1 of the epoch, according to the
-	// plan.
+	// The global batch consists of positions First to First+Count-1 of the epoch in the plan.
 	First, Count uint64
 	Positions    []uint64 // positions of the losses, in any order
 	Losses       []float64
@@ -31,11 +30,11 @@ type Report struct {
 
 // Limits of a report.
 const (
-	maxPlan   = 4096 // bytes of a plan's identity
-	maxFaults = 8    // invalid positions that an error lists individually
+	maxPlan   = 4096 // maximum bytes of a plan's identity
+	maxFaults = 8    // number of invalid positions that an error lists individually
 )
 
-// Check validates a report on its own. Its error lists all faults and wraps ErrInvalid.
+// Check validates a report by itself. Its error lists all faults and wraps ErrInvalid.
 func (r *Report) Check() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -94,7 +93,7 @@ func (r *Report) checkPositions() []error {
 }
 
 // reporterField separates a plan and its reporter in the identity under which reports are stored.
-// No plan parameter has this name.
+// No plan parameter is named reporter.
 const reporterField = "&reporter="
 
 // keptPlan returns the identity under which the reports of one reporter are stored.
@@ -123,10 +122,11 @@ func checkPlan(plan string) error {
 	return nil
 }
 
-// canonical returns a valid report in its unique form: ascending positions, no negative zero.
+// canonical returns a valid report in its unique form: positions in ascending order, no negative
+// zero.
 func (r *Report) canonical() *Report {
 	c := *r
-	c.Plan, c.Reporter = keptPlan(r.Plan, r.Reporter), "" // the stored form
+	c.Plan, c.Reporter = keptPlan(r.Plan, r.Reporter), "" // identity under which the report is stored
 	order := make([]int, len(r.Positions))
 	for i := range order {
 		order[i] = i
@@ -135,7 +135,7 @@ func (r *Report) canonical() *Report {
 	c.Positions, c.Losses = make([]uint64, len(order)), make([]float64, len(order))
 	for to, from := range order {
 		c.Positions[to] = r.Positions[from]
-		if loss := r.Losses[from]; loss != 0 { // otherwise zero, without a sign
+		if loss := r.Losses[from]; loss != 0 { // otherwise zero without a sign
 			c.Losses[to] = loss
 		}
 	}
@@ -170,7 +170,8 @@ func (r *Report) encode() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli()))
 }
 
-// decodeReport decodes only output of encode, because each report has a unique form.
+// decodeReport decodes the output of encode and rejects all other bytes, because each report has a
+// unique form.
 func decodeReport(b []byte) (*Report, error) {
 	if len(b) < reportHeader+4 || string(b[:6]) != reportMagic[:6] {
 		return nil, corrupt("not a report of losses")
@@ -208,7 +209,7 @@ func decodeReport(b []byte) (*Report, error) {
 	return r, nil
 }
 
-// planHash returns the name of a plan in keys.
+// planHash returns the name that keys use for a plan.
 func planHash(plan string) string {
 	sum := sha256.Sum256([]byte(plan))
 	return hex.EncodeToString(sum[:])

@@ -17,7 +17,7 @@ type Snapshot struct {
 	first   []uint64
 	totals  []uint64
 	crcs    []uint32
-	offsets []int64 // start of each chunk's block, and the end
+	offsets []int64 // start of each chunk's block, and the end of the last block
 	cache   blockCache
 
 	coverage, effective float64
@@ -26,7 +26,7 @@ type Snapshot struct {
 // Digest returns the snapshot's digest, which is its name.
 func (s *Snapshot) Digest() string { return s.digest }
 
-// Generation returns the dataset generation of the snapshot.
+// Generation returns the generation of the dataset whose samples have these weights.
 func (s *Snapshot) Generation() string { return s.head.generation }
 
 // Plan returns the identity of the plan whose losses determined the weights.
@@ -64,11 +64,12 @@ func (s *Snapshot) Coverage() float64 { return s.coverage }
 // EffectiveSampleSize returns Kish's effective sample size of the weights, in samples.
 func (s *Snapshot) EffectiveSampleSize() float64 { return s.effective }
 
-// Totals returns the total weight of each chunk's samples, including repetition. Do not modify it.
+// Totals returns the total weight of each chunk's samples, including repetition. Do not modify the
+// slice.
 func (s *Snapshot) Totals() []uint64 { return s.totals }
 
-// Weights returns the weights of a chunk's samples in stored order, including repetition. Recently
-// used chunks are cached. Do not modify them.
+// Weights returns the weights of a chunk's samples in stored order, including repetition. The
+// snapshot caches recently used chunks. Do not modify the slice.
 func (s *Snapshot) Weights(ctx context.Context, chunk int) ([]uint32, error) {
 	b, err := s.block(ctx, chunk)
 	if err != nil {
@@ -86,10 +87,10 @@ func (s *Snapshot) Hot(ctx context.Context, chunk int) (Hot, error) {
 	return b.hot, nil
 }
 
-// Close closes the local file. Returned slices stay valid.
+// Close closes the local file. Slices that methods returned remain valid.
 func (s *Snapshot) Close() error { return s.file.Close() }
 
-// block returns a chunk's block with repeated weights.
+// block returns a chunk's block, whose weights include repetition.
 func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 	if b := s.cache.get(chunk); b != nil {
 		return b, nil
@@ -106,7 +107,7 @@ func (s *Snapshot) block(ctx context.Context, chunk int) (*block, error) {
 	return b, nil
 }
 
-// repeat applies the repetition to a block's weights.
+// repeat multiplies the weights of a block's hot samples by the repetition factor.
 func (s *Snapshot) repeat(b *block) {
 	for i, w := range b.weights {
 		b.weights[i] = s.head.repeated(w, b.hot.Has(uint64(i)))
@@ -136,7 +137,7 @@ const cacheBytes = 4 << 20
 // blockCache is an LRU cache of blocks. Neighbouring batches use the same chunks.
 type blockCache struct {
 	mu     sync.Mutex
-	used   list.List // of cachedSnapshot, most recently used first
+	used   list.List // elements of type cachedSnapshot, most recently used first
 	chunks map[int]*list.Element
 	bytes  int64
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// snapshotWriter writes a snapshot in two passes over the chunks, because the table precedes the
-// blocks.
+// snapshotWriter writes a snapshot in two passes over the chunks, because the chunk table precedes
+// the blocks.
 type snapshotWriter struct {
 	head    *head
 	plan    string
 	first   []uint64
-	weights []uint32 // of all samples, before repetition
+	weights []uint32 // weights of all samples, before repetition
 
-	limit uint32 // samples with a higher weight are hot
-	ties  uint64 // and this many with an equal weight, lowest numbers first
+	limit uint32 // all samples with a higher weight are hot
+	ties  uint64 // number of samples with a weight equal to limit that are hot, lowest sample numbers first
 }
 
 // findHot sets the limit for hot samples by counting the samples of each weight.
@@ -42,7 +42,8 @@ func (w *snapshotWriter) findHot() {
 	w.ties = left
 }
 
-// each calls visit with the block of every chunk in order. The next call overwrites the block.
+// each calls visit with the block of every chunk in order. The next call of visit reuses the memory
+// of the block.
 func (w *snapshotWriter) each(ctx context.Context, visit func(b []byte, e chunkEntry) error) error {
 	ties := w.ties
 	var b []byte
@@ -101,8 +102,8 @@ func (w *snapshotWriter) writeTo(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// put stores a snapshot under its digest, using an unnamed local file. created is false if it
-// existed.
+// put stores a snapshot under its digest, using an unnamed local file. created is false if the
+// snapshot was already stored.
 func (l *Log) put(ctx context.Context, w *snapshotWriter) (digest string, created bool, err error) {
 	f, err := l.tempFile()
 	if err != nil {

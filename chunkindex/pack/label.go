@@ -10,15 +10,15 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
-// LabelDirectory labels each sample with the name of the directory that holds its files.
+// LabelDirectory labels each sample with the name of the directory that contains its files.
 const LabelDirectory = "directory"
 
 // labelExt is the extension of a class number in WebDataset.
 const labelExt = "cls"
 
-// label adds to each sample a member with the number of its class in decimal digits, and returns
-// the class names in byte order. The classes are the directories that hold the samples. All of them
-// must have the same parent.
+// label adds to each sample a member that contains the number of its class in decimal digits. It
+// returns the class names in byte order. The classes are the directories that contain the samples;
+// all of them must have the same parent.
 func label(samples []sample) ([]string, error) {
 	names := map[string]bool{}
 	for _, s := range samples {
@@ -41,7 +41,7 @@ func label(samples []sample) ([]string, error) {
 			}
 		}
 		n, _ := slices.BinarySearch(classes, path.Base(path.Dir(s.key)))
-		of := s.members[0] // the file that messages name
+		of := s.members[0] // the file that error messages name
 		s.members = append(s.members, file{root: of.root, path: of.path, name: s.key + "." + labelExt, text: strconv.Itoa(n)})
 		slices.SortFunc(s.members, byName)
 	}

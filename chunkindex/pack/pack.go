@@ -1,15 +1,16 @@
-// Package pack turns files into tar shards that follow the WebDataset convention. Other programs
+// Package pack packs files into tar shards that follow the WebDataset convention. Other programs
 // can read these shards without Millrace.
 //
-// A run first walks its sources and makes a plan: the place of each file, to the byte, before any
-// file is read. The plan depends only on names and sizes, the shards only on names and contents.
-// The same input therefore gives the same bytes on any machine, in any order of directory entries
-// and with any number of shards written in parallel. Each shard is built in memory or in a
-// temporary file without a name, and stored in one Put.
+// A run first walks its sources and makes a plan, which determines the exact position of each file
+// before any file is read. The plan depends only on names and sizes, the shards only on names and
+// contents. The same input therefore produces the same bytes on any machine, in any order of
+// directory entries and with any number of shards written in parallel. Each shard is built in
+// memory or in an unnamed temporary file, and stored in one Put.
 //
 // A state object under .millrace/pack/, named by the plan's hash, lists the finished shards. During
-// a run, notes next to the state list the shards that were added since. A run that was interrupted
-// is simply started again: finished shards are compared with the objects in the store and kept.
+// a run, notes next to the state list the shards that were added since. To resume an interrupted
+// run, the user starts it again: the run compares finished shards with the objects in the store and
+// reuses them.
 package pack
 
 import (
@@ -28,29 +29,29 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Ways of making samples from files, for Options.Key.
+// Methods of grouping files into samples, for Options.Key.
 const (
-	KeyGroup = format.KeyGroup // files that agree up to the first dot of their base name are one sample
+	KeyGroup = format.KeyGroup // files whose names agree up to the first dot of the base name are one sample
 	KeyPath  = format.KeyPath  // every file is one sample
 )
 
 // DefaultShardSize is the target length of a shard.
 const DefaultShardSize = 256 << 20
 
-// ErrOccupied is returned when the target prefix holds shards of another plan.
+// ErrOccupied is the error for a target prefix that holds shards of another plan.
 var ErrOccupied = errors.New("the target already holds other shards")
 
-// Options defines how files become shards. The zero value of a field means its default.
+// Options defines how files are packed into shards. The zero value of a field means its default.
 type Options struct {
-	ShardSize   int64       // target length of a shard, default 256 MiB; only a single larger sample makes a longer shard
-	Key         string      // "group" (files that share a key are one sample) or "path" (every file is one sample)
-	Match       string      // pattern of names, as in build.Matches; only files that match are packed; empty: all
+	ShardSize   int64       // target length of a shard, default 256 MiB; only a single larger sample produces a longer shard
+	Key         string      // "group" (files with the same key are one sample) or "path" (every file is one sample)
+	Match       string      // pattern of names, as in build.Matches; only matching files are packed; empty: all files
 	Label       string      // LabelDirectory: each sample gets a member with the number of its class; empty: no labels
 	Parallel    int         // number of shards written in parallel, default: the number of usable processors
 	Hidden      bool        // include hidden files, such as .DS_Store
-	SkipSpecial bool        // exclude symbolic links, devices, sockets and pipes, and report them, instead of refusing them
-	TempDir     string      // where shards too large for memory are built, default: the system's temporary directory
-	Share       build.Share // part of the shards, in plan order, where several machines pack together
+	SkipSpecial bool        // exclude and report symbolic links, devices, sockets and pipes, instead of returning an error
+	TempDir     string      // directory in which shards too large for memory are built, default: the system's temporary directory
+	Share       build.Share // part of the shards, in plan order, when several machines pack together
 	Progress    func(chunkindex.Progress)
 }
 
@@ -59,9 +60,9 @@ type Report struct {
 	Files         int            `json:"files"`
 	Samples       int            `json:"samples"`
 	Shards        int            `json:"shards"`
-	ReusedShards  int            `json:"reused_shards"` // shards finished by an earlier, interrupted run
+	ReusedShards  int            `json:"reused_shards"` // shards that an earlier, interrupted run finished
 	Bytes         int64          `json:"bytes"`
-	Classes       []string       `json:"classes,omitempty"`        // names of the labels, by number
+	Classes       []string       `json:"classes,omitempty"`        // names of the classes, by class number
 	MultiMember   int            `json:"multi_member_samples"`     // number of samples with more than one member
 	Example       string         `json:"example,omitempty"`        // key of one such sample
 	Extensions    map[string]int `json:"extensions"`               // number of files with each extension
@@ -69,20 +70,20 @@ type Report struct {
 	HiddenExample string         `json:"hidden_example,omitempty"` // name of one such file
 	Skipped       []string       `json:"skipped"`                  // names of entries that are not regular files
 
-	Part *build.PartReport `json:"part,omitempty"` // of a run for one part; the other numbers are those of all parts
+	Part *build.PartReport `json:"part,omitempty"` // for a run of one part; all other numbers cover all parts
 
-	Names []string `json:"-"` // names of the shards of a run for one part, sorted
+	Names []string `json:"-"` // names of the shards of a run of one part, sorted
 }
 
-// Has reports whether a shard, by its name below the prefix, belongs to the part that this run
-// packed.
+// Has reports whether the part that this run packed contains a shard. name is the shard's name
+// below the prefix.
 func (r *Report) Has(name string) bool {
 	_, found := slices.BinarySearch(r.Names, name)
 	return found
 }
 
 // Pack packs the regular files under the sources (files or directories) into tar shards under
-// prefix. The same input gives the same bytes. Pack does not index the shards.
+// prefix. The same input produces the same bytes. Pack does not index the shards.
 //
 // A file's name in the shard is its path relative to the source directory, or its base name if the
 // source is the file itself. Pack writes nothing and returns an error that names the file in these
@@ -163,18 +164,18 @@ type job struct {
 	opt    Options
 	store  objstore.Store
 	prefix string
-	mine   []*shard                   // shards of this run: all, or those of its part
-	begun  int                        // number of parts that an earlier run was shared among; 0: not shared
-	done   map[string][]finishedShard // by shard name: shards recorded by earlier runs and other parts; the workers read it
-	stored map[string]finishedShard   // by shard name: shards that are stored when this run ends
-	notes  []string                   // keys of the notes written since the state
+	mine   []*shard                   // shards of this run: all shards of the plan, or those of one part
+	begun  int                        // number of parts of an earlier run; 0: it had no parts
+	done   map[string][]finishedShard // shards that earlier runs and other parts recorded, by shard name; workers only read it
+	stored map[string]finishedShard   // shards that are in the store when this run ends, by shard name
+	notes  []string                   // keys of the notes written since the state was written
 
-	mu       sync.Mutex // guards progress, and serializes the calls of opt.Progress
+	mu       sync.Mutex // guards progress, and serializes calls of opt.Progress
 	progress chunkindex.Progress
-	shown    int64 // progress.Done at the last call of opt.Progress
+	shown    int64 // value of progress.Done at the last call of opt.Progress
 }
 
-// progressStep is the number of bytes between two calls of Options.Progress.
+// progressStep is the number of bytes between two calls of opt.Progress.
 const progressStep = 1 << 20
 
 // advance adds bytes, and finished shards with their samples, to the progress.
@@ -192,15 +193,15 @@ func (j *job) advance(more chunkindex.Progress) {
 	j.opt.Progress(j.progress)
 }
 
-// result is the result of a worker: a finished shard.
+// result is a finished shard, which a worker returns.
 type result struct {
 	finishedShard
 	reused bool
 }
 
 // run finishes every shard of this run. The workers send their results to this goroutine, the only
-// one that writes notes: the next run then knows all that was stored before a failure. A note that
-// cannot be written ends the run, since later shards could not be recorded either.
+// one that writes notes. The next run can thus find all shards that were stored before a failure.
+// If a note cannot be written, the run ends, because later shards could not be recorded either.
 func (j *job) run(ctx context.Context) error {
 	results := make(chan result)
 	failed := make(chan error, 1)
@@ -218,7 +219,7 @@ func (j *job) run(ctx context.Context) error {
 	return errors.Join(err, saveErr)
 }
 
-// work finishes the shards in parallel, until ctx ends or one of them fails.
+// work finishes the shards in parallel, until ctx ends or a shard fails.
 func (j *job) work(ctx context.Context, results chan<- result) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(j.opt.Parallel)
@@ -242,7 +243,7 @@ func (j *job) work(ctx context.Context, results chan<- result) error {
 
 // collect writes a note whenever shards have been finished, until results is closed. It calls stop
 // when a write fails. One note records at most one result of each worker. A killed run therefore
-// loses at most two shards for each worker: those of the note being written, and those stored
+// loses at most two shards per worker: the shard in the unfinished note, and the shard stored
 // meanwhile.
 func (j *job) collect(ctx context.Context, results <-chan result, stop func()) error {
 	j.stored = map[string]finishedShard{}
@@ -268,7 +269,7 @@ func (j *job) collect(ctx context.Context, results <-chan result, stop func()) e
 	return failure
 }
 
-// count counts one result, and appends it to fresh unless an earlier run has recorded it.
+// count counts one result, and appends it to fresh unless an earlier run already recorded it.
 func (j *job) count(fresh []finishedShard, r result) []finishedShard {
 	j.stored[r.Name] = r.finishedShard
 	if r.reused {

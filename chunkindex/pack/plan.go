@@ -18,35 +18,36 @@ import (
 
 const (
 	block   = 512
-	trailer = 2 * block // a tar ends in two blocks of zeros
-	// ustarName is the length of the longest name that fits a plain header without a prefix.
+	trailer = 2 * block // two zero blocks end a tar
+	// ustarName is the length of the longest name that a plain header without a prefix can
+	// hold.
 	ustarName = 100
 )
 
-// sample is the files that share a key, in the order of their names.
+// sample contains the files with one key, sorted by name.
 type sample struct {
 	key     string
 	members []file
 	length  int64 // length in the shard: headers, contents and padding
 }
 
-// shard is one object of the plan.
+// shard is one tar object of the plan.
 type shard struct {
 	name    string
 	samples []sample
 	length  int64
-	stamp   string // hash of names, sizes and modification times, which nearly always differs when contents change
+	stamp   string // hash of names, sizes and modification times; it nearly always differs when contents change
 }
 
-// plan is the complete result of a run, known before any file is read.
+// plan describes the complete result of a run before any file is read.
 type plan struct {
 	shards []shard
 	hash   string // hash of everything that determines the shards, except the files' contents
 	report Report
 }
 
-// flatten replaces all dots of the base name but the last by underscores, so that every reader
-// takes the text before the last dot as the key.
+// flatten replaces all dots of the base name except the last by underscores, so that every reader
+// uses the text before the last dot as the key.
 func flatten(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	last := strings.LastIndexByte(name, '.')
@@ -99,8 +100,8 @@ func newPlan(files []file, opt Options) (*plan, error) {
 	return p, nil
 }
 
-// group makes samples of files, both in byte order, and refuses members that a reader could not
-// tell apart.
+// group combines files into samples, both in byte order. It rejects members that a reader could not
+// distinguish.
 func group(files []file) ([]sample, error) {
 	index := make(map[string]int, len(files))
 	var samples []sample
@@ -131,7 +132,8 @@ func group(files []file) ([]sample, error) {
 	return samples, nil
 }
 
-// cut fills shards in order, each up to the target length. A single sample may be longer than that.
+// cut fills shards in order, each up to the target length. A shard with a single sample may be
+// longer.
 func (p *plan) cut(samples []sample, target int64) error {
 	var now shard
 	flush := func() {
@@ -166,7 +168,8 @@ func (p *plan) cut(samples []sample, target int64) error {
 	return nil
 }
 
-// tooLong returns the error for a sample that no index accepts, before anything is stored.
+// tooLong returns an error for a sample that no index accepts. It is called before anything is
+// stored.
 func (s *sample) tooLong() error {
 	first, n := s.members[0].where(), len(s.members)
 	if n == 1 {
@@ -179,7 +182,7 @@ func (s *sample) tooLong() error {
 // pad rounds n up to whole blocks.
 func pad(n int64) int64 { return (n + block - 1) / block * block }
 
-// header returns the header of a file, which does not depend on its owner, mode and time.
+// header returns the header of a file. It does not depend on the file's owner, mode and time.
 func header(f *file) *tar.Header {
 	return &tar.Header{
 		Typeflag: tar.TypeReg,
@@ -187,12 +190,12 @@ func header(f *file) *tar.Header {
 		Size:     f.size(),
 		Mode:     0o644,
 		ModTime:  time.Unix(0, 0),
-		// Without a Format, the writer uses USTAR if the name fits, and PAX otherwise. Every size
-		// fits USTAR.
+		// Without a Format, the writer uses USTAR if the name fits, and PAX otherwise.
+		// Every size fits in USTAR.
 	}
 }
 
-// headerLength returns the length of the header, PAX records included.
+// headerLength returns the length of the header, including PAX records.
 func headerLength(f *file) (int64, error) {
 	if len(f.name) <= ustarName && ascii(f.name) {
 		return block, nil
@@ -221,8 +224,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// digest returns the hash that names the plan. It omits contents and times on purpose: a run that
-// continues after a kill then has the same plan even if files were touched meanwhile.
+// digest returns the hash that names the plan. It excludes contents and times, so that a run that
+// resumes after a kill has the same plan even if files were touched meanwhile.
 func (p *plan) digest(opt Options) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "millrace pack 1\n%s\n%d\n", opt.Key, opt.ShardSize)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/build"
 )
 
-// take chooses the shards of this run: all of the plan, or every Parts-th of them.
+// take selects the shards of this run: all shards of the plan, or one of every Parts shards.
 func (j *job) take() {
 	r, share := &j.plan.report, j.opt.Share
 	part := build.PartReport{Part: share.Part, Parts: share.Parts}
@@ -31,7 +31,8 @@ func (j *job) take() {
 	j.progress = chunkindex.Progress{Total: part.Bytes, Of: part.Shards}
 }
 
-// joinable returns a PartsError if a run that joins parts finds shards of started parts missing.
+// joinable returns a PartsError if this run joins parts and shards of parts that were started are
+// missing.
 func (j *job) joinable(ctx context.Context) error {
 	if j.begun == 0 || j.opt.Share.Parts > 0 || j.opt.Share.Rest {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// finishedShard is one stored shard, as recorded in the state object.
+// finishedShard is one stored shard, as the state object records it.
 type finishedShard struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
@@ -26,46 +26,46 @@ type finishedShard struct {
 	Stamp  string `json:"stamp"`
 }
 
-// state is the content of the state object, and of a note.
+// state is the content of the state object and of a note.
 type state struct {
 	Version int             `json:"version"`
-	Parts   int             `json:"parts,omitempty"` // number of machines that share the plan; 0: one machine does all of it
+	Parts   int             `json:"parts,omitempty"` // number of machines that share the plan; 0: one machine packs all shards
 	Shards  []finishedShard `json:"shards"`
 }
 
 const (
-	own          = ".millrace/" // prefix of Millrace's own objects, which are not shards
-	ownFiles     = ".millrace-" // prefix of the names of a directory's lock and of unfinished writes
+	own          = ".millrace/" // key prefix of Millrace's own objects, which are not shards
+	ownFiles     = ".millrace-" // prefix of the file names of a directory's lock and of unfinished writes
 	stateVersion = 1
 	maxState     = 1 << 30
-	// lastSave is the time that an interrupted run has to record the stored shards.
+	// lastSave is the time that an interrupted run has for recording the stored shards.
 	lastSave = 5 * time.Second
 )
 
 func (j *job) stateKey() string { return j.prefix + own + "pack/" + j.plan.hash + ".json" }
 
-// notesDir returns the prefix of the notes. Each note lists only the shards stored since the note
-// before, so that n shards cost n entries in all, not n writes of the whole state.
+// notesDir returns the key prefix of the notes. Each note lists only the shards stored since the
+// preceding note. n shards thus cost n entries in total, not n writes of the whole state.
 func (j *job) notesDir() string { return j.prefix + own + "pack/" + j.plan.hash + "/" }
 
-// prepareAttempts is the number of attempts of prepare while other runs of the same plan write the
-// state.
+// prepareAttempts is the number of attempts that prepare makes while other runs of the same plan
+// write the state.
 const prepareAttempts = 5
 
-// prepare reads the state of an earlier run of the same plan. Without one, it checks that the
-// prefix is free and stores an empty state, which reserves the plan's shard names. It starts over
-// when another run, such as another part, creates or replaces the state meanwhile, or removes
-// notes.
+// prepare reads the state of an earlier run of the same plan. If there is none, prepare checks that
+// the prefix is free and stores an empty state, which reserves the plan's shard names. It starts
+// over if another run, such as another part, creates or replaces the state or removes notes
+// meanwhile.
 func (j *job) prepare(ctx context.Context) (err error) {
 	for attempt := range prepareAttempts {
 		var known bool
 		if known, err = j.load(ctx); err != nil {
-			err = fmt.Errorf("pack: read state: %w", err) // a store's error names the object
+			err = fmt.Errorf("pack: read state: %w", err) // the store's error names the object
 		} else if err = j.occupied(ctx, known); err == nil && !known {
 			err = j.save(ctx, j.stateKey(), nil, objstore.Condition{IfAbsent: true})
 		}
-		// Another part may have started and stored a shard after the state was read: the prefix is
-		// listed once more.
+		// Another part may have started and stored a shard after the state was read, so the
+		// prefix is listed again.
 		joins := attempt == 0 && !known && errors.Is(err, ErrOccupied)
 		if !joins && !errors.Is(err, objstore.ErrChanged) && !errors.Is(err, objstore.ErrNotFound) {
 			break
@@ -74,7 +74,7 @@ func (j *job) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// load reads the state, and the notes of interrupted runs.
+// load reads the state and the notes of interrupted runs.
 func (j *job) load(ctx context.Context) (known bool, err error) {
 	obj, err := j.store.Stat(ctx, j.stateKey())
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -112,8 +112,8 @@ func (j *job) load(ctx context.Context) (known bool, err error) {
 	return true, nil
 }
 
-// read reads a state or a note. One that cannot be parsed counts as empty: its shards are written
-// again.
+// read reads a state or a note. An object that cannot be parsed counts as empty, and its shards are
+// written again.
 func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	if obj.Size > maxState {
 		return fmt.Errorf("%s: %d bytes long", obj.Key, obj.Size)
@@ -130,7 +130,7 @@ func (j *job) read(ctx context.Context, obj objstore.Object, s *state) error {
 	return nil
 }
 
-// note records the shards stored since the note before. Its name is random, so no other machine
+// note records the shards stored since the preceding note. Its name is random, so no other machine
 // uses it.
 func (j *job) note(ctx context.Context, shards []finishedShard) error {
 	key := j.notesDir() + rand.Text() + ".json"
@@ -157,8 +157,8 @@ func (j *job) settle(ctx context.Context) error {
 	return nil
 }
 
-// save writes a state or a note. After ctx ends it may still take lastSave, because the next run
-// need not repeat the shards that it records.
+// save writes a state or a note. After ctx ends, it may still take up to lastSave, because the next
+// run need not repeat the recorded shards.
 func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond objstore.Condition) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -175,8 +175,8 @@ func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond
 	return nil
 }
 
-// occupied refuses shards under the prefix that this plan does not write. Shards with this plan's
-// names are allowed only once its state object exists (known).
+// occupied returns an error if the prefix contains shards that this plan does not write. It accepts
+// shards with this plan's names only if its state object exists (known).
 func (j *job) occupied(ctx context.Context, known bool) error {
 	mine := map[string]bool{}
 	if known {
@@ -202,7 +202,7 @@ func (j *job) occupied(ctx context.Context, known bool) error {
 	return nil
 }
 
-// confirm checks at the end that no other program has written to the prefix meanwhile.
+// confirm checks, at the end of a run, that no other program has written to the prefix meanwhile.
 func (j *job) confirm(ctx context.Context) error {
 	if err := j.occupied(ctx, true); err != nil {
 		return err

@@ -16,13 +16,13 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// file is one regular file as it was when the sources were walked.
+// file is one regular file in the state in which the walk found it.
 type file struct {
 	root *os.Root
-	path string // slash-separated, below root
+	path string // slash-separated path below root
 	name string // name in the shard
 	info fs.FileInfo
-	text string // content of a member that is not a file; empty: the member is a file
+	text string // content of a member without a file; empty: the member is a file
 }
 
 // size returns the length of the content.
@@ -38,12 +38,12 @@ func byName(a, b file) int { return cmp.Compare(a.name, b.name) }
 // where returns the file's path for messages.
 func (f *file) where() string { return filepath.Join(f.root.Name(), filepath.FromSlash(f.path)) }
 
-// sources is the result of a walk. Every file is opened later below its root, so that a symbolic
-// link that appears between walk and read cannot lead out of a source.
+// sources is the result of a walk. Every file is later opened relative to its root, so that a
+// symbolic link created between walk and read cannot lead out of a source.
 type sources struct {
 	roots   []*os.Root
 	files   []file
-	special []string // entries that are neither directories nor regular files; they are refused
+	special []string // entries that are neither directories nor regular files; they cause an error
 	skipped []string
 	hidden  []string // hidden files, which are excluded
 }
@@ -54,7 +54,7 @@ func (s *sources) close() {
 	}
 }
 
-// named is the largest number of names in a message. The rest is counted.
+// named is the largest number of names in a message. The message counts the remaining names.
 const named = 5
 
 // list joins names for a message.
@@ -65,7 +65,8 @@ func list(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
 }
 
-// walk finds the files of all sources. The caller closes the returned sources, after an error too.
+// walk finds the files of all sources. The caller must close the returned sources, even after an
+// error.
 func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	s := &sources{}
 	if len(from) == 0 {
@@ -85,7 +86,7 @@ func walk(ctx context.Context, from []string, opt Options) (*sources, error) {
 	return s, nil
 }
 
-// add walks one source. Hidden files, as format.Hidden defines them, are counted and excluded, as
+// add walks one source. It counts and excludes hidden files, as format.Hidden defines them, like
 // index excludes hidden objects.
 func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	info, err := os.Stat(source)
@@ -126,7 +127,7 @@ func (s *sources) add(ctx context.Context, source string, opt Options) error {
 	})
 }
 
-// visit adds one entry that is not a directory. It does not follow a link.
+// visit adds one entry that is not a directory. It does not follow links.
 func (s *sources) visit(root *os.Root, p string, opt Options) error {
 	if !build.Matches(opt.Match, p) {
 		return nil
@@ -144,8 +145,9 @@ func (s *sources) visit(root *os.Root, p string, opt Options) error {
 		s.special = append(s.special, fmt.Sprintf("%q (%s)", f.where(), kind(info.Mode())))
 		return nil
 	}
-	// A walk yields no other names, and careful readers refuse a shard with such a name. The check
-	// also refuses names that are not valid UTF-8, which neither PAX nor JSON can hold.
+	// A walk returns only valid paths, and careful readers reject a shard with another name.
+	// The check also rejects names that are not valid UTF-8, which neither PAX nor JSON can
+	// store.
 	if !fs.ValidPath(p) || path.IsAbs(p) || strings.ContainsRune(p, 0) {
 		return fmt.Errorf("unsafe or not UTF-8: name %q", f.where())
 	}

@@ -37,7 +37,7 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	}
 	defer body.close()
 	now := finishedShard{Name: s.name, Size: s.length, ETag: old.ETag, SHA256: body.sha256, Stamp: s.stamp}
-	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // otherwise files were touched, but the bytes are the same
+	if reuse = reuse && old.SHA256 == body.sha256; !reuse { // otherwise files were touched but the bytes are the same
 		if now.ETag, err = j.put(ctx, s, body); err != nil {
 			return result{}, fmt.Errorf("pack: %w", err)
 		}
@@ -46,8 +46,8 @@ func (j *job) finish(ctx context.Context, s *shard) (result, error) {
 	return result{now, reuse}, nil
 }
 
-// recall returns the recorded state of a shard, and whether the store still holds an object of that
-// size and ETag.
+// recall returns the recorded state of a shard. It also reports whether the store still holds an
+// object of that size and ETag.
 func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same bool, err error) {
 	known := j.done[s.name]
 	if len(known) == 0 {
@@ -68,8 +68,8 @@ func (j *job) recall(ctx context.Context, s *shard) (old finishedShard, same boo
 	return old, same, nil
 }
 
-// put stores a shard and returns its ETag. If another machine of the same part has stored the shard
-// already, an object with the same bytes is kept, since readers may use it.
+// put stores a shard and returns its ETag. If another machine of the same part has already stored
+// the shard with the same bytes, put does not replace it, because readers may use it.
 func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
 	key := j.prefix + s.name
 	obj, err := j.store.Put(ctx, key, body.content, s.length, objstore.Condition{IfAbsent: j.opt.Share.Parts > 0})
@@ -99,12 +99,12 @@ func (j *job) put(ctx context.Context, s *shard, body *built) (string, error) {
 type built struct {
 	content io.ReaderAt
 	sha256  string
-	temp    *os.File // nil for a shard in memory
+	temp    *os.File // nil: the shard is in memory
 }
 
 func (b *built) close() {
 	if b.temp != nil {
-		b.temp.Close() // the file has no name, so closing removes it
+		b.temp.Close() // the file has no name, so closing the file removes it
 	}
 }
 
@@ -158,13 +158,14 @@ func (j *job) write(ctx context.Context, s *shard, w io.Writer) (string, error) 
 
 var errChanged = errors.New("changed while it was packed")
 
-// add writes one member. It refuses a file that has changed since the walk, or that changes while
-// it is read.
+// add writes one member. It returns an error for a file that has changed since the walk, or that
+// changes during the read.
 func add(t *tar.Writer, f *file, buf []byte) error {
 	if f.text != "" {
 		return addText(t, f)
 	}
-	// Without O_NONBLOCK, opening a pipe that has replaced the file would block the run for ever.
+	// Without O_NONBLOCK, opening a pipe that has replaced the file would block the run
+	// forever.
 	in, err := f.root.OpenFile(filepath.FromSlash(f.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -187,10 +188,10 @@ func add(t *tar.Writer, f *file, buf []byte) error {
 	if err := unchanged(f, in); err != nil {
 		return err
 	}
-	return t.Flush() // to count the padding with its member
+	return t.Flush() // flush to count the padding with its member
 }
 
-// addText writes a member whose content is f.text, not a file.
+// addText writes a member whose content is f.text instead of a file.
 func addText(t *tar.Writer, f *file) error {
 	err := t.WriteHeader(header(f))
 	if err == nil {
