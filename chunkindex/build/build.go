@@ -1,10 +1,10 @@
-// Package build makes an index.
+// Package build creates an index.
 //
 // Run lists the objects (build.go) and detects their format (survey.go, formats.go). It reuses the
-// scans of unchanged shards (reuse.go) and scans the others (scan.go, loose.go) with their format's
-// scanner (package format and its siblings), after decompression (package codec). It cuts chunks
-// (cut.go), stores each scan so that a killed run can resume (keep.go, scanfile.go), writes the
-// index file (write.go, hash.go) and publishes it (publish.go).
+// scans of unchanged shards (reuse.go) and scans the other shards (scan.go, loose.go) with their
+// format's scanner (package format and its subpackages), after decompression (package codec). It
+// cuts chunks (cut.go), stores each scan so that the next run can resume after a kill (keep.go,
+// scanfile.go), writes the index file (write.go, hash.go) and publishes it (publish.go).
 //
 // The serving path does not import this package: it reads indexes with package chunkindex.
 package build
@@ -29,35 +29,35 @@ type Options struct {
 	ChunkSize int64               // target length of a chunk; default: 8 MiB
 	Defaults  chunkindex.Defaults // plan parameters stored in the index; default of zero fields: slot, 128, 0, 256, short
 	Parallel  int                 // shards scanned concurrently; default: 4
-	// Inherit derives Defaults and ChunkSize from those of the existing index. nil: use them as
-	// given.
+	// Inherit derives Defaults and ChunkSize from those of the existing index. nil: Run uses
+	// Defaults and ChunkSize unchanged.
 	Inherit      func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64)
 	SingleWriter bool // publish without conditional writes; the caller guarantees that it is the only writer
 	Progress     func(chunkindex.Progress)
-	Inspect      func(*chunkindex.Index) // called with the published index, which is closed afterwards
+	Inspect      func(*chunkindex.Index) // called with the published index, which Run closes afterwards
 	Classes      []string                // class folder names in byte order; nil: derived from the keys of images
 	AllowEmpty   bool                    // publish a dataset that has no samples
-	TempDir      string                  // for scans and the index in progress; empty: the system's
+	TempDir      string                  // directory for scans and the index in progress; empty: the system's default
 	Format       string                  // name of the shards' format; empty: detected
 	Name         string                  // index name, for a prefix with several; empty: the default index
-	Match        string                  // pattern that selects objects by key (see docs/spec/formats.md); empty: all
-	Split        string                  // use only objects of this split; AllSplits: of all; empty: all, but fail if there are several
-	Config       string                  // use only objects of this configuration, for a repository with several
+	Match        string                  // pattern that selects objects by key (see docs/spec/formats.md); empty: all objects
+	Split        string                  // name of the split whose objects to use; AllSplits: objects of all splits; empty: all objects, but an error if there are several splits
+	Config       string                  // name of the configuration whose objects to use, for a repository with several
 	Hidden       bool                    // include hidden objects such as .DS_Store
 	Hints        format.Options
 	Share        Share // the shards of this run, if several machines build the index together
 
-	// Index is the location of the index; zero: that of the shards. With another location, the run
-	// writes nothing to the location of the shards.
+	// Index is the location of the index; zero: the location of the shards. With another
+	// location, the run writes nothing to the location of the shards.
 	Index Place
-	// Data is the address of the shards, for an index stored elsewhere. The pointer records it, so
-	// that the index of one dataset never replaces that of another.
+	// Data is the address of the shards, for an index stored elsewhere. The pointer records it,
+	// so that the index of one dataset never replaces the index of another.
 	Data string
-	// SpareClassFolders returns ErrClassFolders instead of writing a first index into a directory
-	// whose folders are image classes.
+	// SpareClassFolders makes Run return ErrClassFolders instead of writing a first index into
+	// a directory whose folders are image classes.
 	SpareClassFolders bool
-	// Links reports that the store follows links out of its directory. The pointer records it, so
-	// that readers know from Index.Links that they need such a store too.
+	// Links reports that the store follows links out of its directory. The pointer records it.
+	// Readers then know, from Index.Links, that their store must follow such links too.
 	Links bool
 }
 
@@ -68,33 +68,33 @@ type Report struct {
 	Config         string `json:"config,omitempty"` // chosen configuration
 	Generation     string `json:"generation"`
 	Format         string `json:"format"`
-	Ignored        int    `json:"ignored"`                   // objects that are neither shards of the format nor describe any
-	IgnoredExample string `json:"ignored_example,omitempty"` // one of them
-	Assumed        string `json:"assumed,omitempty"`         // assumptions, with the flag that overrides each
+	Ignored        int    `json:"ignored"`                   // number of objects that are neither shards of the format nor describe shards
+	IgnoredExample string `json:"ignored_example,omitempty"` // key of one such object
+	Assumed        string `json:"assumed,omitempty"`         // assumptions that the run made, with the flag that overrides each
 	Tokens         string `json:"tokens,omitempty"`          // for token files: description of a sample, filled in by the caller
-	Hidden         int    `json:"hidden"`                    // hidden objects that were skipped, such as .DS_Store
-	HiddenExample  string `json:"hidden_example,omitempty"`  // one of them
-	HadHidden      int    `json:"had_hidden"`                // hidden objects that are samples or shards of the existing index
+	Hidden         int    `json:"hidden"`                    // number of skipped hidden objects, such as .DS_Store
+	HiddenExample  string `json:"hidden_example,omitempty"`  // key of one such object
+	HadHidden      int    `json:"had_hidden"`                // number of hidden objects that are samples or shards of the existing index
 	HadExample     string `json:"had_hidden_example,omitempty"`
-	Members        int64  `json:"hidden_members"`         // hidden members of the archives that this run read; they belong to no sample
-	Outside        uint64 `json:"names_outside"`          // samples read by this run with a name that leads out of a directory (see format.Outside)
+	Members        int64  `json:"hidden_members"`         // number of hidden members in the archives that this run read; they belong to no sample
+	Outside        uint64 `json:"names_outside"`          // number of samples read by this run whose name leads out of a directory (see format.Outside)
 	OutsideExample string `json:"name_outside,omitempty"` // one of these names
-	Unmatched      int    `json:"unmatched,omitempty"`    // objects excluded by Match, without hidden ones
-	Empty          int    `json:"empty_shards"`           // empty shards, such as those of failed uploads
+	Unmatched      int    `json:"unmatched,omitempty"`    // number of objects excluded by Match, except hidden objects
+	Empty          int    `json:"empty_shards"`           // number of empty shards, such as those of failed uploads
 	Shards         int    `json:"shards"`
 	Chunks         int    `json:"chunks"`
 	Samples        uint64 `json:"samples"`
 	Links          int    `json:"links"`                   // skipped links
-	Link           string `json:"link,omitempty"`          // one of them
-	ClassFolders   int    `json:"class_folders,omitempty"` // image folders, which readers may treat as classes; 0: another layout
-	RepeatedKeys   uint64 `json:"repeated_keys"`           // keys that occur in several shards
-	RepeatedKey    string `json:"repeated_key,omitempty"`  // one of them
-	LeftOut        int64  `json:"left_out"`                // tokens that fill no window, for shards that record their number of tokens
-	Bytes          int64  `json:"bytes"`                   // of all shards
-	ReadBytes      int64  `json:"read_bytes"`              // bytes read by this run
-	ReusedShards   int    `json:"reused_shards"`           // shards reused from an existing index or from an interrupted run
-	Rebound        bool   `json:"rebound"`                 // same generation, new binding
-	Unchanged      bool   `json:"unchanged"`               // nothing to publish
+	Link           string `json:"link,omitempty"`          // path of one such link
+	ClassFolders   int    `json:"class_folders,omitempty"` // number of image folders, which readers may treat as classes; 0: another layout
+	RepeatedKeys   uint64 `json:"repeated_keys"`           // number of keys that occur in several shards
+	RepeatedKey    string `json:"repeated_key,omitempty"`  // one such key
+	LeftOut        int64  `json:"left_out"`                // number of tokens that fill no window, in shards that record their number of tokens
+	Bytes          int64  `json:"bytes"`                   // total size of all shards
+	ReadBytes      int64  `json:"read_bytes"`              // number of bytes read by this run
+	ReusedShards   int    `json:"reused_shards"`           // number of shards reused from an existing index or from an interrupted run
+	Rebound        bool   `json:"rebound"`                 // the run published the same generation with a new binding
+	Unchanged      bool   `json:"unchanged"`               // there was nothing to publish
 
 	Part *PartReport `json:"part,omitempty"` // set for a run that stored the scans of one part and published nothing
 }
@@ -157,24 +157,24 @@ type builder struct {
 	found   *format.Dataset
 
 	pub       publisher
-	old       *chunkindex.Index   // the current generation, if it exists and can be read
-	lent      []*chunkindex.Index // other indexes of the prefix whose scans this run reuses
-	named     bool                // the prefix has an index with a name, or this run makes one
+	old       *chunkindex.Index   // the current generation, if it exists and is readable
+	lent      []*chunkindex.Index // other indexes of the prefix from which this run reuses chunks
+	named     bool                // the prefix has a named index, or this run creates one
 	made      *chunkindex.Index   // the new index, before it is published
-	rules     []splitRule         // splits that the dataset defines, if the options choose none
-	config    string              // configuration of the chosen objects; empty: the only one, or none chosen
+	rules     []splitRule         // splits that the dataset defines, if the options select none
+	config    string              // configuration of the selected objects; empty: the only one, or none selected
 	hidden    map[string]bool     // relative keys of skipped hidden objects
 	unmatched string              // an object excluded by Match
 	shards    []objstore.Object
 	units     []unit
-	scans     []chunkSource // one per unit
-	writers   []*scanWriter // one per worker; nil: not created yet
+	scans     []chunkSource // one source per unit
+	writers   []*scanWriter // one writer per worker; nil: not created yet
 	report    Report
 
 	keptBytes  int64 // bytes to read before the pending scans are stored
 	keptShards int
 	whole      int64         // size up to which an earlier index is downloaded whole
-	storing    chan struct{} // holds one element while scans are being stored
+	storing    chan struct{} // semaphore of one: full while scans are being stored
 
 	mu       sync.Mutex
 	progress chunkindex.Progress
@@ -272,7 +272,7 @@ func (b *builder) run(ctx context.Context) error {
 }
 
 // list lists the objects in byte order of their keys, and the scans that interrupted runs stored.
-// It then detects the format and its shards.
+// Then it detects the format and its shards.
 func (b *builder) list(ctx context.Context) error {
 	var objects []objstore.Object
 	b.hidden = map[string]bool{}
@@ -325,9 +325,9 @@ func (b *builder) list(ctx context.Context) error {
 	return nil
 }
 
-// previous opens the current generation. A damaged or outdated generation is ignored and replaced.
-// A generation written by a newer program is an error even if it is readable, because the two
-// programs would keep undoing each other's work.
+// previous opens the current generation. It ignores a damaged or outdated generation, which the run
+// then replaces. A generation written by a newer program is an error even if it is readable,
+// because the two programs would keep replacing each other's work.
 func (b *builder) previous(ctx context.Context) error {
 	b.pub = publisher{store: b.index.Store, prefix: b.index.Prefix, name: b.opt.Name, single: b.opt.SingleWriter, data: b.opt.Data, links: b.opt.Links}
 	p, obj, err := layout.ReadPointer(ctx, b.index.Store, b.index.Prefix, b.opt.Name)
@@ -387,7 +387,7 @@ func (b *builder) assemble(ctx context.Context) (*indexFile, []byte, error) {
 	}
 	for i, u := range b.units {
 		shards[u.from].scan = b.scans[i]
-		if b.found.LeftOut != nil { // the unit is a single shard in this case
+		if b.found.LeftOut != nil { // here each unit is a single shard
 			b.report.LeftOut += b.found.LeftOut(u.from, b.scans[i].totals().Samples)
 		}
 	}
@@ -419,8 +419,8 @@ func (b *builder) write(shards []shardScan) (*indexFile, error) {
 	return file, nil
 }
 
-// checkEmpty returns an error if no shard has samples. Training on such a dataset would see no data
-// and report no error.
+// checkEmpty returns an error if no shard has samples. A training run on such a dataset would
+// receive no data and report no error.
 func (b *builder) checkEmpty() error {
 	for _, s := range b.scans {
 		if s.totals().Samples > 0 {

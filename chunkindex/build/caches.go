@@ -10,16 +10,17 @@ import (
 )
 
 // cacheName matches the tables that map, filter and similar calls of Hugging Face's datasets store
-// next to their input. The name contains a fingerprint, and with num_proc the number of the process.
+// next to their input. The name contains a fingerprint. With num_proc, it also contains the number
+// of the process.
 var cacheName = regexp.MustCompile(`^(cache-[0-9a-f]+)(_\d{5}_of_\d{5})?\.arrow$`)
 
 // refuseCaches returns an error if tables of Hugging Face's datasets are mixed with tables derived
-// from them, since rows would be repeated. A pattern chosen by the user is accepted.
+// from them, because rows would be repeated. It accepts a pattern that the user chose.
 func (b *builder) refuseCaches() error {
 	if b.format.Name != framing.Arrow || b.chosenByPattern() {
 		return nil
 	}
-	calls, read := map[string]int{}, 0 // derived tables by the call that made them, and number of other tables
+	calls, read := map[string]int{}, 0 // number of derived tables by the fingerprint of their call, and number of other tables
 	made, call := "", ""
 	for _, s := range b.found.Shards {
 		if name := cacheName.FindStringSubmatch(path.Base(s.Key)); name != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxClassBytes limits the total length of the class names stored in an index: room for 2,000 names
-// of 15 bytes.
+// maxClassBytes limits the total length of the class names stored in an index. It is enough for
+// 2,000 names of 15 bytes.
 const maxClassBytes = 32 << 10
 
 func isPicture(key string) bool { return chunkindex.IsPicture(strings.TrimPrefix(path.Ext(key), ".")) }
@@ -46,9 +46,9 @@ func (b *builder) classes() []string {
 	return b.opt.Classes
 }
 
-// classNames returns the class names of a dataset of loose images in byte order: the names of their
-// folders. It returns nil if folders are not classes. All class folders must have the same parent
-// folder, apart from folders named after splits.
+// classNames returns the class names of a dataset of loose images, which are the names of their
+// folders, in byte order. It returns nil if folders are not classes. All class folders must have
+// the same parent folder, except that folders named after splits may intervene.
 func classNames(d *format.Dataset) []string {
 	names, above, size := map[string]bool{}, "", 0
 	for i, s := range d.Shards {
@@ -72,9 +72,9 @@ func classNames(d *format.Dataset) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// withoutStrays drops .txt files from images in class folders, as torchvision's ImageFolder does,
-// if there are at most one per ten images. A text named like an image may be its caption; then all
-// objects stay.
+// withoutStrays removes .txt files from images in class folders, like torchvision's ImageFolder, if
+// there are at most one per ten images. If a text has the name of an image, it may be a caption,
+// and withoutStrays removes no object.
 func (b *builder) withoutStrays(l *listing) *listing {
 	texts, pictures := map[string]bool{}, &format.Dataset{Loose: true}
 	for _, o := range format.Data(l.seen) {

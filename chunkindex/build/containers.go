@@ -18,25 +18,27 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// container is a file type that no format reads: one that may hold many samples, or a compression.
+// container is a file type that no format reads. It may contain many samples, or be a compressed
+// file.
 type container struct {
 	name     string
-	suffixes []string // of an object or of a folder above it
+	suffixes []string // suffixes of an object's name or of the name of a folder above it
 	at       int      // offset of the magic number
 	magic    string   // magic number; empty: none
 	packed   bool     // a compressed file
 	cure     string
 }
 
-// alone is the cure of a container that a format reads only if no other format is present.
+// alone is the advice for a container that a format reads only if no other format is present.
 const alone = "select only such objects with --match"
 
 const (
 	zarrName  = "zarr"
-	zarrGroup = "zarr.json" // present in every directory of a zarr of version 3
+	zarrGroup = "zarr.json" // present in every directory of a zarr version 3 store
 )
 
-// containers lists the known containers. A name takes precedence over a magic number.
+// containers lists the known containers. A match by name takes precedence over a match by magic
+// number.
 func containers() []container {
 	const (
 		arrays  = "and write each array with numpy.save"
@@ -78,7 +80,7 @@ func containers() []container {
 	}
 }
 
-// refusal returns an error that names the container and its cure.
+// refusal returns an error that names the container and the advice for it.
 func (c container) refusal() error {
 	if c.cure == alone {
 		return fmt.Errorf("it is %s, which is read only if no other format is present: %s, or exclude it with --match", c.name, c.cure)
@@ -98,7 +100,7 @@ var bySuffix = sync.OnceValue(func() map[string]container {
 	return all
 })
 
-// numberedPart matches the suffix that TensorFlow Datasets appends to names of shards:
+// numberedPart matches the suffix that TensorFlow Datasets appends to shard names:
 // "-00000-of-00008".
 var numberedPart = regexp.MustCompile(`-\d+-of-\d+$`)
 
@@ -128,7 +130,8 @@ func containerNamed(key string) (container, bool) {
 // folder reports whether the container is a folder of objects.
 func (c container) folder() bool { return slices.Contains([]string{"zarr", "Lance", "LMDB"}, c.name) }
 
-// unread explains why an object that no format claims is not read, by its name or its first bytes.
+// unread explains why no format reads an unclaimed object. It determines the reason from the
+// object's name or first bytes.
 func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, err error) {
 	if c, ok := containerNamed(key); ok {
 		return fmt.Errorf("object %s: %w", key, c.refusal()), nil
@@ -151,14 +154,14 @@ func (b *builder) unread(ctx context.Context, l *listing, key string) (refusal, 
 // refuse returns the error for a dataset with an object that may hold any number of samples.
 func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.UnknownError) error {
 	key := unknown.Key
-	for _, o := range l.seen { // prefer a name that identifies the dataset, such as data/x.lance over _versions/1.manifest
+	for _, o := range l.seen { // prefer a name that identifies the dataset, for example data/x.lance over _versions/1.manifest
 		if c, known := containerNamed(o.Key); known && c.folder() {
 			key = o.Key
 			break
 		}
 	}
 	if at := slices.IndexFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) }); at >= 0 && key == unknown.Key {
-		key = l.seen[at].Key // instead of a companion such as meta.pkl
+		key = l.seen[at].Key // names a data object instead of a companion such as meta.pkl
 	}
 	refusal, err := b.unread(ctx, l, key)
 	if err != nil || !errors.As(refusal, &unknown) {
@@ -167,7 +170,7 @@ func (b *builder) refuse(ctx context.Context, l *listing, unknown *files.Unknown
 	return fmt.Errorf("no shards here: %w; looked for %s: %w", unknown, strings.Join(lookedFor(""), "; "), objstore.ErrNotFound)
 }
 
-// inZarr reports whether the dataset's address is inside a zarr of version 2, which only hidden
+// inZarr reports whether the dataset's address is inside a zarr version 2 store, which only hidden
 // names reveal.
 func (b *builder) inZarr() bool {
 	for key := range b.hidden {
@@ -194,7 +197,7 @@ func tableOf(key string) string {
 }
 
 // refuseTables returns an error for files of a table with a log, because deleted or rewritten rows
-// would become samples. A pattern chosen by the user is accepted.
+// would become samples. It accepts a pattern that the user chose.
 func (b *builder) refuseTables(l *listing) error {
 	if b.chosenByPattern() {
 		return nil

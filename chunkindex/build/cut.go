@@ -16,38 +16,38 @@ import (
 )
 
 const (
-	maxHold         = 64 << 20 // longest sample or gap held in memory until its chunk is known
+	maxHold         = 64 << 20 // longest sample or gap that is held in memory until its chunk is known
 	maxChunkSamples = 1 << 20  // a chunk is closed at this number of samples
-	maxBlock        = 8 << 20  // or when its names or parts reach this number of bytes
+	maxBlock        = 8 << 20  // a chunk is closed when its names or parts reach this number of bytes
 
 	maxFrameBlock = 48 << 20 // limit for the names or parts of a chunk that cannot be closed because it is inside a frame
 )
 
-// cutterChanges is the version of the rules for cutting chunks. Chunks of different versions are
-// never mixed in an index.
+// cutterChanges is the version of the rules for cutting chunks. An index never mixes chunks of
+// different versions.
 const cutterChanges = 0
 
 // cutter is the Sink of one shard or of a run of loose objects. It computes all digests in one pass
 // and cuts chunks.
 //
-// A chunk is closed before a sample that would make it longer than the chunk size, before a sample
-// longer than maxHold, and after a gap longer than maxHold. The cutter holds a sample's bytes and
+// The cutter closes a chunk before a sample that would make it longer than the chunk size, before a
+// sample longer than maxHold, and after a gap longer than maxHold. It holds a sample's bytes and
 // the gap before it until the sample's chunk is known.
 //
-// A chunk of a compressed shard is closed only before a sample that begins in a later frame than
-// both the chunk's first sample and the preceding chunk's last byte. So no frame is part of more
-// than two chunks. With a codec whose chunks are whole frames, a chunk is closed only before a
-// frame that would make it longer than the chunk size. Increment cutterChanges when changing these
-// rules.
+// The cutter closes a chunk of a compressed shard only before a sample that begins in a later frame
+// than both the chunk's first sample and the preceding chunk's last byte. No frame is thus part of
+// more than two chunks. With a codec whose chunks are whole frames, the cutter closes a chunk only
+// before a frame that would make it longer than the chunk size. Increment cutterChanges when
+// changing these rules.
 type cutter struct {
 	chunkSize int64
 	shard     string // key of the first shard of the run
-	overlap   int64  // bytes that consecutive samples may share
+	overlap   int64  // maximum bytes that consecutive samples may share
 	codec     codec.Codec
 	frames    format.Frames
 	emit      func(*layout.ChunkRecord) error
 
-	outside struct { // samples with a part whose name leads out of a directory
+	outside struct { // samples that have a part whose name leads out of a directory
 		count   uint64
 		example string
 	}
@@ -55,18 +55,18 @@ type cutter struct {
 	object int    // number of the current shard in the run
 	base   int64  // offset of the current shard in the run
 	off    int64  // offset of the next byte in the run
-	closed uint64 // samples in closed chunks
+	closed uint64 // number of samples in closed chunks
 
 	sample  sample
 	hold    []byte     // bytes of the sample while its chunk is not known
-	gap     []byte     // bytes before the sample, which join the open chunk if the sample does
+	gap     []byte     // bytes before the sample; they become part of the open chunk if the sample does
 	open    *openChunk // nil: no sample has begun
-	closing *openChunk // preceding chunk while the end of its last frame is not known; nil: none
+	closing *openChunk // preceding chunk until the end of its last frame is known; nil: none
 	last    int64      // offset of the preceding chunk's last byte in the run
-	spare   *openChunk // emitted chunk whose memory the next one reuses; nil: none
+	spare   *openChunk // emitted chunk whose memory the next chunk reuses; nil: none
 }
 
-// openChunk is a chunk that may get more samples.
+// openChunk is a chunk to which the cutter may add samples.
 type openChunk struct {
 	rec    layout.ChunkRecord
 	plain  layout.PlainBlocks // blocks of its samples
@@ -75,11 +75,11 @@ type openChunk struct {
 	sealed bool  // closed to further samples, because the gap after its last sample is too long to hold
 }
 
-// sample is the current sample of a cutter, or the last one.
+// sample is the current sample of a cutter, or the preceding one if that has ended.
 type sample struct {
 	state  sampleState
 	key    string
-	start  int64 // offset in the run of shards
+	start  int64 // offset of the sample in the run of shards
 	length int64
 	shared int // bytes shared with the end of the preceding sample
 	crc    uint32
@@ -88,12 +88,12 @@ type sample struct {
 type sampleState int
 
 const (
-	ended  sampleState = iota // the sample has ended and the next has not begun
-	held                      // its chunk is not known
-	joined                    // it is in the open chunk
+	ended  sampleState = iota // the sample has ended and the next one has not begun
+	held                      // the sample's chunk is not known yet
+	joined                    // the sample is in the open chunk
 )
 
-// asStored is the frame list of an uncompressed shard: each byte is a frame.
+// asStored is the frame list of an uncompressed shard, in which each byte counts as a frame.
 type asStored struct{}
 
 func (asStored) At(off int64) (codec.Frame, bool) {
@@ -113,7 +113,7 @@ func (c *cutter) fail(reason string, args ...any) error {
 	return &format.Error{Offset: c.sample.start - c.base, Name: c.sample.key, Reason: fmt.Sprintf(reason, args...)}
 }
 
-// Gap takes bytes between samples. They become part of a chunk if the next sample joins the same
+// Gap receives bytes between samples. They become part of a chunk if the next sample is in the same
 // chunk.
 func (c *cutter) Gap(p []byte) error {
 	c.off += int64(len(p))
@@ -133,7 +133,7 @@ func (c *cutter) Gap(p []byte) error {
 	return nil
 }
 
-// Data takes the next bytes of a sample.
+// Data receives the next bytes of a sample.
 func (c *cutter) Data(s *format.Sample, p []byte) error {
 	if c.sample.state == ended {
 		if err := c.beginSample(s.Key, p[:s.Shared]); err != nil {
@@ -156,8 +156,8 @@ func (c *cutter) Data(s *format.Sample, p []byte) error {
 	return nil
 }
 
-// beginSample starts a sample. The shared bytes are the end of the preceding sample, so the open
-// chunk already contains them.
+// beginSample starts a sample. shared is the end of the preceding sample, so the open chunk already
+// contains these bytes.
 func (c *cutter) beginSample(key string, shared []byte) error {
 	n := len(shared)
 	c.sample = sample{state: held, key: key, start: c.off - int64(n), length: int64(n), shared: n, crc: crc32.Checksum(shared, layout.Castagnoli())}
@@ -181,8 +181,8 @@ func (c *cutter) openChunk() {
 	c.sample.state, c.gap = joined, c.gap[:0]
 }
 
-// closeChunk closes the open chunk. All frames of the preceding chunk are known by now, because the
-// open chunk begins in a frame that has ended.
+// closeChunk closes the open chunk. All frames of the preceding chunk are already known, because
+// the open chunk begins in a frame that has ended.
 func (c *cutter) closeChunk() error {
 	k := c.open
 	k.sha.Sum(k.rec.Digest[:0])
@@ -235,8 +235,8 @@ func (c *cutter) release() error {
 	return c.emit(&k.rec)
 }
 
-// ahead rejects a sample that would be too long with n more bytes, and assigns it to a chunk if
-// possible.
+// ahead rejects a sample that would be too long with n more bytes. It assigns the sample to a chunk
+// if its chunk can be determined.
 func (c *cutter) ahead(n int64) error {
 	if n < 0 || c.sample.length+n > format.MaxSample {
 		return c.fail("sample is longer than %d bytes", format.MaxSample)
@@ -252,8 +252,8 @@ func (c *cutter) ahead(n int64) error {
 	return nil
 }
 
-// place adds the current sample, with at least n more bytes to come, to the open chunk or to a new
-// one, as soon as it is known which.
+// place decides whether the current sample, with at least n more bytes to come, belongs to the open
+// chunk or to a new chunk, and adds it there. If this cannot be decided yet, place does nothing.
 func (c *cutter) place(n int64) error {
 	s, k := &c.sample, c.open
 	full := k.sealed || k.reaches(maxChunkSamples, maxBlock)
@@ -284,7 +284,7 @@ func (c *cutter) place(n int64) error {
 	return nil
 }
 
-// join adds the sample to the open chunk, which cannot be closed before it.
+// join adds the sample to the open chunk, which cannot be closed before this sample.
 func (c *cutter) join() error {
 	if c.open.sealed {
 		return c.fail("more than %d bytes between two samples of one compressed frame: recompress the shard in smaller frames", maxHold)
@@ -308,7 +308,7 @@ func (c *cutter) End(s *format.Sample) error {
 	if c.sample.state == ended {
 		return &format.Error{Offset: c.off - c.base, Name: s.Key, Reason: "empty sample"}
 	}
-	end := c.off // excludes the line feed, which is not stored
+	end := c.off // without the line feed, which is not stored
 	if s.LineFeed {
 		if err := c.Data(&format.Sample{}, []byte{'\n'}); err != nil {
 			return err
@@ -321,7 +321,7 @@ func (c *cutter) End(s *format.Sample) error {
 	c.sample.state = ended
 	c.checkNames(s.Parts)
 	c.open.add(&c.sample, s.Parts, layout.Extent{Shard: c.object, Offset: c.sample.start - c.base, Length: end - c.sample.start})
-	c.forget(c.sample.start) // the next sample may begin here if it shares bytes
+	c.forget(c.sample.start) // the next sample may begin here if it shares bytes with this sample
 	return nil
 }
 
@@ -342,9 +342,9 @@ func (c *cutter) checkNames(parts []format.Part) {
 	}
 }
 
-// forget drops frames before an offset, except those that are still needed: the frames of the first
-// and last byte of the open chunk, of the preceding chunk's last byte and of the sample's first
-// byte.
+// forget removes the frames before an offset, except those that are still needed: the frames of the
+// first and last byte of the open chunk, of the preceding chunk's last byte and of the sample's
+// first byte.
 func (c *cutter) forget(before int64) {
 	needed := [4]int64{c.last, c.sample.start}
 	if c.open != nil {
@@ -370,7 +370,8 @@ func (k *openChunk) reset(from int64) {
 	k.plain.Reset()
 }
 
-// reaches reports whether the chunk has this many samples, or this many bytes of names or parts.
+// reaches reports whether the chunk has reached this number of samples, or this number of bytes in
+// its names or parts.
 func (k *openChunk) reaches(samples uint32, block int) bool {
 	return k.rec.Samples >= samples || len(k.plain.Names) >= block || len(k.plain.Parts) >= block
 }
@@ -382,7 +383,7 @@ func (k *openChunk) feed(p []byte) {
 }
 
 // add records a sample that ends at the end of the chunk's bytes. at is the sample's stored
-// location. A chunk has one extent in each of its shards.
+// location. A chunk has one extent per shard.
 func (k *openChunk) add(s *sample, parts []format.Part, at layout.Extent) {
 	b := &k.plain
 	b.Table = binary.LittleEndian.AppendUint32(b.Table, uint32(k.rec.Length-s.length))

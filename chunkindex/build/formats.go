@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/zip"
 )
 
-// formats returns all formats in the order of detection: formats with the clearest signs first,
-// loose objects last.
+// formats returns all formats in the order of detection: formats with the most reliable signs
+// first, loose objects last.
 func formats() []format.Format {
 	return []format.Format{
 		mds.Format(),
@@ -47,7 +47,7 @@ func FormatNames() []string {
 // FormatHints describes, for each format, its name and how its shards are recognised.
 func FormatHints() []string { return lookedFor("") }
 
-// lookedFor describes how shards are recognised, for the named format or for all formats.
+// lookedFor describes how shards are recognised in the named format, or in all formats.
 func lookedFor(named string) []string {
 	var all []string
 	for _, f := range formats() {

@@ -11,30 +11,30 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// maxSortInMemory is the number of records sorted in memory at once. More records are first split
-// by the top bits of their hashes.
+// maxSortInMemory limits the number of records that are sorted in memory at a time. More records
+// are first divided by the top bits of their hashes.
 const maxSortInMemory = 2 << 20
 
-// hashSorter sorts any number of records in bounded memory. Records are added in the order of their
-// samples.
+// hashSorter sorts any number of records in bounded memory. The caller adds records in the order of
+// their samples.
 type hashSorter struct {
 	max     int
 	dir     string
 	skip    uint // leading hash bits that are equal in all records
-	bits    uint // following bits, which select a bucket
+	bits    uint // number of the following bits, which select a bucket
 	memory  []layout.HashRecord
-	file    *os.File // segments of buckets, if the records exceed memory
+	file    *os.File // holds segments of buckets, if the records exceed memory
 	end     int64
 	buckets []bucket
 	first   uint64 // hash of the first record
-	added   bool   // a record was added
+	added   bool   // a record was already added
 	differ  bool   // the hashes are not all equal
 }
 
 // bucket holds the records of a hash range in the order of arrival.
 type bucket struct {
 	segments []uint32 // segment numbers in the file
-	tail     []byte   // records that do not fill a segment
+	tail     []byte   // records that do not fill a segment yet
 	n        int64
 }
 
@@ -53,7 +53,7 @@ func newHashSorterOf(dir string, n uint64, limit int, skip uint) (*hashSorter, e
 		s.memory = make([]layout.HashRecord, 0, n)
 		return s, nil
 	}
-	// Aim for half-full buckets to allow for uneven hashes.
+	// Aim for half-full buckets, because hashes may be uneven.
 	for n>>s.bits > uint64(limit)/2 && s.bits < min(12, 64-skip) {
 		s.bits++
 	}
@@ -118,8 +118,8 @@ func (s *hashSorter) writeTo(p *pageWriter) error {
 	return nil
 }
 
-// writeBucket sorts a bucket in memory. A bucket that is too large, because of crafted or repeated
-// names, is split further. Records with one hash are already in order.
+// writeBucket sorts a bucket in memory. If a bucket is too large, because of crafted or repeated
+// names, writeBucket divides it further. Records with the same hash are already in order.
 func (s *hashSorter) writeBucket(p *pageWriter, b *bucket) error {
 	if b.n > int64(s.max) && s.differ {
 		sub, err := newHashSorterOf(s.dir, uint64(b.n), s.max, s.skip+s.bits)
@@ -177,7 +177,7 @@ func (s *hashSorter) each(b *bucket, visit func([]layout.HashRecord) error) erro
 	return visit(s.memory)
 }
 
-// pageWriter packs sorted records into pages with a checksum each.
+// pageWriter packs sorted records into pages, each with a checksum.
 type pageWriter struct {
 	out  io.Writer
 	page [layout.PageSize]byte

@@ -1,7 +1,7 @@
 package build
 
 // hadHidden counts the shards of the current generation that this run skips because they are
-// hidden, and returns one of them.
+// hidden. It also returns one of them as an example.
 func (b *builder) hadHidden() (n int, example string) {
 	if b.old == nil || len(b.hidden) == 0 {
 		return 0, ""

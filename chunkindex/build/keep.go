@@ -20,17 +20,18 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Finished scans are stored so that a killed run can resume: several per object, once repeating
-// them would cost more than a write. A kill loses the scans not yet stored and those being written.
-// docs/prepare-data.md promises a loss of at most twice these numbers.
+// Finished scans are stored so that the next run can resume after a kill. A run stores several
+// scans per object, once repeating them would cost more than a write. A kill loses the scans that
+// are not stored yet, including those in a running write. docs/prepare-data.md promises a loss of
+// at most twice these numbers.
 const (
 	keptMagic  = "MRSCAN04"
-	keptBytes  = 32 << 20 // bytes of shards to read before their scans are stored
-	keptShards = 512      // or number of shards: tiny ones cost a request each
-	maxKept    = 1 << 16  // maximum scans in an object that is read
+	keptBytes  = 32 << 20 // number of bytes of shards to read before their scans are stored
+	keptShards = 512      // or number of shards, because tiny shards cost a request each
+	maxKept    = 1 << 16  // maximum number of scans in an object that is read
 )
 
-// scanName identifies the scan of certain versions of some shards under one version of the rules.
+// scanName identifies the scan of specific versions of some shards under one version of the rules.
 type scanName [sha256.Size]byte
 
 // namedScan is a finished scan that is not stored yet.
@@ -39,15 +40,15 @@ type namedScan struct {
 	scan *scanFile
 }
 
-// scanBatch collects the scans to store together next.
+// scanBatch collects the scans that are stored together next.
 type scanBatch struct {
 	scans  []namedScan
-	bytes  int64 // of their shards
+	bytes  int64 // total bytes of the shards of these scans
 	shards int
 }
 
-// scanName returns the name of a unit's scan. Scans made by other rules or stored in another format
-// have other names and are never used.
+// scanName returns the name of a unit's scan. A scan made by other rules or stored in another
+// format has another name and is thus never used.
 func (b *builder) scanName(u unit) (name scanName) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%d\n%s\n%d\n%d\n%d\n%q", keptMagic, b.opt.ChunkSize, b.format.Name, b.format.Rules(), cutterChanges, b.found.Overlap, b.found.Framing)
@@ -79,7 +80,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 	if !full {
 		return nil
 	}
-	select { // one writer at a time; others wait, which bounds the number of scans in flight
+	select { // only one worker stores; the others wait, which limits the number of pending scans
 	case b.storing <- struct{}{}:
 		defer func() { <-b.storing }()
 	case <-ctx.Done():
@@ -91,7 +92,7 @@ func (b *builder) keep(ctx context.Context, u unit, s *scanFile) error {
 		scans, *g = g.scans, scanBatch{}
 	}
 	b.mu.Unlock()
-	if len(scans) == 0 { // another worker has stored them
+	if len(scans) == 0 { // another worker has already stored them
 		return nil
 	}
 	if err := b.storeScans(ctx, scans); err != nil {
@@ -131,8 +132,8 @@ func (b *builder) storeScans(ctx context.Context, scans []namedScan) error {
 	return nil
 }
 
-// multiReaderAt concatenates several sources without copying them, since copies of large scans
-// would double their space.
+// multiReaderAt concatenates several sources without copying them, because copies of large scans
+// would need twice the space.
 type multiReaderAt struct {
 	parts []io.ReaderAt
 	ends  []int64
@@ -188,11 +189,11 @@ func (b *builder) listKept(ctx context.Context) error {
 	return b.readNotes(ctx, notes)
 }
 
-// takeKept reuses scans that interrupted runs stored for the given units, and returns the remaining
-// units. Units whose stored scan is unusable for any reason remain.
+// takeKept reuses scans that interrupted runs stored for the given units. It returns the other
+// units, including those whose stored scan is unusable for any reason.
 func (b *builder) takeKept(ctx context.Context, todo []int) ([]int, error) {
 	kept := b.kept
-	if b.named { // unused objects may belong to a run for another index of the prefix, so keep them
+	if b.named { // objects that this run does not use may belong to a run for another index of the prefix
 		b.kept = nil
 	}
 	if len(kept) == 0 || len(todo) == 0 {
@@ -249,10 +250,11 @@ func (b *builder) takeScan(i int, s *scanFile) {
 	}
 }
 
-// scanRow is the length of a table row in an object of scans: a scan's name and length.
+// scanRow is the length of a table row in an object of scans: the scan's name and its length.
 const scanRow = len(scanName{}) + 8
 
-// hasAny reports whether a table contains a scan that is needed. The rest of other objects is not read.
+// hasAny reports whether a table contains a scan that is needed. If not, the rest of the object is
+// not read.
 func hasAny(table []byte, wanted map[scanName]int) bool {
 	for ; len(table) > 0; table = table[scanRow:] {
 		if _, ok := wanted[scanName(table[:scanRow-8])]; ok {
@@ -264,7 +266,8 @@ func hasAny(table []byte, wanted map[scanName]int) bool {
 
 var errKept = errors.New("not a valid object of scans")
 
-// readKept copies the needed scans of an object to w, by unit, and skips the others.
+// readKept copies the needed scans of an object to w and returns them by unit. It skips all other
+// scans.
 func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]int, w *scanWriter) (map[int]*scanFile, error) {
 	in, err := b.index.Store.Open(ctx, objstore.Ref{Key: key}, 0)
 	if err != nil {
@@ -312,7 +315,7 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 			return nil, err
 		}
 	}
-	// Read to the end, so that trailing bytes change the digest.
+	// Read to the end, so that the digest covers any trailing bytes.
 	if _, err := io.CopyN(io.Discard, body, 1); !errors.Is(err, io.EOF) {
 		return nil, cmp.Or(err, errKept)
 	}
@@ -322,8 +325,8 @@ func (b *builder) readKept(ctx context.Context, key string, wanted map[scanName]
 	return taken, nil
 }
 
-// removeKept removes the objects that an interrupted run would have needed. It removes notes of
-// parts last, so that a run killed here leaves no scans without a note.
+// removeKept removes the objects that this run would need to resume. It removes the notes of parts
+// last, so that a kill during removal leaves no scans without a note.
 func (b *builder) removeKept(ctx context.Context) error {
 	if err := b.remove(ctx, b.kept); err != nil {
 		return err

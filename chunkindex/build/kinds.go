@@ -16,19 +16,19 @@ import (
 
 // Kind describes the objects of one kind, in a dataset with several kinds.
 type Kind struct {
-	Name    string `json:"name"` // the format that reads them; for loose objects image, sound, video or text; else a description
+	Name    string `json:"name"` // the format that reads the objects; for loose objects image, sound, video or text; otherwise a description
 	Objects int    `json:"objects"`
 	Example string `json:"example"`
 	Match   string `json:"match,omitempty"`   // pattern for Options.Match that selects only this kind; empty: none was found
-	Refusal string `json:"refusal,omitempty"` // why they cannot be chosen; empty: they can
-	Format  bool   `json:"format"`            // Name is a format
+	Refusal string `json:"refusal,omitempty"` // reason why these objects cannot be selected; empty: they can be selected
+	Format  bool   `json:"format"`            // Name is the name of a format
 }
 
-// KindsError reports objects of several kinds. The caller must choose one with Options.Match.
+// KindsError reports objects of several kinds. The caller must select one kind with Options.Match.
 type KindsError struct {
 	Kinds []Kind
-	Pairs int      // names shared by objects of several kinds, such as image and label; 0: too few
-	Pair  []string // the objects of one such name
+	Pairs int      // number of names shared by objects of several kinds, such as image and label; 0: too few
+	Pair  []string // the objects that share one such name
 }
 
 func (e *KindsError) Error() string {
@@ -66,7 +66,8 @@ func (s kindSet) add(k Kind, key string) {
 	of.keys = append(of.keys, key)
 }
 
-// err returns a KindsError. Kinds that can be chosen come first, then larger ones.
+// err returns a KindsError. It lists the kinds that can be selected first, and larger kinds before
+// smaller ones.
 func (s kindSet) err() error {
 	e := &KindsError{}
 	for name, k := range s {
@@ -85,8 +86,8 @@ func (s kindSet) err() error {
 }
 
 // pairs returns loose objects of several kinds that share a name up to its first dot, by that name.
-// Names with two objects of the same suffix are left out: frame.0001.png and frame.0002.png may be
-// no pair.
+// It omits names with two objects of the same suffix: frame.0001.png and frame.0002.png may be no
+// pair.
 func (s kindSet) pairs() map[string][]string {
 	objects, first, several := map[string][]string{}, map[string]string{}, map[string]bool{}
 	for kind, k := range s {
@@ -116,7 +117,8 @@ func (s kindSet) pairs() map[string][]string {
 // maxSuffixes limits the suffixes in a suggested pattern, to keep it readable.
 const maxSuffixes = 8
 
-// pattern returns a pattern that selects exactly the objects of one kind; empty if there is none.
+// pattern returns a pattern that selects exactly the objects of one kind, or "" if no such pattern
+// exists.
 func (s kindSet) pattern(name string) string {
 	suffixes := map[string]bool{}
 	for _, key := range s[name].keys {
@@ -138,8 +140,8 @@ func (s kindSet) pattern(name string) string {
 	return pattern
 }
 
-// suffixOf returns the suffix of a key, including the one before a compression suffix: "jsonl.gz".
-// It is empty if a pattern cannot consist of the suffix only.
+// suffixOf returns the suffix of a key, including the suffix before a compression suffix:
+// "jsonl.gz". It returns "" if a pattern cannot consist of the suffix only.
 func suffixOf(key string) string {
 	suffix := strings.TrimPrefix(path.Ext(path.Base(key)), ".")
 	if format.Plain(key) != key {
@@ -171,8 +173,8 @@ func kindNamed(key string) (Kind, bool) {
 	return Kind{Name: framing.CSV, Format: true}, true
 }
 
-// loose returns an error if objects of several kinds are present, no format claims any, and one
-// kind can be chosen.
+// loose returns an error if objects of several kinds are present, no format claims any of them, and
+// one kind can be selected.
 func (b *builder) loose(ctx context.Context, l *listing) error {
 	kinds, choice := kindSet{}, false
 	for _, o := range format.Data(l.seen) {
@@ -193,7 +195,7 @@ func (b *builder) loose(ctx context.Context, l *listing) error {
 	return kinds.err()
 }
 
-// several returns an error that asks to choose among several claiming formats.
+// several returns an error that asks the user to select one of the claiming formats.
 func several(claims []claim) error {
 	kinds := kindSet{}
 	for _, c := range claims {
@@ -211,8 +213,8 @@ func (s kindSet) claim(c claim) {
 }
 
 // outnumbered returns an error if the only claiming format claims fewer objects than another kind
-// has. Its shards may only describe the others, as a metadata.jsonl describes images. A few images
-// next to shards, such as those of a README, are ignored.
+// has. The claimed shards may only describe the other objects, like a metadata.jsonl describes
+// images. A few images next to shards, such as those of a README, are ignored.
 func (b *builder) outnumbered(l *listing) error {
 	if b.opt.Format != "" || b.found.Told || b.found.Loose {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// eachObject lists the dataset's objects and counts the links that the store skips: links to files
-// that this run would use, and all links to directories, which may contain some.
+// eachObject lists the dataset's objects. It also counts the links that the store skips: links to
+// files that this run would use, and all links to directories, which may contain such files.
 func (b *builder) eachObject(ctx context.Context, visit func(objstore.Object) error) error {
 	s, ok := b.store.(objstore.LinkLister)
 	if !ok {

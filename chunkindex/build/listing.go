@@ -13,17 +13,17 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// maxSeen limits the memory for object data that a listing caches. Data beyond it is read again by
-// each format.
+// maxSeen limits the memory in which a listing caches object data. Each format reads data beyond
+// this limit again.
 const maxSeen = 64 << 20
 
 // listing implements format.Listing for a store. It caches the data that it reads, because several
-// formats look at each object.
+// formats examine each object.
 type listing struct {
 	store   objstore.Store
 	prefix  string
 	objects []objstore.Object // in byte order of their keys
-	seen    []format.Object   // the same objects, as formats see them
+	seen    []format.Object   // the same objects in the form that formats use
 
 	mu    sync.Mutex
 	begin map[string][]byte // cached first bytes by key
@@ -41,7 +41,8 @@ func newListing(store objstore.Store, prefix string, objects []objstore.Object) 
 
 func (l *listing) Objects() []format.Object { return l.seen }
 
-// First returns the first n decoded bytes of an object, or all if there are fewer.
+// First returns the first n decoded bytes of an object, or the whole decoded object if it is
+// shorter.
 func (l *listing) First(ctx context.Context, key string, n int64) ([]byte, error) {
 	l.mu.Lock()
 	b, ok := l.begin[key]
@@ -63,9 +64,9 @@ func (l *listing) First(ctx context.Context, key string, n int64) ([]byte, error
 	return b, nil
 }
 
-// read reads the first n decoded bytes of an object, or all if there are fewer. For a short read of
-// an uncompressed object it requests only that range, because aborting a transfer would cost the
-// connection.
+// read reads the first n decoded bytes of an object, or the whole object if it is shorter. For a
+// short read of an uncompressed object, it requests only that range, because aborting a transfer
+// would close the connection.
 func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error) {
 	o, ok := offsets.Find(l.seen, key)
 	if !ok {
@@ -88,7 +89,7 @@ func (l *listing) read(ctx context.Context, key string, n int64) ([]byte, error)
 	return io.ReadAll(io.LimitReader(in, n))
 }
 
-// Open reads the decoded bytes of an object from an offset on.
+// Open reads the decoded bytes of an object, beginning at an offset.
 func (l *listing) Open(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
 	ref := objstore.Ref{Key: l.prefix + key}
 	c, _ := codec.Of(key)
@@ -114,7 +115,7 @@ func (l *listing) open(ctx context.Context, ref objstore.Ref, c codec.Codec) (io
 	}
 	r, err := codec.NewReader(c, in)
 	if err != nil {
-		in.Close() // only read from, so its close error does not matter
+		in.Close() // opened for reading only, so the error of Close does not matter
 		return nil, fmt.Errorf("%w: rename it to match its contents, exclude it with --match, or index all objects unchanged with --format files", err)
 	}
 	return &decodedObject{r, in}, nil

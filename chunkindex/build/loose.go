@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	runEnds  = 1 << 14  // one object in this many ends a run
-	maxAhead = 16 << 20 // bytes of loose objects read concurrently into memory
+	runEnds  = 1 << 14  // on average, one in this number of objects ends a run
+	maxAhead = 16 << 20 // maximum bytes of loose objects that are read concurrently into memory
 )
 
-// unit is scanned, stored and reused as a whole: a shard, or a run of loose objects.
-type unit struct{ from, to int } // shards [from, to)
+// unit is a shard or a run of loose objects. A unit is scanned, stored and reused as a whole.
+type unit struct{ from, to int } // range [from, to) of shards
 
-// divide splits the shards into units. The end of a run of loose objects depends only on the key of
-// its last object. So adding or removing an object affects only its own run.
+// divide divides the shards into units. The end of a run of loose objects depends only on the key
+// of the run's last object. Adding or removing an object thus affects only its own run.
 func (b *builder) divide() {
 	from := 0
 	for i := range b.shards {
@@ -40,8 +40,8 @@ func (b *builder) bytes(u unit) (n int64) {
 	return n
 }
 
-// read scans the objects of a unit in order. It reads as many of them concurrently as fit into
-// memory.
+// read scans the objects of a unit in order. It reads concurrently the number of objects that fit
+// into memory.
 func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
 	for from := u.from; from < u.to; {
 		to, size := from+1, b.shards[from].Size
@@ -60,8 +60,8 @@ func (b *builder) read(ctx context.Context, u unit, cut *cutter) error {
 	return nil
 }
 
-// readSome scans the objects [from, to) of a unit: one of any size, or several that fit into memory
-// together.
+// readSome scans the objects [from, to) of a unit: one object of any size, or several that fit into
+// memory together.
 func (b *builder) readSome(ctx context.Context, u unit, from, to int, cut *cutter) error {
 	if to == from+1 {
 		cut.begin(from - u.from)

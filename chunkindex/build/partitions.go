@@ -10,15 +10,16 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// partition returns the directories of a key that encode columns in Hive's style: "label=cat".
+// partition returns the directories of a key that encode column values in Hive's notation:
+// "label=cat".
 func partition(key string) []string {
 	return slices.DeleteFunc(strings.Split(path.Dir(key), "/"), func(element string) bool { return strings.IndexByte(element, '=') <= 0 })
 }
 
 // refusePartitions returns an error for tables in several Hive partitions, because no sample would
-// have the partition columns. A pattern chosen by the user is accepted.
+// have the partition columns. It accepts a pattern that the user chose.
 func (b *builder) refusePartitions() error {
-	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // format names of pyarrow.dataset
+	name := map[string]string{framing.Parquet: "parquet", framing.Arrow: "arrow", framing.CSV: "csv", framing.JSONL: "json"}[b.format.Name] // format names in pyarrow.dataset
 	if name == "" || b.chosenByPattern() {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (b *builder) refusePartitions() error {
 	}
 }
 
-// chosenByPattern reports whether the user's pattern selects objects, rather than excluding some.
+// chosenByPattern reports whether the user's pattern selects objects instead of excluding some.
 func (b *builder) chosenByPattern() bool {
 	return b.opt.Match != "" && !strings.HasPrefix(b.opt.Match, leavesOut)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// probe checks with a temporary object whether the index store honours conditional writes.
+// probe creates a temporary object to check whether the index store honours conditional writes.
 func probe(ctx context.Context, at Place) error {
 	key := at.Prefix + layout.ProbeDir + rand.Text()
 	put := func(text string, cond objstore.Condition) (objstore.Object, error) {
@@ -54,12 +54,12 @@ type publisher struct {
 	data   string // address of the shards, if the index is stored elsewhere
 	links  bool   // the index run follows links
 	old    layout.Pointer
-	oldObj objstore.Object   // zero: there was no pointer
-	index  *chunkindex.Index // index that the old pointer names; nil: unreadable
+	oldObj objstore.Object   // zero: no pointer existed
+	index  *chunkindex.Index // index that the old pointer names; nil: that index is unreadable
 }
 
-// publish writes the index, the binding and the pointer, in this order. It reports whether the
-// pointer already named the same generation and binding, with the index intact.
+// publish writes the index, the binding and the pointer, in this order. unchanged is true if the
+// pointer already named the same generation and binding, and the index was intact.
 func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (unchanged bool, err error) {
 	next := layout.Pointer{Version: layout.PointerVersion, Generation: b.generation, Binding: layout.BindingHash(binding), Data: p.data, Links: p.links}
 	if p.old == next && p.intact(ctx, b) {
@@ -69,8 +69,8 @@ func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (
 		return false, err
 	}
 	if p.old.Generation != b.generation || !p.intact(ctx, b) {
-		// Rewrite the index even if it exists, because gc goes by the age of objects that no
-		// pointer names yet.
+		// Rewrite the index even if it exists, because gc removes objects by age if no
+		// pointer names them yet.
 		if _, err := p.store.Put(ctx, layout.IndexObject(p.prefix, b.generation), b.file, b.size, objstore.Condition{}); err != nil {
 			return false, err
 		}
@@ -82,8 +82,8 @@ func (p *publisher) publish(ctx context.Context, b *indexFile, binding []byte) (
 	return false, p.point(ctx, next)
 }
 
-// intact reports whether the stored index object exists and is undamaged. Pages read earlier are
-// already verified.
+// intact reports whether the stored index object exists and is undamaged. It does not read again
+// the pages that this run has already read and verified.
 func (p *publisher) intact(ctx context.Context, b *indexFile) bool {
 	obj, err := p.store.Stat(ctx, layout.IndexObject(p.prefix, b.generation))
 	if err != nil || obj.Size != b.size {
@@ -115,13 +115,14 @@ func (p *publisher) point(ctx context.Context, next layout.Pointer) error {
 		return fmt.Errorf("another index run published a generation meanwhile: %w", err)
 	}
 	if now == next {
-		return nil // the other run found the same, or the response to our first attempt was lost
+		return nil // the other run found the same data, or the response to this run's first attempt was lost
 	}
 	return fmt.Errorf("another index run published generation %s meanwhile, ours is %s: run again to index the current objects: %w", now.Generation, next.Generation, err)
 }
 
 // noteOwner records that a generation is about to become current in the publisher's index. It runs
-// before the index is written, so that a generation without a note belongs to the default index.
+// before the index is written, so that a generation without an owner object belongs to the default
+// index.
 func (p *publisher) noteOwner(ctx context.Context, generation string) error {
 	names, err := layout.Owners(ctx, p.store, p.prefix, generation)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// asBefore takes the window length and data type of token files from the existing index, if the
-// options leave them open.
+// asBefore copies the window length and data type of token files from the existing index, if the
+// options do not set them.
 func (b *builder) asBefore(l *listing) {
 	h := &b.opt.Hints
 	named := slices.ContainsFunc(l.seen, func(o format.Object) bool { return tokens.Named(o.Key) })
@@ -30,7 +30,7 @@ func (b *builder) asBefore(l *listing) {
 	b.report.Assumed = fmt.Sprintf("as the index that was here: --sequence-length %d --dtype '%s'", h.SequenceLength, dtype)
 }
 
-// reuse takes unchanged units from the current generation and from the prefix's other indexes. It
+// reuse reuses unchanged units from the current generation and from the prefix's other indexes. It
 // returns the remaining units.
 func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 	todo, err := b.reuseFrom(ctx, b.old, todo)
@@ -65,8 +65,8 @@ func (b *builder) reuse(ctx context.Context, todo []int) ([]int, error) {
 	return todo, nil
 }
 
-// other opens the current generation of another index of the prefix. It returns nil if that is
-// missing, damaged, of another version or of other data.
+// other opens the current generation of another index of the prefix. It returns nil if the
+// generation is missing, damaged, of another format version, or of other data.
 func (b *builder) other(ctx context.Context, name string) (*chunkindex.Index, error) {
 	p, _, err := layout.ReadPointer(ctx, b.index.Store, b.index.Prefix, name)
 	if err == nil && p.Data != b.opt.Data {
@@ -82,8 +82,8 @@ func (b *builder) other(ctx context.Context, name string) (*chunkindex.Index, er
 	return x, err
 }
 
-// reuseFrom takes unchanged units from an index that was cut by the same rules. It returns the
-// remaining units, including those damaged in the index.
+// reuseFrom reuses unchanged units from an index that was cut by the same rules. It returns the
+// remaining units, including units that are damaged in the index.
 func (b *builder) reuseFrom(ctx context.Context, x *chunkindex.Index, units []int) (todo []int, err error) {
 	if x == nil || !b.sameRules(x.Meta()) {
 		return units, nil
@@ -146,8 +146,8 @@ func (b *builder) sameRules(m layout.Meta) bool {
 		m.Overlap == b.found.Overlap && bytes.Equal(m.Framing, b.found.Framing)
 }
 
-// unchanged reports whether the index's shards from at on are the unit's shards: the same keys and
-// versions, with the same statements of other objects about them.
+// unchanged reports whether the index's shards that begin at at are the unit's shards. They must
+// have the same keys and versions, and the same statements of other objects about them.
 func (b *builder) unchanged(shards []layout.Shard, u unit, at int) bool {
 	if at+u.to-u.from > len(shards) {
 		return false
@@ -165,7 +165,8 @@ func (b *builder) unchanged(shards []layout.Shard, u unit, at int) bool {
 // key returns the key of a shard relative to the prefix.
 func (b *builder) key(shard int) string { return strings.TrimPrefix(b.shards[shard].Key, b.prefix) }
 
-// shardsOf is a range of shards of an earlier index, from which a new index takes unchanged chunks.
+// shardsOf is a range of shards of an earlier index, from which a new index reuses unchanged
+// chunks.
 type shardsOf struct {
 	x          *chunkindex.Index
 	first, end int // shards [first, end)
@@ -177,14 +178,14 @@ type shardsOf struct {
 // newShardsOf returns the shards [first, end) of an index.
 func newShardsOf(ctx context.Context, x *chunkindex.Index, first, end int) *shardsOf {
 	s := &shardsOf{x: x, first: first, end: end, block: func(sec, chunk int) ([]byte, error) { return x.Block(ctx, sec, chunk) }}
-	chunk := func(shard int) int { // the first chunk that reaches this shard
+	chunk := func(shard int) int { // returns the first chunk that extends into this shard or a later one
 		return sort.Search(x.Chunks(), func(i int) bool { e := x.Extents(i); return e[len(e)-1].Shard >= shard })
 	}
 	s.from, s.to = chunk(first), chunk(end)
 	return s
 }
 
-// whole reports whether no chunk contains objects of both these shards and others.
+// whole reports whether all chunks of these shards contain only objects of these shards.
 func (s *shardsOf) whole() bool {
 	return s.to == s.x.Chunks() || s.x.Extents(s.to)[0].Shard >= s.end
 }

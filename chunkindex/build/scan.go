@@ -20,8 +20,8 @@ func (b *builder) step(more chunkindex.Progress) {
 	}
 }
 
-// scanAll scans units concurrently until the first error. Units of loose objects are scanned one at
-// a time, since their objects are read concurrently.
+// scanAll scans units concurrently until the first error. It scans units of loose objects one at a
+// time, because it reads the objects of each unit concurrently.
 func (b *builder) scanAll(ctx context.Context, todo []int) error {
 	workers := b.opt.Parallel
 	if b.found.Loose {
@@ -48,7 +48,8 @@ func (b *builder) writer(worker int) (*scanWriter, error) {
 	return b.writers[worker], nil
 }
 
-// codec returns the compression of a shard, by its name. Loose objects are samples as stored.
+// codec returns the compression that a shard's name indicates. Loose objects are never
+// decompressed.
 func (b *builder) codec(shard int) codec.Codec {
 	if b.found.Loose {
 		return codec.None
@@ -79,8 +80,8 @@ func (b *builder) scan(ctx context.Context, i int, w *scanWriter) error {
 	return b.keep(ctx, u, s)
 }
 
-// countOutside adds a cutter's counts to the report. The example is the smallest name, so that it
-// does not depend on timing.
+// countOutside adds a cutter's counts to the report. The example is the smallest name, so that the
+// example does not depend on timing.
 func (b *builder) countOutside(cut *cutter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,10 +143,10 @@ func (b *builder) decodeRanges(ctx context.Context, i int, cut *cutter) error {
 	if err := b.found.Scan(ctx, i, d, cut); err != nil {
 		return err
 	}
-	if in.n < o.Size { // count unread bytes too, so that progress reaches the size of all shards
+	if in.n < o.Size { // also counts unread bytes, so that progress reaches the total size of the shards
 		in.step(o.Size - in.n)
 	}
-	b.addRead(min(in.n, o.Size)) // a footer may be read twice
+	b.addRead(min(in.n, o.Size)) // limits the count, because a footer may be read twice
 	return nil
 }
 

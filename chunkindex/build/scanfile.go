@@ -17,12 +17,12 @@ type chunkSource interface {
 	totals() layout.Totals
 	// each calls visit for every chunk in order. The record is valid until visit returns.
 	each(visit func(*layout.ChunkRecord) error) error
-	// take is like each, and frees the space of visited chunks. Call it last.
+	// take is like each, but also frees the space of visited chunks. Callers must call it last.
 	take(visit func(*layout.ChunkRecord) error) error
 }
 
-// scanFile is the scan of one shard or one run of loose objects: a sequence of frames with one
-// chunk each. It is a range of a file that all scans of a worker share.
+// scanFile is the scan of one shard or one run of loose objects: a sequence of frames, each with
+// one chunk. It is a range of a file that all scans of a worker share.
 type scanFile struct {
 	file *os.File
 	off  int64
@@ -32,7 +32,7 @@ type scanFile struct {
 
 func (s *scanFile) totals() layout.Totals { return s.sum }
 
-// releaseAfter is the number of scan bytes freed at a time.
+// releaseAfter is the number of scan bytes that are freed at a time.
 const releaseAfter = 16 << 20
 
 func (s *scanFile) take(visit func(*layout.ChunkRecord) error) error {
@@ -124,8 +124,8 @@ func decodeScanFrame(r *layout.ChunkRecord, b []byte) error {
 type scanWriter struct {
 	file *os.File
 	buf  *bufio.Writer
-	end  int64 // end of the finished scans
-	n    int64 // bytes of the current scan
+	end  int64 // offset after the finished scans
+	n    int64 // number of bytes in the current scan
 	sum  layout.Totals
 	tmp  []byte
 }
@@ -138,7 +138,7 @@ func newScanWriter(dir string) (*scanWriter, error) {
 	return &scanWriter{file: f, buf: bufio.NewWriterSize(f, 64<<10)}, nil
 }
 
-// begin starts a scan and discards an unfinished one.
+// begin starts a scan. It discards an unfinished scan.
 func (w *scanWriter) begin() {
 	w.n, w.sum = 0, layout.Totals{}
 	w.buf.Reset(io.NewOffsetWriter(w.file, w.end))
@@ -204,9 +204,9 @@ func (s *scanFile) each(visit func(*layout.ChunkRecord) error) error {
 }
 
 // maxScan returns the maximum length of a scan that is stored or reused, for objects with this
-// total size. A sample takes about a hundred bytes in a scan and usually has a few hundred bytes
-// itself. The factor leaves room for smaller samples and compressed objects. Longer scans are
-// repeated when needed.
+// total size. A sample needs about a hundred bytes in a scan and usually has a few hundred bytes
+// itself. The factor leaves room for smaller samples and compressed objects. Longer scans are not
+// stored, and a later run repeats them.
 func maxScan(objects int, size int64) int64 {
 	const object, factor = 4 << 10, 64
 	return int64(objects)*object + factor*min(size, math.MaxInt64/(2*factor))

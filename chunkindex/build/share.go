@@ -17,36 +17,36 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Share selects the shards of a run when several machines build one index. The zero value is the
-// publishing run: it joins the parts' scans, or scans everything if no part was started.
+// Share selects the shards of a run when several machines build one index. The zero value selects
+// the publishing run: it joins the parts' scans, or scans all shards if no part was started.
 type Share struct {
-	Part, Parts int                   // scan every Parts-th shard from shard Part on and store the scans; Parts 0: publish
-	Has         func(key string) bool // selects the shards of this part instead; nil: every Parts-th shard
+	Part, Parts int                   // scan every Parts-th shard, starting with shard Part, and store the scans; Parts 0: publish
+	Has         func(key string) bool // selects the shards of this part; nil: every Parts-th shard
 	Rest        bool                  // a publishing run scans missing shards instead of failing
-	Options     string                // command-line options that affect scans; parts note them for error messages
+	Options     string                // command-line options that affect scans; parts record them for error messages
 }
 
 // PartReport describes the result of a run for one part.
 type PartReport struct {
 	Part   int   `json:"part"`
 	Parts  int   `json:"parts"`
-	Shards int   `json:"shards"` // shards whose scans are stored now or whose chunks the index already has
-	Bytes  int64 `json:"bytes"`  // of these shards
+	Shards int   `json:"shards"` // number of shards whose scans are now stored or whose chunks the index already has
+	Bytes  int64 `json:"bytes"`  // total size of these shards
 }
 
-// PartsError reports that stored scans of parts are missing when a run joins them.
+// PartsError reports that a run that joins parts did not find all of their stored scans.
 type PartsError struct {
-	StartedParts                // the parts started with this run's options; else the most recent ones
+	StartedParts                // the parts started with this run's options; otherwise the most recently started parts
 	Same         bool           // the parts were started with this run's options
 	Other        []StartedParts // parts started with other options, whose scans this run cannot use
-	Shards       int            // of the dataset
-	Bytes        int64          // of the missing shards
-	Newer        int            // missing shards written after the parts were started
-	After        string         // one of them
-	Lacks        []Lack         // sorted by part
+	Shards       int            // number of shards in the dataset
+	Bytes        int64          // total size of the missing shards
+	Newer        int            // number of missing shards that were written after the parts were started
+	After        string         // key of one such shard
+	Lacks        []Lack         // missing shards of each part, sorted by part
 }
 
-// StartedParts describes a note that parts were started.
+// StartedParts describes a note that records that parts were started.
 type StartedParts struct {
 	Parts   int
 	Options string
@@ -76,8 +76,8 @@ func (e *PartsError) Add(part int, example string, shards int) {
 	e.Lacks[i].Shards += shards
 }
 
-// partsKey is the key prefix of parts notes below layout.ScanDir, so that gc removes them like
-// scans.
+// partsKey is the key prefix of parts notes below layout.ScanDir. Because of this location, gc
+// removes them like scans.
 const partsKey = "parts-"
 
 // partsNote records that parts of an index were started. All parts with the same options write the
@@ -92,8 +92,8 @@ type partsNote struct {
 
 const partsVersion = 1
 
-// noteParts writes the note. An existing note is kept: its time tells which shards were written
-// since.
+// noteParts writes the note. It does not replace an existing note, because the time of that note
+// shows which shards were written later.
 func (b *builder) noteParts(ctx context.Context) error {
 	s := b.opt.Share
 	text, err := json.Marshal(partsNote{partsVersion, b.opt.Name, b.opt.Data, s.Parts, s.Options})
@@ -109,8 +109,9 @@ func (b *builder) noteParts(ctx context.Context) error {
 	return err
 }
 
-// readNotes reads the parts notes. Notes of this index are removed with its scans. Notes of another
-// index protect that index's scans. Unreadable notes are ignored.
+// readNotes reads the parts notes. It adds the notes of this index to the objects that are removed
+// with its scans. A note of another index protects that index's scans. readNotes ignores unreadable
+// notes.
 func (b *builder) readNotes(ctx context.Context, notes []objstore.Object) error {
 	for _, o := range notes {
 		text, err := layout.ReadSmall(ctx, b.index.Store, o, layout.MaxPointer)
@@ -152,7 +153,7 @@ func (b *builder) share() (units []int) {
 	return units
 }
 
-// leave scans the units of a part and stores the scans for the run that joins the parts.
+// leave scans the units of a part and stores their scans for the run that joins the parts.
 func (b *builder) leave(ctx context.Context, todo []int) error {
 	if len(todo) == 0 {
 		return nil

@@ -21,19 +21,19 @@ const AllSplits = "all"
 // Split describes the shards of one split of a dataset, such as its training data.
 type Split struct {
 	Config  string `json:"config,omitempty"` // configuration, in a repository with several
-	Name    string `json:"name"`             // from the dataset's own description; else train, val or test, derived from names
+	Name    string `json:"name"`             // name from the dataset's own description; otherwise train, val or test, derived from names
 	Shards  int    `json:"shards"`           // number of shards
 	Example string `json:"example"`
 }
 
 // SplitsError reports that the objects belong to several splits or configurations. The caller must
-// choose with Options.Split and Options.Config.
+// select one with Options.Split and Options.Config.
 type SplitsError struct {
-	Wanted string  // the choice of the options that does not exist; empty: they choose nothing
-	Splits []Split // the possible choices
+	Wanted string  // the selection that the options make but that does not exist; empty: they select nothing
+	Splits []Split // the possible selections
 }
 
-// newSplitsError omits the configuration if all splits have the same one.
+// newSplitsError returns a SplitsError. It omits the configuration if all splits have the same one.
 func newSplitsError(wanted string, all []Split) *SplitsError {
 	if !slices.ContainsFunc(all, func(s Split) bool { return s.Config != all[0].Config }) {
 		for i := range all {
@@ -72,7 +72,7 @@ type splitRule struct {
 	takes        func(key string) bool
 }
 
-// splitWord returns the split that a word denotes; empty if none.
+// splitWord returns the split that a word denotes, or "" if it denotes none.
 func splitWord(word string) string {
 	switch strings.ToLower(word) {
 	case "train", "training":
@@ -85,8 +85,8 @@ func splitWord(word string) string {
 	return ""
 }
 
-// splitOf returns the split that a key indicates, first by its folders. The base names of loose
-// objects are ignored: a picture of a train is not training data.
+// splitOf returns the split that a key indicates, first by its folders. It ignores the base names
+// of loose objects, because a picture of a train is not training data.
 func splitOf(key string) string {
 	dir, base := path.Split(key)
 	for element := range strings.SplitSeq(dir, "/") {
@@ -100,7 +100,8 @@ func splitOf(key string) string {
 	return wordOf(base)
 }
 
-// wordOf returns the split of the first word in a name that denotes one. Words are runs of letters.
+// wordOf returns the split denoted by the first word in a name that denotes a split. Words are runs
+// of letters.
 func wordOf(name string) string {
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		if split := splitWord(word); split != "" {
@@ -110,9 +111,9 @@ func wordOf(name string) string {
 	return ""
 }
 
-// splitRules returns the splits of a dataset. listed comes from a list of shards; without it,
-// README.md or dataset_dict.json define the splits. Objects that no description names are assigned
-// to train, val or test by their keys.
+// splitRules returns the splits of a dataset. If a list of shards exists, listed contains its
+// splits. Otherwise README.md or dataset_dict.json define the splits. Objects that no description
+// names are assigned to train, val or test by their keys.
 func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []splitRule, err error) {
 	if rules = listed; rules == nil {
 		rules, err = hubRules(ctx, l)
@@ -135,9 +136,9 @@ func splitRules(ctx context.Context, l *listing, listed []splitRule) (rules []sp
 	return rules, err
 }
 
-// energonRules returns the splits that a Megatron Energon dataset lists, since names do not
-// indicate them there. An unreadable list is an error, because ignoring it could put held-out
-// shards into training.
+// energonRules returns the splits that a Megatron Energon dataset lists, because names do not
+// indicate them there. An unreadable list is an error: ignoring it could move held-out shards into
+// training.
 func energonRules(ctx context.Context, l *listing) (rules []splitRule, err error) {
 	for _, key := range hub.EnergonFiles() {
 		text, err := l.description(ctx, key, hub.MaxEnergon)
@@ -189,7 +190,7 @@ func hubRules(ctx context.Context, l *listing) ([]splitRule, error) {
 }
 
 // cardClasses returns the names that README.md assigns to the values of integer columns. An
-// unreadable README.md assigns none: it may not be meant for programs.
+// unreadable README.md assigns none, because it may not be intended for programs.
 func (b *builder) cardClasses(ctx context.Context, l *listing) (map[string][]string, error) {
 	card, err := l.description(ctx, "README.md", hub.MaxCard)
 	if err != nil {
@@ -202,8 +203,8 @@ func (b *builder) cardClasses(ctx context.Context, l *listing) (map[string][]str
 	return classes, nil
 }
 
-// description returns the first bytes of an object that describes the dataset, listed or not; nil if it
-// does not exist.
+// description returns the first bytes of an object that describes the dataset, even if the listing
+// does not contain it. It returns nil if the object does not exist.
 func (l *listing) description(ctx context.Context, key string, limit int64) ([]byte, error) {
 	obj, err := l.store.Stat(ctx, l.prefix+key)
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -219,8 +220,7 @@ func (l *listing) description(ctx context.Context, key string, limit int64) ([]b
 	return b, err
 }
 
-// counted returns the splits that contain at least one of the keys, with the number of keys each
-// contains.
+// counted returns the splits that contain at least one of the keys, each with its number of keys.
 func counted(rules []splitRule, keys func(yield func(string) bool)) []Split {
 	all := make([]Split, len(rules))
 	for i, r := range rules {
@@ -239,8 +239,8 @@ func counted(rules []splitRule, keys func(yield func(string) bool)) []Split {
 	return slices.DeleteFunc(all, func(s Split) bool { return s.Shards == 0 })
 }
 
-// choose returns the objects of the split that the options name, or all objects. In the latter
-// case, survey checks whether the shards belong to several splits.
+// choose returns the objects of the split that the options name, or all objects if they name none.
+// If they name none, survey later checks whether the shards belong to several splits.
 func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if err := l.refuseRepository(ctx); err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	}
 	rules, err := splitRules(ctx, l, listed)
 	if b.opt.Split == "" && b.opt.Config == "" {
-		b.rules = rules // an unreadable description is ignored unless the user selects by it
+		b.rules = rules // ignores an unreadable description, unless the user selects by it
 		return l, ctx.Err()
 	}
 	if err != nil {
@@ -265,7 +265,7 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.config = chosen[0].config // all chosen splits have the same configuration
+	b.config = chosen[0].config // all selected splits have the same configuration
 	takes := func(o objstore.Object) bool {
 		key := strings.TrimPrefix(o.Key, b.prefix)
 		return slices.ContainsFunc(chosen, func(r splitRule) bool { return r.takes(key) })
@@ -273,8 +273,8 @@ func (b *builder) choose(ctx context.Context, l *listing) (*listing, error) {
 	return newListing(b.store, b.prefix, slices.DeleteFunc(l.objects, func(o objstore.Object) bool { return !takes(o) })), nil
 }
 
-// refuseRepository returns an error for a repository in Hugging Face's cache, which contains every
-// file as a blob and in each snapshot.
+// refuseRepository returns an error for a repository in Hugging Face's cache. Such a directory
+// contains every file as a blob and again in each snapshot.
 func (l *listing) refuseRepository(ctx context.Context) error {
 	snapshots := slices.ContainsFunc(l.seen, func(o format.Object) bool { return strings.HasPrefix(o.Key, "snapshots/") })
 	blobs := slices.ContainsFunc(l.seen, func(o format.Object) bool { return strings.HasPrefix(o.Key, "blobs/") })
@@ -323,7 +323,7 @@ func (b *builder) chosen(rules []splitRule, l *listing) ([]splitRule, error) {
 	return chosen, nil
 }
 
-// choiceText describes the options' choice for an error message.
+// choiceText describes the selection of the options for an error message.
 func (b *builder) choiceText() string {
 	switch {
 	case b.opt.Config == "":
@@ -334,11 +334,11 @@ func (b *builder) choiceText() string {
 	return "split " + b.opt.Split + " of configuration " + b.opt.Config
 }
 
-// mixture returns an error if the keys belong to several splits and the options choose none.
+// mixture returns an error if the keys belong to several splits and the options select none.
 func (b *builder) mixture(keys func(yield func(string) bool)) error {
 	all := counted(b.rules, keys)
 	if len(all) < 2 || !slices.ContainsFunc(all, func(s Split) bool { return s.Config != "" || !knownWord(s.Name) || s.Name == "train" }) {
-		return nil // "val" and "test" need not be splits of one dataset
+		return nil // "val" and "test" may not be splits of the same dataset
 	}
 	return newSplitsError("", all)
 }
@@ -361,5 +361,5 @@ func (b *builder) shardKeys(yield func(string) bool) {
 	}
 }
 
-// knownWord reports whether a split has one of the canonical names: train, val or test.
+// knownWord reports whether a split has a canonical name: train, val or test.
 func knownWord(split string) bool { return splitWord(split) == split }

@@ -15,14 +15,15 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// claim is a format's result for a dataset.
+// claim is the result of one format's survey of a dataset.
 type claim struct {
 	format format.Format
 	found  *format.Dataset
 }
 
-// survey detects the format of a dataset and its shards. Without a format named by the user,
-// exactly one format must claim objects. Loose objects apply only if no other format claims any.
+// survey detects the format of a dataset and its shards. If the user names no format, exactly one
+// format must claim objects. Loose objects are considered only if no other format claims any
+// object.
 func (b *builder) survey(ctx context.Context, l *listing) error {
 	b.asBefore(l)
 	hints := b.opt.Hints
@@ -72,11 +73,12 @@ func (b *builder) survey(ctx context.Context, l *listing) error {
 	if err := b.passedOver(l); err != nil {
 		return err
 	}
-	_, err := layout.EncodeMeta(b.meta()) // reports an oversized meta before any scan
+	_, err := layout.EncodeMeta(b.meta()) // reports oversized metadata before any scan
 	return err
 }
 
-// nothing returns the error for a dataset without shards, with the shards that were looked for.
+// nothing returns the error for a dataset without shards. The error describes the shards that were
+// looked for.
 func (b *builder) nothing(ctx context.Context, l *listing) error {
 	what := lookedFor(b.opt.Format)
 	if len(what) == 0 {
@@ -101,7 +103,7 @@ func (b *builder) nothing(ctx context.Context, l *listing) error {
 	return fmt.Errorf("no shards here: %d objects%s, none of them a shard; looked for %s: %w", len(l.seen), among, strings.Join(what, "; "), objstore.ErrNotFound)
 }
 
-// empty explains an empty prefix: it may name a single object, or be misspelled.
+// empty explains why a prefix is empty: it may name a single object, or be misspelled.
 func (b *builder) empty(ctx context.Context) string {
 	above, wanted := path.Split(strings.TrimSuffix(b.prefix, "/"))
 	if wanted == "" {
@@ -112,7 +114,7 @@ func (b *builder) empty(ctx context.Context) string {
 	}
 	var names []string
 	seen := 0
-	_ = b.store.List(ctx, above, func(o objstore.Object) error { // after an error, use the names so far
+	_ = b.store.List(ctx, above, func(o objstore.Object) error { // after an error, use the names found so far
 		name, _, within := strings.Cut(strings.TrimPrefix(o.Key, above), "/")
 		if within {
 			name += "/"
@@ -142,7 +144,7 @@ func counts(claims []claim) string {
 	return strings.Join(all, ", ")
 }
 
-// cure suggests how to index the objects of other formats after one format fails.
+// cure suggests how to index the objects of the other formats after one format has failed.
 func cure(claims []claim) string {
 	if len(claims) == 0 {
 		return ""
@@ -171,7 +173,7 @@ func (b *builder) checkHints() error {
 	return nil
 }
 
-// take makes the shards found by the survey the shards of this run.
+// take uses the shards that the survey found as the shards of this run.
 func (b *builder) take(l *listing) error {
 	at := 0
 	for _, s := range b.found.Shards {
@@ -199,8 +201,8 @@ func (b *builder) take(l *listing) error {
 }
 
 // passedOver counts the objects that the format ignores. It returns an error for data that would be
-// lost silently: any data if the user named the format, otherwise shards with an unsupported
-// compression.
+// lost silently. If the user named the format, that is any ignored data; otherwise it is shards
+// with an unsupported compression.
 func (b *builder) passedOver(l *listing) error {
 	taken := make(map[string]bool, len(b.found.Beside))
 	for _, key := range b.found.Beside {
@@ -230,12 +232,12 @@ func (b *builder) passedOver(l *listing) error {
 	return nil
 }
 
-// leavesOut begins a pattern that excludes objects.
+// leavesOut is the mark at the start of a pattern that excludes objects.
 const leavesOut = "!"
 
 // Matches reports whether a pattern selects a key. A pattern with a slash applies to the whole key,
-// any other to its base name; both use path.Match. {a,b} matches either alternative. A leading !
-// inverts the pattern.
+// any other pattern to the key's base name; both use path.Match. {a,b} matches either alternative.
+// A leading ! inverts the pattern.
 func Matches(pattern, key string) bool {
 	if pattern == "" {
 		return true
@@ -252,8 +254,8 @@ func Matches(pattern, key string) bool {
 	})
 }
 
-// either expands the braces of a pattern into alternatives. Braces without a comma are literal, as
-// in a shell.
+// either expands the braces of a pattern into alternatives. Braces without a comma are literal,
+// like in a shell.
 func either(pattern string) []string {
 	before, rest, open := strings.Cut(pattern, "{")
 	inside, after, closed := strings.Cut(rest, "}")

@@ -13,21 +13,21 @@ import (
 	"github.com/millrace-data/millrace/internal/tempfile"
 )
 
-// shardScan is one shard to write into an index.
+// shardScan is one shard that is written into an index.
 type shardScan struct {
 	key  string
 	size int64
-	scan chunkSource // scan of this shard, or of the run that begins with it; nil: part of an earlier run
+	scan chunkSource // scan of this shard, or of the run that begins with it; nil: the shard is part of a run that began earlier
 }
 
-// indexFile is a finished index file. It is unnamed and owned by the caller.
+// indexFile is a finished index file. The file is unnamed and owned by the caller.
 type indexFile struct {
 	file       *os.File
 	size       int64
 	generation string
 }
 
-// sectionWriter writes one section sequentially at its place in the file.
+// sectionWriter writes one section sequentially at its position in the file.
 type sectionWriter struct {
 	buf *bufio.Writer
 	n   int64
@@ -52,9 +52,9 @@ type indexWriter struct {
 	hashes *hashSorter
 	tmp    []byte
 	sample uint64
-	before uint64    // written samples of the current shard
-	stem   int       // stem of the current shard
-	blocks [4]uint64 // offset of the next block of each kind in its section
+	before uint64    // number of samples of the current shard written so far
+	stem   int       // stem length of the current shard
+	blocks [4]uint64 // offset of the next block of each kind within its section
 }
 
 // writeIndex writes an index of the shards, in the given order, to a new file in dir.
@@ -110,7 +110,7 @@ func (w *indexWriter) write(m layout.Meta, shards []shardScan) (*indexFile, erro
 	return w.finish()
 }
 
-// shard writes one shard. The buffered writers keep their errors until finish.
+// shard writes one shard. The buffered writers retain write errors until finish.
 func (w *indexWriter) shard(n uint32, s shardScan) error {
 	w.before, w.stem = 0, 0
 	if s.scan != nil {
@@ -163,7 +163,7 @@ func (w *indexWriter) record(shard uint32, key string, r *layout.ChunkRecord) er
 	})
 }
 
-// blockOffsets records where the next chunk's blocks begin.
+// blockOffsets records the offsets at which the next chunk's blocks begin.
 func (w *indexWriter) blockOffsets() {
 	w.tmp = w.tmp[:0]
 	for _, at := range w.blocks {
