@@ -26,36 +26,36 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// withheld is a second name of the dataset, which few may read.
+// withheld is a second name of the dataset, which only some visitors may read.
 const withheld = "withheld"
 
-// visitor is a client of the load: its token, and the allowed answers for the dataset and for the
+// visitor is a client of the load: its token, and the allowed statuses for the dataset and for the
 // withheld one.
 type visitor struct {
 	name, token     string
-	visible, closed []int // in addition to errors of the store
+	visible, closed []int // allowed in addition to store errors
 }
 
-// throng is a gateway under load, and the observations of the load.
+// throng is a gateway under load, with counts of the responses that its visitors received.
 type throng struct {
 	t      *testing.T
 	g      *harness.Gateway
 	tls    *tls.Config
 	log    *history.Log
-	n      int                      // batches of an epoch
-	next   map[string]*atomic.Int64 // batch of each dataset: the visitors read it as the ranks of a job do
+	n      int                      // number of batches in an epoch
+	next   map[string]*atomic.Int64 // next batch of each dataset; all visitors share it
 	mu     sync.Mutex
 	seen   map[string]int
 	wrong  atomic.Int64
-	faults atomic.Int64 // of the store
+	faults atomic.Int64 // store errors that the proxy injected
 	budget int64
 }
 
 const (
 	throngShare = "?batch_size=16"
 
-	// headTime is about the time that a gateway gives a connection until its request has arrived:
-	// if the machine is stalled for as long, the request may be unanswered.
+	// headTime is roughly the gateway's timeout for a request's headers. A request that took as
+	// long on a stalled machine may stay unanswered.
 	headTime = 4 * time.Second
 
 	// ofVisitor is the memory of a TLS connection outside the budget, including the garbage of its
@@ -63,7 +63,7 @@ const (
 	ofVisitor = 128 << 10
 )
 
-// longAnswer is the path of many batches in one answer.
+// longAnswer returns the path of a request for several batches in one response.
 func longAnswer(name string) string {
 	return "/v1/datasets/" + name + "/epochs/0/batches" + throngShare + "&from=0&count=8"
 }
@@ -80,7 +80,8 @@ func (c *throng) fail(format string, args ...any) {
 	}
 }
 
-// passing names an error that may be tried again: the store failed, or memory was short. "": the answer is another.
+// passing names an error that the client may retry: a store error, or a gateway short of memory. It
+// returns "" for any other response.
 func passing(r harness.Response) string {
 	switch text := string(r.Body); {
 	case r.Status < 502 || r.Status > 504 || !strings.Contains(text, `"retryable":true`):
@@ -93,7 +94,8 @@ func passing(r harness.Response) string {
 	return ""
 }
 
-// visit asks as a visitor until ctx ends, over kept connections or a new one for each request. Who is refused waits longer.
+// visit sends requests as a visitor until ctx ends, over kept-alive connections or over a new one
+// for each request. After a refusal it waits longer.
 func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	asker := &http.Client{Transport: c.log.Through(v.name, &http.Transport{TLSClientConfig: c.tls.Clone(), DisableKeepAlives: !kept})}
@@ -120,7 +122,7 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			if !strings.Contains(path, "/batches?") || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) { // long answers end early
+			if !strings.Contains(path, "/batches?") || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) { // a long response may be cut short
 				if time.Since(began) < headTime {
 					c.fail("%s: %s: after %v: %v", v.name, path, time.Since(began), err)
 				}
@@ -142,12 +144,13 @@ func (c *throng) visit(ctx context.Context, v visitor, kept bool, seed uint64) {
 	}
 }
 
-// TestAccessChangesUnderLoad replaces the access file and the certificate each second, with useless
-// contents in between, while the store fails now and then, and many clients read over TLS. Each
-// client gets exactly the answers that it may have, and afterwards nothing is left over.
+// TestAccessChangesUnderLoad replaces the access file and the certificate each second, sometimes
+// with invalid content. Meanwhile the store fails now and then, and many clients read over TLS.
+// Each client gets only responses that its rights allow, and the gateway releases everything
+// afterwards.
 func TestAccessChangesUnderLoad(t *testing.T) {
 	clients, lasts, samples, cache := 24, 5*time.Second, 1200, 16
-	if long() { // more data than memory, and memory for the many who read
+	if long() { // more data than memory, and memory for many clients
 		clients, lasts, samples, cache = 200, 50*time.Minute, 4800, 64
 	}
 	files, _ := harness.Files(t, samples, 20000)
@@ -187,10 +190,10 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 	all.Wait()
 	fault.Store(nil)
 	put(t, access, accessVersion(text, 0))
-	for m := range c.n { // all is well again
+	for m := range c.n { // the gateway has recovered
 		g.Await(t, batchPath(0, m)+throngShare, bearer...)
 	}
-	g.MustGet(t, longAnswer(dataset), bearer...) // as before: the history judges
+	g.MustGet(t, longAnswer(dataset), bearer...) // the history checks the response
 	g.Ready(t, func(context.Context) error {     // all running work has ended
 		if after := g.Metric(t, "go_goroutines", ""); after > before+20 {
 			return fmt.Errorf("%v goroutines, %v before", after, before)
@@ -200,7 +203,7 @@ func TestAccessChangesUnderLoad(t *testing.T) {
 	c.report(clients, changes, record, text)
 }
 
-// change replaces files and sets faults until ctx ends.
+// change replaces files and injects store errors until ctx ends.
 func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Authority, dir string, pair certs.Config, fault *atomic.Pointer[http.HandlerFunc]) (changes int) {
 	throttled := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answered(r)
@@ -227,7 +230,7 @@ func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Auth
 		}
 		fault.Store([]*http.HandlerFunc{nil, &throttled, nil, &gone, nil}[changes%5])
 		select {
-		case <-time.After(300 * time.Millisecond): // for as long the store fails
+		case <-time.After(300 * time.Millisecond): // the store fails for this long
 		case <-ctx.Done():
 		}
 		fault.Store(nil)
@@ -239,7 +242,7 @@ func (c *throng) change(ctx context.Context, access func(int), ca *certtest.Auth
 	return changes
 }
 
-// report prints the observations, and checks them for violations.
+// report logs the counts, and checks them for violations.
 func (c *throng) report(clients, changes int, record string, text map[string]string) {
 	c.t.Helper()
 	audited, err := os.ReadFile(record)
@@ -282,8 +285,9 @@ func (c *throng) report(clients, changes int, record string, text map[string]str
 		changes, c.faults.Load(), total, c.wrong.Load(), c.seen, bytes.Count(audited, []byte("\n")), peak>>20)
 }
 
-// accessVersion is the n-th content of the access file: each third is of no use. "steady" always reads the dataset, "coming"
-// is known in every other version, and "moving" reads one dataset or the other.
+// accessVersion returns the n-th content of the access file; every third is invalid. The token
+// "steady" always reads the dataset, "coming" is valid in every second version, and "moving"
+// alternates between the two datasets.
 func accessVersion(text map[string]string, n int) string {
 	if n%3 == 2 {
 		return "tokens: ["
@@ -304,8 +308,9 @@ func accessVersion(text map[string]string, n int) string {
 	return b.String()
 }
 
-// TestPortsThatOthersReach: without an access file no port is opened to other machines unless a
-// flag says so, and an access file cannot be combined with a flag for rights.
+// TestPortsThatOthersReach checks that without an access file the gateway opens no port to other
+// machines unless a flag says so, and that an access file cannot be combined with a flag for
+// rights.
 func TestPortsThatOthersReach(t *testing.T) {
 	store, access := packed(t, "dir"), filepath.Join(t.TempDir(), "access.yaml")
 	put(t, access, "grants: [{who: [anonymous], datasets: [\"*\"], rights: [read]}]\n")

@@ -26,18 +26,19 @@ const (
 	alertsFile    = "../deploy/grafana/alerts.yaml"
 	dashboardFile = "../deploy/grafana/dashboard.json"
 
-	// Metrics are read each scrapePause, and the rules are told that it was each scrapeSays: 22 minutes pass in some
-	// seconds. The rules compare counters with one another, or gauges with limits, so that this changes none of them.
+	// The test scrapes metrics every scrapePause, and gives the rules a scrape interval of
+	// scrapeSays: 22 minutes pass in some seconds. The rules compare counters with one another,
+	// or gauges with limits, so the interval does not change their results.
 	scrapePause = 120 * time.Millisecond
 	scrapeSays  = 30 * time.Second
 	scrapes     = 45
 )
 
-// recording holds the metrics of gateways: the values of each series, one for each scrape; "_" is
-// none.
+// recording holds the metrics of gateways: the values of each series, one per scrape. "_" is a
+// missing value.
 type recording map[string][]string
 
-// record reads the metrics of gateways while their load runs.
+// record scrapes the gateways of a scene while their load runs.
 func record(t *testing.T, s scene) recording {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -50,7 +51,7 @@ func record(t *testing.T, s scene) recording {
 		for i, g := range s.gateways {
 			answer, err := g.TryAdmin(ctx, "/metrics")
 			if err != nil || answer.Status != http.StatusOK {
-				continue // a gateway that has ended
+				continue // a gateway that has exited
 			}
 			r.add(fmt.Sprintf("gw-%d", i), n, string(answer.Body))
 		}
@@ -64,14 +65,14 @@ func record(t *testing.T, s scene) recording {
 	return r
 }
 
-// fill makes a series as long as so many scrapes.
+// fill pads a series with missing values up to n scrapes.
 func (r recording) fill(key string, n int) {
 	for len(r[key]) < n {
 		r[key] = append(r[key], "_")
 	}
 }
 
-// add adds a gateway's metrics at scrape n.
+// add records a gateway's metrics at scrape n.
 func (r recording) add(instance string, n int, text string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "millrace_") && !strings.HasPrefix(line, "process_") && !strings.HasPrefix(line, "go_") {
@@ -88,7 +89,7 @@ func (r recording) add(instance string, n int, text string) {
 	}
 }
 
-// names are the metrics that were shown.
+// names returns the names of the recorded metrics.
 func (r recording) names() map[string]bool {
 	out := map[string]bool{}
 	for key := range r {
@@ -98,7 +99,7 @@ func (r recording) names() map[string]bool {
 	return out
 }
 
-// ruleTest is a file of promtool's tests of rules, as far as it is used here.
+// ruleTest is a test file of promtool, with only the fields that this test uses.
 type ruleTest struct {
 	RuleFiles []string    `yaml:"rule_files"`
 	Every     string      `yaml:"evaluation_interval"`
@@ -157,7 +158,7 @@ func (r recording) judge(t *testing.T, exprs ...exprTest) {
 	}
 }
 
-// promtool runs Prometheus's own tool, and reports whether it is content, which it has to be.
+// promtool runs Prometheus's promtool, and reports whether it succeeded. A failure is a test error.
 func promtool(t *testing.T, args ...string) bool {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), harness.Installed(t, "promtool"), args...).CombinedOutput()
@@ -167,7 +168,7 @@ func promtool(t *testing.T, args ...string) bool {
 	return err == nil
 }
 
-// fired expects just these alerts to have fired in the time that was recorded.
+// fired expects exactly these alerts to have fired during the recording.
 func fired(alerts ...string) exprTest {
 	e := exprTest{Expr: `max by (alertname) (max_over_time(ALERTS{alertstate="firing"}[2h]))`}
 	for _, name := range alerts {
@@ -230,8 +231,8 @@ func panels(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestAlerts puts gateways into one situation after the other. Prometheus's own engine evaluates
-// all rules over the gateways' metrics: in each situation its alerts fire, and no other.
+// TestAlerts puts gateways into one situation after another. Prometheus's own engine evaluates all
+// rules over the gateways' metrics. In each situation the expected alerts fire, and no others.
 func TestAlerts(t *testing.T) {
 	promtool(t, "check", "rules", alertsFile)
 	promtool(t, "test", "rules", "../deploy/grafana/alerts.test.yaml")
@@ -246,7 +247,7 @@ func TestAlerts(t *testing.T) {
 			harness.Record(t, nil)
 			r := record(t, s.meet(t))
 			fault := ""
-			if len(s.alerts) == 0 { // a stalled machine may be the reason for an alert
+			if len(s.alerts) == 0 { // a stalled machine may cause an alert
 				fault = pace.Fault()
 			}
 			if harness.Judge(t, fault) {
@@ -262,7 +263,8 @@ func TestAlerts(t *testing.T) {
 }
 
 // TestDashboard evaluates each expression of the dashboard over the metrics of healthy gateways.
-// Each has a result, and the gateways have each metric of the dashboard and of the alerts.
+// Each expression has a result, and the gateways export every metric that the dashboard and the
+// alerts use.
 func TestDashboard(t *testing.T) {
 	r := record(t, healthy(t))
 	shown := r.names()

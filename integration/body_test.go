@@ -24,7 +24,7 @@ func served(t *testing.T, args ...string) (*harness.Store, *harness.Gateway, map
 	return store, serve(t, store, args...), content
 }
 
-// shardBytes reads a sample's stored bytes straight from the shard that its manifest names.
+// shardBytes reads a sample's stored bytes from the shard that its manifest names.
 func shardBytes(t *testing.T, store *harness.Store, s harness.Sample) []byte {
 	t.Helper()
 	f, err := os.Open(filepath.Join(store.Path, dataset, filepath.FromSlash(s.Shard)))
@@ -61,8 +61,8 @@ func TestBodyIsTheStoredBytes(t *testing.T) {
 	}
 }
 
-// TestOrdinaryToolsReadABatch hands a batch to GNU tar and to Python's tarfile; Go's
-// archive/tar has read every other batch of these tests.
+// TestOrdinaryToolsReadABatch passes a batch to GNU tar and to Python's tarfile. The other tests
+// read batches with Go's archive/tar.
 func TestOrdinaryToolsReadABatch(t *testing.T) {
 	_, g, content := served(t)
 	answer := g.MustGet(t, "/epoch/0/batch/1")
@@ -97,7 +97,7 @@ type problem struct {
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`
 
-	// Where the store is inconsistent: the shard's number, and the range of it.
+	// Set if the store is inconsistent: the shard's number, and a range in the shard.
 	Shard  *int  `json:"shard"`
 	Length int64 `json:"length"`
 }
@@ -149,8 +149,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestEveryAddressHasItsOwnETag: two batches under one ETag would let a cache answer one
-// with the other.
+// TestEveryAddressHasItsOwnETag checks that different batches have different ETags. A shared ETag
+// would let a cache answer a request for one batch with another batch.
 func TestEveryAddressHasItsOwnETag(t *testing.T) {
 	_, g, _ := served(t)
 	seen := map[string]string{}

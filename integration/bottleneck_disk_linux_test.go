@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uncached takes the files of a disk tier out of the system's page cache, again and again, so that the disk itself is read.
+// uncached drops the files of a disk tier from the page cache again and again, so that the gateway
+// reads the disk itself.
 func uncached(ctx context.Context, dir string) {
 	for ctx.Err() == nil {
 		names, _ := filepath.Glob(filepath.Join(dir, "chunks", "*", "*"))

@@ -17,30 +17,31 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// setting is a scene, and the store that its gateways read.
+// setting is a scene, with the store of its gateways.
 type setting struct {
 	scene
 	store *harness.Store
 }
 
-// kind is how a situation is judged.
+// kind decides how a situation is judged.
 type kind int
 
 const (
 	sideBySide kind = iota
-	byItself        // it takes all processors: no other scene runs meanwhile
-	shortLived      // it is over after some five seconds: three answers of the first asker count from the first right one on
+	byItself        // it uses all processors: no other scene runs meanwhile
+	shortLived      // it ends after about five seconds: only the three responses after the first right one count
 )
 
-// bottleneck is a situation of readers, and the code of their bottleneck.
+// bottleneck is a load, with the code that the gateway must report as its readers' bottleneck.
 type bottleneck struct {
 	want string
 	kind kind
 	meet func(*testing.T) setting
-	says string // in the sentence
+	says string // expected text in the sentence
 }
 
-// bottlenecks are situations by their names. The first ones have one cause each, the others look like something else.
+// bottlenecks returns the situations by name. The first ones have a single cause; the others
+// resemble another situation.
 func bottlenecks() map[string]bottleneck {
 	of := func(meet func(*testing.T) scene) func(*testing.T) setting {
 		return func(t *testing.T) setting { return setting{scene: meet(t)} }
@@ -73,7 +74,7 @@ func bottlenecks() map[string]bottleneck {
 	}
 }
 
-// drains reads batch after batch and throws the bytes away.
+// drains reads n batches, one after another, and discards the bytes.
 func drains(g *harness.Gateway, n int, query string) func(context.Context) {
 	return func(ctx context.Context) {
 		for m := 0; ctx.Err() == nil; m++ {
@@ -89,7 +90,7 @@ func drains(g *harness.Gateway, n int, query string) func(context.Context) {
 	}
 }
 
-// inMemory is a gateway with the whole dataset in memory.
+// inMemory returns a gateway with the whole dataset in memory.
 func inMemory(t *testing.T) *harness.Gateway {
 	t.Helper()
 	g := serve(t, packed(t, "dir"))
@@ -103,13 +104,13 @@ func idle(t *testing.T) scene {
 	return scene{func(context.Context) {}, []*harness.Gateway{serve(t, packed(t, "dir"))}}
 }
 
-// computes is a rank that reads batches from memory.
+// computes is a rank that reads batches from memory and computes between them.
 func computes(t *testing.T, think time.Duration) scene {
 	g := inMemory(t)
 	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-// beforeSlow is a gateway before a store whose every read takes long while slow is set.
+// beforeSlow returns a gateway whose store delays each read while slow is set.
 func beforeSlow(t *testing.T, slow *atomic.Bool) (*harness.Gateway, *harness.Store) {
 	t.Helper()
 	var fault atomic.Pointer[http.HandlerFunc]
@@ -131,7 +132,8 @@ func slowStoreFor(t *testing.T, query string, think time.Duration) setting {
 	return setting{scene{trains(g, 400, think, query), []*harness.Gateway{g}}, store}
 }
 
-// becomesFast is a store that is slow for the first seconds, and a rank that hardly computes meanwhile.
+// becomesFast is a store that is slow for the first seconds, with a rank that hardly computes
+// meanwhile.
 func becomesFast(t *testing.T) setting {
 	var slow atomic.Bool
 	g, store := beforeSlow(t, &slow)
@@ -158,7 +160,7 @@ func packedLarge(t *testing.T, kind string) *harness.Store {
 	return store
 }
 
-// seeds are so many jobs of one rank that read in orders of their own.
+// seeds runs n jobs of one rank each; every job reads in its own order.
 func seeds(n int, job func(query string) func(context.Context)) func(context.Context) {
 	var loads []func(context.Context)
 	for seed := range n {
@@ -167,7 +169,7 @@ func seeds(n int, job func(query string) func(context.Context)) func(context.Con
 	return together(loads...)
 }
 
-// thrashFar is memory that is too small for its readers, before a store that is slow.
+// thrashFar is a gateway with too little memory for its readers, before a slow store.
 func thrashFar(t *testing.T) setting {
 	var fault atomic.Pointer[http.HandlerFunc]
 	store := behind(t, packedLarge(t, "versitygw"), &fault)
@@ -177,21 +179,23 @@ func thrashFar(t *testing.T) setting {
 	return setting{scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, think/10, q) }), []*harness.Gateway{g}}, store}
 }
 
-// thrashNear is memory that is too small, before a store that is fast enough for ranks that compute.
+// thrashNear is a gateway with too little memory, before a store that is fast enough for ranks that
+// compute.
 func thrashNear(t *testing.T) scene {
 	g := harness.Serve(t, packedLarge(t, "dir"), dataset, "--cache-size", "16MiB")
 	return scene{seeds(6, func(q string) func(context.Context) { return trains(g, 100, 10*think, q) }), []*harness.Gateway{g}}
 }
 
-// fromDisk is memory that is too small, before a disk tier that holds all 114 chunks. Samples are small and drawn from everywhere, so
-// that to read one takes longer than to send it.
+// fromDisk is a gateway with too little memory, and a disk tier that holds all 114 chunks. Samples
+// are small and drawn from the whole dataset, so that reading one takes longer than sending it.
 func fromDisk(t *testing.T) scene {
 	dir := t.TempDir()
 	files, _ := harness.Files(t, 4000, 8<<10)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, "--shard-size", "8MiB", "--chunk-size", "256KiB", "--batch-size", "16")
 	g := harness.Serve(t, store, dataset, append(withDisk(dir), "--cache-size", "8MiB")...)
-	g.Ready(t, func(context.Context) error { // a chunk that comes while many are written is written another time
+	// The disk tier skips chunks that arrive during many writes; a later read writes them.
+	g.Ready(t, func(context.Context) error {
 		for m := range 250 {
 			g.MustGet(t, batchPath(0, m)+"?shuffle=none")
 		}
@@ -205,7 +209,8 @@ func fromDisk(t *testing.T) scene {
 	), []*harness.Gateway{g}}
 }
 
-// slowOwners is one gateway of four before a slow store. The gateway asks the others for three chunks of four.
+// slowOwners is one of four gateways before a slow store. The gateway reads three quarters of its
+// chunks from the others.
 func slowOwners(t *testing.T) scene {
 	var fault atomic.Pointer[http.HandlerFunc]
 	store := behind(t, packedLarger(t, "versitygw"), &fault)
@@ -217,7 +222,7 @@ func slowOwners(t *testing.T) scene {
 	return scene{trains(f.Members[0].Gateway, 800, think/10, share(1, 0, 1)+"&shuffle=full"), []*harness.Gateway{f.Members[0].Gateway}}
 }
 
-// narrowWay is a rank behind a way that carries 20 MB/s, less than it would read.
+// narrowWay is a rank behind a link of 20 MB/s, which is less than the rank would read.
 func narrowWay(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
 	for m := range 11 {
@@ -228,7 +233,7 @@ func narrowWay(t *testing.T) scene {
 	return scene{trains(&far, 11, think, share(36, 0, 1)), []*harness.Gateway{g}}
 }
 
-// narrow is a proxy before a gateway that passes the given bytes per second to readers.
+// narrow starts a proxy before a gateway, which limits the bytes per second to readers.
 func narrow(t *testing.T, gateway string, rate int) (url string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -271,7 +276,8 @@ func narrow(t *testing.T, gateway string, rate int) (url string) {
 	return "http://" + ln.Addr().String()
 }
 
-// takesSlowly is a reader that takes 10 MB/s of each body, as one does that decodes while it reads.
+// takesSlowly is a reader that receives each body at 10 MB/s, like a reader that decodes while it
+// reads.
 func takesSlowly(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
 	return scene{func(ctx context.Context) {
@@ -281,7 +287,7 @@ func takesSlowly(t *testing.T) scene {
 	}, []*harness.Gateway{g}}
 }
 
-// manyRows is a rank that requests rows of 20 bytes in another form than the stored one.
+// manyRows is a rank that requests rows of 20 bytes in a form that differs from the stored one.
 func manyRows(t *testing.T) scene {
 	var rows strings.Builder
 	for i := range 100_000 {
@@ -297,13 +303,13 @@ func manyRows(t *testing.T) scene {
 	return scene{drains(g, 5, "?batch_size=20000&shuffle=full&format=arrow"), []*harness.Gateway{g}}
 }
 
-// onlyRead is a rank that reads batches from memory, and computes nothing.
+// onlyRead is a rank that reads batches from memory and computes nothing.
 func onlyRead(t *testing.T) scene {
 	g := harness.Serve(t, heavy(t), dataset, "--cache-size", "256MiB")
 	return scene{drains(g, 11, share(36, 0, 1)), []*harness.Gateway{g}}
 }
 
-// restsFor is two ranks, one of which rests a while after its first batches.
+// restsFor is two ranks, one of which pauses after its first batches.
 func restsFor(t *testing.T, rest time.Duration) scene {
 	g := inMemory(t)
 	rests := func(ctx context.Context) {
@@ -317,7 +323,8 @@ func restsFor(t *testing.T, rest time.Duration) scene {
 	return scene{together(trains(g, 200, think, share(2, 0, 2)), rests), []*harness.Gateway{g}}
 }
 
-// inStep are four ranks that wait for one another after each batch. One of them computes ten times as long as the others.
+// inStep is four ranks that wait for one another after each batch. One rank computes ten times as
+// long as the others.
 func inStep(t *testing.T) scene {
 	g := inMemory(t)
 	return scene{func(ctx context.Context) {
@@ -337,8 +344,8 @@ func inStep(t *testing.T) scene {
 	}, []*harness.Gateway{g}}
 }
 
-// readAhead are four ranks in step, each of which reads up to eight batches ahead, as loaders do. One of them takes three
-// times as long as the others to decode a batch, longer than a step.
+// readAhead is four ranks in step. Each reads up to eight batches ahead, like a data loader. One
+// rank takes three times as long as the others to decode a batch, which is longer than a step.
 func readAhead(t *testing.T) scene {
 	const ranks, ahead = 4, 8
 	g := inMemory(t)
@@ -374,7 +381,7 @@ func readAhead(t *testing.T) scene {
 	}, []*harness.Gateway{g}}
 }
 
-// hasEnded is a job that computes, together with one that read as fast as it could and has ended.
+// hasEnded is a job that computes, and a second job that read as fast as it could and has ended.
 func hasEnded(t *testing.T) scene {
 	g := inMemory(t)
 	ended := func(ctx context.Context) {

@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// settles is how long a load lasts before its gateway is judged: a look back covers six seconds, and a little more.
+	// settles is the shortest time under load before a gateway is judged. It is a little longer
+	// than the six seconds that a response covers.
 	settles = 7 * time.Second
 
-	// settled is how often in a row a gateway then has to say the right thing before each answer counts.
+	// settled is the number of right responses in a row after which every response counts.
 	settled = 2
 
-	// counted is how many answers to the first asker count, about a second apart.
+	// counted is the number of the first asker's responses that count, about one second apart.
 	counted = 6
 )
 
-// limits is a gateway's answer about the bottleneck of its readers.
+// limits is a gateway's report about the bottleneck of its readers.
 type limits struct{ Code, Sentence, Do string }
 
-// ask asks a gateway for the bottleneck of its readers.
+// ask requests a gateway's report about the bottleneck of its readers.
 func ask(ctx context.Context, g *harness.Gateway, query string) (limits, error) {
 	var stats struct{ Limits limits }
 	r, err := g.TryAdmin(ctx, "/v1/stats"+query)
@@ -38,10 +39,10 @@ func ask(ctx context.Context, g *harness.Gateway, query string) (limits, error) 
 	return stats.Limits, err
 }
 
-// answers counts a gateway's answers to all clients.
+// answers counts a gateway's reports to all clients, by code.
 type answers struct {
 	mu            sync.Mutex
-	judged        bool // the situation is settled
+	judged        bool // the situation has settled
 	early, counts map[string]int
 	wrong         []string
 }
@@ -59,7 +60,7 @@ func (a *answers) note(want string, said limits) {
 	}
 }
 
-// asks asks again and again until ctx ends.
+// asks requests reports until ctx ends, and counts them.
 func (a *answers) asks(ctx context.Context, g *harness.Gateway, query string, every time.Duration, want string) {
 	for ctx.Err() == nil {
 		if said, err := ask(ctx, g, query); err == nil {
@@ -69,8 +70,8 @@ func (a *answers) asks(ctx context.Context, g *harness.Gateway, query string, ev
 	}
 }
 
-// listen puts a gateway under load and counts its answers, to two pages and a terminal at once.
-// After a settling time each wrong answer is a fault.
+// listen puts a gateway under load and counts its reports to two pages and a terminal, which ask
+// concurrently. After a settling time each wrong report is a fault.
 func listen(t *testing.T, name string, b bottleneck, s setting) {
 	want, settles, settled, counted := b.want, settles, settled, counted
 	if b.kind == shortLived {
@@ -123,11 +124,11 @@ func listen(t *testing.T, name string, b bottleneck, s setting) {
 	}
 }
 
-// TestBottlenecks puts gateways into situations and asks for the bottleneck of their readers.
-// Scenes with little processor time run in parallel; the rest run one after the other.
+// TestBottlenecks puts gateways into situations and requests reports about the bottleneck of their
+// readers. Scenes with little processor time run in parallel; the rest run one after another.
 func TestBottlenecks(t *testing.T) {
 	all := bottlenecks()
-	var making sync.Mutex // two that look for free ports at once might find the same
+	var making sync.Mutex // concurrent searches might find the same free port
 	var light sync.WaitGroup
 	run := func(name string) {
 		t.Run(name, func(t *testing.T) {

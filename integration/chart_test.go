@@ -21,7 +21,7 @@ import (
 
 const chart = "../deploy/helm/millrace"
 
-// examples returns the example values of the chart.
+// examples returns the chart's example files.
 func examples(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../deploy/helm/examples/*.yaml")
@@ -31,7 +31,7 @@ func examples(t *testing.T) []string {
 	return append(files, "../examples/helm-cluster-disk.yaml")
 }
 
-// tried runs an installed program, and returns its output.
+// tried runs an installed program, and returns its output and its error.
 func tried(t *testing.T, name string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), harness.Installed(t, name), args...)
@@ -52,13 +52,14 @@ func mustTry(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// rendered is the chart's objects for a release called gateways in the namespace training.
+// rendered returns the chart's objects for a release called gateways in the namespace training.
 func rendered(t *testing.T, args ...string) string {
 	t.Helper()
 	return mustTry(t, "helm", append([]string{"template", "gateways", chart, "--namespace", "training"}, args...)...)
 }
 
-// validate holds objects against the schemas of Kubernetes, cert-manager and the Prometheus Operator.
+// validate checks objects against the schemas of Kubernetes, cert-manager and the Prometheus
+// Operator.
 func validate(t *testing.T, text string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")
@@ -76,8 +77,8 @@ func validate(t *testing.T, text string) error {
 // object is the part of a Kubernetes object that tests use.
 type object = map[string]any
 
-// objects parses rendered text. The files of a config map are parsed too, so that they are compared
-// by meaning.
+// objects parses rendered text. It also parses the files in config maps, so that tests compare
+// their meaning.
 func objects(t *testing.T, text string) map[string]object {
 	t.Helper()
 	all := map[string]object{}
@@ -106,7 +107,7 @@ func objects(t *testing.T, text string) map[string]object {
 	return all
 }
 
-// field follows keys into an object.
+// field returns the value in an object at a path of keys.
 func field(v any, keys ...string) any {
 	for _, k := range keys {
 		m, _ := v.(object)
@@ -197,7 +198,8 @@ func TestChartValuesAreDescribed(t *testing.T) {
 	}
 }
 
-// TestChartSettingsAreValid gives the settings of each example to serve --check, with data, certificates and memory of this machine.
+// TestChartSettingsAreValid passes the settings of each example to serve --check, with data,
+// certificates and memory of this machine.
 func TestChartSettingsAreValid(t *testing.T) {
 	files, _ := harness.Files(t, 50, 1000)
 	store := harness.Open(t, "dir")
@@ -240,8 +242,8 @@ func TestChartSettingsAreValid(t *testing.T) {
 	}
 }
 
-// TestChartResources follows numbers from the values to the container's requests and the program's
-// flags.
+// TestChartResources checks how values determine the container's resource requests and the
+// program's flags.
 func TestChartResources(t *testing.T) {
 	all := objects(t, rendered(t, "--values", "../deploy/helm/examples/everything.yaml"))
 	pod := field(all["StatefulSet/gateways"], "spec", "template", "spec")
@@ -280,7 +282,8 @@ func TestChartResources(t *testing.T) {
 	}
 }
 
-// TestChartSocket: where a directory of the node is named, the gateway listens there too, and its pod mounts that directory.
+// TestChartSocket checks that with a directory of the node in its values the gateway also listens
+// there, and that its pod mounts that directory.
 func TestChartSocket(t *testing.T) {
 	for values, listen := range map[string]string{"socket": ":8080,unix:/run/millrace/socket", "daemonset": ":8080"} {
 		all := objects(t, rendered(t, "--values", "../deploy/helm/examples/"+values+".yaml"))
@@ -308,7 +311,8 @@ func TestChartSocket(t *testing.T) {
 	}
 }
 
-// TestChartRestartsForSettingsOnly changes datasets, which gateways read again by themselves, and settings, which they do not.
+// TestChartRestartsForSettingsOnly changes datasets, which gateways reload without a restart, and
+// settings, which require one.
 func TestChartRestartsForSettingsOnly(t *testing.T) {
 	template := func(set string) any {
 		out := rendered(t, "--values", "../deploy/helm/examples/s3.yaml", "--set", set)
@@ -323,7 +327,8 @@ func TestChartRestartsForSettingsOnly(t *testing.T) {
 	}
 }
 
-// TestJobsAreValid holds the files of docs/kubernetes.md's job against the schemas; its values too, by the chart's own.
+// TestJobsAreValid checks the files of the job in docs/kubernetes.md against the schemas, and its
+// values against the chart's schema.
 func TestJobsAreValid(t *testing.T) {
 	text := map[string]string{}
 	for _, name := range []string{"index", "index-parts"} {
@@ -343,7 +348,8 @@ func TestJobsAreValid(t *testing.T) {
 	}
 }
 
-// TestChart_LivenessProbesHaveAPortOfTheirOwn: no client reaches the port that decides over restarts.
+// TestChart_LivenessProbesHaveAPortOfTheirOwn checks that clients cannot reach the port of the
+// liveness probe, which decides about restarts.
 func TestChart_LivenessProbesHaveAPortOfTheirOwn(t *testing.T) {
 	for _, file := range examples(t) {
 		all := objects(t, rendered(t, "--values", file))
@@ -374,7 +380,8 @@ func TestChart_LivenessProbesHaveAPortOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestKustomizeIsTheChart compares the output of kustomize with the chart's for the same settings.
+// TestKustomizeIsTheChart compares the output of kustomize with that of the chart for the same
+// settings.
 func TestKustomizeIsTheChart(t *testing.T) {
 	plain := []string{"--set", "datasets[0].name=photos,datasets[0].url=s3://bucket/photos,s3.secret=s3"}
 	for name, wishes := range map[string][]string{

@@ -20,11 +20,13 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// burstVariable makes the test program dial an address so many times, and end: "ADDRESS COUNT HOST". The dialers are a
-// process of their own, so that the gateway's connections and theirs do not share a limit of open files.
+// burstVariable makes the test program dial an address several times and exit: "ADDRESS COUNT
+// HOST". The dialers are a separate process, so that the gateway's connections and theirs do not
+// share a limit of open files.
 const burstVariable = "TEST_MILLRACE_BURST"
 
-// burst dials as burstVariable says, from a loopback address of its own, holds the connections for a second and resets them.
+// burst dials as burstVariable specifies, from its own loopback address, holds the connections for
+// a second and resets them.
 func burst(order string) error {
 	var address string
 	var count, host int
@@ -62,7 +64,7 @@ func burst(order string) error {
 	return nil
 }
 
-// scaled returns the first of two numbers, or the second one with the long counts.
+// scaled returns the first number, or the second one in a long run.
 func scaled(short, lengthy int) int {
 	if long() {
 		return lengthy
@@ -70,7 +72,8 @@ func scaled(short, lengthy int) int {
 	return short
 }
 
-// send writes text to a new connection that ends with ctx, and says after how long the gateway has ended it.
+// send writes text to a new connection that ends with ctx, and returns the time until the gateway
+// closed it.
 func send(ctx context.Context, t *testing.T, g *harness.Gateway, text string) time.Duration {
 	c := raw(t, g.URL)
 	defer context.AfterFunc(ctx, func() { c.Close() })()
@@ -87,7 +90,7 @@ func send(ctx context.Context, t *testing.T, g *harness.Gateway, text string) ti
 
 // clumsy is the behavior of some clients while others read.
 type clumsy struct {
-	script string // that starts the gateway
+	script string // shell command that starts the gateway
 	budget int64
 	lasts  time.Duration
 	act    func(ctx context.Context, t *testing.T, g *harness.Gateway)
@@ -102,7 +105,7 @@ func crowd(n int, client func(i int)) {
 	all.Wait()
 }
 
-// crawl reads at rates from a byte to a MiB a second.
+// crawl reads at rates from one byte to one MiB per second.
 func crawl(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	n := scaled(100, 1000)
 	size := scaled(8, 2)
@@ -138,21 +141,21 @@ func storm(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	}
 }
 
-// halves sends half heads, and heads with bodies of which a byte comes.
+// halves sends incomplete headers, and complete headers followed by one byte of their body.
 func halves(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	crowd(scaled(500, 5000), func(i int) {
 		text := "GET /epoch/0/batch/0 HTTP/1.1\r\nHost: local"
 		if i%5 == 0 {
 			text = "POST /v1/datasets/" + dataset + "/importance HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
 		}
-		// In the long run most of them wait for a place first.
+		// In a long run most of them first wait for a free connection slot.
 		if after := send(ctx, t, g, text); after > 15*time.Second && !long() {
 			t.Errorf("got a connection that lived for %v, want 10 s at most", after)
 		}
 	})
 }
 
-// promises sends heads of large bodies that never come.
+// promises sends the headers of requests with large bodies, but no bodies.
 func promises(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	for range scaled(1, 10) {
 		crowd(24, func(i int) {
@@ -162,7 +165,7 @@ func promises(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	}
 }
 
-// loiter keeps connections open that ask nothing any more, and asks for health from new ones.
+// loiter keeps idle connections open, and requests the health state over new ones.
 func loiter(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	crowd(400, func(int) {
 		c := raw(t, g.URL)
@@ -189,8 +192,8 @@ func loiter(ctx context.Context, t *testing.T, g *harness.Gateway) {
 	}
 }
 
-// TestClumsyClientsHarmThemselvesAlone: whatever some clients do, others are served at all times,
-// and memory stays within the budget.
+// TestClumsyClientsHarmThemselvesAlone checks that misbehaving clients disturb no other client, and
+// that memory stays within the budget.
 func TestClumsyClientsHarmThemselvesAlone(t *testing.T) {
 	store := harness.Open(t, "dir")
 	files, _ := harness.Files(t, 400, 256<<10)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestClusterGuide types the commands of docs/cluster.md, which start a cluster of three and kill one of them.
+// TestClusterGuide runs the commands of docs/cluster.md, which start a cluster of three gateways
+// and kill one of them.
 func TestClusterGuide(t *testing.T) {
 	page, err := os.ReadFile("../docs/cluster.md")
 	if err != nil {

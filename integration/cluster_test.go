@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// trio lays out a cluster of three on loopback, over a store that holds 400 samples in many chunks.
+// trio prepares a cluster of three gateways on loopback, over a store with 400 samples in many
+// chunks.
 func trio(t *testing.T, store *harness.Store, change func(*harness.FleetConfig)) *harness.Fleet {
 	t.Helper()
 	cfg := harness.FleetConfig{
@@ -31,7 +32,7 @@ func trio(t *testing.T, store *harness.Store, change func(*harness.FleetConfig))
 	return harness.NewFleet(t, cfg)
 }
 
-// packed packs 400 samples, and records the test's reads of them.
+// packed packs 400 samples into a store that records the test's reads.
 func packed(t *testing.T, kind string) *harness.Store {
 	t.Helper()
 	if harness.Recorded(t) == nil {
@@ -43,7 +44,7 @@ func packed(t *testing.T, kind string) *harness.Store {
 	return store
 }
 
-// ranksRead reads an epoch by three ranks, each from its own gateway first.
+// ranksRead reads an epoch with three ranks, each of which prefers its own gateway.
 func ranksRead(t *testing.T, f *harness.Fleet, opt client.Options) {
 	t.Helper()
 	opt.WorldSize, opt.BatchSize = uint64(len(f.Members)), 16
@@ -51,10 +52,10 @@ func ranksRead(t *testing.T, f *harness.Fleet, opt client.Options) {
 	harness.Recorded(t).Complete("job", jobName(opt), 0)
 }
 
-// jobName names an epoch of a job in the history.
+// jobName returns the name of an epoch in the history.
 func jobName(opt client.Options) string { return fmt.Sprint("epoch ", opt.Epoch) }
 
-// allRead has all ranks read batches of an epoch at once, each from gateways of its own.
+// allRead lets all ranks read batches of an epoch concurrently, each from its own list of gateways.
 func allRead(t *testing.T, opt client.Options, gateways func(rank uint64) []string) {
 	t.Helper()
 	opt.Manifest = true
@@ -86,7 +87,7 @@ func rankReads(ctx context.Context, log *history.Log, gateways []string, opt cli
 	return nil
 }
 
-// storedBytes returns the size of all chunks, from a gateway's page.
+// storedBytes returns the total size of all chunks, from a gateway's page.
 func storedBytes(t *testing.T, g *harness.Gateway) float64 {
 	t.Helper()
 	var page struct{ Datasets []struct{ Bytes float64 } }
@@ -96,8 +97,8 @@ func storedBytes(t *testing.T, g *harness.Gateway) float64 {
 	return page.Datasets[0].Bytes
 }
 
-// storeBytes returns the bytes that some members of a fleet have read from the store since they
-// were started, according to their metrics.
+// storeBytes returns the bytes that the members have read from the store since they started,
+// according to their metrics.
 func storeBytes(t *testing.T, members ...*harness.Member) (sum float64) {
 	t.Helper()
 	for _, m := range members {
@@ -107,7 +108,8 @@ func storeBytes(t *testing.T, members ...*harness.Member) (sum float64) {
 }
 
 // TestClusterReadsEachByteOnce reads epochs through three gateways on every store, with contiguous
-// shares and shares that follow the lanes; then without one of the three, and without two.
+// shares and with shares that follow the lanes. It repeats this after one gateway has stopped, and
+// after two have.
 func TestClusterReadsEachByteOnce(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -132,8 +134,9 @@ func TestClusterReadsEachByteOnce(t *testing.T) {
 	}
 }
 
-// TestComingAndGoingReadsNothing ends a member with SIGTERM and starts it again. The others fetch
-// its chunks from it while it still answers, and it fetches its part from them when it is back.
+// TestComingAndGoingReadsNothing stops a member with SIGTERM and restarts it. The others fetch its
+// chunks from it before it exits; after its restart it fetches its part from them. Nothing is read
+// from the store.
 func TestComingAndGoingReadsNothing(t *testing.T) {
 	store := packed(t, "dir")
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Args = []string{"--cache-size", "64MiB", "--lame-duck", "2s"} })
@@ -166,7 +169,7 @@ func TestComingAndGoingReadsNothing(t *testing.T) {
 	}
 }
 
-// TestClusterPage looks at /v1/cluster while all are there, and when one has been killed.
+// TestClusterPage requests /v1/cluster while all members run, and after one has been killed.
 func TestClusterPage(t *testing.T) {
 	f := trio(t, packed(t, "dir"), nil)
 	f.StartAll(t)
@@ -202,8 +205,8 @@ func TestClusterPage(t *testing.T) {
 	}
 }
 
-// TestFileJoin finds the others by a file, which names the third gateway only after the first two
-// have run for a while. The file of the third gateway names only itself.
+// TestFileJoin lets members find one another through a file, which names the third gateway only
+// after the first two have run for a while. The third gateway's file names only itself.
 func TestFileJoin(t *testing.T) {
 	store := packed(t, "dir")
 	list := filepath.Join(t.TempDir(), "gateways")
@@ -216,7 +219,7 @@ func TestFileJoin(t *testing.T) {
 	write("# job-a\n" + f.Members[0].Peer + "\n" + f.Members[1].Peer + "\n")
 	f.StartAll(t, 0, 1)
 	f.Agree(t, 0, 1)
-	f.Start(t, 2) // it contacts the others, and no other contacts it
+	f.Start(t, 2) // it contacts the others, but they do not contact it
 	if err := f.Members[0].Sees(2)(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -225,8 +228,8 @@ func TestFileJoin(t *testing.T) {
 	ranksRead(t, f, client.Options{Window: 12})
 }
 
-// TestStrangersAreRefused starts a third gateway that does not fit. It logs the reason, the other
-// two continue, and it still serves, from the store.
+// TestStrangersAreRefused starts a third gateway that does not fit the cluster. The cluster logs
+// the reason, its two members continue, and the third gateway still serves from the store.
 func TestStrangersAreRefused(t *testing.T) {
 	store := packed(t, "dir")
 	authority, other := certtest.New(t), certtest.New(t)
@@ -237,7 +240,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		name string
 		tls  *certtest.Authority
 		args []string
-		want []string // in the log of one of those who are there, or of the stranger
+		want []string // in the log of a member or of the stranger
 	}{
 		{"another cluster", nil, []string{"--cluster", "job-b"}, []string{`belongs to cluster \"job-a\"`, `job-b`}},
 		{"a name that is taken", nil, []string{"--member", "gw-1"}, []string{`two gateways are called \"gw-1\"`, "--member"}},
@@ -279,7 +282,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// TestPeerPortIsNotForClients comes with a browser's request to the port that is for gateways.
+// TestPeerPortIsNotForClients sends a browser's request to the port for peers.
 func TestPeerPortIsNotForClients(t *testing.T) {
 	f := trio(t, packed(t, "dir"), nil)
 	f.Start(t, 0)
@@ -295,7 +298,8 @@ func TestPeerPortIsNotForClients(t *testing.T) {
 	}
 }
 
-// TestClusterOfOne serves from the store, and says so where it is asked who is there.
+// TestClusterOfOne checks that a cluster of one gateway serves from the store, and that its cluster
+// page lists one member.
 func TestClusterOfOne(t *testing.T) {
 	store := packed(t, "dir")
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 1 })
@@ -314,7 +318,7 @@ func TestClusterOfOne(t *testing.T) {
 	}
 }
 
-// TestClusterFlagsThatDoNotFit are refused before anything starts.
+// TestClusterFlagsThatDoNotFit checks that serve refuses such flags before it starts anything.
 func TestClusterFlagsThatDoNotFit(t *testing.T) {
 	store := packed(t, "dir")
 	for _, c := range []struct {

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// columnar are the data sets of python/columnar.py and of writeInGo. A name begins with the format.
+// columnar lists the data sets of python/columnar.py and of writeInGo. Each name begins with the
+// format.
 var columnar = []string{
 	"arrow-flat", "arrow-nested", "arrow-views", "arrow-feather", "arrow-polars", "arrow-polars-streams", "arrow-datasets", "arrow-go",
 	"parquet-pyarrow", "parquet-polars", "parquet-duckdb", "parquet-fastparquet", "parquet-datasets", "parquet-go",
@@ -21,9 +22,10 @@ var columnar = []string{
 	"parquet-by-spark", "parquet-by-spark-legacy", "parquet-encoded",
 }
 
-// TestRowsAsPyarrowReadsThem serves Parquet and Arrow files of all their writers where they lie, and reads an epoch of each as Arrow
-// streams, as tars and as MDS, by what docs/spec/rows.md says: every row comes once, and each of its values is the one that pyarrow reads in the
-// file, byte by byte and type by type. Of the newly written files, it is also the one that the library of the writer reads.
+// TestRowsAsPyarrowReadsThem serves Parquet and Arrow files by several writers in place. It reads
+// an epoch of each as Arrow streams, as tars and as MDS, as docs/spec/rows.md specifies. Every row
+// is delivered once. Its values equal those that pyarrow reads from the file, in type and in every
+// byte. For files that this test writes, they also equal those that the writer's library reads.
 func TestRowsAsPyarrowReadsThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "columnar.py", "write", dir)
@@ -53,8 +55,8 @@ func TestRowsAsPyarrowReadsThem(t *testing.T) {
 	harness.MustRun(t, store, "verify", store.Dataset("parquet-pyarrow"))
 }
 
-// epochFiles is the input of python/columnar.py: the description of a data set, and the files of
-// all batches in one form.
+// epochFiles is the input of python/columnar.py: the description of a data set, and the files of an
+// epoch's batches in one form.
 type epochFiles struct {
 	Description json.RawMessage `json:"description"`
 	Batches     []string        `json:"batches"`
@@ -88,7 +90,7 @@ func epochOfRows(t *testing.T, g *harness.Gateway, name, form string) epochFiles
 	return e
 }
 
-// readRows reads epochs by their names.
+// readRows has pyarrow read epochs, and returns the digests by name.
 func readRows(t *testing.T, asked map[string]epochFiles) told {
 	t.Helper()
 	b, err := json.Marshal(asked)
@@ -102,10 +104,10 @@ func readRows(t *testing.T, asked map[string]epochFiles) told {
 	return library(t, "columnar.py", "read", file)
 }
 
-// sameRows is same for rows, of which a failure names the values that differ, of the first few rows.
+// sameRows is like same, for rows. For the first few wrong rows it prints the values that differ.
 func sameRows(t *testing.T, what string, want, got map[string]string) {
 	t.Helper()
-	if len(want) < 2 || len(got) != len(want) { // one is the types
+	if len(want) < 2 || len(got) != len(want) { // one entry is the types
 		t.Errorf("%s: got %d rows, want %d", what, len(got), len(want))
 	}
 	told := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 )
 
-// writeInGo writes data sets with the libraries that programs in Go write them with, and returns the directory and the names.
+// writeInGo writes data sets with the libraries that Go programs use, and returns the names.
 func writeInGo(t *testing.T, dir string) []string {
 	t.Helper()
 	for name, write := range map[string]func(*testing.T, string){"arrow-go": writeArrow, "parquet-go": writeParquet} {
@@ -26,7 +26,7 @@ func writeInGo(t *testing.T, dir string) []string {
 	return []string{dir, "arrow-go", "parquet-go"}
 }
 
-// create makes a file which the end of the test finds closed.
+// create creates a file, which is closed when the test ends.
 func create(t *testing.T, dir, name string) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, name))
@@ -37,7 +37,7 @@ func create(t *testing.T, dir, name string) *os.File {
 	return f
 }
 
-// arrowBatch has some rows, from a number on.
+// arrowBatch returns count rows, which begin at number from.
 func arrowBatch(from, count int) arrow.RecordBatch {
 	image := arrow.StructOf(arrow.Field{Name: "bytes", Type: arrow.BinaryTypes.Binary, Nullable: true}, arrow.Field{Name: "width", Type: arrow.PrimitiveTypes.Int32})
 	schema := arrow.NewSchema([]arrow.Field{
@@ -94,7 +94,7 @@ func writeArrow(t *testing.T, dir string) {
 	}
 }
 
-// goRow is a row as a program in Go has it.
+// goRow is a row as a Go struct.
 type goRow struct {
 	ID     int64    `parquet:"id,delta"`
 	Text   *string  `parquet:"text,optional,dict"`
@@ -123,7 +123,8 @@ type goTurn struct {
 	Content string `parquet:"content,delta"`
 }
 
-// writeParquet writes files with parquet-go, in each of its compressions and both versions of data pages.
+// writeParquet writes files with parquet-go, in all of its compressions and both versions of data
+// pages.
 func writeParquet(t *testing.T, dir string) {
 	t.Helper()
 	rows := make([]goRow, 60)

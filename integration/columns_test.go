@@ -10,9 +10,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestChosenColumnsAloneAreRead indexes some columns of Parquet files, and reads an epoch. MinIO is
-// asked for the column chunks of these columns and for no other byte, each once, and each row
-// equals the result of pyarrow's columns=. An index of all columns exists too.
+// TestChosenColumnsAloneAreRead indexes some columns of Parquet files, and reads an epoch. The
+// gateway requests the column chunks of these columns from MinIO once each, and no other byte. Each
+// row equals the result of pyarrow's columns=. An index of all columns exists too.
 func TestChosenColumnsAloneAreRead(t *testing.T) {
 	for name, columns := range map[string][]string{
 		"parquet-far":    {"caption", "label"},
@@ -51,8 +51,8 @@ func TestChosenColumnsAloneAreRead(t *testing.T) {
 	}
 }
 
-// onlyChosen holds the reads of a store to the runs of column chunks that were chosen, and returns how many bytes these have. A footer is a
-// range at the end of a file.
+// onlyChosen checks that a store's reads are exactly the column chunks of the chosen columns, and
+// returns the total size of these. A footer is a range at the end of a file.
 func onlyChosen(t *testing.T, who string, reads *harness.Reads, files map[string]string) (sum int64) {
 	t.Helper()
 	type file struct {

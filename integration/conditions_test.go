@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestConditionalAndRangeRequests checks HTTP's guarantees for a batch: RFC 9110, 13 and 14. {E} is
-// its ETag.
+// TestConditionalAndRangeRequests checks HTTP's guarantees for a batch (RFC 9110, sections 13 and
+// 14). {E} stands for its ETag.
 func TestConditionalAndRangeRequests(t *testing.T) {
 	_, g, _ := served(t)
 	short := "/epoch/0/batch/1"
@@ -36,7 +36,7 @@ func TestConditionalAndRangeRequests(t *testing.T) {
 	whole, none := [2]int{0, n}, [2]int{}
 	const long = "99999999999999999999999"
 	for _, c := range []struct {
-		header string // with bars between several
+		header string // several headers are separated by bars
 		status int
 		part   [2]int
 		rule   string
@@ -117,8 +117,8 @@ func TestConditionalAndRangeRequests(t *testing.T) {
 	}
 }
 
-// checkFields compares the headers of an answer with those that RFC 9110 requires for its status,
-// and with those of the whole.
+// checkFields compares a response's headers with those that RFC 9110 requires for its status, and
+// with those of the full response.
 func checkFields(t *testing.T, name string, whole, got harness.Response, part [2]int) {
 	t.Helper()
 	want := map[string]string{}

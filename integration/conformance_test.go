@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
-// TestStoreConformance holds the backend on real servers to the contract that the in-memory
-// store and the directory pass too.
+// TestStoreConformance runs the store contract against the backend on real servers. The in-memory
+// store and the directory pass the same contract.
 func TestStoreConformance(t *testing.T) {
 	for _, kind := range []string{"minio", "versitygw"} {
 		t.Run(kind, func(t *testing.T) {

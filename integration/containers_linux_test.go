@@ -19,27 +19,28 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// neighbours are a gateway at a socket and the requirements of its readers: programs and files that
-// every user may read.
+// neighbours is a gateway at a socket, with the programs and files that its readers require. Every
+// user may read these.
 type neighbours struct {
 	t               *testing.T
 	dir, at         string
 	program         string // millrace
 	access          string // the access file
-	reader, watcher string // files with tokens; the second one sees metrics
+	reader, watcher string // files with tokens; the second one may read metrics
 	gateway         *harness.Process
 	client          *http.Client
 }
 
-// newNeighbours starts a gateway for which prefix are the words of a command that puts it where it is to run. Users of these numbers may
-// read without a token, and so may the token of the reader.
+// newNeighbours starts a gateway with a command prefix, which places it in a container or runs it
+// as another user. Users with these numbers may read without a token, and so may a client with the
+// reader's token.
 func newNeighbours(t *testing.T, uids []int, prefix ...string) *neighbours {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("run programs as other users: only root may; run this test as root, in a container say")
 	}
 	files, _ := harness.Files(t, 512, 8<<10)
-	dir, err := os.MkdirTemp("", "m") // a socket's path is short
+	dir, err := os.MkdirTemp("", "m") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,18 +90,18 @@ func environment(dir string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=/tmp"}
 }
 
-// as are the words of a command that runs another one as a user of this machine.
+// as returns a command prefix that runs a program as the given user of this machine.
 func as(uid int) []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", uid), fmt.Sprint("--regid=", uid), "--clear-groups", "--"}
 }
 
-// contained are the words of a command that runs another one as a container would: it is root in user, PID and mount namespaces of its
-// own, and a user of this machine outside.
+// contained returns a command prefix that runs a program as a container would: as root in its own
+// user, PID and mount namespaces, and as the given user outside.
 func contained(uid int) []string {
 	return append(as(uid), "unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--")
 }
 
-// get asks the gateway as the one who may see metrics.
+// get sends a request to the gateway with the token that may read metrics.
 func (n *neighbours) get(ctx context.Context, path string) (string, error) {
 	token, err := os.ReadFile(n.watcher)
 	if err != nil {
@@ -123,7 +124,7 @@ func (n *neighbours) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// lent is how many batches the gateway has given as memory.
+// lent returns the number of batches that the gateway has passed in shared memory.
 func (n *neighbours) lent() int {
 	n.t.Helper()
 	text, err := n.get(n.t.Context(), "/metrics")
@@ -149,8 +150,9 @@ func (n *neighbours) fetch(prefix []string, env ...string) (string, bool) {
 	return string(out), err == nil && strings.Contains(string(out), `"samples": 512,`)
 }
 
-// TestTwoContainers: a gateway and a reader in user, PID and mount namespaces of their own share the directory of a socket, and nothing
-// else. A user's number means nothing there; a token is asked for. With one, batches come as memory.
+// TestTwoContainers runs a gateway and a reader in separate user, PID and mount namespaces, which
+// share only the socket's directory. A user's number grants nothing there, so the gateway requires
+// a token. With a token, batches arrive in shared memory.
 func TestTwoContainers(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t, []int{0, gatewayUID, 4712, 65534}, contained(gatewayUID)...)
@@ -186,7 +188,8 @@ with millrace.Client(sys.argv[1]) as data:
 	}
 }
 
-// TestUsersOfOneMachine: without namespaces a user whom the access file names needs no token, and no other user has that user's rights.
+// TestUsersOfOneMachine checks that without namespaces a user in the access file requires no token,
+// and that no other user has that user's rights.
 func TestUsersOfOneMachine(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t, []int{4712}, as(gatewayUID)...)
@@ -215,8 +218,8 @@ func TestUsersOfOneMachine(t *testing.T) {
 	}
 }
 
-// TestSocketInTheWayOfAnotherUser: in a directory where every user may write, such as /tmp, a
-// gateway replaces no other socket.
+// TestSocketInTheWayOfAnotherUser checks that in a directory where every user may write, such as
+// /tmp, a gateway replaces no other user's socket.
 func TestSocketInTheWayOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t, nil, as(gatewayUID)...)

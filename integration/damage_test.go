@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// damage is one thing that happens to a stored shard behind the gateway's back.
+// damage is one kind of damage to a stored shard, done while a gateway serves it.
 type damage struct {
 	name string
 	do   func(t *testing.T, store *harness.Store, key string)
@@ -26,11 +26,12 @@ func damages(store *harness.Store) []damage {
 		{"truncated", truncate},
 	}
 	if store.Name == "dir" {
-		// The same bytes, written again: a read of the expected version must notice.
+		// Same bytes, but written again: a read that expects the former version must fail.
 		all = append(all, damage{"touched", touch})
 	}
 	if store.Path != "" {
-		// Only where the test can reach the stored file itself: same ETag, other bytes.
+		// Only possible if the test can reach the stored file itself: same ETag, other
+		// bytes.
 		all = append(all, damage{"one bit flipped", flip})
 	}
 	return all
@@ -104,8 +105,8 @@ func remove(t *testing.T, store *harness.Store, key string) {
 	}
 }
 
-// flip changes one bit in the middle of the stored file and puts its times back, so that
-// nothing but the bytes tells.
+// flip changes one bit in the middle of the stored file and restores the file's times, so that only
+// the bytes differ.
 func flip(t *testing.T, store *harness.Store, key string) {
 	t.Helper()
 	path := filepath.Join(store.Path, key)
@@ -135,9 +136,9 @@ func flip(t *testing.T, store *harness.Store, key string) {
 	}
 }
 
-// TestDamageUnderARunningGateway harms one shard after the gateway has opened the index:
-// each batch is then either the right bytes or a 502 that names shard and range, and
-// never a wrong byte. The stored order keeps the damage to some of the batches.
+// TestDamageUnderARunningGateway damages one shard after the gateway has opened the index. Each
+// batch is then either correct or a 502 that names the shard and the range. The stored order limits
+// the damage to some of the batches.
 func TestDamageUnderARunningGateway(t *testing.T) {
 	files, _ := harness.Files(t, 200, 4000)
 	for _, kind := range harness.Kinds() {
@@ -157,7 +158,7 @@ func TestDamageUnderARunningGateway(t *testing.T) {
 				refused := 0
 				for m := range n {
 					r := g.Get(t, batchPath(0, m)+share(8, 0, 1)+"&shuffle=none")
-					if r.Status == http.StatusOK { // the history judges
+					if r.Status == http.StatusOK { // the history checks the response
 						continue
 					}
 					p := problemOf(t, r)

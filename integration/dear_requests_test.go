@@ -13,8 +13,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// processorTime returns the processor time of a process, or zero where the system does not report
-// it.
+// processorTime returns the processor time of a process, or zero if the system does not report it.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -29,9 +28,10 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // a tick is a hundredth of a second
 }
 
-// TestDearestRequests requests the most expensive answer of each route, for a million samples.
-// Answers that take more than two seconds of a processor must be refused with the sum; a list of
-// shards may take eight. Up to twice as much is not a fault: other programs share the processors.
+// TestDearestRequests sends the most expensive request of each route, for a million samples. The
+// gateway must refuse a request that takes over two seconds of processor time, and name the sum; a
+// list of shards may take eight. The test allows twice as much, because other programs share the
+// processors.
 func TestDearestRequests(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir := strings.TrimPrefix(store.Dataset(dataset), "file://")

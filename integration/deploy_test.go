@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// compose is the part of docker-compose.yml that the stack depends on.
+// compose is the part of docker-compose.yml that these tests read.
 type compose struct {
 	Services map[string]struct {
 		Build struct {
@@ -30,7 +30,7 @@ type compose struct {
 	}
 }
 
-// members returns the names of the services that are one cluster, in order.
+// members returns the names of the services that form one cluster, in order.
 func (c compose) members() (names []string) {
 	for name, s := range c.Services {
 		if slices.Contains(s.Command, "--cluster") {
@@ -95,7 +95,7 @@ func TestComposeFileDescribesTheStack(t *testing.T) {
 	}
 }
 
-// TestComposeCommandIsValid gives the gateway's own arguments to serve --check.
+// TestComposeCommandIsValid passes the gateway's own arguments to serve --check.
 func TestComposeCommandIsValid(t *testing.T) {
 	c := readCompose(t)
 	files, _ := harness.Files(t, 50, 1000)
@@ -104,7 +104,8 @@ func TestComposeCommandIsValid(t *testing.T) {
 	harness.MustRun(t, store, append(c.Services["gateway"].Command, "--check")...)
 }
 
-// TestComposeClusterIsValid gives each member's own arguments to serve --check, with certificates that its service makes.
+// TestComposeClusterIsValid passes each member's own arguments to serve --check, with certificates
+// from the stack's own service for them.
 func TestComposeClusterIsValid(t *testing.T) {
 	c := readCompose(t)
 	files, _ := harness.Files(t, 50, 1000)
@@ -137,7 +138,7 @@ func TestComposeClusterIsValid(t *testing.T) {
 	}
 }
 
-// TestDevClusterStartsAndStops runs the commands of `make dev-cluster` and `make dev-stop`;
+// TestDevClusterStartsAndStops runs the commands of `make dev-cluster` and `make dev-stop`.
 // smoke.sh must succeed at every member.
 func TestDevClusterStartsAndStops(t *testing.T) {
 	free := harness.FreeAddresses(t, 7)
@@ -159,7 +160,7 @@ func TestDevClusterStartsAndStops(t *testing.T) {
 	}
 }
 
-// TestImagePinsWhatTheTestsPin compares the two places that name MinIO's version.
+// TestImagePinsWhatTheTestsPin compares the two files that pin MinIO's version.
 func TestImagePinsWhatTheTestsPin(t *testing.T) {
 	pins, err := os.ReadFile("../tools/versions.env")
 	if err != nil {
@@ -183,11 +184,12 @@ func TestImagePinsWhatTheTestsPin(t *testing.T) {
 	}
 }
 
-// devStack returns how to run dev.sh on a few files, in a directory of its own, with these variables.
+// devStack returns a function that runs dev.sh on a few files, in a temporary directory and with
+// these variables.
 func devStack(t *testing.T, vars ...string) func(verb string) string {
 	t.Helper()
 	files, _ := harness.Files(t, 300, 2000)
-	// The command refuses MILLRACE_ variables that it does not know.
+	// The command refuses unknown MILLRACE_ variables.
 	clean := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "MILLRACE_") })
 	env := append(clean, append(vars, "DEV_DIR="+t.TempDir(), "DEV_SOURCE="+files, "DEV_BINARY="+harness.Binary(t))...)
 	t.Cleanup(func() {

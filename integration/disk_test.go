@@ -16,12 +16,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// withDisk are the arguments of a gateway with a disk tier.
+// withDisk returns the arguments for a gateway with a disk tier.
 func withDisk(dir string) []string {
 	return []string{"--disk-cache", dir, "--disk-cache-size", "256MiB", "--lame-duck", "0s"}
 }
 
-// written waits until every chunk of the dataset is on the gateway's disk.
+// written waits until the gateway's disk holds every chunk of the dataset.
 func written(t *testing.T, g *harness.Gateway) {
 	t.Helper()
 	var d struct {
@@ -38,7 +38,7 @@ func written(t *testing.T, g *harness.Gateway) {
 	})
 }
 
-// TestRestartedGatewayReadsItsDiskAlone reads an epoch, restarts the gateway, takes the store away,
+// TestRestartedGatewayReadsItsDiskAlone reads an epoch, restarts the gateway, removes the store,
 // and reads the epoch again.
 func TestRestartedGatewayReadsItsDiskAlone(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
@@ -77,9 +77,9 @@ func TestRestartedGatewayReadsItsDiskAlone(t *testing.T) {
 	})
 }
 
-// TestKillsLeaveNoTornByte kills a gateway with SIGKILL while it reads from and writes to its disk,
-// again and again. Some of its files are removed each time, so that there is always more to write.
-// No answer ever differs.
+// TestKillsLeaveNoTornByte repeatedly kills a gateway with SIGKILL while it reads from and writes
+// to its disk. It removes some of the disk's files each time, so that there is always more to
+// write. No response ever differs.
 func TestKillsLeaveNoTornByte(t *testing.T) {
 	kills := 30
 	if long() {
@@ -105,12 +105,12 @@ func TestKillsLeaveNoTornByte(t *testing.T) {
 		for c := range 3 {
 			readers.Go(func() {
 				for m := c; ctx.Err() == nil; m++ {
-					_, _ = g.Try(ctx, batchPath(0, m%n)+share(size, 0, 1)) // the history judges
+					_, _ = g.Try(ctx, batchPath(0, m%n)+share(size, 0, 1)) // the history checks the response
 				}
 			})
 		}
 		<-end.C
-		if kill%5 == 4 { // else most would be killed before they have answered a question
+		if kill%5 == 4 { // otherwise most would be killed before their first response
 			hits += g.Metric(t, "millrace_disk_hits_total", "")
 			if corrupt := g.Metric(t, "millrace_disk_corrupt_total", ""); corrupt != 0 {
 				t.Errorf("kill %d: got %v files that are not what their names say, of %v, want none", kill, corrupt, before)
@@ -142,7 +142,7 @@ func TestKillsLeaveNoTornByte(t *testing.T) {
 	}
 }
 
-// thin removes about half of the chunk files, and cuts nothing else.
+// thin removes about half of the chunk files, and truncates none.
 func thin(t *testing.T, dir string, random *rand.Rand) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(dir, "chunks"), func(name string, d fs.DirEntry, err error) error {
@@ -156,8 +156,8 @@ func thin(t *testing.T, dir string, random *rand.Rand) {
 	}
 }
 
-// TestDiskThatTakesNoWholeChunk limits the size of the files that a gateway may write: each chunk's
-// file breaks off in the middle, with an error of the system. Only the metrics show it.
+// TestDiskThatTakesNoWholeChunk limits the size of files that a gateway may write: writes of a
+// chunk's file fail halfway with a system error. Only the metrics report the failures.
 func TestDiskThatTakesNoWholeChunk(t *testing.T) {
 	const size = 32
 	files, content := harness.Files(t, 200, 20000)
@@ -165,7 +165,8 @@ func TestDiskThatTakesNoWholeChunk(t *testing.T) {
 	harness.Pack(t, store, files, dataset, "--shard-size", "2MiB", "--chunk-size", "512KiB")
 	dir := t.TempDir()
 	r := newReader(t, content, harness.Packed(t, store, dataset))
-	// In blocks of 512 or 1,024 bytes, as the shell likes; the copy of the index is smaller.
+	// The unit is 512 or 1,024 bytes, depending on the shell; the copy of the index is smaller
+	// than the limit.
 	g := harness.ServeUnder(t, `ulimit -f 256 && exec "$0" "$@"`, store, dataset, append(withDisk(dir), "--cache-size", "64MiB")...)
 	for epoch := range 2 {
 		for m := range batches(t, g, epoch, size) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestInterfacePages types the commands of pages about HTTP into a shell, against the quickstart's
+// TestInterfacePages runs the commands of the pages about HTTP in a shell, against the quickstart's
 // gateway, and compares the output.
 func TestInterfacePages(t *testing.T) {
 	for _, name := range []string{

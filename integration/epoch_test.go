@@ -17,18 +17,18 @@ import (
 
 const dataset = "photos"
 
-// small are the sizes that give a few hundred files several shards and many chunks.
+// small returns sizes that divide a few hundred files into several shards and many chunks.
 func small() []string { return []string{"--shard-size", "256KiB", "--chunk-size", "32KiB"} }
 
-// reader reads epochs, and adds its answers to the history of its test.
+// reader reads epochs, and records its responses in the history of its test.
 type reader struct {
 	t       *testing.T
-	content map[string]string // member name -> bytes, as they were packed
+	content map[string]string // packed bytes by member name
 	log     *history.Log
 	planned bool // the log has a plan
 }
 
-// newReader returns a reader of files that were packed. The log's plan may be nil.
+// newReader returns a reader for packed files. The log's plan may be nil.
 func newReader(t *testing.T, content map[string]string, plan history.Plan) *reader {
 	return &reader{t, content, harness.Record(t, plan), plan != nil}
 }
@@ -41,7 +41,8 @@ func share(batchSize, rank, world int) string {
 	return fmt.Sprintf("?batch_size=%d&rank=%d&world_size=%d", batchSize, rank, world)
 }
 
-// step reads global batch m as world ranks and returns their bodies joined, end blocks cut.
+// step reads global batch m as all ranks of the given world size, and returns the joined bodies
+// without their end blocks.
 func (r *reader) step(g *harness.Gateway, epoch, m, batchSize, world int) []byte {
 	r.t.Helper()
 	var joined []byte
@@ -54,7 +55,7 @@ func (r *reader) step(g *harness.Gateway, epoch, m, batchSize, world int) []byte
 	return joined
 }
 
-// take counts one answer in the epoch.
+// take records one response of the epoch.
 func (r *reader) take(path string, answer harness.Response) {
 	r.t.Helper()
 	if got, want := answer.Header.Get("Content-Length"), strconv.Itoa(len(answer.Body)); got != want {
@@ -69,7 +70,7 @@ func (r *reader) take(path string, answer harness.Response) {
 	r.right(path)
 }
 
-// right ends the test if the history has a fault.
+// right stops the test if the history has a fault.
 func (r *reader) right(what string) {
 	r.t.Helper()
 	if err := r.log.Err(); err != nil {
@@ -77,7 +78,7 @@ func (r *reader) right(what string) {
 	}
 }
 
-// members opens one body, checks every member against the file that was packed, and returns their names.
+// members reads one body, compares every member with the packed file, and returns the names.
 func members(t *testing.T, content map[string]string, path string, answer harness.Response) (names []string) {
 	t.Helper()
 	for archive := tar.NewReader(bytes.NewReader(answer.Body)); ; {
@@ -100,7 +101,7 @@ func members(t *testing.T, content map[string]string, path string, answer harnes
 	}
 }
 
-// endEpoch checks that every sample came exactly once.
+// endEpoch checks that the epoch delivered every sample exactly once.
 func (r *reader) endEpoch(what string) {
 	r.t.Helper()
 	total := len(r.content)
@@ -141,7 +142,7 @@ func onEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, co
 	}
 }
 
-// readOnEveryStore runs the test on every store, with a reader that knows the packed samples.
+// readOnEveryStore runs the test on every store, with a reader for the packed samples.
 func readOnEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store, r *reader)) {
 	t.Helper()
 	onEveryStore(t, func(t *testing.T, store *harness.Store, content map[string]string) {
@@ -149,15 +150,15 @@ func readOnEveryStore(t *testing.T, test func(t *testing.T, store *harness.Store
 	})
 }
 
-// serve starts a gateway whose cache has room for the whole dataset of onEveryStore, unless args
-// say otherwise.
+// serve starts a gateway. Unless args say otherwise, its cache can hold the whole dataset of
+// onEveryStore.
 func serve(t *testing.T, store *harness.Store, args ...string) *harness.Gateway {
 	t.Helper()
 	return harness.Serve(t, store, dataset, append([]string{"--cache-size", "64MiB"}, args...)...)
 }
 
-// TestEverySampleExactlyOnce reads epochs with 1, 2, 3 and 8 ranks at two batch sizes:
-// each gives every sample once, and the order does not depend on the world size.
+// TestEverySampleExactlyOnce reads epochs with 1, 2, 3 and 8 ranks at two batch sizes. Each epoch
+// delivers every sample once, and the order does not depend on the world size.
 func TestEverySampleExactlyOnce(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		g := serve(t, store)
@@ -178,8 +179,8 @@ func TestEverySampleExactlyOnce(t *testing.T) {
 	})
 }
 
-// TestWorldChangesAndGatewayDies reads an epoch whose world size changes on the way, and
-// whose gateway is killed and replaced: every sample still comes once.
+// TestWorldChangesAndGatewayDies changes the world size in the middle of an epoch, and kills and
+// replaces the gateway. The epoch still delivers every sample once.
 func TestWorldChangesAndGatewayDies(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		for _, batchSize := range []int{7, 64} {
@@ -201,8 +202,8 @@ func TestWorldChangesAndGatewayDies(t *testing.T) {
 	})
 }
 
-// TestSameBytesFromEveryGateway asks for the same addresses cold, warm, after a restart,
-// from a second gateway, and from one whose cache is too small for the plan.
+// TestSameBytesFromEveryGateway requests the same addresses from a cold gateway, a warm one, after
+// a restart, from a second gateway, and from one whose cache is too small for the plan.
 func TestSameBytesFromEveryGateway(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		epoch := func(g *harness.Gateway, what string) {

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// large serves 24 batches of some MiB, which take a while to write.
+// large serves 24 batches of some MiB each, which take a while to write.
 func large(t *testing.T) (*harness.Store, *harness.Gateway) {
 	t.Helper()
 	store := harness.Open(t, "dir")
@@ -46,7 +46,7 @@ func batchFiles(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// bodiesOf starts a proxy before a gateway, which counts the requested bodies of batches.
+// bodiesOf starts a proxy before a gateway, which counts requests for the bodies of batches.
 func bodiesOf(t *testing.T, gateway string) (address string, bodies *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(gateway)
@@ -68,7 +68,7 @@ func bodiesOf(t *testing.T, gateway string) (address string, bodies *atomic.Int6
 	return door.URL, bodies
 }
 
-// writes says whether a batch is being written to a directory since a time.
+// writes reports whether a batch has been written to a directory since the given time.
 func writes(t *testing.T, dir string, since time.Time) bool {
 	t.Helper()
 	left, err := filepath.Glob(filepath.Join(dir, ".batch-*"))
@@ -81,8 +81,9 @@ func writes(t *testing.T, dir string, since time.Time) bool {
 	})
 }
 
-// TestKilledFetchLeavesWholeFiles kills `millrace fetch --output` again and again while it writes a batch. Each file that has the
-// name of a batch is whole, and the last run fetches only those that are missing.
+// TestKilledFetchLeavesWholeFiles repeatedly kills `millrace fetch --output` while it writes a
+// batch. Each file with the name of a batch is complete, and the last run fetches only the missing
+// ones.
 func TestKilledFetchLeavesWholeFiles(t *testing.T) {
 	store, g := large(t)
 	whole := t.TempDir()
@@ -111,7 +112,7 @@ func TestKilledFetchLeavesWholeFiles(t *testing.T) {
 		}
 	}
 	have := len(batchFiles(t, dir))
-	// A door of its own: a request of a fetch that was killed may be met later.
+	// Use a separate proxy: the requests of a killed fetch may still arrive at the gateway.
 	address, bodies := bodiesOf(t, g.URL)
 	var rep struct {
 		Batches int
@@ -133,8 +134,8 @@ func TestKilledFetchLeavesWholeFiles(t *testing.T) {
 	t.Logf("%d kills, %d batches were there before the last run", killed, have)
 }
 
-// TestFetchOntoAFullDisk: the error names the file and the cure, no partial file is left, and with
-// more space the same command continues.
+// TestFetchOntoAFullDisk checks that the error names the file and the remedy, that no partial file
+// remains, and that the same command resumes when there is more space.
 func TestFetchOntoAFullDisk(t *testing.T) {
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// foreignRefused are the files of other projects that are refused, by the ends of their paths, with
-// the reason. They are from Apache's parquet-testing and from parquet-go's own tests.
+// foreignRefused maps the path endings of other projects' files to the reason why Millrace refuses
+// them. The files are from Apache's parquet-testing and from parquet-go's own tests.
 var foreignRefused = map[string]string{
 	"-corrupt-checksum.parquet":                "checksum of a page does not match",
 	".parquet.encrypted":                       "encrypted, which is not supported",
@@ -29,9 +29,10 @@ var foreignRefused = map[string]string{
 	"/num_values_exceeds_data.parquet":         "page of 7732 values exceeds the 500 that are left",
 }
 
-// TestFilesOfOtherProjects indexes the files that parquet-go and pyarrow have for tests of their own, most of them Apache's
-// parquet-testing, and those of the folder that MILLRACE_FILES names: by many writers, of many years. Each is read, and its rows are those
-// that pyarrow reads, or it is refused by name. A file that pyarrow refuses may be either.
+// TestFilesOfOtherProjects indexes the test files of parquet-go and pyarrow, most of them Apache's
+// parquet-testing, and those in the folder that MILLRACE_FILES names. Many writers made them, over
+// many years. Each file is either read, with the same rows that pyarrow reads, or refused by name.
+// A file that pyarrow refuses may be either.
 func TestFilesOfOtherProjects(t *testing.T) {
 	dir := t.TempDir()
 	files := foreignFiles(t, dir)
@@ -76,11 +77,11 @@ func TestFilesOfOtherProjects(t *testing.T) {
 		len(files.names), len(read)-alone, len(files.refused), ours, alone)
 }
 
-// foreign are files of other projects, each in a directory of its own.
+// foreign holds files of other projects, each in a separate directory.
 type foreign struct {
 	names   []string
-	paths   map[string]string // by name: where a file came from
-	refused map[string]string // by name: why it was refused
+	paths   map[string]string // source path of each file, by name
+	refused map[string]string // reason of each refusal, by name
 }
 
 // foreignFiles copies the files into directories below dir.
@@ -114,8 +115,8 @@ func foreignFiles(t *testing.T, dir string) *foreign {
 	return f
 }
 
-// copy copies a file, if it is one of rows. Unless the long counts are asked for, one of more than most bytes is left out, of which
-// pyarrow's scalars would take minutes.
+// copy copies a file if it contains rows. It leaves out files of more than most bytes, which would
+// take pyarrow's scalars minutes, except in a long run.
 func (f *foreign) copy(path, dir string, most int) error {
 	format, suffix := "parquet", ".parquet"
 	switch ext := filepath.Ext(path); ext {
@@ -138,7 +139,8 @@ func (f *foreign) copy(path, dir string, most int) error {
 	return os.WriteFile(filepath.Join(dir, name, "rows"+suffix), b, 0o644)
 }
 
-// checkRefusal checks that the table names a file that is refused, unless pyarrow refuses it too, and that the error names the object.
+// checkRefusal checks that the table lists a refused file, unless pyarrow refuses it too, and that
+// the error names the object.
 func (f *foreign) checkRefusal(t *testing.T, name, why, judge string) {
 	t.Helper()
 	known := judge != ""

@@ -16,7 +16,7 @@ import (
 )
 
 // told is the output of a script of integration/python: digests of samples as a library decodes
-// them, by directory and by the samples' own ids.
+// them, by directory and then by sample ID.
 type told map[string]map[string]string
 
 // library runs a script of integration/python.
@@ -47,7 +47,7 @@ func upload(t *testing.T, to objstore.Store, dir, dataset string) {
 	}
 }
 
-// serveAll uploads the directories of these names, indexes them in place, and serves them.
+// serveAll uploads the directories with these names, indexes them in place, and serves them.
 func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir string, names ...string) *harness.Gateway {
 	t.Helper()
 	var more []string
@@ -65,7 +65,8 @@ func serveAll(t *testing.T, store *harness.Store, objects objstore.Store, dir st
 	return g
 }
 
-// fetched has the client read an epoch with manifests: it finds every sample in the dataset's own framing.
+// fetched has the client read an epoch with manifests. The client must find every sample in the
+// dataset's own framing.
 func fetched(t *testing.T, store *harness.Store, g *harness.Gateway, dataset string) {
 	t.Helper()
 	if out := harness.MustRun(t, store, "fetch", g.URL, "--dataset", dataset, "--batch-size", "7"); !strings.Contains(out, "exactly once") {
@@ -73,7 +74,7 @@ func fetched(t *testing.T, store *harness.Store, g *harness.Gateway, dataset str
 	}
 }
 
-// delivered is a batch as a gateway answered it.
+// delivered is the gateway's response for a batch.
 type delivered struct {
 	samples int
 	body    []byte
@@ -98,8 +99,8 @@ func epochOf(t *testing.T, g *harness.Gateway, dataset string, epoch, batchSize 
 	return all
 }
 
-// same checks that a library reads the same from batches as from the dataset itself: every sample
-// once, and equal.
+// same checks that a library reads every sample from the batches exactly once, with the same
+// content as from the dataset itself.
 func same(t *testing.T, what string, want, got map[string]string) {
 	t.Helper()
 	if len(want) == 0 || len(got) != len(want) {
@@ -112,7 +113,7 @@ func same(t *testing.T, what string, want, got map[string]string) {
 	}
 }
 
-// filesOf reads all files below a directory, by their names from there with slashes.
+// filesOf returns all files below a directory by their relative slash-separated names.
 func filesOf(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -132,7 +133,7 @@ func filesOf(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// saveAs writes files into a fresh directory of this name.
+// saveAs writes files into a new directory with this name.
 func saveAs(t *testing.T, name string, files map[string][]byte) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), name)

@@ -18,15 +18,16 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// form is a way to store samples that are not plain tars.
+// form is a way to store samples other than plain tars.
 type form struct {
 	name    string
 	objects map[string][]byte // by key below the dataset
-	content map[string]string // members of the batches
+	content map[string]string // expected members of the batches
 	args    []string          // of index
 }
 
-// compressed packs files into tars and compresses each with a program as people do: in one frame, or in one for so many bytes.
+// compressed packs files into tars and compresses each with a common program: in a single frame, or
+// in frames of the given size.
 func compressed(t *testing.T, frame int, suffix, program string, args ...string) form {
 	t.Helper()
 	files, content := harness.Files(t, sampleCount(), 4000)
@@ -53,7 +54,7 @@ func compressed(t *testing.T, frame int, suffix, program string, args ...string)
 	return f
 }
 
-// loose are objects of a sample each.
+// loose returns objects of one sample each.
 func loose(count int) form {
 	f := form{name: "loose objects", objects: map[string][]byte{}, content: map[string]string{}, args: []string{"--chunk-size", "64KiB"}}
 	random := rand.NewChaCha8([32]byte{7})
@@ -67,7 +68,7 @@ func loose(count int) form {
 	return f
 }
 
-// store stores and indexes the objects, and returns how many bytes they are.
+// store stores and indexes the objects, and returns their total size in bytes.
 func (f form) store(t *testing.T, store *harness.Store) (n int64) {
 	t.Helper()
 	var g errgroup.Group
@@ -95,7 +96,8 @@ func (f form) store(t *testing.T, store *harness.Store) (n int64) {
 	}
 	args := append([]string{"index", store.Dataset(dataset)}, f.args...)
 	if objects == nil {
-		// next to the shards: class folders have their index in the cache of one user
+		// next to the shards; by default the index of class folders is in the user's own
+		// cache
 		args = append(args, "--index-url", store.Dataset(dataset))
 	}
 	harness.MustRun(t, store, args...)
@@ -109,9 +111,9 @@ func looseCount() int {
 	return 2000
 }
 
-// TestFormsOfStorage indexes, in place, tars that were compressed by the real programs and loose
-// objects. An epoch delivers each sample once, byte for byte, and each byte is read from the store
-// about once. The second epoch comes from memory.
+// TestFormsOfStorage indexes in place: tars that real programs compressed, and loose objects. An
+// epoch delivers each sample once, byte for byte, and reads each byte from the store about once.
+// The second epoch comes from memory.
 func TestFormsOfStorage(t *testing.T) {
 	forms := []form{
 		compressed(t, 1<<30, ".gz", "gzip", "-c"),
@@ -123,7 +125,7 @@ func TestFormsOfStorage(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		for _, f := range forms {
 			if f.name != "loose objects" && kind == "minio" {
-				continue // a store sees of these nothing new
+				continue // these add no new kind of request to a store
 			}
 			t.Run(kind+"/"+f.name, func(t *testing.T) {
 				store := harness.Open(t, kind)
@@ -152,8 +154,9 @@ func TestFormsOfStorage(t *testing.T) {
 	}
 }
 
-// thrifty checks the reads of two epochs from a store. Frames at the borders of chunks are read for
-// both neighbors; loose objects that a rank could not wait for are read again with their chunk.
+// thrifty checks the reads of two epochs from a store. Frames at chunk borders are read for both
+// neighboring chunks. Loose objects that a rank could not wait for are read a second time with
+// their chunk.
 func (f form) thrifty(t *testing.T, reads *harness.Reads, bytes int64) {
 	t.Helper()
 	requests, got := len(reads.All()), reads.Bytes()
@@ -168,7 +171,7 @@ func (f form) thrifty(t *testing.T, reads *harness.Reads, bytes int64) {
 	}
 }
 
-// TestFormsThatChange: an object that is replaced under its index is never served.
+// TestFormsThatChange checks that an object that was replaced after indexing is never served.
 func TestFormsThatChange(t *testing.T) {
 	for _, f := range []form{compressed(t, 20_000, ".zst", "zstd", "-qc"), loose(300)} {
 		t.Run(f.name, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestRanksFindTheirGatewaysByName reads epochs through plain gateways that are named by a pattern, and by the SRV records of a real name
-// server: together they read the store once. A gateway without a name, as a pod that is starting, costs its own ranks their home, and no
-// others.
+// TestRanksFindTheirGatewaysByName reads epochs through independent gateways, which a client finds
+// by the SRV records of a real name server or by a pattern. Together the gateways read the store
+// once. If a gateway has no name, like a pod that is starting, only its own ranks lose their home.
 func TestRanksFindTheirGatewaysByName(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	for _, how := range []func(*testing.T, []*harness.Gateway) (cfg client.Config, lose func()){namedByRecords, namedByPattern} {
@@ -25,9 +25,10 @@ func TestRanksFindTheirGatewaysByName(t *testing.T) {
 		cfg, lose := how(t, gateways)
 		cfg.Dataset, cfg.Home = dataset, client.HomeByRank
 		opt := client.Options{WorldSize: 2 * homed, BatchSize: 256, Share: "locality", Homes: homed}
-		// The two ranks of the gateway that is lost go to two others, each of which reads that gateway's quarter once. Above that come
-		// parts of the chunks that a border between two homes cuts, 0.1 to 0.9 % of the data, as the reads of both meet; a rank that
-		// goes to a gateway that is not its home would cost 12 % and more.
+		// The two ranks of the lost gateway go to two other gateways, each of which reads
+		// that gateway's quarter once. In addition, both gateways read parts of chunks at
+		// the border of two homes: 0.1 to 0.9 % of the data. A rank that used another
+		// home's gateway would add at least 12 %.
 		for epoch, most := range []float64{1.03, .005, .54} {
 			if epoch == 2 {
 				lose()
@@ -44,7 +45,8 @@ func TestRanksFindTheirGatewaysByName(t *testing.T) {
 	}
 }
 
-// allRanksRead reads an epoch by all ranks, with a new client, and proves that each sample came once.
+// allRanksRead reads an epoch with all ranks of a new client, and checks that each sample is
+// delivered once.
 func allRanksRead(t *testing.T, cfg client.Config, opt client.Options) {
 	t.Helper()
 	c, err := client.New(cfg)
@@ -57,10 +59,11 @@ func allRanksRead(t *testing.T, cfg client.Config, opt client.Options) {
 	}
 }
 
-// lost is the gateway that loses its name.
+// lost is the index of the gateway that loses its name.
 const lost = 1
 
-// namedByRecords has the gateways be SRV records, in another order than that of their numbers.
+// namedByRecords names the gateways by SRV records, in reverse order. lose removes the records of
+// one gateway.
 func namedByRecords(t *testing.T, gateways []*harness.Gateway) (cfg client.Config, lose func()) {
 	t.Helper()
 	names, before := &zone{}, net.DefaultResolver
@@ -88,7 +91,8 @@ func namedByRecords(t *testing.T, gateways []*harness.Gateway) (cfg client.Confi
 	}
 }
 
-// namedByPattern has the dialler know the gateways by the names of a pattern.
+// namedByPattern names the gateways by a pattern that the client's dialer resolves. lose removes
+// the name of one gateway.
 func namedByPattern(t *testing.T, gateways []*harness.Gateway) (cfg client.Config, lose func()) {
 	t.Helper()
 	known := map[string]string{}

@@ -9,13 +9,13 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// homed is how many gateways a job reads from, and its homes.
+// homed is the number of gateways that a job reads from, which is also its number of homes.
 const homed = 4
 
-// TestPlainGatewaysReadTheStoreOnce reads epochs through independent gateways, each rank from that
-// of its home. Together they read the store once, and nothing in the next epoch, except for samples
-// that move between homes because the ranks do not divide evenly among them. Those are other ones
-// in each epoch.
+// TestPlainGatewaysReadTheStoreOnce reads epochs through independent gateways, each rank from the
+// gateway of its home. In the first epoch the gateways together read the store once; in the next
+// epoch they read nothing. The exception is samples that move between homes, because the ranks do
+// not divide evenly among them. Different samples move in each epoch.
 func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	for _, ranks := range []uint64{4, 6, 32} {
@@ -40,8 +40,8 @@ func TestPlainGatewaysReadTheStoreOnce(t *testing.T) {
 	}
 }
 
-// homedStore has enough samples for each of the homes, behind a record of reads, and a history of
-// the test. alone is the number of bytes that one gateway reads in an epoch.
+// homedStore returns a store with enough samples for each of the homes, which records its reads.
+// alone is the number of bytes that a single gateway reads in an epoch.
 func homedStore(t *testing.T) (store *harness.Store, reads *harness.Reads, alone float64) {
 	t.Helper()
 	store, reads = harness.OpenCounted(t)
@@ -54,7 +54,7 @@ func homedStore(t *testing.T) (store *harness.Store, reads *harness.Reads, alone
 	return store, reads, float64(reads.Bytes())
 }
 
-// movedShare returns the share of the samples that moves between homes, from a gateway's
+// movedShare returns the fraction of the samples that move between homes, according to a gateway's
 // description of the epoch.
 func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 	t.Helper()
@@ -66,7 +66,8 @@ func movedShare(t *testing.T, g *harness.Gateway, opt client.Options) float64 {
 	return epoch.Moved
 }
 
-// ranksReadHomes reads an epoch by all ranks at once, each from the gateway of its group, and proves that each sample came once.
+// ranksReadHomes reads an epoch with all ranks concurrently, each from the gateway of its group,
+// and checks that each sample is delivered once.
 func ranksReadHomes(t *testing.T, gateways []*harness.Gateway, opt client.Options) {
 	t.Helper()
 	allRead(t, opt, func(rank uint64) []string { return []string{gateways[rank*uint64(len(gateways))/opt.WorldSize].URL} })

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestHuggingFace runs the commands of docs/moving.md on a repository with three splits. Every row
-// of a gateway, the types of the columns and the names of class labels equal those that the library
+// TestHuggingFace runs the commands of docs/moving.md on a repository with three splits. It
+// compares a gateway's rows, column types and names of class labels with those that the library
 // datasets reads from the same files.
 func TestHuggingFace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "huggingface")
@@ -21,7 +21,7 @@ func TestHuggingFace(t *testing.T) {
 	serve := page(t, store)
 	g := harness.ServeAddress(t, store, serve[1], serve[2:]...)
 
-	splits := map[string]string{"train": "huggingface", "validation": "validation", "test": "test"} // how each is served
+	splits := map[string]string{"train": "huggingface", "validation": "validation", "test": "test"} // dataset that serves each split
 	want := library(t, "huggingface.py", "datasets", dir, "train", "validation", "test")
 	got := library(t, "huggingface.py", "millrace", g.URL, "huggingface", "validation", "test")
 	for split, dataset := range splits {
@@ -32,7 +32,8 @@ func TestHuggingFace(t *testing.T) {
 	}
 }
 
-// page runs the commands of the page's section that index, and returns the arguments of the one that serves.
+// page runs the indexing commands of the page's section, and returns the arguments of its serve
+// command.
 func page(t *testing.T, store *harness.Store) (serve []string) {
 	t.Helper()
 	block := regexp.MustCompile("(?s)## Hugging Face\n.*?```sh\n(.*?)```").FindStringSubmatch(readText(t, "../docs/moving.md"))
@@ -50,7 +51,8 @@ func page(t *testing.T, store *harness.Store) (serve []string) {
 	return serve[1:]
 }
 
-// TestHuggingFaceNulls reads columns of every shape, with nulls at every depth, of files that say nothing of classes: README.md names them.
+// TestHuggingFaceNulls reads columns of every shape, with nulls at every depth. The class labels
+// are in README.md, because the files do not contain them.
 func TestHuggingFaceNulls(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir := filepath.Join(store.Path, "shapes")

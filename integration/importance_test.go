@@ -23,7 +23,8 @@ type frozen struct {
 
 func importance(set string) string { return "/v1/datasets/" + set + "/importance" }
 
-// lossReports are the bodies that report every position of an epoch once, from so many ranks. The loss follows from the position.
+// lossReports returns request bodies that report a loss for every position of an epoch once, from
+// world ranks. The loss is a function of the position.
 func lossReports(t *testing.T, g *harness.Gateway, set string, epoch, world int) [][]byte {
 	t.Helper()
 	var all [][]byte
@@ -51,7 +52,7 @@ func lossReports(t *testing.T, g *harness.Gateway, set string, epoch, world int)
 	}
 }
 
-// freeze makes a snapshot of an epoch's losses.
+// freeze creates a snapshot of an epoch's losses.
 func freeze(t *testing.T, g *harness.Gateway, set string, epoch, status int) frozen {
 	t.Helper()
 	plan := g.MustGet(t, fmt.Sprintf("/v1/datasets/%s/epochs/%d?batch_size=64", set, epoch)).Header.Get("Content-Location")
@@ -74,15 +75,15 @@ func report(t *testing.T, g *harness.Gateway, set string, body []byte) {
 }
 
 // TestImportance reports the losses of an epoch through two gateways, freezes them, and reads the
-// next epoch by these weights: the same bytes from both, and from one that has just started. A copy
-// of the dataset that gets the same losses in another order, from another number of ranks, makes
-// the same snapshot.
+// next epoch with these weights. Both gateways and a third, just started, return the same bytes. A
+// copy of the dataset that receives the same losses in another order and from another number of
+// ranks has the same snapshot.
 func TestImportance(t *testing.T) {
 	readOnEveryStore(t, func(t *testing.T, store *harness.Store, r *reader) {
 		one, two := serve(t, store), serve(t, store)
 		for i, body := range lossReports(t, one, dataset, 0, 3) {
 			report(t, []*harness.Gateway{one, two}[i%2], dataset, body)
-			report(t, []*harness.Gateway{two, one}[i%2], dataset, body) // heard again by the other
+			report(t, []*harness.Gateway{two, one}[i%2], dataset, body) // a repeat through the other gateway
 		}
 		made := freeze(t, one, dataset, 0, http.StatusCreated)
 		if n := uint64(sampleCount()); made.Reported != n || made.Samples != n || made.HotSamples != n/10 || made.Coverage < .7 || made.Coverage >= 1 {
@@ -110,8 +111,8 @@ func TestImportance(t *testing.T) {
 	})
 }
 
-// checkDraws compares the deliveries with the number of draws, and their distinct samples with the
-// promised coverage.
+// checkDraws compares the number of deliveries with the number of draws, and the number of distinct
+// samples with the promised coverage.
 func checkDraws(t *testing.T, came map[string]int, draws int, coverage float64) {
 	t.Helper()
 	n, different, most := 0, 0, 0
@@ -157,8 +158,9 @@ func TestSameLossesMakeTheSameSnapshot(t *testing.T) {
 	}
 }
 
-// TestReadOnlyBucketKeepsLosses reports to a gateway whose bucket takes no writes. They wait on its disk, outlive a kill, and are sent by
-// the first gateway with that directory that may write.
+// TestReadOnlyBucketKeepsLosses reports losses to a gateway whose bucket refuses writes. The losses
+// wait on its disk and survive a kill. The first gateway with that directory and write access sends
+// them.
 func TestReadOnlyBucketKeepsLosses(t *testing.T) {
 	files, _ := harness.Files(t, 400, 4000)
 	store := harness.Open(t, "versitygw")

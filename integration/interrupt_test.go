@@ -12,22 +12,23 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads sends the real process real signals. The lame-duck time is far longer
-// than the test waits, so that a gateway either ends at once or is seen to serve on.
+// TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads sends signals to a real gateway process.
+// The lame-duck time is far longer than the test, so a gateway either exits at once or clearly
+// keeps serving.
 func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 	files, _ := harness.Files(t, 100, 2000)
 	store := harness.Open(t, "dir")
 	harness.Pack(t, store, files, dataset, small()...)
 	quiet := func() { time.Sleep(1500 * time.Millisecond) } // longer than the required second without a request
 	for name, c := range map[string]struct {
-		batches int // that are read before
+		batches int // batches that are read before the signal
 		signal  func(p *harness.Process)
 		atOnce  bool
 		cluster bool
 	}{
 		"nobody came, SIGINT":  {0, (*harness.Process).Interrupt, true, false},
 		"nobody came, SIGTERM": {0, (*harness.Process).Terminate, false, false},
-		"one batch, SIGINT":    {1, (*harness.Process).Interrupt, true, false}, // a person's curl
+		"one batch, SIGINT":    {1, (*harness.Process).Interrupt, true, false}, // like a person's curl
 		"a reader, SIGINT":     {3, (*harness.Process).Interrupt, false, false},
 		"in a cluster, SIGINT": {0, (*harness.Process).Interrupt, false, true},
 	} {
@@ -43,13 +44,13 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
 				asked = time.Now()
 				if m+1 < c.batches {
-					time.Sleep(300 * time.Millisecond) // a reader's pause
+					time.Sleep(300 * time.Millisecond) // like a reader's pause
 				}
 			}
 			quiet()
 			c.signal(g.Process)
 			fault := ""
-			if silent := time.Since(asked); c.batches > 1 && silent > 5*time.Second { // after which a reader may count as gone
+			if silent := time.Since(asked); c.batches > 1 && silent > 5*time.Second { // the gateway may assume by then that the reader is gone
 				fault = fmt.Sprintf("the reader was silent for %v", silent)
 			}
 			if !harness.Judge(t, fault) {
@@ -67,7 +68,8 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 				ended("after the signal")
 				return
 			}
-			// No probe yet: it would keep the gateway from ending by itself.
+			// Send no readiness probe yet: such a request would keep the gateway from
+			// exiting at once.
 			g.Ready(t, func(context.Context) error {
 				if !strings.Contains(g.Log(), `"message":"draining"`) {
 					return errors.New("it does not drain")
@@ -79,7 +81,7 @@ func TestInterruptLeavesOutTheLameDuckTimeWhereNobodyReads(t *testing.T) {
 				t.Fatal("it has ended, want the lame-duck time")
 			case <-time.After(2 * time.Second):
 			}
-			// Not ready, and still serving: the lame-duck time has begun.
+			// Not ready but still serving: the lame-duck time has begun.
 			g.Ready(t, func(ctx context.Context) error {
 				r, err := harness.Do(ctx, http.MethodGet, g.URL+"/readyz")
 				if err != nil {

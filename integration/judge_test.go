@@ -11,23 +11,23 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// REDbot's warnings that are right.
+// Warnings that REDbot gives for correct responses.
 const (
-	// Without the word public, a shared cache may not keep the answer to a request with a token
-	// (RFC 9111, 3.5), even if all callers may have it.
+	// Without public, a shared cache may not store the response to a request with a token (RFC
+	// 9111, 3.5), even if all clients may read it.
 	public = "Cache-Control: public is probably not necessary."
-	// It says so of every 400.
+	// REDbot gives this warning for every 400.
 	refused = "The server didn't understand the request."
 )
 
-// TestREDbotFindsNoFault has REDbot, a published judge of HTTP, ask for every kind of answer, with conditions, ranges and
-// encodings of its own.
+// TestREDbotFindsNoFault has REDbot, an independent HTTP checker, request every kind of response,
+// with its own conditions, ranges and encodings.
 func TestREDbotFindsNoFault(t *testing.T) {
 	_, g, _ := served(t)
 	generation := g.MustGet(t, "/epoch/0/batch/0").Header.Get("Millrace-Generation")
 	pinned := "?generation=" + generation
 	const epoch = "/v1/datasets/photos/epochs/0"
-	allowed := map[string][]string{ // path: the notes that are right, and no fault
+	allowed := map[string][]string{ // allowed notes by path
 		g.URL + "/":                                   nil,
 		g.URL + "/healthz":                            nil,
 		g.URL + "/readyz":                             nil,
@@ -58,7 +58,8 @@ func TestREDbotFindsNoFault(t *testing.T) {
 	judge(t, allowed, "")
 }
 
-// TestREDbotFindsNoFaultWithTokens has REDbot ask for a dataset that is not open, with the token for it and without.
+// TestREDbotFindsNoFaultWithTokens has REDbot request a dataset that requires a token, with and
+// without the token.
 func TestREDbotFindsNoFaultWithTokens(t *testing.T) {
 	access, token := openAccess(t)
 	files, _ := harness.Files(t, 50, 3000)
@@ -81,7 +82,7 @@ func TestREDbotFindsNoFaultWithTokens(t *testing.T) {
 	judge(t, allowed, "mr_unknown")
 }
 
-// judge asks REDbot for its notes of URLs, and allows some of each.
+// judge has REDbot check URLs, and fails for each note that is not allowed.
 func judge(t *testing.T, allowed map[string][]string, token string) {
 	t.Helper()
 	var urls []string

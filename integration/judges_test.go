@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestEachFormatHasWritersAndAJudge holds the table of docs/dev/testing.md to the formats of docs/formats.md, to the data sets that the tests make, and to
-// the tests: each format has two writers, or says that there is no other.
+// TestEachFormatHasWritersAndAJudge compares the table in docs/dev/testing.md with the formats of
+// docs/formats.md, with the data sets that the tests create, and with the tests. Each format has
+// two writers, or its row states that no second writer exists.
 func TestEachFormatHasWritersAndAJudge(t *testing.T) {
 	rows := judges(t)
 	for _, m := range regexp.MustCompile("(?m)^\\| \\[`(\\w+)`\\]\\(#").FindAllStringSubmatch(readText(t, "../docs/formats.md"), -1) {
@@ -47,7 +48,8 @@ func TestEachFormatHasWritersAndAJudge(t *testing.T) {
 	sameNames(t, told["TestRowsAsPyarrowReadsThem"], made)
 }
 
-// sameNames compares the data sets that the table tells of a test with those that the test makes.
+// sameNames compares the data sets that the table lists for a test with those that the test
+// creates.
 func sameNames(t *testing.T, told []string, made map[string]bool) {
 	t.Helper()
 	for _, name := range told {

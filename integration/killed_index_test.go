@@ -21,14 +21,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// door is a proxy before an S3 store that counts requests. After its limit of shards, it delays all
-// further requests.
+// door is a proxy in front of an S3 store, which counts requests. After a given number of shards it
+// delays all further requests.
 type door struct {
 	*httptest.Server
 	mu     sync.Mutex
 	give   int            // shards
 	counts map[string]int // by method and purpose
-	stuck  chan struct{}  // closed when a request waits
+	stuck  chan struct{}  // closed when a request is delayed
 }
 
 func newDoor(t *testing.T, store *harness.Store, give int) (*door, *harness.Store) {
@@ -41,7 +41,7 @@ func newDoor(t *testing.T, store *harness.Store, give int) (*door, *harness.Stor
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
-			p.Out.Host = p.In.Host // which the signature covers
+			p.Out.Host = p.In.Host // the signature covers the host
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
@@ -106,9 +106,9 @@ func tinyShards(t *testing.T, n int) map[string][]byte {
 	return all
 }
 
-// TestIndexGoesOnAfterAKill kills `millrace index` with SIGKILL while it reads tiny shards. It
-// leaves no temporary files, and the next run reads no more again than the help says. Saving
-// progress takes a few writes.
+// TestIndexGoesOnAfterAKill kills `millrace index` with SIGKILL while it reads tiny shards. The
+// killed command leaves no temporary files. The next run rereads no more shards than the help
+// states. Saving progress takes only a few writes.
 func TestIndexGoesOnAfterAKill(t *testing.T) {
 	const shards, read = 2400, 2200
 	store, dir := harness.Open(t, "minio"), harness.Open(t, "dir")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestPagesLeadSomewhere follows every link of a page to a file of the repository, and to the heading that it names. To every page of
-// docs another one leads.
+// TestPagesLeadSomewhere checks that every link of a page leads to a file of the repository, and to
+// an existing heading. At least one page links to each page of docs.
 func TestPagesLeadSomewhere(t *testing.T) {
 	fenced, link := regexp.MustCompile("(?s)```.*?\n```"), regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	followed, led := 0, map[string]bool{}
@@ -67,7 +67,7 @@ func readText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// headings returns the anchors of a page, as hosts of repositories make them.
+// headings returns the anchors of a page, as repository hosts generate them.
 func headings(page string) map[string]bool {
 	heading, noSlug := regexp.MustCompile(`(?m)^#+ +(.*)$`), regexp.MustCompile(`[^\pL\pN\- _]`)
 	all := map[string]bool{}

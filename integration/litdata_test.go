@@ -11,12 +11,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// blockOfTokens is BLOCK of lit.py.
+// blockOfTokens equals BLOCK in lit.py.
 const blockOfTokens = 8
 
-// TestChunksAsLitDataReadsThem makes LitData write chunks of many kinds of leaves, plain and
-// compressed, and of tokens, serves them in place, and makes LitData read the batches of an epoch:
-// it finds every sample once, and equal.
+// TestChunksAsLitDataReadsThem has LitData write chunks with many kinds of leaves, plain and
+// compressed, and chunks of tokens. A gateway serves them in place, and LitData reads the batches
+// of an epoch: every sample appears once, unchanged.
 func TestChunksAsLitDataReadsThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "lit.py", "write", dir)
@@ -47,7 +47,8 @@ func TestChunksAsLitDataReadsThem(t *testing.T) {
 	}
 }
 
-// asLitData returns the files of a dataset whose chunks are batches of another one, which this is the index of.
+// asLitData returns the files of a LitData dataset whose chunks are the given batches. source is
+// the index of the dataset that the batches come from.
 func asLitData(t *testing.T, source []byte, batches []delivered) map[string][]byte {
 	t.Helper()
 	var index struct {

@@ -29,36 +29,36 @@ import (
 
 const (
 	jobRanks = 8
-	jobBatch = 16       // samples: two for each rank
-	jobChunk = "256KiB" // a dozen samples or more: some are read by themselves
+	jobBatch = 16       // in samples: two for each rank
+	jobChunk = "256KiB" // a chunk has a dozen samples or more; some samples are read individually
 )
 
-// jobLoad is a cluster of gateways that serve the datasets of a yard while it changes, and the jobs
-// that read from them.
+// jobLoad is a cluster of gateways that serves the datasets of a yard while they change, with the
+// jobs that read from it.
 type jobLoad struct {
 	*yard
 	fleet *harness.Fleet
-	fault *atomic.Pointer[http.HandlerFunc] // of the store, as the gateways see it
-	think time.Duration                     // of a rank between two batches, on average
-	sleep time.Duration                     // of a job that rests: meanwhile its generation is closed
-	rests time.Duration                     // after which a gateway has certainly closed everything unused
-	disk  *harness.Disk                     // of the first gateway's disk cache
-	hang  time.Duration                     // how long it hangs, now and then; a request may take half of that to its first byte
+	fault *atomic.Pointer[http.HandlerFunc] // store fault that the gateways currently meet
+	think time.Duration                     // average computing time of a rank between two batches
+	sleep time.Duration                     // pause of a job between epochs; the gateways close its generation
+	rests time.Duration                     // time after which a gateway has closed everything unused
+	disk  *harness.Disk                     // disk below the first gateway's disk cache
+	hang  time.Duration                     // time that the disk hangs; twice the deadline of a request
 
 	objects objstore.Store // the store of the datasets, without faults
 	set     listed
-	epochs  atomic.Int64 // that jobs began
+	epochs  atomic.Int64 // number of epochs that jobs have begun
 
 	mu      sync.Mutex           // guards the fields below
-	absent  map[string]time.Time // when a name was last not in the file; of one that is not in it now, tomorrow
-	seen    map[string]int       // the answers to the jobs and the changes
-	samples map[string]uint64    // of each generation that was indexed
-	newest  map[string]string    // generation of each dataset
+	absent  map[string]time.Time // last time that the file did not list a name; if it does not now, tomorrow
+	seen    map[string]int       // numbers of responses to jobs, and of changes
+	samples map[string]uint64    // number of samples in each indexed generation
+	newest  map[string]string    // newest generation of each dataset
 	late    []string             // requests that ended more than a second after their deadline
 	wrong   int
 }
 
-// listed is the content of the file of datasets, in addition to the flags.
+// listed is the content of the datasets file, in addition to the flags.
 type listed struct{ mails, again, mixture bool }
 
 func (s listed) lines(y *yard) []string {
@@ -91,14 +91,14 @@ func (l *jobLoad) fail(format string, args ...any) {
 	}
 }
 
-// listener counts the gateways' answers to a client.
+// listener counts the gateways' responses to a client.
 type listener struct {
 	load *jobLoad
 	http.RoundTripper
 }
 
-// excused are the errors that a job may get: the store fails, memory is short, or the requested
-// data is not there now.
+// excused lists the errors that a job may receive: the store fails, memory is short, or the
+// requested data does not exist at the moment.
 var excused = []string{
 	client.CodeStoreUnavailable, client.CodeStoreTimeout, client.CodeStoreDenied, client.CodeOverloaded, client.CodeNotFound, client.CodeGenerationGone,
 }
@@ -139,7 +139,8 @@ func (s listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// rank makes the client of a rank, with connections of its own. Every second rank prefers the other gateway.
+// rank returns the client of a rank, with its own connections. Every second rank prefers the other
+// gateway.
 func (l *jobLoad) rank(name string) (c *client.Client, end func()) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	c, err := client.New(client.Config{
@@ -152,7 +153,7 @@ func (l *jobLoad) rank(name string) (c *client.Client, end func()) {
 	return c, transport.CloseIdleConnections
 }
 
-// job reads datasets one after another, each for some epochs, until ctx ends.
+// job reads datasets one after another, for some epochs each, until ctx ends.
 func (l *jobLoad) job(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		name := []string{"photos", "texts", "mails", "again"}[random.IntN(4)]
@@ -173,7 +174,8 @@ func (l *jobLoad) job(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// tellsAbsence says whether a gateway has told that the dataset is not served. One that cannot reach the store may have had the last word.
+// tellsAbsence reports whether some gateway responded that the dataset is not served. The last
+// error may come from another gateway, which could not reach the store.
 func tellsAbsence(err error) bool {
 	if err == nil {
 		return false
@@ -188,8 +190,8 @@ func tellsAbsence(err error) bool {
 	return tellsAbsence(errors.Unwrap(err))
 }
 
-// mayLack says whether a dataset may not be served: it is not in the file, or was not until a moment ago. A gateway tries again half
-// a minute after it could not open one.
+// mayLack reports whether a dataset may be unavailable: the file does not list it, or did not list
+// it until recently. After a failure to open a dataset, a gateway retries half a minute later.
 func (l *jobLoad) mayLack(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,10 +199,11 @@ func (l *jobLoad) mayLack(name string) bool {
 	return ok && time.Since(last) < time.Minute
 }
 
-// errRemoved says that the index of a job's generation is gone from the store.
+// errRemoved means that the index of a job's generation is no longer in the store.
 var errRemoved = errors.New("its index was removed")
 
-// gone looks in the store whether a generation that a gateway says is gone is gone.
+// gone checks in the store whether a generation that a gateway reports as gone has really been
+// removed.
 func (l *jobLoad) gone(ctx context.Context, d client.Dataset, err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != client.CodeGenerationGone {
 		return err
@@ -212,7 +215,7 @@ func (l *jobLoad) gone(ctx context.Context, d client.Dataset, err error) error {
 	return fmt.Errorf("in the store there is generation %.12s (%w): %w", d.Generation, found, err)
 }
 
-// train reads some epochs of the generation that rank 0 has found. Some jobs rest between two.
+// train reads some epochs of the dataset's current generation. Some jobs pause between two epochs.
 func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) error {
 	c, end := l.rank(name)
 	d, err := c.Describe(ctx)
@@ -253,7 +256,8 @@ func (l *jobLoad) train(ctx context.Context, name string, random *rand.Rand) err
 	return nil
 }
 
-// read reads the share of one rank. Now and then the rank is killed, with batches under way, and started again.
+// read reads the share of one rank. Now and then it stops the rank while requests are running, and
+// starts it again.
 func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options, epoch string, random *rand.Rand) error {
 	opt.BatchSize, opt.Generation, opt.Manifest, opt.Tail = jobBatch, d.Generation, true, "short"
 	for batches := opt.From + 1; opt.From < batches; {
@@ -281,7 +285,7 @@ func (l *jobLoad) read(ctx context.Context, d client.Dataset, opt client.Options
 	return nil
 }
 
-// right compares a batch with the request, and its samples with the packed files.
+// right compares a batch with its request, and its samples with the packed files.
 func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) error {
 	if b.Generation != d.Generation || b.Epoch != opt.Epoch || b.Number != opt.From || b.Padded != 0 {
 		return fmt.Errorf("got batch %d of epoch %d of generation %.12s, want %d of %d of %.12s", b.Number, b.Epoch, b.Generation, opt.From, opt.Epoch, d.Generation)
@@ -305,8 +309,8 @@ func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) e
 	return nil
 }
 
-// startJobLoad packs datasets and starts a cluster of two gateways, of a program or of the one that Build made. The first one has a
-// disk cache, and so much memory.
+// startJobLoad packs datasets and starts a cluster of two gateways from the given program, or
+// from the one that Build compiled. The first gateway has a disk cache and the given amount of memory.
 func startJobLoad(t *testing.T, program, memory string, later int, think, hang time.Duration) *jobLoad {
 	t.Helper()
 	l := &jobLoad{
@@ -331,7 +335,7 @@ func startJobLoad(t *testing.T, program, memory string, later int, think, hang t
 	return l
 }
 
-// write writes the file of datasets.
+// write writes the datasets file.
 func (l *jobLoad) write() {
 	l.mu.Lock()
 	for name, is := range map[string]bool{"mails": l.set.mails, "again": l.set.again} {
@@ -345,7 +349,7 @@ func (l *jobLoad) write() {
 	l.names(l.set.lines(l.yard)...)
 }
 
-// index indexes a dataset and records the content of its newest generation.
+// index indexes a dataset and records its newest generation with the number of samples.
 func (l *jobLoad) index(name string) {
 	l.t.Helper()
 	text := harness.MustRun(l.t, l.store, "index", l.store.Dataset(name), "--chunk-size", jobChunk, "--json")
@@ -361,9 +365,8 @@ func (l *jobLoad) index(name string) {
 	l.samples[r.Generation], l.newest[name] = r.Samples, r.Generation
 }
 
-// fails makes the store fail in one of several ways, for a while from the first request that meets
-// the fault: gateways that have their chunks in memory may send no request to the store for a
-// second.
+// fails makes the store fail with the given fault. The fault ends some time after the first request
+// has met it: gateways with their chunks in memory may send no request to the store for a second.
 func (l *jobLoad) fails(what string, lasts time.Duration, fault http.HandlerFunc) {
 	var met sync.Once
 	var counted http.HandlerFunc
@@ -381,14 +384,15 @@ func throttles(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code></Error>`)
 }
 
-// hangs keeps a request until its sender gives up, or for a few seconds.
+// hangs holds a request until its sender gives up, or for a few seconds.
 func hangs(_ http.ResponseWriter, r *http.Request) {
 	answered(r)
 	pause(r.Context(), 6*time.Second)
 	panic(http.ErrAbortHandler)
 }
 
-// hangDisk lets the disk hang again and again, each time until a call has met it, until ctx ends.
+// hangDisk repeatedly makes the disk hang until ctx ends. Each hang lasts until a system call has
+// met it.
 func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(random.Int64N(int64(l.hang))))
@@ -403,10 +407,10 @@ func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// growth is the change that comes twice as often as any other.
+// growth is the change that occurs twice as often as any other.
 const growth = "a shard is added"
 
-// changes are the changes of the gateways, in random order.
+// changes returns the changes that a load makes, by name.
 func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
 	one := func() *harness.Gateway { return l.fleet.Members[random.IntN(2)].Gateway }
 	name := func() string { return []string{"photos", "texts", "mails"}[random.IntN(3)] }
@@ -450,9 +454,10 @@ func (l *jobLoad) changes(random *rand.Rand) map[string]func() {
 	}
 }
 
-// load has jobs read for a while, with a change at each tick.
+// load runs jobs for a while, with a change at each tick.
 func (l *jobLoad) load(jobs int, lasts, every time.Duration, random *rand.Rand) {
-	// Not a deadline: a client gives up before one if there is no time for another attempt, and that would look like a job that failed.
+	// Cancel instead of setting a deadline: a client with a deadline gives up if no time
+	// remains for another attempt, which would look like a failed job.
 	ctx, cancel := context.WithCancel(l.t.Context())
 	defer cancel()
 	time.AfterFunc(lasts, cancel)
@@ -481,7 +486,8 @@ func (l *jobLoad) load(jobs int, lasts, every time.Duration, random *rand.Rand) 
 	}
 }
 
-// settle ends all faults and all but two datasets, and waits until each gateway serves the newest of these and has closed all else.
+// settle ends all faults and removes all datasets except two. It waits until each gateway serves
+// the newest generations of these two and has closed everything else.
 func (l *jobLoad) settle() {
 	l.t.Helper()
 	l.fault.Store(nil)
@@ -502,7 +508,8 @@ func (l *jobLoad) settle() {
 	}
 }
 
-// holds returns the least that each gateway holds at any time of a while, in which connections that are not used are closed.
+// holds returns the smallest amounts that each gateway holds at any moment of the given time.
+// Unused connections are closed during that time.
 func (l *jobLoad) holds(lasts time.Duration) (least []holds) {
 	l.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
@@ -518,7 +525,7 @@ func (l *jobLoad) holds(lasts time.Duration) (least []holds) {
 	return least
 }
 
-// hasty compiles a gateway that closes unused resources after seconds, instead of a minute or two.
+// hasty compiles a gateway that closes unused resources after seconds instead of a minute or two.
 func hasty(t *testing.T) string {
 	t.Helper()
 	return harness.Planted(t, "..",
@@ -532,10 +539,11 @@ func hasty(t *testing.T) string {
 	)
 }
 
-// TestJobsWhileAllChanges has jobs of eight ranks read from two gateways while each second a dataset, a generation, an index, the file
-// or the store changes, and the disk of one hangs now and then. Every epoch of every job has each sample once, of one generation and
-// with the bytes that were packed; each request ends within a second of its deadline; errors are those of the store; afterwards the
-// gateways hold what they held before.
+// TestJobsWhileAllChanges lets jobs of eight ranks read from two gateways. Each second a dataset, a
+// generation, an index, the file or the store changes, and one gateway's disk hangs now and then.
+// Every epoch of every job delivers each sample of one generation once, with the packed bytes. Each
+// request ends within a second of its deadline, and errors are only those of the store. At the end
+// the gateways hold no more than at the start.
 func TestJobsWhileAllChanges(t *testing.T) {
 	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 3*time.Second, 200*time.Millisecond, 20, int64(64<<20)
 	program, memory, sleep, rests, hang := "", "16MiB", 100*time.Second, 4*time.Minute, 30*time.Second
@@ -568,11 +576,11 @@ func TestJobsWhileAllChanges(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // some are lost when the machine is stalled
+	if lost := l.seen["requests without an answer"]; lost > l.seen["answers"]/1000 { // a stalled machine loses some
 		t.Errorf("%d requests were not answered", lost)
 	}
 	fault := ""
-	if len(l.late) > 0 { // a stalled machine may be the reason
+	if len(l.late) > 0 { // a stalled machine may be the cause
 		fault = pace.Fault()
 	}
 	if harness.Judge(t, fault) && len(l.late) > 0 {

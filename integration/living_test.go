@@ -19,30 +19,32 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// yard is a store with changing datasets, and a gateway that serves those named in a file.
+// yard is a store with changing datasets, and a gateway that serves the datasets listed in a file.
 type yard struct {
 	t       *testing.T
 	store   *harness.Store
 	file    string
-	spare   []string                     // files of shards that no dataset has yet
-	content map[string]map[string]string // of a dataset's first shards, and of those that were spare: as harness.Files returns it
+	spare   []string                     // shard files that no dataset contains yet
+	content map[string]map[string]string // packed files of each dataset, and of the spare shards (see harness.Files)
 	log     *history.Log
 	*harness.Gateway
 }
 
-// chunkSize gives the datasets of a yard many chunks.
+// chunkSize is small, so that the datasets of a yard have many chunks.
 const chunkSize = "16KiB"
 
-// later is the content of additional shards, and the prefix of their names in a dataset.
+// later is the key of the spare shards in yard.content, and the prefix of their names in a dataset.
 const later = "later-"
 
-// newYard packs the datasets photos, texts and mails into a directory, and more shards for later. Nothing is served yet.
+// newYard packs the datasets photos, texts and mails into a directory, and spare shards. It starts
+// no gateway.
 func newYard(t *testing.T) *yard {
 	t.Helper()
 	return newYardIn(t, "dir", 3000, 12)
 }
 
-// newYardIn is newYard in a store of a kind, with samples of up to so many bytes, and so many spare shards at least.
+// newYardIn is newYard with a given kind of store, a maximum sample size and a minimum number of
+// spare shards.
 func newYardIn(t *testing.T, kind string, size, spare int) *yard {
 	t.Helper()
 	y := &yard{t: t, store: harness.Open(t, kind), file: filepath.Join(t.TempDir(), "sets.yaml"), content: map[string]map[string]string{}, log: harness.Record(t, nil)}
@@ -62,7 +64,7 @@ func newYardIn(t *testing.T, kind string, size, spare int) *yard {
 	return y
 }
 
-// names writes a file of datasets with a rename, as its readers require.
+// names writes a datasets file and renames it into place, as the gateway requires.
 func (y *yard) names(lines ...string) {
 	y.t.Helper()
 	text := "datasets:\n"
@@ -80,7 +82,7 @@ func (y *yard) names(lines ...string) {
 	}
 }
 
-// start starts the gateway, or another one in its place.
+// start starts the gateway, or stops the running one and starts another.
 func (y *yard) start(args ...string) {
 	y.t.Helper()
 	if y.Gateway != nil {
@@ -112,7 +114,7 @@ func (y *yard) add(name string) {
 	y.spare = y.spare[1:]
 }
 
-// reload asks for a reload, and returns the status and the answer without its digests.
+// reload requests a reload, and returns the status and the response without its digests.
 func (y *yard) reload() (int, string) {
 	y.t.Helper()
 	r, err := harness.Do(y.t.Context(), http.MethodPost, y.Admin+"/v1/reload")
@@ -137,7 +139,7 @@ func (y *yard) describe(name string) (d described) {
 	return d
 }
 
-// list returns the names of all that is served.
+// list returns the names of all served datasets.
 func (y *yard) list() string {
 	y.t.Helper()
 	var all struct{ Datasets []struct{ Name string } }
@@ -161,7 +163,7 @@ func (y *yard) until(what string, limit time.Duration, holds func() bool) {
 	}
 }
 
-// epoch reads an epoch of a dataset as two ranks, and proves that each sample came once.
+// epoch reads an epoch of a dataset with two ranks, and checks that each sample is delivered once.
 func epoch(ctx context.Context, log *history.Log, url, name, generation string, n uint64) (client.EpochReport, error) {
 	c, err := client.New(client.Config{Gateways: []string{url}, Dataset: name, HTTP: log.Client("client")})
 	if err != nil {
@@ -175,8 +177,8 @@ func epoch(ctx context.Context, log *history.Log, url, name, generation string, 
 	return r, err
 }
 
-// TestDatasetsChangeUnderReaders: datasets come and go, one grows and the file has faults, while jobs read. Each epoch of each job has
-// every sample once, of one generation.
+// TestDatasetsChangeUnderReaders adds and removes datasets, grows one, and puts errors into the
+// file, while jobs read. Each epoch of each job delivers every sample of one generation once.
 func TestDatasetsChangeUnderReaders(t *testing.T) {
 	rounds := 6
 	if long() {
@@ -242,8 +244,8 @@ func TestDatasetsChangeUnderReaders(t *testing.T) {
 	readers.Wait()
 }
 
-// TestReload: the answer of POST /v1/reload is the one in docs/operations.md, and removed datasets
-// are still served to clients that use them.
+// TestReload checks that POST /v1/reload responds as docs/operations.md describes, and that removed
+// datasets are still served to clients that use them.
 func TestReload(t *testing.T) {
 	y := newYard(t)
 	y.names("mails")
@@ -279,8 +281,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestGenerationsAreKeptForJobs: a job continues with its generation after a restart, until its
-// index is gone.
+// TestGenerationsAreKeptForJobs checks that after a restart a job continues with its generation
+// until the index of that generation is removed.
 func TestGenerationsAreKeptForJobs(t *testing.T) {
 	y := newYard(t)
 	y.names()
@@ -292,7 +294,7 @@ func TestGenerationsAreKeptForJobs(t *testing.T) {
 	if d := y.describe("photos"); d.Generation == old.Generation || d.Samples <= old.Samples {
 		t.Errorf("got %+v, want the data that were added", d)
 	}
-	y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation) // as before: the history judges
+	y.MustGet(t, "/v1/datasets/photos/epochs/3/batches/1?batch_size=16&generation="+old.Generation) // the history checks the response
 	if r, err := epoch(t.Context(), y.log, y.URL, "photos", old.Generation, 1); err != nil || r.Samples != old.Samples {
 		t.Errorf("got %d samples, %v, want %d", r.Samples, err, old.Samples)
 	}
@@ -311,14 +313,14 @@ func TestGenerationsAreKeptForJobs(t *testing.T) {
 	}
 }
 
-// holds is the open files, goroutines and memory of a process.
+// holds counts the open files, goroutines and bytes of memory of a process.
 type holds struct {
 	files, routines int
 	bytes           int64
 }
 
 // within reports whether a process holds no more than before, except for a few files and goroutines
-// and the given bytes.
+// and spread bytes.
 func (h holds) within(before holds, spread int64) bool {
 	return h.files <= before.files+4 && h.routines <= before.routines+4 && h.bytes <= before.bytes+spread
 }
@@ -353,10 +355,11 @@ func heldBy(t *testing.T, g *harness.Gateway) (h holds) {
 	return h
 }
 
-// TestReloadsLeaveNothing: after many reloads with changing sets the process has as many files, goroutines and bytes as after a few.
+// TestReloadsLeaveNothing checks that after many reloads with changing datasets a process holds as
+// many files, goroutines and bytes as after a few reloads.
 func TestReloadsLeaveNothing(t *testing.T) {
-	t.Parallel()                              // most of the time is a minute's wait
-	few, many, spread := 0, 30, int64(64<<20) // without a few reloads before, the memory of the first epochs counts too
+	t.Parallel()                              // most of the time it waits for a minute
+	few, many, spread := 0, 30, int64(64<<20) // with few = 0 the memory of the first epochs counts as growth
 	if long() {
 		few, many, spread = 50, 1000, 24<<20
 	}

@@ -19,5 +19,5 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, ".."))
 }
 
-// long reports whether the long counts are asked for.
+// long reports whether this is a long run.
 func long() bool { return os.Getenv("MILLRACE_LONG") == "1" }

@@ -11,9 +11,10 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestMDSAsStreamingReadsIt makes MosaicML Streaming write shards of all its encodings, plain,
-// compressed and in directories under one index, serves them in place, and makes Streaming read an
-// epoch as a directory whose shards are the batches: it finds every sample once, and equal.
+// TestMDSAsStreamingReadsIt has MosaicML Streaming write shards with all its encodings, plain,
+// compressed, and in directories under one index. A gateway serves them in place. Streaming then
+// reads an epoch from a directory whose shards are the batches: every sample appears once,
+// unchanged.
 func TestMDSAsStreamingReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "mds.py", "write", dir)["plain"]
@@ -36,7 +37,7 @@ func TestMDSAsStreamingReadsIt(t *testing.T) {
 	}
 }
 
-// asMDS returns the files of an epoch as an MDS dataset, which are those of the directory that the gateway makes of it.
+// asMDS returns the files of an epoch as an MDS dataset.
 func asMDS(t *testing.T, g *harness.Gateway, dataset string, batchSize int) map[string][]byte {
 	t.Helper()
 	get := func(file string) []byte {

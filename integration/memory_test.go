@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// peakRSS returns the peak memory of a process in bytes. Where the system does not record it, it is
-// the current memory.
+// peakRSS returns the peak memory of a process in bytes, or its current memory if the system does
+// not record the peak.
 func peakRSS(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -49,8 +49,8 @@ func peakRSS(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// stall opens connections that ask for batches and never read an answer, until ctx ends.
-// Each is given up after a while, and another one takes its place.
+// stall opens connections that request batches but never read a response, until ctx ends. It closes
+// each connection after a while and opens another one.
 func stall(ctx context.Context, g *harness.Gateway, clients, batches int, patience time.Duration) func() {
 	host, _ := url.Parse(g.URL)
 	var all sync.WaitGroup
@@ -73,7 +73,7 @@ func stall(ctx context.Context, g *harness.Gateway, clients, batches int, patien
 	return all.Wait
 }
 
-// patient reads one batch, waiting out every 503 as the gateway asks.
+// patient reads one batch. After each 503 it waits as long as the response says.
 func patient(ctx context.Context, g *harness.Gateway, path string) (harness.Response, error) {
 	for {
 		r, err := g.Try(ctx, path)
@@ -91,8 +91,7 @@ func patient(ctx context.Context, g *harness.Gateway, path string) (harness.Resp
 }
 
 // TestMemoryStaysWithinTheBudget reads a dataset of ten times the cache with 64 clients, 32 of
-// which never read their answers. The budget and 64 MiB are the most memory that the process may
-// have.
+// which never read their responses. The process may use at most the budget plus 64 MiB.
 func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	budget, count, patience, stallTime := int64(32<<20), 1600, 5*time.Minute, 5*time.Second
 	if long() {
@@ -170,8 +169,8 @@ func logStatus(t *testing.T, pid int) {
 	}
 }
 
-// greedy is a question of a gateway for as many ranges of one chunk as may be sent, as the head of
-// cluster/peer/codec.go describes it.
+// greedy returns a peer request for the maximum number of ranges of one chunk, in the encoding that
+// the comment of cluster/peer/codec.go describes.
 func greedy(dataset string) []byte {
 	const ranges = 2<<20 - 100
 	head, le := fmt.Sprintf(`{"Dataset":%q,"Generation":"x"}`, dataset), binary.LittleEndian
@@ -181,9 +180,9 @@ func greedy(dataset string) []byte {
 	return le.AppendUint32(text, crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// TestLittleIsKeptInTheHeap: chunks and bodies are outside of Go's heap. Each garbage collection
-// scans the gateway's heap, dozens of times per second where batches are small, so that a megabyte
-// more costs each batch a percent.
+// TestLittleIsKeptInTheHeap checks that chunks and bodies are outside of Go's heap. With small
+// batches the garbage collector scans the heap dozens of times per second, so each additional
+// megabyte slows every batch by a percent.
 func TestLittleIsKeptInTheHeap(t *testing.T) {
 	const most = 3 << 20
 	g := harness.Serve(t, packed(t, "dir"), dataset, "--cache-size", "64MiB")
@@ -198,8 +197,8 @@ func TestLittleIsKeptInTheHeap(t *testing.T) {
 	}
 }
 
-// TestQuestionsArePaidFromTheBudget has twelve gateways, or one that has gone mad, ask at once for as many ranges as a
-// question can hold: a hundred MiB each, once they are decoded.
+// TestQuestionsArePaidFromTheBudget lets twelve gateways, or a single faulty one, concurrently send
+// requests with the maximum number of ranges. Decoded, each request takes a hundred MiB.
 func TestQuestionsArePaidFromTheBudget(t *testing.T) {
 	const budget, questions = 128 << 20, 12
 	store := packed(t, "dir")

@@ -11,16 +11,17 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestMixtureNeedsNoLuckWithMemory asks for all batches of a mixture at once, from a gateway whose memory holds a few of them. A batch waits
-// for its turn there, as long as that takes, but never for another one that waits for it: each comes, with the bytes that a gateway
-// with memory for everything sends.
+// TestMixtureNeedsNoLuckWithMemory requests all batches of a mixture concurrently from a gateway
+// whose memory can hold only a few of them. A batch may wait long for memory, but two batches never
+// wait for each other. Every batch arrives, and equals that of a gateway with enough memory for
+// all.
 func TestMixtureNeedsNoLuckWithMemory(t *testing.T) {
 	const sources, each, inBatch = 6, 160, 4
 	store := harness.Open(t, "dir")
 	var args, names, counts []string
 	for i := range sources {
 		name := fmt.Sprintf("part-%d", i)
-		files, _ := harness.Files(t, each+i, 64<<10) // other bytes in each
+		files, _ := harness.Files(t, each+i, 64<<10) // the bytes of each source differ
 		harness.Pack(t, store, files, name, "--shard-size", "4MiB", "--chunk-size", "256KiB", "--batch-size", "16")
 		names, counts = append(names, name), append(counts, fmt.Sprint(inBatch))
 		if i > 0 {

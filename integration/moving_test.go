@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// moved are the libraries of docs/moving.md, as python/moving names them, with the options of index
-// for their files, and its name for the format.
+// moved lists the libraries of docs/moving.md by their names in python/moving, with the options of
+// index for their files and Millrace's name for the format.
 var moved = []struct {
 	name  string
 	args  []string
@@ -33,12 +33,12 @@ var moved = []struct {
 const movedSamples = 96
 
 // TestMoving runs the scripts of docs/moving.md: each library reads the files that it wrote,
-// Millrace reads the same files in place, and two libraries read the gateway's answers. All train
+// Millrace reads the same files in place, and two libraries read the gateway's responses. All train
 // on the same samples, each exactly once.
 func TestMoving(t *testing.T) {
 	dir := t.TempDir()
 	want := told{}
-	for _, m := range moved { // one after another, as each has processes of its own
+	for _, m := range moved { // one after another, because each has its own processes
 		for name, samples := range library(t, "moving/run.py", "before", m.name, filepath.Join(dir, m.name)) {
 			want[name] = samples
 		}
@@ -73,7 +73,7 @@ func TestMoving(t *testing.T) {
 	}
 }
 
-// TestMovingShowsWhatRuns compares the page's code with the scripts that the test runs.
+// TestMovingShowsWhatRuns compares the code on the page with the scripts that the test runs.
 func TestMovingShowsWhatRuns(t *testing.T) {
 	page := readText(t, "../docs/moving.md")
 	var shown []string
@@ -104,7 +104,7 @@ func TestMovingShowsWhatRuns(t *testing.T) {
 	}
 }
 
-// regions returns the marked lines of a script, without the indentation that the first of them has.
+// regions returns the marked regions of a script, without the indentation of their first line.
 func regions(script string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?ms)^( *)# begin: \w+\n(.*?)^ *# end$`).FindAllStringSubmatch(script, -1) {
 		var lines []string
@@ -116,7 +116,7 @@ func regions(script string) (all []string) {
 	return all
 }
 
-// TestEvennessOfThePage computes the figures of docs/dev/shuffle-quality.md again: they follow from seeds.
+// TestEvennessOfThePage recomputes the figures of docs/dev/shuffle-quality.md from their seeds.
 func TestEvennessOfThePage(t *testing.T) {
 	path, env := harness.Python(t)
 	cmd := exec.CommandContext(t.Context(), path, "-W", "ignore", filepath.Join("bench", "peers", "evenness.py"), "--json")

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// splitShards packs tar shards of a split, each of five samples whose keys tell the split and the shard.
+// splitShards packs tar shards of a split, with five samples each. Their keys contain the split and
+// the shard.
 func splitShards(t *testing.T, dir, split string, shards ...int) {
 	t.Helper()
 	for _, n := range shards {
@@ -25,8 +26,9 @@ func splitShards(t *testing.T, dir, split string, shards ...int) {
 	}
 }
 
-// TestSeveralIndexes indexes the splits of one prefix by names, and gives each name to every command that takes an address. A gateway
-// follows the index that it was told, and serves nothing of another one.
+// TestSeveralIndexes gives the splits below one prefix named indexes, and passes each name to every
+// command that accepts an address. A gateway follows the index in its address, and serves nothing
+// of any other index.
 func TestSeveralIndexes(t *testing.T) {
 	store := harness.Open(t, "minio")
 	dir := t.TempDir()

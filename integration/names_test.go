@@ -17,12 +17,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// zone is the data of a real name server on a port of loopback.
+// zone is a real name server on a loopback port, with its records.
 type zone struct {
 	mu      sync.Mutex          // guards the fields below
-	records map[string][]string // in the form of a zone file, by name and type
-	code    int                 // that every question is answered with, unless 0
-	cut     int                 // answers over UDP that did not fit
+	records map[string][]string // by name; each in the form "TYPE DATA" of a zone file
+	code    int                 // response code of every query, unless 0
+	cut     int                 // number of truncated responses over UDP
 }
 
 func (z *zone) set(code int, records map[string][]string) {
@@ -64,7 +64,7 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// resolver starts the name server, and returns a resolver that asks it alone.
+// resolver starts the name server, and returns a resolver that queries only this server.
 func (z *zone) resolver(t *testing.T) *net.Resolver {
 	t.Helper()
 	address := harness.FreeAddress(t)
@@ -92,7 +92,7 @@ func (z *zone) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// finder is a running look-up and its results.
+// finder collects the results of a running lookup.
 type finder struct {
 	mu    sync.Mutex // guards the fields below
 	found []string
@@ -106,7 +106,7 @@ func (f *finder) Write(b []byte) (int, error) {
 	return f.log.Write(b)
 }
 
-// failures returns how often the log says that a name cannot be looked up.
+// failures returns how often the log reports a failed lookup.
 func (f *finder) failures() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (f *finder) finds(want []string) bool {
 	return slices.Equal(f.found, want)
 }
 
-// find looks gateways up as --join says, until the test ends.
+// find looks up gateways as --join does, until the test ends.
 func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	t.Helper()
 	where, err := discovery.ParseJoin(join)
@@ -145,8 +145,8 @@ func find(t *testing.T, join string, resolver *net.Resolver) *finder {
 	return f
 }
 
-// Gateways are found by the A and SRV records of a real name server, new records within seconds.
-// When a name is removed, or a server fails, the known gateways stay.
+// TestNamesOfARealServer finds gateways by the A and SRV records of a real name server, and finds
+// new records within seconds. When a name is removed or a server fails, the known gateways stay.
 func TestNamesOfARealServer(t *testing.T) {
 	t.Parallel()
 	z := &zone{}

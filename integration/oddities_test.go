@@ -12,15 +12,16 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// oddity is an unusual item in real folders, made by the tool that causes it.
+// oddity is an unusual item in real folders, created by the tool that causes it.
 type oddity struct {
 	name string
 	make string // script for bash in an empty directory; $ODD is `python odd.py`
 	args string // of index
-	want string // the expected contents of its report, by name, or of its error
+	want string // expected contents of the indexing report, by name, or of the error
 }
 
-// oddities are those of the table in docs/spec/formats.md that are about objects and members.
+// oddities returns those rows of the table in docs/spec/formats.md that are about objects and
+// members.
 func oddities() []oddity {
 	const pictures = "mkdir cat; echo a >cat/frame.0001.png; echo b >cat/frame.0002.png; "
 	const members = "for i in 0 1; do echo $i >$i.jpg; echo $i >$i.cls; cp $i.jpg ._$i.jpg; cp $i.cls ._$i.cls; done; "
@@ -142,7 +143,8 @@ func TestOddities(t *testing.T) {
 	}
 }
 
-// TestBatchesOfLinesThatAreNotEnded are JSON Lines all the same, in any order.
+// TestBatchesOfLinesThatAreNotEnded checks that batches of lines without a final newline are valid
+// JSON Lines in any order.
 func TestBatchesOfLinesThatAreNotEnded(t *testing.T) {
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)

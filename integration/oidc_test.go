@@ -22,11 +22,11 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// identities is a store of an OpenID provider whose clients get JWTs, with groups in them, and whose
-// key can be replaced.
+// identities is the store of an OpenID provider. It issues JWTs with groups, and its key can be
+// replaced.
 type identities struct {
 	*storage.Storage
-	keys atomic.Pointer[storage.Storage] // of which the key alone is used
+	keys atomic.Pointer[storage.Storage] // used only for its key
 }
 
 func (s *identities) rotate() {
@@ -48,12 +48,12 @@ func (s *identities) ClientCredentials(ctx context.Context, id, secret string) (
 	return jwtClient{c}, err
 }
 
-// jwtClient is a client of a provider that is given JWTs.
+// jwtClient is a client of the provider that receives JWTs.
 type jwtClient struct{ op.Client }
 
 func (jwtClient) AccessTokenType() op.AccessTokenType { return op.AccessTokenTypeJWT }
 
-// openIDProvider is a provider that can be started later than its address is known.
+// openIDProvider is a provider whose address is known before it starts.
 type openIDProvider struct {
 	*identities
 	issuer string
@@ -69,7 +69,7 @@ func newOpenIDProvider(t *testing.T, ca *certtest.Authority) *openIDProvider {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	listener.Close() // it is down until start
+	listener.Close() // the port is closed until start
 	p := &openIDProvider{identities: &identities{}, issuer: "https://" + address}
 	p.Storage = storage.NewStorage(storage.NewUserStore("https://localhost"))
 	p.rotate()
@@ -90,7 +90,7 @@ func newOpenIDProvider(t *testing.T, ca *certtest.Authority) *openIDProvider {
 	return p
 }
 
-// token asks the provider for a JWT, as a job without a person does.
+// token requests a JWT from the provider with client credentials.
 func (p *openIDProvider) token(t *testing.T) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "scope": {"openid"}}
@@ -114,8 +114,8 @@ func (p *openIDProvider) token(t *testing.T) string {
 	return answer.Token
 }
 
-// TestJWTsOfAnOpenIDProvider serves callers of a real provider, which is down when the gateway
-// starts, comes up, and replaces its key.
+// TestJWTsOfAnOpenIDProvider authenticates callers through a real provider, which is down when the
+// gateway starts, then starts and replaces its key.
 func TestJWTsOfAnOpenIDProvider(t *testing.T) {
 	store, ca := packed(t, "dir"), certtest.New(t)
 	p := newOpenIDProvider(t, ca)
@@ -163,7 +163,7 @@ grants:
 	}
 }
 
-// until waits for a condition that is to come about by itself.
+// until waits for a condition.
 func until(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -20,7 +20,8 @@ type opened struct {
 	Gateway string     `json:"gateway"`
 }
 
-// openAlone has a Python process read a dataset of a store without a server, from places of the test's own.
+// openAlone has a Python process read a dataset of a store without a server. Its socket and caches
+// are below dir.
 func openAlone(t *testing.T, store *harness.Store, dir, address string) (o opened, stderr string) {
 	t.Helper()
 	path, env := harness.Python(t)
@@ -38,9 +39,9 @@ func openAlone(t *testing.T, store *harness.Store, dir, address string) (o opene
 	return o, ""
 }
 
-// TestOpenWithoutAServer: Python reads the data of a directory or a bucket without a server, and
-// leaves none running. A missing index is made next to the data or, where that place is read-only,
-// in the user's cache, and found again.
+// TestOpenWithoutAServer checks that Python reads the data of a directory or a bucket without a
+// server, and leaves no gateway running. A missing index is created next to the data or, if that
+// location is read-only, in the user's cache. The next run finds it.
 func TestOpenWithoutAServer(t *testing.T) {
 	texts := t.TempDir()
 	var want []string
@@ -51,7 +52,7 @@ func TestOpenWithoutAServer(t *testing.T) {
 	}
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "m") // a socket's path is short
+			dir, err := os.MkdirTemp("", "m") // a socket's path must be short
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +103,7 @@ func TestOpenWithoutAServer(t *testing.T) {
 				t.Errorf("nothing: got %s", fault)
 			}
 			for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-				left, err := filepath.Glob(filepath.Join(dir, "*", "socket")) // a gateway that ends removes its socket
+				left, err := filepath.Glob(filepath.Join(dir, "*", "socket")) // a gateway removes its socket when it exits
 				if err != nil || len(left) == 0 {
 					break
 				}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTaskPages types the tasks of pages about operation one after another and compares the output.
+// TestTaskPages runs the commands of the pages about operation and compares their output.
 func TestTaskPages(t *testing.T) {
 	for name, least := range map[string]int{"docs/operations.md": 30, "docs/prepare-data.md": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// place makes a file and the directories above it.
+// place creates a file and its parent directories.
 func place(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -25,7 +25,7 @@ func place(t *testing.T, path, text string) {
 	}
 }
 
-// tool runs a program of this machine.
+// tool runs an installed program.
 func tool(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
@@ -33,7 +33,8 @@ func tool(t *testing.T, name string, args ...string) {
 	}
 }
 
-// runs packs, with GNU tar, the output of two runs of img2dataset: each numbers its samples from 0.
+// runs packs the output of two runs of img2dataset with GNU tar. Each run numbers its samples from
+// 0.
 func runs(t *testing.T, dir string) {
 	t.Helper()
 	for _, run := range []string{"coyo", "laion"} {
@@ -50,7 +51,8 @@ func runs(t *testing.T, dir string) {
 	}
 }
 
-// TestKeysOfTwoRuns reads shards whose keys are the same: every sample comes once, and a look-up names its shard.
+// TestKeysOfTwoRuns reads shards with identical keys. Every sample is delivered once, and a lookup
+// names the sample's shard.
 func TestKeysOfTwoRuns(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)
@@ -78,7 +80,8 @@ func TestKeysOfTwoRuns(t *testing.T) {
 	}
 }
 
-// TestHuggingFaceCache reads a snapshot of Hugging Face's cache: links to blobs that are named by their content.
+// TestHuggingFaceCache reads a snapshot in Hugging Face's cache, which consists of links to blobs
+// named by their content.
 func TestHuggingFaceCache(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)
@@ -113,15 +116,15 @@ func TestHuggingFaceCache(t *testing.T) {
 	}
 }
 
-// elsewhere is a store whose only dataset, under any name, is at an address, and has its index
-// below a directory by that name.
+// elsewhere returns a store with one dataset, at the given address under any name. Its index is in
+// a temporary directory.
 func elsewhere(t *testing.T, store *harness.Store, address string) *harness.Store {
 	t.Helper()
 	return &harness.Store{Name: store.Name, Env: store.Env, Root: address + ",index=file://" + t.TempDir()}
 }
 
 // TestReadOnlyBucketWithTheIndexElsewhere indexes and serves a bucket that refuses every write.
-// Losses, subsets and quarantines work, and are stored with the index.
+// Losses, subsets and quarantines work, and are stored next to the index.
 func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)
@@ -164,7 +167,7 @@ func TestReadOnlyBucketWithTheIndexElsewhere(t *testing.T) {
 	}
 }
 
-// TestImageFolderBesideAnIndex reads folders by torchvision that Millrace has indexed.
+// TestImageFolderBesideAnIndex has torchvision read class folders that Millrace has indexed.
 func TestImageFolderBesideAnIndex(t *testing.T) {
 	beside, apart := t.TempDir(), t.TempDir()
 	for i := range 6 {
@@ -189,7 +192,8 @@ func TestImageFolderBesideAnIndex(t *testing.T) {
 	same(t, "with the index elsewhere", map[string]string{"cat": "3", "dog": "3"}, got[apart])
 }
 
-// TestTrainBesideVal types the remedy in the refusal of two splits, and serves both from one place.
+// TestTrainBesideVal follows the advice in the error about two splits, and serves both from one
+// prefix.
 func TestTrainBesideVal(t *testing.T) {
 	dir := t.TempDir()
 	runs(t, dir)

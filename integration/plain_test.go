@@ -10,11 +10,11 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// plainCase is a data set of python/plain.py, and its batches in one form.
+// plainCase is a data set of python/plain.py, with a form for its batches.
 type plainCase struct {
 	name, format string
 	args         []string
-	form, reader string // the form of the batches, and the program that reads them
+	form, reader string // form of the batches, and the reader in plain.py
 	content      string
 	ignored      int
 }
@@ -52,9 +52,9 @@ var plainCases = []plainCase{
 	{"megatron", "tokens", []string{"--sequence-length", "16"}, "", "windows", "application/octet-stream", 0},
 }
 
-// TestFilesAsTheirOwnLibrariesReadThem makes the libraries of each format write it, serves the
-// files in place, and makes the libraries read the batches of an epoch: they find every sample
-// once, and equal.
+// TestFilesAsTheirOwnLibrariesReadThem has libraries write files of each format, and a gateway
+// serves these in place. The libraries then read the batches of an epoch: every sample appears
+// once, unchanged.
 func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "plain.py", "write", dir)
@@ -85,7 +85,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	// If only the user can know a value, the error names its flag.
 	for args, flag := range map[string]string{"megatron": "--sequence-length", "tokens --sequence-length 16": "--dtype"} {
 		name, rest, _ := strings.Cut(args, " ")
-		// Under another name, for which no index is there that could say it.
+		// Use a new name: an existing index would supply the value.
 		r := harness.Run(t, store, append([]string{"index", store.Dataset(name) + "#new"}, strings.Fields(rest)...)...)
 		if r.Code == 0 || !strings.Contains(r.Stderr, " "+flag+" ") {
 			t.Errorf("index %s: exit code %d, %s, want one that names %s", args, r.Code, r.Stderr, flag)
@@ -97,7 +97,7 @@ func TestFilesAsTheirOwnLibrariesReadThem(t *testing.T) {
 	}
 }
 
-// epochAs reads all batches of an epoch in one form, the dataset's own if it is empty.
+// epochAs reads all batches of an epoch in one form; "" is the dataset's own form.
 func epochAs(t *testing.T, g *harness.Gateway, dataset, form, content string, batchSize int) [][]byte {
 	t.Helper()
 	query := share(batchSize, 0, 1)

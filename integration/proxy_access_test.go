@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// openAccess writes an access file: all callers may read the photos and the metrics, and the holder
-// of the token the closed dataset too.
+// openAccess writes an access file. All clients may read the photos and the metrics; only the
+// holder of the token may read the closed dataset too.
 func openAccess(t *testing.T) (path, token string) {
 	t.Helper()
 	out := harness.MustRun(t, harness.Open(t, "dir"), "token", "trainer", "--json")
@@ -39,15 +39,16 @@ grants:
 	return path, made.Token
 }
 
-// from returns a client whose requests come from an address of this machine, and that believes an authority.
+// from returns a client that connects from a given address of this machine and trusts the given
+// authority.
 func from(address string, believed *tls.Config) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: believed, DisableKeepAlives: true}}
 }
 
 // TestProxiesPassOnWhoAsks sends tokens through each proxy, in plain HTTP and over TLS on both
-// sides. A token grants its rights, no proxy serves its answers to other callers, and the audit log
-// has the caller's address, whatever address the caller claims.
+// sides. A token grants its rights, no proxy serves its responses to other clients, and the audit
+// log has the client's own address, whatever address the client claims.
 func TestProxiesPassOnWhoAsks(t *testing.T) {
 	files, _ := harness.Files(t, 50, 20_000)
 	store := harness.Open(t, "dir")
@@ -121,14 +122,15 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-// checkAccess reads a closed dataset through a proxy, with the token and without, by pinned URLs that caches might keep.
+// checkAccess reads a closed dataset through a proxy, with and without the token. It uses pinned
+// URLs, whose responses caches might store.
 func checkAccess(t *testing.T, g *harness.Gateway, proxy, token string, asker *http.Client) {
 	t.Helper()
 	want := g.MustGet(t, "/v1/datasets/closed/epochs/0/batches/0?batch_size=16", "Authorization", "Bearer "+token)
 	pinned := want.Header.Get("Content-Location")
 	ask := func(authorization string) harness.Response {
 		t.Helper()
-		// Headers with which a caller might claim another address.
+		// Headers in which a client might claim another address.
 		header := []string{"X-Forwarded-For", "203.0.113.9", "Forwarded", "for=203.0.113.9", "Accept-Encoding", "gzip"}
 		if authorization != "" {
 			header = append(header, "Authorization", authorization)
@@ -162,10 +164,11 @@ func checkAccess(t *testing.T, g *harness.Gateway, proxy, token string, asker *h
 	}
 }
 
-// checkAudit waits for the line of a refusal, and requires the caller's own address in all lines.
+// checkAudit waits for the line about a refusal, and requires the client's own address in all
+// lines.
 func checkAudit(t *testing.T, g *harness.Gateway, path, address string) {
 	t.Helper()
-	if err := g.Stop(); err != nil { // refusals of a minute are added up
+	if err := g.Stop(); err != nil { // one line sums up the refusals of a minute
 		t.Error(err)
 	}
 	lines := 0

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// byRank returns the proxies that send each rank to its gateway.
+// byRank returns the proxies that route each rank to its gateway.
 func byRank() []front {
 	return slices.DeleteFunc(fronts(), func(f front) bool { return !f.byRank })
 }
 
-// serveHomes starts gateways that know nothing of each other.
+// serveHomes starts independent gateways.
 func serveHomes(t *testing.T, store *harness.Store) (gateways []*harness.Gateway, addresses []string) {
 	t.Helper()
 	access, _ := openAccess(t)
@@ -29,9 +29,9 @@ func serveHomes(t *testing.T, store *harness.Store) (gateways []*harness.Gateway
 	return gateways, addresses
 }
 
-// TestProxiesSendRanksHome reads epochs by ranks that know only the proxy: each rank's batches come
-// from the gateway of its home, and the gateways together read the store once. When one is killed,
-// no rank loses a batch.
+// TestProxiesSendRanksHome reads epochs with ranks that have only the proxy's address. Each rank's
+// batches come from the gateway of its home, and the gateways together read the store once. When
+// one gateway is killed, no rank loses a batch.
 func TestProxiesSendRanksHome(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	for _, f := range byRank() {
@@ -43,7 +43,7 @@ func TestProxiesSendRanksHome(t *testing.T) {
 				reads.Forget()
 				ranksReadHomes(t, []*harness.Gateway{proxy}, opt)
 				moved := movedShare(t, gateways[0], opt)
-				late := 0. // of one gateway's own reads some may be late, and are repeated
+				late := 0. // a gateway repeats reads from the store that are late
 				for _, g := range gateways {
 					late += g.Metric(t, "millrace_store_hedges_total", "") * (32 << 10) / alone
 				}
@@ -71,8 +71,8 @@ func TestProxiesSendRanksHome(t *testing.T) {
 	}
 }
 
-// TestHashOfURLIsNoHome shows the problem described in deploy/proxies: with a proxy that chooses
-// the gateway by the whole URL, each gateway reads everything.
+// TestHashOfURLIsNoHome shows the problem described in deploy/proxies: if a proxy chooses the
+// gateway by the whole URL, each gateway reads all data.
 func TestHashOfURLIsNoHome(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	_, addresses := serveHomes(t, store)
@@ -89,7 +89,7 @@ func TestHashOfURLIsNoHome(t *testing.T) {
 	}
 }
 
-// ranksAt returns which ranks a gateway has been asked for batches by.
+// ranksAt returns the ranks that have requested batches from a gateway.
 func ranksAt(t *testing.T, g *harness.Gateway) (ranks []uint64) {
 	t.Helper()
 	var stats struct{ Readers []struct{ Rank uint64 } }
@@ -107,7 +107,8 @@ func ranksAt(t *testing.T, g *harness.Gateway) (ranks []uint64) {
 	return slices.Compact(ranks)
 }
 
-// checkOdd compares answers to requests without a rank, or with one that there cannot be, with a gateway's own.
+// checkOdd sends requests without a rank or with an impossible one, and compares the proxy's
+// responses with the gateway's.
 func checkOdd(t *testing.T, g, proxy *harness.Gateway) {
 	t.Helper()
 	for query, status := range map[string]int{
@@ -125,7 +126,8 @@ func checkOdd(t *testing.T, g, proxy *harness.Gateway) {
 	}
 }
 
-// checkDead kills a gateway. Its ranks' batches come from others, each at the first attempt.
+// checkDead kills a gateway. Its ranks' batches come from the other gateways, each at the first
+// attempt.
 func checkDead(t *testing.T, gateways []*harness.Gateway, proxy *harness.Gateway) {
 	t.Helper()
 	gateways[1].Kill()

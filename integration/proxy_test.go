@@ -27,10 +27,10 @@ import (
 type front struct {
 	name, config string
 	program      string
-	keeps        bool                       // caches answers that a URL pins
-	byRank       bool                       // it sends each rank to its gateway
-	args         func(dir string) []string  // to run in the foreground, in a directory of its own
-	more         func(listen string) string // arguments with the address, for a program whose configuration has none
+	keeps        bool                       // caches responses for pinned URLs
+	byRank       bool                       // routes each rank to its gateway
+	args         func(dir string) []string  // to run in the foreground, in a separate directory
+	more         func(listen string) string // arguments with the address, if the configuration has none
 }
 
 func fronts() []front {
@@ -57,8 +57,8 @@ func nginxArgs(config string) func(dir string) []string {
 	}
 }
 
-// installed returns the path of a program of the system's packages, which may be in a directory for
-// root, or of Envoy in the cache.
+// installed returns the path of a system program, which may be in a directory for root, or of Envoy
+// in the cache.
 func installed(t *testing.T, name string) string {
 	t.Helper()
 	if name == "envoy" {
@@ -74,9 +74,9 @@ func installed(t *testing.T, name string) string {
 	return path
 }
 
-// startFront starts a proxy with its configuration in deploy/proxies, in front of gateways'
-// addresses. The configuration has four places for them, so a single gateway takes all. edit
-// changes the configuration as its comments say.
+// startFront starts a proxy with its configuration in deploy/proxies, in front of the given gateway
+// addresses. The configuration lists four addresses; the gateways fill them in turn. edit changes
+// the configuration as its comments describe.
 func startFront(t *testing.T, f front, edit func(string) string, gateways ...string) (proxy *harness.Gateway, dir string) {
 	t.Helper()
 	proxy, dir = launchFront(t, f, edit, gateways...)
@@ -110,7 +110,7 @@ func launchFront(t *testing.T, f front, edit func(string) string, gateways ...st
 	return harness.Front(t, process, "http://"+listen), dir
 }
 
-// placesOf returns pairs of replacements that change an address of a configuration: in the syntax
+// placesOf returns pairs of replacements that change an address in a configuration: in the syntax
 // of nginx and HAProxy, of Varnish and of Envoy.
 func placesOf(address, by string) (pairs []string) {
 	words := func(address string) []string {
@@ -125,10 +125,10 @@ func placesOf(address, by string) (pairs []string) {
 
 func asItIs(config string) string { return config }
 
-// relay carries connections to a gateway, and can end all of them in the middle of an answer.
+// relay forwards connections to a gateway, and can cut all of them in the middle of a response.
 type relay struct {
 	address string
-	left    atomic.Int64 // bytes of answers until cut is called; none: never
+	left    atomic.Int64 // response bytes until cut is called; none: never
 	cut     func()
 }
 
@@ -182,8 +182,9 @@ func (r *relay) carry(asker net.Conn, gateway string) {
 	asking.Wait()
 }
 
-// TestProxiesInFront reads epochs through each proxy of deploy/proxies as it is configured there:
-// the same bytes and headers in both ways, and errors for incomplete answers.
+// TestProxiesInFront reads epochs through each proxy with its configuration in deploy/proxies.
+// Pinned and unpinned URLs return the same bytes and headers as the gateway, and incomplete
+// responses are errors.
 func TestProxiesInFront(t *testing.T) {
 	files, content := harness.Files(t, 200, 200_000)
 	store := harness.Open(t, "dir")
@@ -206,22 +207,23 @@ func TestProxiesInFront(t *testing.T) {
 	}
 }
 
-// passage is a proxy before a gateway.
+// passage is a proxy in front of a gateway.
 type passage struct {
 	*testing.T
 	front
 	gateway, proxy *harness.Gateway
 }
 
-// askedFor is how many batches a gateway was asked for. A request counts once it is over, a little after its last byte.
+// askedFor returns the number of requests for batches that a gateway has counted. It counts a
+// request shortly after the last byte of the response.
 func askedFor(t *testing.T, g *harness.Gateway) int {
 	t.Helper()
 	awaitNobody(t, g)
 	return int(g.Metric(t, "millrace_http_requests_total", `/batches/{batch}"`))
 }
 
-// epochs reads an epoch from the gateway, and with and without a generation through the proxy,
-// twice: the proxy revalidates answers that no URL pins, and caches none of them.
+// epochs reads an epoch from the gateway and twice through the proxy, with and without a generation
+// in the URL. The proxy revalidates responses for unpinned URLs, and caches none of them.
 func (p passage) epochs(r *reader, dir string) {
 	const size = 16
 	n := batches(p.T, p.gateway, 0, size)
@@ -262,7 +264,8 @@ func (p passage) epochs(r *reader, dir string) {
 	}
 }
 
-// bytesBelow sums the files of a directory, except the log that Varnish keeps in memory.
+// bytesBelow returns the total size of the files in a directory, without the log that Varnish maps
+// into memory.
 func bytesBelow(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -276,7 +279,7 @@ func bytesBelow(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// compare requires an answer through the proxy to equal the gateway's own.
+// compare requires a response through the proxy to equal the gateway's own.
 func (p passage) compare(what string, want, got harness.Response) {
 	p.Helper()
 	if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) {
@@ -286,7 +289,7 @@ func (p passage) compare(what string, want, got harness.Response) {
 	for _, name := range ours {
 		switch name {
 		case "Date", "Server-Timing", "X-Request-Id", "Connection":
-		case "Accept-Ranges": // nginx omits it in parts of cached answers
+		case "Accept-Ranges": // nginx omits it in partial cached responses
 			if got.Status == http.StatusPartialContent {
 				continue
 			}
@@ -304,7 +307,8 @@ func (p passage) compare(what string, want, got harness.Response) {
 	}
 }
 
-// answers compares conditions, ranges, methods and problems with the gateway's own.
+// answers sends conditional and range requests, other methods and faulty requests, and compares the
+// responses with the gateway's own.
 func (p passage) answers() {
 	const short = "/epoch/0/batch/1?batch_size=16"
 	whole := p.gateway.MustGet(p, short)
@@ -320,10 +324,10 @@ func (p passage) answers() {
 			{"Range", "bytes=700-", "If-Range", `"other"`},
 			{"Range", "bytes=999999999-"},
 		} {
-			header = append(header, "X-Request-Id", "the-same-request") // which a problem repeats
+			header = append(header, "X-Request-Id", "the-same-request") // an error body repeats this ID
 			want, got := p.gateway.Get(p, path, header...), p.proxy.Get(p, path, header...)
 			if p.keeps && path == pinned && want.Status == http.StatusRequestedRangeNotSatisfiable {
-				want = harness.Response{Status: want.Status, Body: got.Body} // in the proxy's words
+				want = harness.Response{Status: want.Status, Body: got.Body} // the proxy writes its own error
 			}
 			p.compare(fmt.Sprint(path, header), want, got)
 		}
@@ -353,10 +357,10 @@ func (p passage) answers() {
 	}
 }
 
-// wholeEpoch is the path of an epoch in one batch, of some 30 MB.
+// wholeEpoch returns the path of an epoch in one batch of about 30 MB.
 func wholeEpoch(n int) string { return fmt.Sprintf("/epoch/%d/batch/0?batch_size=200", n) }
 
-// leave goes away in the middle of large bodies: the gateway's requests end.
+// leave disconnects clients in the middle of large bodies: the gateway's requests end too.
 func (p passage) leave() {
 	for epoch := range 4 {
 		ctx, cancel := context.WithCancel(p.Context())
@@ -386,7 +390,8 @@ func (p passage) open(ctx context.Context, path string) *http.Response {
 	return res
 }
 
-// die tells the gateway to shut down, which shows in a problem with Retry-After, and kills it in the middle of a body.
+// die tells the gateway to shut down, which clients see as an error with Retry-After, and kills it
+// in the middle of a body.
 func (p passage) die(line *relay) {
 	pinned := p.gateway.MustGet(p, wholeEpoch(7)).Header.Get("Content-Location")
 	p.gateway.Terminate()

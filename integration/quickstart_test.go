@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// command is one command line of a page, and its output there.
+// command is one command line of a page, and its expected output.
 type command struct {
 	line int
 	text string
@@ -41,8 +41,8 @@ func consoleCommands(page string) []command {
 	return all
 }
 
-// shows reports whether output equals that of the page. An ellipsis in a line matches any text; a
-// line with only an ellipsis matches any lines.
+// shows reports whether output equals the output on the page. An ellipsis in a line matches any
+// text; a line with only an ellipsis matches any lines.
 func shows(want, output []string) bool {
 	if len(want) == 0 {
 		return len(output) == 0
@@ -98,7 +98,7 @@ func TestShowsComparesOutput(t *testing.T) {
 	}
 }
 
-// shell is one bash that runs one line after another, as a terminal would.
+// shell is one bash process that runs line after line, as in a terminal.
 type shell struct {
 	in  io.Writer
 	out *bufio.Scanner
@@ -127,19 +127,19 @@ func startShell(t *testing.T, dir string) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Ends the jobs that the page started: they are in bash's own process group.
+		// Kills the jobs that the page started, which are in bash's process group.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		in.Close()
 		_ = cmd.Wait()
 	})
-	// And where this process is killed, bash comes to the end of its input.
+	// If the test process is killed, bash reads the end of its input and kills its jobs.
 	fmt.Fprintln(in, "trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT")
 	return &shell{in: in, out: bufio.NewScanner(out)}
 }
 
 const endMark = "--end-of-command--"
 
-// run types one line and returns its output and its exit status.
+// run runs one line and returns its output and its exit status.
 func (s *shell) run(text string) (output []string, status string) {
 	fmt.Fprintf(s.in, "%s\necho \"%s$?\"\n", text, endMark)
 	for s.out.Scan() {
@@ -151,8 +151,8 @@ func (s *shell) run(text string) (output []string, status string) {
 	return output, "none: the shell has ended"
 }
 
-// follow types the commands of a page and compares the output. ports are pairs of a port that the
-// page names and a free one.
+// follow runs the commands of a page and compares the output. ports are pairs of a port on the page
+// and a free port.
 func (s *shell) follow(t *testing.T, page string, commands []command, ports []string) {
 	t.Helper()
 	free := strings.NewReplacer(ports...)
@@ -167,7 +167,7 @@ func (s *shell) follow(t *testing.T, page string, commands []command, ports []st
 	}
 }
 
-// TestQuickstart types the commands of docs/quickstart.md and compares the output.
+// TestQuickstart runs the commands of docs/quickstart.md and compares the output.
 func TestQuickstart(t *testing.T) {
 	commands := consoleCommands(readText(t, "../docs/quickstart.md"))
 	if len(commands) < 20 {

@@ -2,27 +2,27 @@ package integration_test
 
 import "strings"
 
-// end is the state of a connection after an answer.
+// end is the state of a connection after a response.
 type end int
 
 const (
-	kept   end = iota // the request that follows in the stream is answered too
-	closed            // nothing that follows in the stream is read as a request
+	kept   end = iota // the gateway also responds to the next request in the stream
+	closed            // the gateway reads no further request from the stream
 )
 
 // rawCase is one request that few clients would send.
 type rawCase struct {
 	name string
-	raw  string // {BODY} is a report, {SIZE} its length, {HEX} that in hexadecimal, {BATCH} the path of a batch
-	want string // the status, after an interim one if there is any; "plain" where net/http answers by itself
+	raw  string // {BODY}: a loss report, {SIZE} and {HEX}: its length, {BATCH}: the path of a batch
+	want string // statuses, interim ones first; "plain" if net/http itself writes the response
 	then end
-	rule string // of RFC 9110 or 9112, or why the answer is right
+	rule string // section of RFC 9110 or 9112, or the reason for this response
 }
 
-// get is a GET of /healthz with lines of headers.
+// get returns a GET request for /healthz with the given header lines.
 func get(lines ...string) string { return request("GET /healthz HTTP/1.1", lines...) }
 
-// post is a report with lines of headers, and a body.
+// post returns a loss report with the given header lines and body.
 func post(body string, lines ...string) string {
 	lines = append([]string{"Content-Type: application/json"}, lines...)
 	return request("POST /v1/datasets/photos/importance HTTP/1.1", lines...) + body
@@ -32,10 +32,10 @@ func request(line string, lines ...string) string {
 	return line + "\r\n" + strings.Join(append([]string{"Host: localhost"}, lines...), "\r\n") + "\r\n\r\n"
 }
 
-// target is a GET of a request target.
+// target returns a GET request for a request target.
 func target(t string) string { return request("GET " + t + " HTTP/1.1") }
 
-// bare is a request without any header.
+// bare returns a request without any automatic header.
 func bare(line string, lines ...string) string {
 	return line + "\r\n" + strings.Join(append(lines, "\r\n"), "\r\n")
 }
@@ -43,10 +43,10 @@ func bare(line string, lines ...string) string {
 const (
 	chunked = "Transfer-Encoding: chunked"
 	chunks  = "{HEX}\r\n{BODY}\r\n0\r\n\r\n"
-	hidden  = "GET /v1/datasets HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: hidden\r\n\r\n" // which must not be answered
+	hidden  = "GET /v1/datasets HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: hidden\r\n\r\n" // a request that must not be answered
 )
 
-// framing are requests whose end two readers may see in different places.
+// framing returns requests for which two readers may disagree about where the request ends.
 func framing() []rawCase {
 	return []rawCase{
 		{"report with a length", post("{BODY}", "Content-Length: {SIZE}"), "200", kept, ""},
@@ -130,7 +130,7 @@ func framing() []rawCase {
 	}
 }
 
-// lines are requests whose first line or headers are wrong, or odd.
+// lines returns requests whose first line or headers are wrong or odd.
 func lines() []rawCase {
 	return []rawCase{
 		{"empty line before the request", "\r\n" + get(), "400 plain", closed, "9112 2.2: SHOULD be ignored; net/http does not"},
@@ -212,7 +212,7 @@ func lines() []rawCase {
 	}
 }
 
-// targets are requests for malformed paths.
+// targets returns requests for malformed paths.
 func targets() []rawCase {
 	return []rawCase{
 		{"absolute form", target("http://localhost/healthz"), "200", kept, "9112 3.2.2: MUST be accepted"},

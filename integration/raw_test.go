@@ -20,17 +20,19 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// rawBatch is the batch that follows each request of the corpus on its connection.
+// rawBatch is the path of the batch request that follows each request of the corpus on its
+// connection.
 const rawBatch = "/v1/datasets/photos/epochs/0/batches/1?batch_size=8"
 
-// rawAnswer is one answer of a connection.
+// rawAnswer is one response on a connection.
 type rawAnswer struct {
 	*http.Response
 	body []byte
 }
 
-// TestRawRequests sends requests that few clients would, each with a request for a batch behind it on the same connection,
-// while others read batches: each gets its one answer, the connection lives or ends as the table says, and no batch is wrong.
+// TestRawRequests sends requests that few clients would send. Each is followed by a request for a
+// batch on the same connection, while other clients read batches. Each request gets the response in
+// the table, the connection stays open or closes as the table states, and no batch is wrong.
 func TestRawRequests(t *testing.T) {
 	_, g, _ := served(t)
 	address := strings.TrimPrefix(g.URL, "http://")
@@ -82,7 +84,8 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
-// askRaw sends bytes and behind them, on the same connection, a request for a batch. It returns all answers.
+// askRaw sends bytes, followed on the same connection by a request for a batch. It returns all
+// responses.
 func askRaw(t *testing.T, address, raw string) []rawAnswer {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
@@ -103,7 +106,7 @@ func askRaw(t *testing.T, address, raw string) []rawAnswer {
 			if errors.As(err, &late) && late.Timeout() {
 				t.Fatalf("got %d answers and an open connection, want its end", len(all))
 			}
-			return all // a reset after the answer is as good as an end
+			return all // a reset after the response counts as the end of the connection
 		}
 		res, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
@@ -116,12 +119,12 @@ func askRaw(t *testing.T, address, raw string) []rawAnswer {
 		}
 		all = append(all, rawAnswer{res, body})
 		if res.StatusCode >= http.StatusOK {
-			method = http.MethodGet // of the request that follows
+			method = http.MethodGet // method of the following request
 		}
 	}
 }
 
-// check compares the answers of a connection with the table.
+// check compares the responses on a connection with the table.
 func (c rawCase) check(t *testing.T, answers []rawAnswer, batch []byte) {
 	t.Helper()
 	var got []string
@@ -158,7 +161,7 @@ func (c rawCase) check(t *testing.T, answers []rawAnswer, batch []byte) {
 	}
 }
 
-// awaitNobody waits until the gateway has no other clients than the reader of its metrics.
+// awaitNobody waits until the gateway has no other client than the reader of its metrics.
 func awaitNobody(t *testing.T, g *harness.Gateway) {
 	t.Helper()
 	g.Ready(t, func(context.Context) error {

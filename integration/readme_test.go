@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// readmeWords is how many words the README has at most, code included.
+// readmeWords is the maximum number of words in the README, code included.
 const readmeWords = 650
 
 func TestReadmeLength(t *testing.T) {
@@ -20,12 +20,13 @@ func TestReadmeLength(t *testing.T) {
 	}
 }
 
-// TestReadmeCommands types the commands of the README. Three differ: `make demo` packs a few files in place of Go's source tree, and starts
-// first; `make smoke` checks that gateway; `make test` runs this test, so only its recipe is read.
+// TestReadmeCommands runs the commands of the README, except for three changes. `make demo` runs
+// first, and packs a few files instead of Go's source tree. `make smoke` checks that gateway. The
+// test only reads the recipe of `make test`, because that command runs this test.
 func TestReadmeCommands(t *testing.T) {
 	commands := consoleCommands(readText(t, "../README.md"))
 	dir := t.TempDir()
-	writeSamples(t, filepath.Join(dir, "files"), 18*64) // batches of 64, of which the README reads number 17
+	writeSamples(t, filepath.Join(dir, "files"), 18*64) // 18 batches of 64, because the README reads batch 17
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func TestReadmeCommands(t *testing.T) {
 	for _, c := range commands {
 		target, isMake := strings.CutPrefix(c.text, "make ")
 		if !isMake {
-			if len(c.want) == 0 { // the README leaves its output out
+			if len(c.want) == 0 { // the README omits its output
 				c.want = []string{"..."}
 			}
 			typed = append(typed, c)
@@ -77,7 +78,7 @@ func writeSamples(t *testing.T, dir string, n int) {
 func recipe(t *testing.T, target string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "--no-print-directory", "-C", "..", target)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { // of the make that runs this test
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { // set by the make that runs this test
 		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") || strings.HasPrefix(v, "URL=")
 	})
 	out, err := cmd.CombinedOutput()
@@ -87,7 +88,8 @@ func recipe(t *testing.T, target string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestReadmeNamesTargets looks up the targets of make that the README and the quickstart name in their text.
+// TestReadmeNamesTargets checks that the make targets in the text of the README and the quickstart
+// exist.
 func TestReadmeNamesTargets(t *testing.T) {
 	for _, page := range []string{"../README.md", "../docs/quickstart.md"} {
 		found := regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(readText(t, page), -1)

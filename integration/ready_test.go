@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestReadyOnceTheOthersAreMet: a gateway that joins reports that it is not ready until another one
-// has answered its hello. A proxy before the other's peer port checks the gateway while it delays
-// that hello. Batches are answered meanwhile.
+// TestReadyOnceTheOthersAreMet checks that a joining gateway is not ready until another gateway has
+// answered its hello. A proxy in front of the other's peer port delays that hello, and checks the
+// joining gateway meanwhile. The joining gateway already serves batches.
 func TestReadyOnceTheOthersAreMet(t *testing.T) {
 	store := packed(t, "dir")
 	f := trio(t, store, func(c *harness.FleetConfig) { c.Size = 2 })
@@ -51,13 +51,14 @@ func TestReadyOnceTheOthersAreMet(t *testing.T) {
 	}
 }
 
-// looked is the state of a gateway.
+// looked holds a gateway's responses about its readiness and for a batch.
 type looked struct {
 	ready, batch harness.Response
 	err          error
 }
 
-// look asks a gateway whether it is ready, and for a batch, while a hello of its own lasts, which ends with ctx.
+// look requests the readiness and a batch from a gateway while one of the gateway's hellos is
+// pending. ctx ends with that hello.
 func look(ctx context.Context, m *harness.Member) (l looked) {
 	if l.ready, l.err = m.Try(ctx, "/readyz"); l.err == nil {
 		l.batch, l.err = m.Try(ctx, batchPath(0, 0))
@@ -65,7 +66,7 @@ func look(ctx context.Context, m *harness.Member) (l looked) {
 	return l
 }
 
-// standBefore starts a proxy before the peer port of a gateway. It calls look with each request
+// standBefore starts a proxy in front of the peer port of a gateway. It calls look for each request
 // before it forwards the request.
 func standBefore(t *testing.T, listen, gateway string, look func(context.Context)) {
 	t.Helper()
@@ -94,9 +95,9 @@ func standBefore(t *testing.T, listen, gateway string, look func(context.Context
 	})
 }
 
-// TestReadyOneAfterTheOther starts each of three gateways when the one before it is ready, as a
-// StatefulSet does. All their lists name all three: the first one finds no other, and is ready
-// nevertheless. Each later one has met another when it is ready.
+// TestReadyOneAfterTheOther starts each of three gateways when the previous one is ready, as a
+// StatefulSet does. Each gateway's list names all three. The first one finds no other, and becomes
+// ready nevertheless. Each later one has met another gateway when it is ready.
 func TestReadyOneAfterTheOther(t *testing.T) {
 	f := trio(t, packed(t, "dir"), nil)
 	for i, m := range f.Members {

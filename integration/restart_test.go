@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// TestRollingRestart replaces three gateways in turn with SIGTERM while readers walk through an epoch. Each batch comes
-// with one retry at most, and every answer has the bytes of the plan.
+// TestRollingRestart replaces three gateways in turn with SIGTERM while readers read an epoch. Each
+// batch needs at most one retry, and every response has the bytes of the plan.
 func TestRollingRestart(t *testing.T) {
 	rolls := 3
 	if long() {
@@ -81,8 +81,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// TestKillInTheMiddleOfABody: a client with half of a body notices, and gets all of it from any
-// other gateway.
+// TestKillInTheMiddleOfABody checks that a client notices an incomplete body, and can read all of
+// it from any other gateway.
 func TestKillInTheMiddleOfABody(t *testing.T) {
 	const count = 200
 	files, _ := harness.Files(t, count, 200<<10)

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// keysOfEpoch reads an epoch through several gateways, which have to give the same bytes, and returns the keys of its positions.
+// keysOfEpoch reads an epoch through several gateways, which must return the same bytes, and
+// returns the keys of its positions.
 func keysOfEpoch(t *testing.T, set, query string, gateways ...*harness.Gateway) []string {
 	t.Helper()
 	var keys []string
@@ -37,8 +38,8 @@ func keysOfEpoch(t *testing.T, set, query string, gateways ...*harness.Gateway) 
 	}
 }
 
-// TestSelections cuts a dataset into train and val, puts samples in quarantine and mixes it with another one: through two gateways,
-// which give the same bytes.
+// TestSelections splits a dataset into train and val, quarantines samples, and mixes the dataset
+// with another one. Two gateways return the same bytes.
 func TestSelections(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-// checkWritten reads the same parts and mixtures by addresses that define them.
+// checkWritten reads the same parts and mixtures through addresses that contain their definitions.
 func checkWritten(t *testing.T, one, two *harness.Gateway, train, healthy, bad []string) {
 	t.Helper()
 	if got := keysOfEpoch(t, "set", "?batch_size=64&subset=train=80,val=20:train", two, one); !slices.Equal(got, train) {
@@ -106,7 +107,7 @@ func checkWritten(t *testing.T, one, two *harness.Gateway, train, healthy, bad [
 	}
 }
 
-// checkMixtures counts the samples that two mixtures take from each source.
+// checkMixtures counts the samples of each source in two mixtures.
 func checkMixtures(t *testing.T, one, two *harness.Gateway) {
 	t.Helper()
 	if n := len(keysOfEpoch(t, "blend", "?batch_size=50", one, two)); n != 200 {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestStoreWays packs, indexes and serves a dataset on a real server that is reached in other ways than by default. The
-// batches are those of a directory.
+// TestStoreWays packs, indexes and serves a dataset on a real server with other than the default
+// credentials, region or addressing. The batches equal those from a directory.
 func TestStoreWays(t *testing.T) {
 	const host = "s3.dualstack.eu-west-1.amazonaws.com"
 	files, _ := harness.Files(t, 60, 4000)
@@ -40,7 +40,8 @@ func TestStoreWays(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfRealServers lets real servers refuse a signature, and looks for the cause in the errors.
+// TestRefusalsOfRealServers provokes signature errors on real servers, and checks that Millrace's
+// errors name the cause.
 func TestRefusalsOfRealServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		open func(t *testing.T) *harness.Store

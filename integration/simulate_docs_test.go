@@ -7,8 +7,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestSimulatePages types the commands of the pages about millrace simulate and compares the
-// output.
+// TestSimulatePages runs the commands of the pages about millrace simulate and compares the output.
 func TestSimulatePages(t *testing.T) {
 	for _, name := range []string{"docs/simulate.md", "docs/sizing.md"} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +20,8 @@ func TestSimulatePages(t *testing.T) {
 	}
 }
 
-// TestSimulateReadsTheIndexOfAnyStore predicts the same for one dataset in every store.
+// TestSimulateReadsTheIndexOfAnyStore checks that the prediction for a dataset is the same in every
+// store.
 func TestSimulateReadsTheIndexOfAnyStore(t *testing.T) {
 	var first string
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {

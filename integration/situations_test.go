@@ -18,13 +18,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// scene is gateways and the load that they are under.
+// scene is a set of gateways under a load.
 type scene struct {
 	load     func(context.Context)
 	gateways []*harness.Gateway
 }
 
-// situation is a fault of a gateway, and the alerts that must report it.
+// situation is a fault, with the alerts that must report it.
 type situation struct {
 	name   string
 	alerts []string
@@ -57,7 +57,7 @@ func situations() []situation {
 	}
 }
 
-// pause waits as a trainer does that computes.
+// pause waits, like a trainer that computes.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -67,8 +67,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// trains reads batch after batch of an epoch of n batches, and pauses between two of them, for all
-// answers.
+// trains reads batches one after another, in epochs of n batches, and pauses after each. It ignores
+// errors.
 func trains(g *harness.Gateway, n int, think time.Duration, query string) func(context.Context) {
 	return func(ctx context.Context) {
 		for m := 0; ctx.Err() == nil; m++ {
@@ -89,7 +89,7 @@ func together(loads ...func(context.Context)) func(context.Context) {
 	}
 }
 
-// at is a load that does something once, together with another load.
+// at calls a function once, before it runs a load.
 func at(do func(), load func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		do()
@@ -99,7 +99,7 @@ func at(do func(), load func(context.Context)) func(context.Context) {
 
 const think = 50 * time.Millisecond
 
-// packedLarger is a dataset of some 12 MB in chunks of 64 KiB.
+// packedLarger packs a dataset of about 12 MB in chunks of 64 KiB.
 func packedLarger(t *testing.T, kind string) *harness.Store {
 	t.Helper()
 	files, _ := harness.Files(t, 800, 20000)
@@ -108,13 +108,13 @@ func packedLarger(t *testing.T, kind string) *harness.Store {
 	return store
 }
 
-// lasting makes a certificate good for so many days.
+// lasting returns a change that makes a certificate valid for the given number of days.
 func lasting(days int) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Duration(days) * 24 * time.Hour) }
 }
 
-// healthy is a cluster of two with disks, over S3, and a gateway with TLS and an access file: all that shows metrics. It has
-// read the dataset before.
+// healthy is a cluster of two gateways with disks over S3, and a gateway with TLS and an access
+// file. Together they export all metrics. All of them have read the dataset once.
 func healthy(t *testing.T) scene {
 	store, ca := packed(t, "versitygw"), certtest.New(t)
 	f := harness.NewFleet(t, harness.FleetConfig{Store: store, Dataset: dataset, Size: 2, TLS: ca, Args: []string{"--cache-size", "64MiB"}})
@@ -152,7 +152,7 @@ func slowReads(t *testing.T) scene {
 func slowRank(t *testing.T) scene {
 	g := serve(t, packed(t, "dir"))
 	for m := range 25 {
-		g.MustGet(t, batchPath(0, m)+share(16, 0, 1)) // from now on all is in memory
+		g.MustGet(t, batchPath(0, m)+share(16, 0, 1)) // from now on everything is in memory
 	}
 	return scene{together(trains(g, 200, think/10, share(2, 0, 2)), trains(g, 200, 10*think, share(2, 1, 2))), []*harness.Gateway{g}}
 }
@@ -196,7 +196,7 @@ func fullBudget(t *testing.T) scene {
 	return scene{together(loads...), []*harness.Gateway{g}}
 }
 
-// heavy is a dataset of large samples: a batch of 36 has some 7 MB.
+// heavy packs a dataset of large samples: a batch of 36 has about 7 MB.
 func heavy(t *testing.T) *harness.Store {
 	t.Helper()
 	files, _ := harness.Files(t, 400, 256<<10)
@@ -211,7 +211,7 @@ func clientsCertificate(t *testing.T) scene {
 	return scene{trains(g, 25, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-func peersCertificate(t *testing.T) scene { // which is good for a day
+func peersCertificate(t *testing.T) scene { // the default peer certificate is valid for a day
 	f := harness.NewFleet(t, harness.FleetConfig{Store: packed(t, "dir"), Dataset: dataset, Size: 1, TLS: certtest.New(t), Args: []string{"--cache-size", "64MiB"}})
 	f.StartAll(t)
 	g := f.Members[0].Gateway
@@ -250,7 +250,7 @@ func stuckDrain(t *testing.T) scene {
 	return scene{at(g.Terminate, trains(g, 25, think, share(16, 0, 1))), []*harness.Gateway{g}}
 }
 
-// panics is a gateway that was built with a bug in it.
+// panics is a gateway built with a bug.
 func panics(t *testing.T) scene {
 	const head = "func (g *Gateway) getRoot(x *exchange) error {\n"
 	buggy := harness.Planted(t, "..", harness.Edit{File: "gateway/page.go", Text: head, Other: head + "\tpanic(\"a bug\")\n"})
@@ -287,7 +287,7 @@ func deadDisk(t *testing.T) scene {
 	return scene{trains(g, 12, think, share(16, 0, 1)), []*harness.Gateway{g}}
 }
 
-// wrongDisk spoils some files, fewer than make the gateway leave the disk alone.
+// wrongDisk corrupts some files, but too few for the gateway to turn the disk off.
 func wrongDisk(t *testing.T) scene {
 	dir := t.TempDir()
 	files, _ := harness.Files(t, 400, 128<<10)
@@ -317,7 +317,7 @@ func wrongDisk(t *testing.T) scene {
 	return scene{at(spoil, trains(g, 50, think, "?batch_size=8&shuffle=none")), []*harness.Gateway{g}}
 }
 
-// silentPeer stops a member of a cluster in its tracks.
+// silentPeer freezes a member of a cluster.
 func silentPeer(t *testing.T) scene {
 	f := harness.NewFleet(t, harness.FleetConfig{Store: packedLarger(t, "dir"), Dataset: dataset, Size: 2, Args: []string{"--cache-size", "64MiB", "--no-prefetch"}})
 	f.StartAll(t)

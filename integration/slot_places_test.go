@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestSlotPlacesThroughTheGateway asks a gateway where samples come in 300 epochs of the default order: everywhere alike, and wherever
-// they came in the epoch before. The datasets have 2 to 300 chunks, of equal sizes and of log-normal ones.
+// TestSlotPlacesThroughTheGateway requests the positions of samples in 300 epochs of the default
+// order. Positions are uniform, and do not depend on the position in the previous epoch. The
+// datasets have 2 to 300 chunks, of equal or of log-normal size.
 func TestSlotPlacesThroughTheGateway(t *testing.T) {
 	for _, chunks := range []int{2, 5, 40, 300} {
 		for _, sizes := range []string{"equal", "log-normal"} {
@@ -33,7 +34,8 @@ func TestSlotPlacesThroughTheGateway(t *testing.T) {
 	}
 }
 
-// writeShards writes shards of JSON Lines that hold some 6,000 samples: each is one chunk.
+// writeShards writes shards of JSON Lines with about 6,000 samples in total. Each shard is one
+// chunk.
 func writeShards(t *testing.T, dir string, shards int, lognormal bool) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -52,8 +54,9 @@ func writeShards(t *testing.T, dir string, shards int, lognormal bool) {
 	}
 }
 
-// slotPlaces asks for the places of some samples, and returns the mean over them of the chi-square of 16 parts of an epoch over its degrees
-// of freedom, and of the correlation of an epoch with the next.
+// slotPlaces requests the positions of some samples, and returns two means over these. chiSquare is
+// the chi-square of 16 bins of an epoch, divided by its degrees of freedom. correlation is that of
+// consecutive epochs.
 func slotPlaces(t *testing.T, g *harness.Gateway, chunks int) (chiSquare, correlation float64) {
 	t.Helper()
 	const epochs, asked, bins = 300, 240, 16

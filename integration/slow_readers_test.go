@@ -16,14 +16,14 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// tally counts the answers of well-behaved clients during the misbehavior of others.
+// tally counts the responses to well-behaved clients while others misbehave.
 type tally struct {
 	mu     sync.Mutex // guards the fields below
 	served int
-	other  map[string]int // answers that were no 200, by status or error
+	other  map[string]int // responses other than 200, by status or error
 }
 
-// note counts one answer, whose bytes the history judges.
+// note counts one response; the history checks its bytes.
 func (c *tally) note(r harness.Response, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +37,7 @@ func (c *tally) note(r harness.Response, err error) {
 	}
 }
 
-// check requires that at least 0.95 of the answers are 200.
+// check requires that at least 0.95 of the responses are 200.
 func (c *tally) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -53,8 +53,8 @@ func (c *tally) check(t *testing.T) {
 	}
 }
 
-// besides reads batches of 8 samples with two clients for a time, while others misbehave. One of
-// them keeps its connection, the other one opens a new one for each batch.
+// besides reads batches of 8 samples with two clients for a time, while others misbehave. One
+// client keeps its connection; the other opens a new one for each batch.
 func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	t.Helper()
 	const readers = 2
@@ -79,7 +79,7 @@ func besides(t *testing.T, g *harness.Gateway, lasts time.Duration) *tally {
 	return c
 }
 
-// checkMemory requires that a process has stayed within its budget and 64 MiB.
+// checkMemory requires that a process stayed within its budget plus 64 MiB.
 func checkMemory(t *testing.T, g *harness.Gateway, budget int64) {
 	t.Helper()
 	peak := peakRSS(t, g.Pid())
@@ -89,7 +89,8 @@ func checkMemory(t *testing.T, g *harness.Gateway, budget int64) {
 	}
 }
 
-// raw opens a connection to a gateway that ends with the test, or with a failure a closed one. Its receive buffer is small.
+// raw opens a connection to a gateway, with a small receive buffer. The connection closes when the
+// test ends. After a failure raw returns a closed one.
 func raw(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
@@ -104,8 +105,9 @@ func raw(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// slowly reads path at the given bytes per second until ctx ends. It retries after a 503. It calls
-// answered for the first answer, and returns the bytes read of the body, and the body's length.
+// slowly reads path at rate bytes per second until ctx ends, and retries after a 503. It calls
+// answered at the first response, and returns the number of bytes read from the body, and the
+// body's length.
 func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, rate int, answered func()) (read, length int64) {
 	first := sync.OnceFunc(answered)
 	defer first()
@@ -143,8 +145,9 @@ func slowly(ctx context.Context, t *testing.T, g *harness.Gateway, path string, 
 	return read, length
 }
 
-// TestSlowReadersLeaveRoomForOthers has four readers whose batches together take most of the budget read them at 100 KB/s.
-// With the memory that they were read with, they take all of it.
+// TestSlowReadersLeaveRoomForOthers has four clients read large batches at 100 KB/s. The four
+// bodies take most of the budget; together with the memory for reading them from the store they
+// take all of it.
 func TestSlowReadersLeaveRoomForOthers(t *testing.T) {
 	budget, size, lasts := int64(32<<20), 36, 5*time.Second
 	if long() {

@@ -19,7 +19,7 @@ func TestSmokeScript(t *testing.T) {
 	})
 }
 
-// TestSmokeScriptNoticesAStranger points the script at something that is no gateway.
+// TestSmokeScriptNoticesAStranger runs the script against a server that is no gateway.
 func TestSmokeScriptNoticesAStranger(t *testing.T) {
 	store := harness.Open(t, "minio")
 	endpoint := strings.TrimPrefix(store.Env[0], "AWS_ENDPOINT_URL_S3=")

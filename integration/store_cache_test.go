@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// letAllRead lets requests without a signature read the objects of a bucket.
+// letAllRead allows unsigned requests to read the objects of a bucket.
 func letAllRead(t *testing.T, store *harness.Store) {
 	t.Helper()
 	const policy = `{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*",
@@ -23,8 +23,9 @@ func letAllRead(t *testing.T, store *harness.Store) {
 	}
 }
 
-// startStoreCache starts nginx between gateways and a store, with the configuration of deploy/proxies in small slices, and returns
-// the store as gateways reach it: shards by nginx, the index directly.
+// startStoreCache starts nginx between gateways and a store, with the configuration of
+// deploy/proxies in small slices. It returns the store as gateways reach it: shards through nginx,
+// the index directly.
 func startStoreCache(t *testing.T, store *harness.Store) (proxy *harness.Gateway, cached *harness.Store) {
 	t.Helper()
 	letAllRead(t, store)
@@ -41,8 +42,9 @@ func startStoreCache(t *testing.T, store *harness.Store) (proxy *harness.Gateway
 	return proxy, cached
 }
 
-// TestStoreCacheReadsOnce reads an epoch of contiguous shares through two gateways that know nothing of each other: by themselves
-// each reads everything. With nginx between them and the store no byte is read twice, and nothing is read for a gateway that comes later.
+// TestStoreCacheReadsOnce reads an epoch of contiguous shares through two independent gateways.
+// Without a cache each gateway reads everything. With nginx between the gateways and the store no
+// byte is read twice, and a gateway that starts later causes no reads.
 func TestStoreCacheReadsOnce(t *testing.T) {
 	store, reads, alone := homedStore(t)
 	proxy, cached := startStoreCache(t, store)

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// behind returns a store behind a proxy. While fault is set, it answers instead.
+// behind returns a store behind a proxy. While fault is set, the proxy passes each request to it
+// first.
 func behind(t *testing.T, store *harness.Store, fault *atomic.Pointer[http.HandlerFunc]) *harness.Store {
 	t.Helper()
 	const name = "AWS_ENDPOINT_URL_S3="
@@ -21,7 +22,7 @@ func behind(t *testing.T, store *harness.Store, fault *atomic.Pointer[http.Handl
 	if err != nil || target.Host == "" {
 		t.Fatalf("address of the store: got %q and %v", store.Env[0], err)
 	}
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { // the Host that was signed stays
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { // keep the signed Host
 		r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,11 +40,12 @@ func behind(t *testing.T, store *harness.Store, fault *atomic.Pointer[http.Handl
 	return &changed
 }
 
-// answered takes a request off the way to the store.
+// answered tells the proxy of behind not to forward a request to the store.
 func answered(r *http.Request) { r.Header.Del("Authorization") }
 
 // TestStoreFaults makes the store of a running gateway refuse, throttle, vanish and stall. Chunks
-// in memory are still served; the rest is an error with its cause; and errors end with the fault.
+// in memory are still served; other requests fail with an error that names the cause. The errors
+// end with the fault.
 func TestStoreFaults(t *testing.T) {
 	files, _ := harness.Files(t, 120, 4000)
 	store := harness.Open(t, "minio")
@@ -54,7 +56,7 @@ func TestStoreFaults(t *testing.T) {
 		status int
 		code   string
 	}{
-		"denied": {func(_ http.ResponseWriter, r *http.Request) { // the real server finds the signature wrong
+		"denied": {func(_ http.ResponseWriter, r *http.Request) { // the real server finds an invalid signature
 			sign := r.Header.Get("Authorization")
 			r.Header.Set("Authorization", sign[:len(sign)-4]+"beef")
 		}, 502, "store_denied"},

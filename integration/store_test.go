@@ -10,9 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestServersHonourConditions checks on the real servers, through the backend, the two
-// promises that everything else rests on: a read names the version it expects, and a
-// write can be conditional.
+// TestServersHonourConditions checks, through the backend, two guarantees of real servers that
+// everything else relies on: a read can require a version, and a write can be conditional.
 func TestServersHonourConditions(t *testing.T) {
 	for _, kind := range []string{"minio", "versitygw"} {
 		t.Run(kind, func(t *testing.T) {

@@ -17,15 +17,17 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// clouds are stores with their own credentials, authorities and endpoints, in one environment:
-// everything is in the addresses, except the keys, which are in the shared files.
+// clouds is a set of stores with separate credentials, authorities and endpoints in one
+// environment. The addresses contain all settings except the keys, which are in the shared
+// credentials files.
 type clouds struct {
 	env   *harness.Store
-	alone map[string]*harness.Store // as each store is reached without the others
-	query map[string]string         // of its addresses
+	alone map[string]*harness.Store // each store with its own environment
+	query map[string]string         // query of its address
 }
 
-// openClouds starts MinIO with TLS, versitygw, and MinIO whose credentials are those of a role; a directory is among them too.
+// openClouds starts MinIO with TLS, versitygw, and MinIO with the credentials of a role. A
+// directory is the fourth store.
 func openClouds(t *testing.T) *clouds {
 	t.Helper()
 	authority := certtest.New(t)
@@ -58,7 +60,8 @@ func openClouds(t *testing.T) *clouds {
 	return c
 }
 
-// address is that of the data of one store. All of them have the same bucket and the same prefix.
+// address returns the address of the data in one store. Bucket and prefix are the same in all
+// stores.
 func (c *clouds) address(name string) string { return c.alone[name].Dataset("same") + c.query[name] }
 
 func (c *clouds) names() []string { return []string{"secure", "posix", "roles", "dir"} }
@@ -73,14 +76,14 @@ func (c *clouds) serve(t *testing.T, args ...string) *harness.Gateway {
 	return harness.ServeAddress(t, c.env, "secure="+c.address("secure"), append(append(more, "--cache-size", "64MiB"), args...)...)
 }
 
-// TestTwoCloudsAndADirectory serves data of four stores from one gateway, and a mixture of all of
-// it. Every command accepts the addresses. Then one store goes away: the data of the others is
-// still served.
+// TestTwoCloudsAndADirectory serves data of four stores from one gateway, and a mixture of all
+// four. Every command accepts the addresses. When one store fails, the gateway still serves the
+// data of the others.
 func TestTwoCloudsAndADirectory(t *testing.T) {
 	c := openClouds(t)
 	mixed := "all=" + strings.Join(c.names(), ",") + ",per-batch=3/3/3/3"
 	for i, name := range c.names() {
-		files, _ := harness.Files(t, 60+i, 4000) // other bytes in each
+		files, _ := harness.Files(t, 60+i, 4000) // the bytes of each store differ
 		harness.MustRun(t, c.env, append([]string{"pack", files, c.address(name), "--batch-size", "12"}, small()...)...)
 		for _, args := range [][]string{
 			{"index", c.address(name), "--batch-size", "12", "--chunk-size", "32KiB"},
@@ -96,7 +99,7 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 		}
 	}
 	c.typeThePage(t)
-	harness.MustRun(t, c.env, "index", c.address("posix"), "--batch-size", "12", "--chunk-size", "32KiB") // as before the page
+	harness.MustRun(t, c.env, "index", c.address("posix"), "--batch-size", "12", "--chunk-size", "32KiB") // restore the index that the page has replaced
 	log := harness.Record(t, nil)
 	for _, name := range c.names() {
 		plan := harness.Packed(t, c.alone[name], "same")
@@ -141,7 +144,7 @@ func TestTwoCloudsAndADirectory(t *testing.T) {
 	}
 }
 
-// typeThePage runs the commands of docs/stores.md about stores, on these ones.
+// typeThePage runs the commands of docs/stores.md on these stores.
 func (c *clouds) typeThePage(t *testing.T) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/stores.md")
@@ -173,8 +176,10 @@ func (c *clouds) typeThePage(t *testing.T) {
 	}
 }
 
-// TestSameBucketAtTwoEndpoints: the disk tier never gives one store's bytes for those of another one that calls everything by the same names. The other
-// store has the same index, and other bytes than this says: if they came from disk, nothing would notice.
+// TestSameBucketAtTwoEndpoints checks that the disk tier never serves one store's bytes as those of
+// another with the same bucket and names. The second store has the same index, but its shards
+// contain other bytes than the index describes. The gateway would not notice if the disk tier
+// supplied the first store's bytes.
 func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	files, _ := harness.Files(t, 60, 4000)
 	right, wrong := harness.Open(t, "versitygw"), harness.Open(t, "versitygw")
@@ -191,7 +196,7 @@ func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	env.Env = []string{"AWS_SHARED_CREDENTIALS_FILE=" + profiles}
 	for file, bytes := range filesOf(t, filepath.Join(wrong.Path, "same")) {
 		if strings.HasSuffix(file, ".tar") {
-			place(t, filepath.Join(wrong.Path, "same", file), strings.Repeat("x", len(bytes))) // its ETag is stored separately, and stays
+			place(t, filepath.Join(wrong.Path, "same", file), strings.Repeat("x", len(bytes))) // its ETag is stored separately, and remains
 		}
 	}
 	disk := t.TempDir()
@@ -217,7 +222,8 @@ func TestSameBucketAtTwoEndpoints(t *testing.T) {
 	}
 }
 
-// TestFaultsOfStores gives addresses that reach nothing: each error names the fault, and no secret.
+// TestFaultsOfStores checks that each error for an unusable address names the fault, and contains
+// no secret.
 func TestFaultsOfStores(t *testing.T) {
 	c := openClouds(t)
 	good := c.address("roles")
@@ -253,7 +259,8 @@ func TestFaultsOfStores(t *testing.T) {
 	}
 }
 
-// TestBandwidthOfADataset reads a dataset whose bandwidth is limited, and one of the same bucket whose bandwidth is not.
+// TestBandwidthOfADataset reads two datasets of the same bucket; only the first has a bandwidth
+// limit.
 func TestBandwidthOfADataset(t *testing.T) {
 	store := harness.Open(t, "minio")
 	files, _ := harness.Files(t, 200, 40_000)
@@ -282,7 +289,8 @@ func TestBandwidthOfADataset(t *testing.T) {
 	}
 }
 
-// TestRedirectsOfOneStore: a store that redirects is refused, and the other one is served.
+// TestRedirectsOfOneStore checks that a gateway refuses a store that redirects, and serves the
+// other store.
 func TestRedirectsOfOneStore(t *testing.T) {
 	store := harness.Open(t, "minio")
 	files, _ := harness.Files(t, 20, 4000)

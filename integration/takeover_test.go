@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestGatewaysChangeUnderAJob changes the number of gateways in the middle of an epoch of a job
-// whose homes stay. Every batch equals a single gateway's, every sample comes once, and the data
-// read from the store again is what the plan predicts.
+// TestGatewaysChangeUnderAJob changes the number of gateways in the middle of an epoch, while the
+// job's homes stay the same. Every batch equals that of a single gateway, every sample is delivered
+// once, and the gateways reread as much data as the plan predicts.
 func TestGatewaysChangeUnderAJob(t *testing.T) {
 	const ranks, batch, half = 8, 256, 11
 	store, reads, alone := homedStore(t)
@@ -44,7 +44,8 @@ func TestGatewaysChangeUnderAJob(t *testing.T) {
 	}
 }
 
-// takeover returns how many bytes the plan says are read once more when so many gateways take the place of one for each home.
+// takeover returns the number of bytes that are reread, according to the plan, when the given
+// number of gateways replaces one gateway per home.
 func takeover(t *testing.T, store *harness.Store, ranks, gateways int) int64 {
 	t.Helper()
 	text := harness.MustRun(t, store, "plan", store.Dataset(dataset), "--world-size", fmt.Sprint(ranks), "--homes", fmt.Sprint(homed), "--gateways", fmt.Sprint(gateways), "--json")
@@ -57,10 +58,11 @@ func takeover(t *testing.T, store *harness.Store, ranks, gateways int) int64 {
 	return plan.Locality.Takeovers[0].Bytes
 }
 
-// homedJob is a job whose ranks have homes.
+// homedJob describes a job whose ranks have homes.
 type homedJob client.Options
 
-// reads has all ranks read some batches of an epoch at once, each from the gateway of its home. until 0: to the end, which completes it.
+// reads lets all ranks read batches of an epoch concurrently, each from the gateway of its home.
+// With until 0 it reads to the end, which completes the epoch.
 func (j homedJob) reads(t *testing.T, gateways []*harness.Gateway, epoch, from, until uint64) {
 	t.Helper()
 	urls := make([]string, len(gateways))

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// shown returns the serial number of the certificate that a new connection is shown.
+// shown returns the serial number of the server's certificate on a new connection.
 func shown(t *testing.T, url string, cfg *tls.Config) *big.Int {
 	t.Helper()
 	_, address, _ := strings.Cut(url, "//")
@@ -42,8 +42,8 @@ func serialOf(t *testing.T, files certs.Config) *big.Int {
 }
 
 // TestCertificatesAreReplacedUnderLoad reads epochs while the certificate's files are replaced,
-// with useless contents in between. No request fails, each new connection gets the newest valid
-// certificate, and the kept connections continue.
+// sometimes with invalid content. No request fails, each new connection gets the newest valid
+// certificate, and kept-alive connections continue.
 func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	store, ca, dir := packed(t, "dir"), certtest.New(t), t.TempDir()
 	rounds, pause := 8, 20*time.Millisecond
@@ -70,7 +70,7 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 			fresh.Add(1)
 		}
 	})
-	readers.Go(func() { // whole epochs, by a client that keeps its connections
+	readers.Go(func() { // whole epochs, with a client that reuses its connections
 		c, err := client.New(client.Config{
 			Gateways: []string{g.URL}, Dataset: dataset, HTTP: &http.Client{Transport: log.Through("client", &http.Transport{TLSClientConfig: believes.Clone()})},
 		})
@@ -129,7 +129,7 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 		ca.Issue(t, dir, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 		check("expired", serial, 1)
 		for _, words := range []string{"the old version stays in use", "certificate files reloaded", "private key does not match public key", "it expired at 20"} {
-			if i == 0 && !strings.Contains(g.Log(), words) { // the lines of later rounds give way to those of requests
+			if i == 0 && !strings.Contains(g.Log(), words) { // later rounds' lines are dropped in favor of those of requests
 				t.Errorf("the log does not hold %q", words)
 			}
 		}
@@ -145,8 +145,8 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	}
 }
 
-// TestClientsOverTLS: the ports take whom they should. Certificates that the client CA has not
-// signed, old protocols and plain HTTP are refused.
+// TestClientsOverTLS checks that the port accepts valid clients, and refuses certificates of other
+// authorities, old protocols and plain HTTP.
 func TestClientsOverTLS(t *testing.T) {
 	store, ca, clients, others := packed(t, "dir"), certtest.New(t), certtest.New(t), certtest.New(t)
 	g := harness.ServeTLS(t, ca.Issue(t, t.TempDir(), nil), ca.Pool(), store, dataset, "--client-ca", clients.File, "--cache-size", "64MiB")
@@ -156,14 +156,15 @@ func TestClientsOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// It is shown whether or not the server's CA would take it.
+		// GetClientCertificate sends the certificate even if the server does not list its
+		// CA.
 		return &tls.Config{RootCAs: ca.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
 	}
 	old := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	for _, c := range []struct {
 		name   string
 		client *tls.Config
-		want   string // in the error; "": the batch comes
+		want   string // in the error; "": the request succeeds
 	}{
 		{"no certificate", &tls.Config{RootCAs: ca.Pool()}, ""},
 		{"no certificate, TLS 1.2", &tls.Config{RootCAs: ca.Pool(), MaxVersion: tls.VersionTLS12}, ""},
@@ -197,7 +198,8 @@ func TestClientsOverTLS(t *testing.T) {
 	}
 }
 
-// TestExpiredCertificatesAreRefusedAtStart: the gateway does not start, and says which file is at fault.
+// TestExpiredCertificatesAreRefusedAtStart checks that the gateway does not start, and names the
+// file at fault.
 func TestExpiredCertificatesAreRefusedAtStart(t *testing.T) {
 	store := packed(t, "dir")
 	old := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })

@@ -21,16 +21,16 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// tokens are those of a job, on the gateways' side and on the readers'.
+// tokens holds the tokens of a job: the gateways' access file and the readers' token file.
 type tokens struct {
 	t            *testing.T
 	store        *harness.Store
 	access, file string
 	gateways     []*harness.Gateway
-	all          []string // that were ever valid
+	all          []string // every token that was ever valid
 }
 
-// put replaces a file: who reads it finds the old text or the new one.
+// put replaces a file atomically: a reader finds either the old text or the new one.
 func put(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
@@ -41,7 +41,8 @@ func put(t *testing.T, name, text string) {
 	}
 }
 
-// grant writes the access file for some of the tokens, and waits until each gateway takes these and no others.
+// grant writes an access file with the given tokens, and waits until each gateway accepts these and
+// no others.
 func (x *tokens) grant(valid ...string) {
 	x.t.Helper()
 	var defined, who strings.Builder
@@ -71,7 +72,8 @@ func (x *tokens) grant(valid ...string) {
 	}
 }
 
-// replace gives the job a new token: first to the gateways, then to the readers, and then takes the old one away.
+// replace gives the job a new token: first to the gateways, then to the readers. Then it revokes
+// the old token.
 func (x *tokens) replace() {
 	x.t.Helper()
 	var made struct{ Token string }
@@ -88,14 +90,14 @@ func (x *tokens) replace() {
 	}
 }
 
-// TestTokensAreReplacedDuringEpochs reads epochs over TLS from two gateways while the job's token is replaced, again and
-// again: by the Go client, by the Python client and by `millrace fetch`. No reader gets an error or a wrong byte, and
-// nothing that any of the programs prints holds a token.
+// TestTokensAreReplacedDuringEpochs reads epochs over TLS from two gateways while the job's token
+// is replaced again and again. The readers are the Go client, the Python client and `millrace
+// fetch`. No reader gets an error or a wrong byte, and no program prints a token.
 func TestTokensAreReplacedDuringEpochs(t *testing.T) {
 	store, ca, dir := packed(t, "dir"), certtest.New(t), t.TempDir()
 	log := harness.Recorded(t)
 	x := &tokens{t: t, store: store, access: filepath.Join(dir, "access.yaml"), file: filepath.Join(dir, "token")}
-	x.replace() // no gateway is there yet
+	x.replace() // no gateway runs yet
 	args := []string{"--access", x.access, "--cache-size", "64MiB", "--log-level", "debug", "--audit-log", "stderr"}
 	for range 2 {
 		x.gateways = append(x.gateways, harness.ServeTLS(t, ca.Issue(t, t.TempDir(), nil), ca.Pool(), store, dataset, args...))

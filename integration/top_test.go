@@ -17,17 +17,17 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// terminal is the program in a pseudo terminal, and its screen.
+// terminal is the program in a pseudo terminal, with the terminal's screen.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	pty    *os.File
 	screen *vt.SafeEmulator
-	raw    *strings.Builder // the program's output; complete once the program has ended
+	raw    *strings.Builder // the program's output; complete once the program has exited
 	ended  chan error
 }
 
-// inTerminal starts the program in a pseudo terminal of so many columns.
+// inTerminal starts the program in a pseudo terminal of the given size.
 func inTerminal(t *testing.T, columns, lines int, env []string, args ...string) *terminal {
 	t.Helper()
 	x := &terminal{t: t, cmd: exec.Command(harness.Binary(t), args...), screen: vt.NewSafeEmulator(columns, lines), raw: &strings.Builder{}, ended: make(chan error, 1)}
@@ -37,7 +37,7 @@ func inTerminal(t *testing.T, columns, lines int, env []string, args ...string) 
 		t.Fatal(err)
 	}
 	answered := make(chan struct{})
-	go func() { // the terminal's answers to queries of the program
+	go func() { // the terminal's replies to queries of the program
 		defer close(answered)
 		io.Copy(x.pty, x.screen)
 	}()
@@ -61,7 +61,8 @@ func (x *terminal) press(keys string) {
 	}
 }
 
-// shows waits until the screen has all of some texts, and none of others, which begin with an exclamation mark.
+// shows waits until the screen contains all of the given texts. Texts that begin with an
+// exclamation mark must be absent.
 func (x *terminal) shows(texts ...string) string {
 	x.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -80,7 +81,7 @@ func (x *terminal) shows(texts ...string) string {
 	}
 }
 
-// exits waits for the end of the program, and requires its exit code.
+// exits waits until the program exits, and requires its exit code.
 func (x *terminal) exits(code int) {
 	x.t.Helper()
 	select {
@@ -93,7 +94,8 @@ func (x *terminal) exits(code int) {
 	}
 }
 
-// TestTopWatchesAGateway that has readers, is killed and comes back, and one that never answers.
+// TestTopWatchesAGateway watches a gateway that has readers, is killed and restarts, and one that
+// never responds.
 func TestTopWatchesAGateway(t *testing.T) {
 	store := packed(t, "dir")
 	free := harness.FreeAddresses(t, 3)
@@ -145,7 +147,8 @@ func TestTopWatchesAGateway(t *testing.T) {
 	}
 }
 
-// TestTopEndsWithASignal, and restores the terminal; with colours if requested.
+// TestTopEndsWithASignal checks that the program exits on a signal and restores the terminal, and
+// that its output has colors.
 func TestTopEndsWithASignal(t *testing.T) {
 	g := serve(t, packed(t, "dir"))
 	x := inTerminal(t, 100, 30, nil, "top", g.Admin, "http://"+harness.FreeAddress(t))
@@ -159,7 +162,7 @@ func TestTopEndsWithASignal(t *testing.T) {
 	}
 }
 
-// TestTop_ShowsNoScreenOfADeadGateway expects the error alone, in a terminal too.
+// TestTop_ShowsNoScreenOfADeadGateway expects only the error, in a terminal too.
 func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
 	x := inTerminal(t, 100, 30, nil, "top", "http://"+harness.FreeAddress(t))
 	x.exits(5)
@@ -168,7 +171,8 @@ func TestTop_ShowsNoScreenOfADeadGateway(t *testing.T) {
 	}
 }
 
-// TestTopInAPipe prints one screen, or one document; where no gateway answers, its exit code says so.
+// TestTopInAPipe checks that top prints a single screen or document into a pipe, and that its exit
+// code reports a gateway that does not respond.
 func TestTopInAPipe(t *testing.T) {
 	store := packed(t, "dir")
 	g := serve(t, store)

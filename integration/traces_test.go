@@ -17,22 +17,23 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// tracedBy makes the gateways of a store send their spans.
+// tracedBy returns the store with an environment that makes its gateways export spans.
 func tracedBy(store *harness.Store, endpoint string, more ...string) *harness.Store {
 	return store.With(append([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_BSP_SCHEDULE_DELAY=50"}, more...)...)
 }
 
-// parentOf is a traceparent, and the ids in it.
+// parentOf returns a traceparent, and the IDs in it.
 func parentOf(n int) (header, trace, span string) {
 	trace, span = fmt.Sprintf("%032x", 0x7ace<<32|n), fmt.Sprintf("%016x", n+1)
 	return "00-" + trace + "-" + span + "-01", trace, span
 }
 
-// aFew is how long a store takes that is slow.
+// aFew is the delay of a slow store.
 const aFew = 100 * time.Millisecond
 
-// slowStore answers reads of shards late. While failing is set, it refuses the next one, at once: a late refusal might
-// meet the second request that the gateway sends because the first one is late.
+// slowStore delays reads of shards. While failing is set, it refuses the next read without delay: a
+// late refusal might meet the second request, which the gateway sends because the first one is
+// late.
 func slowStore(failing *atomic.Bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "/.millrace/") {
@@ -53,7 +54,8 @@ func slowStore(failing *atomic.Bool) http.HandlerFunc {
 	}
 }
 
-// traceOf waits until a collector has the first span of a caller's trace, which ends last, and returns it with all others.
+// traceOf waits until a collector has the root span of a caller's trace, which ends last. It
+// returns the root and all other spans.
 func traceOf(t *testing.T, c *harness.Collector, parent string) (root harness.Span, all []harness.Span) {
 	t.Helper()
 	c.Ready(t, func(context.Context) error {
@@ -79,8 +81,9 @@ func below(all []harness.Span, above harness.Span, name string) (out []harness.S
 	return out
 }
 
-// behindOf returns the spans of a name that a span has waited for: those below it, and those below the work of other traces
-// that these are linked to. The first span of such a trace is linked back to the request that has begun it.
+// behindOf returns the spans of a given name that a span waited for. These are below the span
+// itself, or below the work in other traces that one of them links to. The first span of such a
+// trace links back to the request that started the work.
 func behindOf(all []harness.Span, above harness.Span, name string) (out []harness.Span) {
 	for _, s := range all {
 		if s.Trace == above.Trace && s.Parent == above.ID || above.Parent != "" && slices.Contains(above.Links, s.ID) {
@@ -93,7 +96,7 @@ func behindOf(all []harness.Span, above harness.Span, name string) (out []harnes
 	return out
 }
 
-// checkNested compares the times of a span with those below it, down to the last.
+// checkNested requires that all descendants of a span lie within its time.
 func checkNested(t *testing.T, all []harness.Span, above harness.Span) {
 	t.Helper()
 	for _, s := range below(all, above, "") {
@@ -104,8 +107,8 @@ func checkNested(t *testing.T, all []harness.Span, above harness.Span) {
 	}
 }
 
-// TestTracesReachACollector sends slow requests to a gateway, whose store is late and fails once, and reads in a real
-// collector where their time went.
+// TestTracesReachACollector sends slow requests to a gateway whose store is late and fails once. A
+// real collector receives spans that explain where the time was spent.
 func TestTracesReachACollector(t *testing.T) {
 	store := packed(t, "versitygw")
 	for protocol, endpoint := range map[string]func(*harness.Collector) string{
@@ -117,11 +120,11 @@ func TestTracesReachACollector(t *testing.T) {
 			var fault atomic.Pointer[http.HandlerFunc]
 			g := serve(t, tracedBy(behind(t, store, &fault), endpoint(c), "OTEL_EXPORTER_OTLP_PROTOCOL="+protocol), "--no-prefetch")
 			path := func(m int) string { return batchPath(0, m) + "?shuffle=none&batch_size=2" }
-			g.MustGet(t, path(0)) // the work of only the first request is done
+			g.MustGet(t, path(0)) // do the work that only a first request causes
 			var failing atomic.Bool
 			slow := slowStore(&failing)
 			fault.Store(&slow)
-			least := time.Hour // between a request's time and that of its phases together
+			least := time.Hour // smallest difference between the time of a request and the sum of its phases
 			for n := range 5 {
 				failing.Store(true)
 				header, trace, parent := parentOf(n)
@@ -148,7 +151,7 @@ func TestTracesReachACollector(t *testing.T) {
 	}
 }
 
-// checkStoreRead looks for the cause of a slow request: of two attempts at the store the first has
+// checkStoreRead looks for the cause of a slow request: the first of two attempts at the store
 // failed.
 func checkStoreRead(t *testing.T, all []harness.Span, root harness.Span) {
 	t.Helper()
@@ -172,7 +175,8 @@ func checkStoreRead(t *testing.T, all []harness.Span, root harness.Span) {
 	}
 }
 
-// TestTracesOfSharedLoads has two requests wait for the same chunks: each is linked to the one load that brought them.
+// TestTracesOfSharedLoads lets two requests wait for the same chunks. Each links to the one load
+// that read these.
 func TestTracesOfSharedLoads(t *testing.T) {
 	c := harness.OpenCollector(t)
 	var fault atomic.Pointer[http.HandlerFunc]
@@ -211,7 +215,8 @@ func TestTracesOfSharedLoads(t *testing.T) {
 	}
 }
 
-// TestTracesOfFullMemory asks for a batch while others hold the memory: its trace says that it waited for that.
+// TestTracesOfFullMemory requests a batch while others occupy the memory. Its trace shows the wait
+// for memory.
 func TestTracesOfFullMemory(t *testing.T) {
 	c := harness.OpenCollector(t)
 	g := harness.Serve(t, tracedBy(heavy(t), c.HTTP), dataset, "--cache-size", "32MiB")
@@ -235,8 +240,8 @@ func TestTracesOfFullMemory(t *testing.T) {
 	}
 }
 
-// TestTracesOfPeers reads chunks from one gateway that the other one owns. The peer request and its
-// answer are in the trace of the request, and so are the waits of the other gateway.
+// TestTracesOfPeers reads chunks from a gateway that does not own them. The trace of the request
+// contains the peer request, its response, and the waits of the owning gateway.
 func TestTracesOfPeers(t *testing.T) {
 	c, store := harness.OpenCollector(t), packed(t, "dir")
 	f := harness.NewFleet(t, harness.FleetConfig{
@@ -251,7 +256,7 @@ func TestTracesOfPeers(t *testing.T) {
 	if len(questions) == 0 || questions[0].Trace != trace || questions[0].Said["millrace.peer.member"] != f.Members[1].Name {
 		t.Fatalf("got questions %+v, want one to %s in the request's trace", questions, f.Members[1].Name)
 	}
-	c.Ready(t, func(context.Context) error { // from another process
+	c.Ready(t, func(context.Context) error { // they arrive from another process
 		all = c.Spans(t)
 		answers := below(all, questions[0], "peer answer")
 		if len(answers) != 1 || answers[0].Start.Before(questions[0].Start) || len(behindOf(all, answers[0], "chunk load")) == 0 {
@@ -261,8 +266,8 @@ func TestTracesOfPeers(t *testing.T) {
 	})
 }
 
-// TestACollectorThatComesAndGoes: requests are unaffected when the collector is killed and when it
-// returns, and later spans arrive.
+// TestACollectorThatComesAndGoes checks that requests are unaffected when the collector is killed
+// and restarted, and that later spans arrive.
 func TestACollectorThatComesAndGoes(t *testing.T) {
 	store, c := packed(t, "dir"), harness.OpenCollector(t)
 	g := serve(t, tracedBy(store, c.HTTP), "--lame-duck", "1ms")
@@ -302,8 +307,8 @@ func TestACollectorThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotToBeTraced: a gateway that is to trace no request, or none but those whose callers ask for it, sends no
-// other.
+// TestWhoIsNotToBeTraced checks that a gateway traces no request if the sampler says so, or only
+// requests whose callers ask for a trace.
 func TestWhoIsNotToBeTraced(t *testing.T) {
 	store, c := packed(t, "dir"), harness.OpenCollector(t)
 	for sampler, want := range map[string]int{"traceidratio": 0, "parentbased_traceidratio": 1} {
@@ -315,12 +320,12 @@ func TestWhoIsNotToBeTraced(t *testing.T) {
 			for m := range 5 {
 				g.MustGet(t, batchPath(0, m)+share(16, 0, 1))
 			}
-			if err := g.Stop(); err != nil { // it sends the remaining spans
+			if err := g.Stop(); err != nil { // it exports the remaining spans
 				t.Error(err)
 			}
 			traces := map[string]bool{}
 			for _, s := range c.Settled(t)[before:] {
-				if len(s.Links) == 0 { // not the work that a traced request has begun
+				if len(s.Links) == 0 { // except work that a traced request has started
 					traces[s.Trace] = true
 				}
 			}

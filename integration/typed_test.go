@@ -12,8 +12,8 @@ import (
 )
 
 // TestTypedColumnsAreWhatTheLibrariesRead writes shards with MosaicML Streaming and with LitData,
-// requests an epoch of them as Arrow from a gateway, and reads its columns with pyarrow by their
-// types alone: the values are those that the libraries read.
+// requests an epoch as Arrow from a gateway, and reads its columns with pyarrow by their types
+// only. The values equal those that the libraries read.
 func TestTypedColumnsAreWhatTheLibrariesRead(t *testing.T) {
 	store := harness.Open(t, "minio")
 	objects := store.Objects(t)
@@ -56,9 +56,10 @@ func asArrow(t *testing.T, g *harness.Gateway, dataset string) (named []string) 
 	return named
 }
 
-// TestTypesArePyarrows serves Parquet files with every logical type, and Arrow's files and streams with dictionaries, which pyarrow, Polars,
-// pandas and DuckDB have written: the columns of a batch have the types that pyarrow reads in the file, except those that docs/spec/rows.md
-// names, and the same values.
+// TestTypesArePyarrows serves files that pyarrow, Polars, pandas and DuckDB have written: Parquet
+// with every logical type, and Arrow files and streams with dictionaries. The columns of a batch
+// have the same values and types that pyarrow reads from the file, except for the types that
+// docs/spec/rows.md lists.
 func TestTypesArePyarrows(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "schemas.py", "write", dir)

@@ -23,8 +23,8 @@ func warm(t *testing.T, store *harness.Store, g *harness.Gateway, args ...string
 	return w
 }
 
-// TestWarm fills a gateway before a job starts, which then never waits for the store: from memory,
-// and, after a restart, from disk alone. Warming again fetches nothing.
+// TestWarm fills a gateway before a job starts. The job then never waits for the store: the gateway
+// serves from memory and, after a restart, only from disk. Warming again reads nothing.
 func TestWarm(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, store *harness.Store, _ map[string]string) {
 		disk := t.TempDir()

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// TestTarAsWebDatasetReadsIt makes WebDataset write shards, compresses them in several ways,
-// rewrites them with GNU tar and bsdtar, serves them in place, and makes WebDataset read the
-// batches of an epoch: it finds every sample once, and equal.
+// TestTarAsWebDatasetReadsIt has WebDataset write shards, compresses them in several ways, and
+// rewrites them with GNU tar and bsdtar. A gateway serves them in place. WebDataset then reads the
+// batches of an epoch: every sample appears once, unchanged.
 func TestTarAsWebDatasetReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	want := library(t, "wds.py", "write", dir)["plain"]
@@ -39,8 +39,9 @@ func TestTarAsWebDatasetReadsIt(t *testing.T) {
 	}
 }
 
-// TestSpecialCasesAsWebDatasetReadsThem makes shards of members that WebDataset's own reader treats in a way of its own. Millrace has
-// the same samples, or refuses the shard by name, or has samples more, which that reader passes over.
+// TestSpecialCasesAsWebDatasetReadsThem writes shards with members that WebDataset's reader treats
+// specially. Millrace reads the same samples, or refuses the shard by name, or reads additional
+// samples that WebDataset skips.
 func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 	const same, more, fewer = "", "more", "fewer"
 	cases := []struct {
@@ -85,7 +86,7 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 			if err != nil || len(got) <= len(read) {
 				t.Errorf("%q: got %v, %v, want more than %v", c.names, got, err, read)
 			}
-		case fewer: // WebDataset takes the directory of a hidden member for its key
+		case fewer: // WebDataset uses the directory of a hidden member as its key
 			if err != nil || len(got) != len(read)-1 {
 				t.Errorf("%q: got %v, %v, want one less than %v", c.names, got, err, read)
 			}
@@ -97,8 +98,8 @@ func TestSpecialCasesAsWebDatasetReadsThem(t *testing.T) {
 	}
 }
 
-// readByWebDataset returns the result of WebDataset's reader for shards of these members: samples,
-// each its key and its extensions, or an error.
+// readByWebDataset returns the samples that WebDataset reads from shards of these members: the key
+// and extensions of each, or an error.
 func readByWebDataset(t *testing.T, lists [][]string) [][][]string {
 	t.Helper()
 	in, err := json.Marshal(lists)
@@ -127,7 +128,8 @@ func readByWebDataset(t *testing.T, lists [][]string) [][][]string {
 	return all
 }
 
-// readByMillrace indexes a shard of these members and returns its samples in the same way; extensions in lower case, as WebDataset has them.
+// readByMillrace indexes a shard of these members and returns its samples in the same form.
+// Extensions are in lower case, as in WebDataset.
 func readByMillrace(t *testing.T, names []string) ([][]string, error) {
 	t.Helper()
 	var b bytes.Buffer

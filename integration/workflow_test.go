@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestWorkflows_RunTargetsOfTheMakefile: and take actions of others by commit, since a tag can move.
+// TestWorkflows_RunTargetsOfTheMakefile checks that workflows run make targets, and pin the actions
+// of others by commit, since a tag can move.
 func TestWorkflows_RunTargetsOfTheMakefile(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
