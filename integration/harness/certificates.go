@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// Certify issues a certificate for a gateway's name and address.
+// Certify issues a certificate for the name and address of a gateway.
 func Certify(t testing.TB, a *certtest.Authority, name, address string) certs.Config {
 	t.Helper()
 	return a.Issue(t, t.TempDir(), func(c *x509.Certificate) {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Collector is an OpenTelemetry Collector. It writes the spans that it receives to a file, which
-// survives its restarts.
+// Collector is an OpenTelemetry Collector. It writes the received spans to a file, which survives
+// restarts of the collector.
 type Collector struct {
 	*Process
 	HTTP, GRPC string // URLs for OTEL_EXPORTER_OTLP_ENDPOINT
@@ -53,7 +53,7 @@ func (c *Collector) Start(t testing.TB) {
 	c.Ready(t, func(ctx context.Context) error { return c.take(ctx, "{}") })
 }
 
-// take sends spans to the collector as a gateway does.
+// take sends spans to the collector, like a gateway.
 func (c *Collector) take(ctx context.Context, spans string) error {
 	r, err := send(ctx, http.DefaultClient, http.MethodPost, c.HTTP+"/v1/traces", []byte(spans))
 	if err == nil && r.Status != http.StatusOK {
@@ -62,13 +62,13 @@ func (c *Collector) take(ctx context.Context, spans string) error {
 	return err
 }
 
-// Span is one span that a collector received. Ids are in hex.
+// Span is one span that a collector received. IDs are in hex.
 type Span struct {
 	Service, Name     string
 	Trace, ID, Parent string // Parent "": the span is the first of its trace
 	Start, End        time.Time
 	Said              map[string]string // the attributes
-	Links             []string          // ids of linked spans
+	Links             []string          // IDs of linked spans
 	Failed            bool
 	Why               string
 }
@@ -76,8 +76,8 @@ type Span struct {
 // Took returns the duration of a span.
 func (s Span) Took() time.Duration { return s.End.Sub(s.Start) }
 
-// Settled returns all spans that the collector has received so far. It sends a span of its own
-// last: when that is in the file, all earlier ones are too.
+// Settled returns all spans that the collector has received so far. It sends its own span last:
+// once that span is in the file, all earlier ones are too.
 func (c *Collector) Settled(t testing.TB) []Span {
 	t.Helper()
 	const text = `{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "%016x", "name": "last",
@@ -138,7 +138,7 @@ func said(all []attribute) map[string]string {
 	return out
 }
 
-// Spans returns the spans that the file holds now.
+// Spans returns the spans that are in the file now.
 func (c *Collector) Spans(t testing.TB) (out []Span) {
 	t.Helper()
 	text, err := os.ReadFile(c.file)

@@ -5,15 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// Disk is a directory on a file system of its own. On demand it hangs like a failing device, or
-// like an NFS mount without its server: no call returns. A process that is killed in such a call
-// ends.
+// Disk is a directory on a separate file system. On demand it hangs like a failing device, or like
+// an NFS mount without its server: no system call returns. A process can be killed in such a call.
 type Disk struct {
 	Dir  string
 	hung atomic.Int64
 
 	mu      sync.Mutex    // guards resumed
-	resumed chan struct{} // closed when the disk resumes; nil: it does not hang
+	resumed chan struct{} // closed when the disk resumes; nil: it is not hanging
 }
 
 // Hang makes each call wait until GoOn.
@@ -35,5 +34,5 @@ func (d *Disk) GoOn() {
 	}
 }
 
-// Hung returns how many calls have waited.
+// Hung returns the number of calls that have waited.
 func (d *Disk) Hung() int64 { return d.hung.Load() }

@@ -27,7 +27,8 @@ func NewDisk(t testing.TB) *Disk {
 		if err := unix.Unmount(d.Dir, unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", d.Dir, err)
 		}
-		// The server ends with the last mount namespace that has a copy of the mount, such as a container's: nothing waits for it.
+		// The server exits when the last mount namespace with a copy of the mount is gone,
+		// which may be a container's. No code waits for it.
 	})
 	if err := server.WaitMount(); err != nil {
 		t.Fatal(err)
@@ -36,7 +37,8 @@ func NewDisk(t testing.TB) *Disk {
 }
 
 // hanging is the file system of a disk: a directory of the machine whose calls wait while the disk
-// hangs. The kernel caches nothing of it. Flush and Release do not wait, so that processes can end.
+// hangs. The kernel caches nothing of it. Flush and Release do not wait, so that processes can
+// exit.
 type hanging struct {
 	fuse.RawFileSystem
 	disk *Disk
@@ -59,7 +61,7 @@ func (h *hanging) wait(interrupted <-chan struct{}) fuse.Status {
 	}
 }
 
-// then makes a call when the disk does not hang.
+// then waits while the disk hangs, and then makes a call.
 func (h *hanging) then(interrupted <-chan struct{}, call func() fuse.Status) fuse.Status {
 	if s := h.wait(interrupted); !s.Ok() {
 		return s

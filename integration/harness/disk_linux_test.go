@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// A process that reads a hanging disk gets nothing before the disk resumes, and ends when it is
-// killed.
+// TestDisk_HangsUntilItGoesOn checks that a process that reads a hanging disk receives no data
+// before the disk resumes, and that it exits when it is killed.
 func TestDisk_HangsUntilItGoesOn(t *testing.T) {
 	d := harness.NewDisk(t)
 	file := filepath.Join(d.Dir, "file")

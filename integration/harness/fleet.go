@@ -17,7 +17,7 @@ import (
 // FleetConfig describes the gateways of one cluster.
 type FleetConfig struct {
 	Store   *Store
-	Env     []string // environment to reach the store; nil: that of the store
+	Env     []string // environment to reach the store; nil: the store's own
 	Dataset string
 	Size    int
 	Nodes   []*Node             // one for each gateway; nil: all on this machine
@@ -33,9 +33,9 @@ type Fleet struct {
 	cfg     FleetConfig
 }
 
-// Member is one member of a fleet. Its addresses and files stay the same over restarts.
+// Member is one member of a fleet. It keeps its addresses and files over restarts.
 type Member struct {
-	*Gateway // the latest start
+	*Gateway // the most recently started process
 
 	Name string
 	At   *Node
@@ -123,15 +123,15 @@ func (f *Fleet) Begin(t testing.TB, i int, args ...string) {
 	}
 }
 
-// Start starts a member and waits until it is ready.
+// Start starts a member, with additional flags if given, and waits until it is ready.
 func (f *Fleet) Start(t testing.TB, i int, args ...string) {
 	t.Helper()
 	f.Begin(t, i, args...)
 	f.Members[i].Ready(t, f.Members[i].At.answers(f.Members[i].URL+"/readyz"))
 }
 
-// StartAll starts some members in parallel, or all if none is named, and waits until they are
-// ready.
+// StartAll starts the given members in parallel, or all members by default, and waits until they
+// are ready.
 func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	t.Helper()
 	which = f.orAll(which)
@@ -143,7 +143,7 @@ func (f *Fleet) StartAll(t testing.TB, which ...int) {
 	}
 }
 
-// orAll returns the named members, or all if none is named.
+// orAll returns the given members, or all members by default.
 func (f *Fleet) orAll(which []int) []int {
 	if len(which) > 0 {
 		return which
@@ -163,7 +163,7 @@ func (f *Fleet) URLs() []string {
 	return urls
 }
 
-// View is a gateway's answer about the cluster's members.
+// View is a gateway's report about the cluster's members.
 type View struct {
 	Cluster string  `json:"cluster"`
 	Number  uint64  `json:"view"`
@@ -192,7 +192,7 @@ type Known struct {
 	} `json:"serves"`
 }
 
-// View returns the members that a member sees.
+// View returns the members in a member's report.
 func (m *Member) View(ctx context.Context) (View, error) {
 	var v View
 	r, err := m.TryAdmin(ctx, "/v1/cluster")
@@ -205,7 +205,8 @@ func (m *Member) View(ctx context.Context) (View, error) {
 	return v, nil
 }
 
-// Sees returns a probe for Ready: the member must see this many members alive, itself included.
+// Sees returns a probe for Ready, which requires that the member sees n members alive, itself
+// included.
 func (m *Member) Sees(n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		v, err := m.View(ctx)
@@ -225,7 +226,8 @@ func (m *Member) Sees(n int) func(context.Context) error {
 	}
 }
 
-// Agree waits until each of some members, or all if none is named, sees exactly these alive.
+// Agree waits until each of the given members sees as many members alive as were given. The default
+// is all members.
 func (f *Fleet) Agree(t testing.TB, which ...int) {
 	t.Helper()
 	which = f.orAll(which)
@@ -234,9 +236,9 @@ func (f *Fleet) Agree(t testing.TB, which ...int) {
 	}
 }
 
-// Overdue returns how many requests and reads of these gateways were abandoned or repeated because
-// they took too long. Each may have caused one more read of its bytes from the store. On a machine
-// that is not stalled there are none.
+// Overdue returns the number of the gateways' requests and reads that were abandoned or repeated
+// because they took too long. Each may have caused one more read of its bytes from the store.
+// Without a stall of the machine the number is 0.
 func Overdue(t testing.TB, members ...*Member) (sum float64) {
 	t.Helper()
 	for _, m := range members {

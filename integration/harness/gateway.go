@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/internal/certs"
 )
 
-// binaryVariable is the environment variable that holds the binary's path after Build.
+// binaryVariable is the environment variable with the path of the binary that Build compiled.
 const binaryVariable = "TEST_MILLRACE_BINARY"
 
 // Main builds the program of the module at root, runs the tests with it, and returns their exit status.
@@ -55,11 +55,11 @@ func Build(root, dir string) error {
 	return os.Setenv(binaryVariable, path)
 }
 
-// Edit replaces a text that occurs once in a source file.
+// Edit replaces a text in a source file. The text must occur exactly once.
 type Edit struct{ File, Text, Other string }
 
-// Planted compiles the millrace command with some texts of its files replaced, one in each file,
-// and returns its path. root is the directory of the program's module.
+// Planted compiles the millrace command with edits, at most one per file, and returns its path.
+// root is the directory of the program's module.
 func Planted(t testing.TB, root string, edits ...Edit) string {
 	t.Helper()
 	root, err := filepath.Abs(root)
@@ -111,7 +111,7 @@ type Result struct {
 	Stderr string
 }
 
-// Run runs one millrace command until it ends.
+// Run runs one millrace command and waits for its exit.
 func Run(t testing.TB, store *Store, args ...string) Result {
 	t.Helper()
 	env, flags := settings(append(baseEnv(t), store.Env...), args)
@@ -130,7 +130,7 @@ func Run(t testing.TB, store *Store, args ...string) Result {
 	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// MustRun runs one millrace command that must succeed, and returns its standard output.
+// MustRun runs one millrace command, which must succeed, and returns its standard output.
 func MustRun(t testing.TB, store *Store, args ...string) string {
 	t.Helper()
 	r := Run(t, store, args...)
@@ -144,14 +144,14 @@ func MustRun(t testing.TB, store *Store, args ...string) string {
 type Gateway struct {
 	*Process
 	URL   string // http://host:port
-	Admin string // the address of the metrics
+	Admin string // address of the metrics
 
-	asker *http.Client // nil: the default one
-	log   *history.Log // log of its test; nil: none
+	asker *http.Client // nil: the default client
+	log   *history.Log // log of the test; nil: none
 }
 
-// Front returns a server in front of gateways as a Gateway, so that Gateway's methods send requests
-// to it.
+// Front returns a server in front of gateways as a Gateway. Gateway's methods then send requests to
+// that server.
 func Front(t testing.TB, process *Process, url string) *Gateway {
 	t.Helper()
 	return &Gateway{Process: process, URL: url, log: Recorded(t)}
@@ -163,8 +163,8 @@ func Serve(t testing.TB, store *Store, dataset string, args ...string) *Gateway 
 	return ServeUnder(t, plainScript, store, dataset, args...)
 }
 
-// ServeTLS starts a gateway as Serve does, with certificate files. The methods of Gateway send
-// their requests over TLS, with a new connection each time.
+// ServeTLS starts a gateway like Serve, with certificate files. The methods of Gateway send their
+// requests over TLS, with a new connection each time.
 func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	free := FreeAddresses(t, 2)
@@ -183,15 +183,15 @@ func ServeTLS(t testing.TB, files certs.Config, believed *x509.CertPool, store *
 	return g
 }
 
-// ServeUnder starts a gateway as Serve does, through a shell script. The script gets the gateway's
-// command line and must end in executing it.
+// ServeUnder starts a gateway like Serve, through a shell script. The script receives the gateway's
+// command line as arguments and must execute it last.
 func ServeUnder(t testing.TB, script string, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	return serveUnder(t, script, store, dataset+"="+store.Dataset(dataset), args...)
 }
 
-// ServeAddress starts a gateway as Serve does, for a dataset argument NAME=URL, in the environment
-// of a store.
+// ServeAddress starts a gateway like Serve, for a dataset argument NAME=URL, in the environment of
+// a store.
 func ServeAddress(t testing.TB, store *Store, address string, args ...string) *Gateway {
 	t.Helper()
 	return serveUnder(t, plainScript, store, address, args...)
@@ -224,8 +224,7 @@ func allowed(args []string) []string {
 	return append([]string{"--allow", "read,report,warm"}, args...)
 }
 
-// ServeAt starts a gateway without a cluster on a node, at port 8080 of its address, as Serve does
-// on this machine.
+// ServeAt starts a gateway without a cluster on a node, at port 8080 of the node's address.
 func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...string) *Gateway {
 	t.Helper()
 	all := append([]string{
@@ -240,7 +239,7 @@ func ServeAt(t testing.TB, at *Node, store *Store, dataset string, args ...strin
 	return g
 }
 
-// Response is a complete answer.
+// Response is a complete response.
 type Response struct {
 	Status int
 	Header http.Header
@@ -259,7 +258,7 @@ func (g *Gateway) Get(t testing.TB, path string, header ...string) Response {
 
 func (g *Gateway) client() *http.Client { return cmp.Or(g.asker, http.DefaultClient) }
 
-// Try requests path from a gateway that may not answer.
+// Try requests path from a gateway that may not respond.
 func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Response, error) {
 	start := time.Now()
 	r, err := send(ctx, g.client(), http.MethodGet, g.URL+path, nil, header...)
@@ -267,7 +266,7 @@ func (g *Gateway) Try(ctx context.Context, path string, header ...string) (Respo
 	return r, err
 }
 
-// MustGet requests path, requires status 200, and returns the answer.
+// MustGet requests path, requires status 200, and returns the response.
 func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response {
 	t.Helper()
 	r := g.Get(t, path, header...)
@@ -277,7 +276,7 @@ func (g *Gateway) MustGet(t testing.TB, path string, header ...string) Response 
 	return r
 }
 
-// Await requests path until the status is 200.
+// Await repeats a request for path until the status is 200.
 func (g *Gateway) Await(t testing.TB, path string, header ...string) {
 	t.Helper()
 	g.Ready(t, func(ctx context.Context) error {
@@ -289,12 +288,12 @@ func (g *Gateway) Await(t testing.TB, path string, header ...string) {
 	})
 }
 
-// TryAdmin requests path from the admin port, which may not answer.
+// TryAdmin requests path from the admin port, which may not respond.
 func (g *Gateway) TryAdmin(ctx context.Context, path string) (Response, error) {
 	return send(ctx, g.client(), http.MethodGet, g.Admin+path, nil)
 }
 
-// Post sends a body to path of the gateway.
+// Post sends a body to path on the gateway.
 func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 	t.Helper()
 	r, err := send(t.Context(), g.client(), http.MethodPost, g.URL+path, body)
@@ -304,12 +303,12 @@ func (g *Gateway) Post(t testing.TB, path string, body []byte) Response {
 	return r
 }
 
-// Do sends one request without a body and reads the answer to its end.
+// Do sends one request without a body and reads the complete response.
 func Do(ctx context.Context, method, url string, header ...string) (Response, error) {
 	return DoWith(ctx, http.DefaultClient, method, url, header...)
 }
 
-// DoWith sends one request as Do does, with a client of the test's own.
+// DoWith sends one request like Do, with the given client.
 func DoWith(ctx context.Context, asker *http.Client, method, url string, header ...string) (Response, error) {
 	return send(ctx, asker, method, url, nil, header...)
 }
@@ -337,8 +336,8 @@ func send(ctx context.Context, asker *http.Client, method, url string, body []by
 	return Response{Status: resp.StatusCode, Header: resp.Header, Body: answer}, nil
 }
 
-// Metric sums the samples of every metric whose name matches pattern and whose line
-// holds text.
+// Metric returns the sum over all lines of the metrics whose name matches pattern and that contain
+// text.
 func (g *Gateway) Metric(t testing.TB, pattern, text string) float64 {
 	t.Helper()
 	r, err := send(t.Context(), g.client(), http.MethodGet, g.Admin+"/metrics", nil)

@@ -13,14 +13,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// records are the logs of running tests, by name.
+// records maps the names of running tests to their logs.
 var records sync.Map //nolint:gochecknoglobals // tests of one process share it
 
 // Record returns a log whose violations fail the test. Gateways that the test and its subtests
-// start after this call add to it all batches that they send to the methods of Gateway. A plan
-// determines the right answers, and at least one event is required. With nil, the plan is that of
-// each dataset that the test packs after this call. For other generations the first answer for a
-// URL counts as right.
+// start after this call add every batch that Gateway's methods receive. plan determines the
+// expected responses; at least one event is required. If plan is nil, each dataset that the test
+// packs after this call has its own plan. For other generations the first response for a URL counts
+// as correct.
 func Record(t testing.TB, plan history.Plan) *history.Log {
 	t.Helper()
 	l := history.New(plan)
@@ -36,7 +36,7 @@ func Record(t testing.TB, plan history.Plan) *history.Log {
 	return l
 }
 
-// Recorded returns the log of a test or of its parent test, or nil.
+// Recorded returns the log of a test or of its nearest parent with a log, or nil.
 func Recorded(t testing.TB) *history.Log {
 	t.Helper()
 	for name := t.Name(); name != "."; name = path.Dir(name) {
@@ -47,7 +47,7 @@ func Recorded(t testing.TB) *history.Log {
 	return nil
 }
 
-// Packed computes the batches of a dataset of tar shards from the shards.
+// Packed computes the batches of a dataset from its tar shards.
 func Packed(t testing.TB, store *Store, dataset string) *history.Packed {
 	t.Helper()
 	var objects objstore.Store
@@ -67,7 +67,7 @@ func Packed(t testing.TB, store *Store, dataset string) *history.Packed {
 	return p
 }
 
-// note adds an answer to the gateway's log, if it is a batch in the form that the URL names.
+// note adds a response to the gateway's log if it is a batch in the form that the URL names.
 func (g *Gateway) note(where string, start time.Time, r Response, err error, header []string) {
 	if g.log == nil || !strings.Contains(where, "/batch") || strings.Contains(where, "/manifest") || slices.Contains(header, "Accept") {
 		return

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Island is a separate network on this machine: nodes with an address each, joined by one switch.
-// There are no connections to or from the outside, so that any number of islands may use the same
-// addresses. An island has no name in the system: it lives in network namespaces that only this
-// process holds open, and ends with the process, however that ends.
+// Island is a separate network on this machine: nodes with one address each, joined by one switch.
+// It has no connections to the outside, so that any number of islands may use the same addresses.
+// The system has no name for an island: it consists of network namespaces that only this process
+// holds open, and ends with the process, however that ends.
 type Island struct {
 	hub   *Node
 	nodes []*Node
@@ -23,9 +23,9 @@ type Node struct {
 	IP   string
 
 	island *Island
-	port   string   // its port in the switch
-	mac    string   // the MAC address of its link
-	space  *os.File // its network namespace
+	port   string   // port in the switch
+	mac    string   // MAC address of the node's link
+	space  *os.File // network namespace
 	http   *http.Client
 }
 
@@ -38,7 +38,7 @@ func (n *Node) Do(do func() error) error {
 	return inside(n.space, do)
 }
 
-// Dial opens a connection from the node to an address (IP and port, no host name).
+// Dial opens a connection from the node to an IP address and port. It resolves no host names.
 func (n *Node) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)

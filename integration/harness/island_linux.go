@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewIsland makes an empty island. It needs root, and ip and tc of iproute2.
+// NewIsland creates an empty island. It requires root, and ip and tc of iproute2.
 func NewIsland(t testing.TB) *Island {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -30,8 +30,8 @@ func NewIsland(t testing.TB) *Island {
 	return i
 }
 
-// Node adds a machine. rate is the rate of its link in each direction, in the notation of tc
-// (200mbit); empty: no limit.
+// Node adds a machine. rate limits its link in each direction, in the notation of tc (200mbit);
+// empty: no limit.
 func (i *Island) Node(t testing.TB, name, rate string) *Node {
 	t.Helper()
 	number := len(i.nodes) + 1
@@ -56,9 +56,9 @@ func (i *Island) Node(t testing.TB, name, rate string) *Node {
 	return n
 }
 
-// Narrow limits the link of a node that was made without a rate, for epochs of a second. Only 32
-// KiB pass at once. Bytes for 200 ms may wait: with 30 ms, TCP lost so many packets that it reached
-// half to three quarters of the rate.
+// Narrow limits the link of a node without a rate, for epochs of about a second. A burst is at most
+// 32 KiB, and bytes may queue for 200 ms: at 30 ms, TCP lost so many packets that it reached half
+// to three quarters of the rate.
 func (n *Node) Narrow(t testing.TB, rate string) {
 	t.Helper()
 	for at, device := range map[*Node]string{n: "eth0", n.island.hub: n.port} {
@@ -79,8 +79,8 @@ func (n *Node) Plug(t testing.TB) {
 	n.island.hub.command(t, "ip", "link", "set", n.port, "up")
 }
 
-// Lose drops the packets of the node to others from now on, without any error: they go to a MAC
-// address that does not exist. Packets from the others still arrive.
+// Lose silently drops all packets from the node to the others: they go to a MAC address that does
+// not exist. Packets from the others still arrive.
 func (n *Node) Lose(t testing.TB, others ...*Node) {
 	t.Helper()
 	for _, o := range others {
@@ -88,7 +88,7 @@ func (n *Node) Lose(t testing.TB, others ...*Node) {
 	}
 }
 
-// Find ends Lose.
+// Find ends the effect of Lose.
 func (n *Node) Find(t testing.TB, others ...*Node) {
 	t.Helper()
 	for _, o := range others {
@@ -110,7 +110,7 @@ func (n *Node) command(t testing.TB, name string, args ...string) {
 	}
 }
 
-// newSpace makes a network namespace that lasts as long as its file or a process in it.
+// newSpace creates a network namespace, which lasts as long as its file or a process in it.
 func newSpace(t testing.TB) *os.File {
 	t.Helper()
 	var space *os.File
@@ -139,8 +139,8 @@ func inside(space *os.File, do func() error) error {
 
 const ownSpace = "/proc/thread-self/ns/net"
 
-// aside runs do on a thread that then returns to its original network. A thread that cannot return
-// is discarded with its goroutine.
+// aside runs do in a thread that then returns to its original network. If a thread cannot return,
+// the runtime discards it with its goroutine.
 func aside(do func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open(ownSpace)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A gateway on a stalled machine is as silent as a dead one, and the others are then right to read
-// from the store. Tests that count such reads check whether the machine stalled during the test.
-// The bytes must be right in any case.
+// A gateway on a stalled machine is as silent as a dead one, and the other gateways then correctly
+// read from the store. Tests that count such reads check whether the machine stalled during the
+// test. The bytes must be correct in any case.
 const (
 	paceTick = 5 * time.Millisecond
-	// A fifth of 500 ms, the shortest silence after which a gateway is presumed dead.
+	// A fifth of 500 ms, which is the shortest silence after which a gateway is presumed dead.
 	mostStill = 100 * time.Millisecond
-	// The part of the processors' time that a hypervisor may give to others. Above it, queues of
-	// ten processes on two processors reach such silences without one thread seeing it.
+	// The part of the processors' time that a hypervisor may take. Above it, queues of ten
+	// processes on two processors cause such silences, although no single thread observes them.
 	mostStolen = 0.1
 )
 
@@ -62,7 +62,7 @@ func (p *Pace) watch() {
 	}
 }
 
-// Forget restarts the measurement.
+// Forget starts a new measurement.
 func (p *Pace) Forget() {
 	stolen, busy := processors()
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (p *Pace) Forget() {
 	p.still, p.stolen, p.busy = 0, stolen, busy
 }
 
-// Fault returns how the machine stalled since Forget; empty: not significantly.
+// Fault describes how the machine stalled since Forget; empty: not significantly.
 func (p *Pace) Fault() string {
 	stolen, busy := processors()
 	p.mu.Lock()
@@ -85,8 +85,9 @@ func (p *Pace) Fault() string {
 	return ""
 }
 
-// Judge reports whether a test can compare its measurements with a limit: not if fault, from
-// Pace.Fault, is set. It logs "judged" or "not judged: FAULT"; tools/gotest.py counts both.
+// Judge reports whether a test may compare its measurements with a limit. It may not if fault is
+// set, which comes from Pace.Fault. Judge logs "judged" or "not judged: FAULT"; tools/gotest.py
+// counts both.
 func Judge(t testing.TB, fault string) bool {
 	t.Helper()
 	if fault != "" {
@@ -97,8 +98,8 @@ func Judge(t testing.TB, fault string) bool {
 	return true
 }
 
-// processors returns in ticks how long the processors were ready to work but a hypervisor ran
-// others, and how long they worked. Both are zero where the system does not report it.
+// processors returns two times in ticks: the time that a hypervisor withheld from runnable work,
+// and the busy time. Both are zero if the system does not report them.
 func processors() (stolen, busy uint64) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -2,7 +2,8 @@ package harness
 
 import "testing"
 
-// Two test programs at once hand out different ports: the lock of a range keeps the second one out, also within one process.
+// TestClaimPorts_GivesEachProgramItsOwnRange checks that concurrent test programs allocate
+// different ports. The lock of a range excludes a second owner, even within one process.
 func TestClaimPorts_GivesEachProgramItsOwnRange(t *testing.T) {
 	b, err := claimPorts()
 	if err != nil {

@@ -19,18 +19,19 @@ import (
 	"time"
 )
 
-// Process is a child process whose output is kept. It is killed when its test ends and, on Linux,
-// when the test binary dies before that.
+// Process is a child process whose output is recorded. It is killed when its test ends and, on
+// Linux, when the test binary dies before that.
 type Process struct {
 	Name string
 
 	cmd  *exec.Cmd
 	log  *tail
-	done chan struct{} // closed when the process has been waited for
+	done chan struct{} // closed after Wait has returned
 	err  error         // result of Wait, valid after done
 }
 
-// tail keeps the first and the last bytes written to it, so that a log has bounded memory.
+// tail stores the first and the last bytes that are written to it, so that a log has bounded
+// memory.
 type tail struct {
 	mu   sync.Mutex
 	head bytes.Buffer // guarded by mu
@@ -63,7 +64,8 @@ func (t *tail) String() string {
 	return t.head.String() + string(t.last)
 }
 
-// settings moves arguments of the form MILLRACE_NAME=VALUE to the environment: settings without a flag.
+// settings splits args: arguments of the form MILLRACE_NAME=VALUE are settings without a flag, and
+// move to the environment.
 func settings(env, args []string) (all, flags []string) {
 	all = slices.Clip(env)
 	for _, arg := range args {
@@ -76,13 +78,14 @@ func settings(env, args []string) (all, flags []string) {
 	return all, flags
 }
 
-// Start starts path with args. env is the whole environment of the child, except settings in args.
+// Start starts path with args. env is the complete environment of the child, except for settings in
+// args.
 func Start(t testing.TB, name, path string, env []string, args ...string) *Process {
 	t.Helper()
 	return StartAt(t, nil, name, path, env, args...)
 }
 
-// StartAt starts a process as Start does, on a node of an island. A nil node is this machine.
+// StartAt starts a process like Start, on a node of an island. A nil node is this machine.
 func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Name: name, log: &tail{}, done: make(chan struct{})}
@@ -92,7 +95,7 @@ func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...st
 	p.cmd.Stdout = p.log
 	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = ChildAttributes()
-	// A grandchild that holds our pipes must not keep Wait from returning.
+	// A grandchild that holds the pipes must not prevent Wait from returning.
 	p.cmd.WaitDelay = 5 * time.Second
 	if err := at.Do(p.cmd.Start); err != nil {
 		t.Fatalf("start %s: %v", name, err)
@@ -110,7 +113,8 @@ func StartAt(t testing.TB, at *Node, name, path string, env []string, args ...st
 	return p
 }
 
-// Kill ends the process at once, with SIGKILL, and waits for it. A stopped process ends too.
+// Kill kills the process with SIGKILL, and waits for its exit. This also works on a stopped
+// process.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
@@ -134,26 +138,26 @@ func (p *Process) Terminate() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }
 // Interrupt sends SIGINT, as Ctrl-C does, and returns at once; Stop waits.
 func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(syscall.SIGINT) }
 
-// HangUp sends SIGHUP, on which a gateway reads its configuration of datasets again.
+// HangUp sends SIGHUP, on which a gateway reloads its datasets.
 func (p *Process) HangUp() { _ = p.cmd.Process.Signal(syscall.SIGHUP) }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has exited.
 func (p *Process) Ended() <-chan struct{} { return p.done }
 
-// Freeze stops the process with SIGSTOP: it answers nothing, but its kernel still accepts
-// connections.
+// Freeze stops the process with SIGSTOP: it no longer responds, but the kernel still accepts
+// connections for it.
 func (p *Process) Freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen process continue.
 func (p *Process) Thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Pid returns the process id.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Log returns the process's output, without the middle if it is long.
+// Log returns the process's output. A long output lacks its middle.
 func (p *Process) Log() string { return p.log.String() }
 
-// Ready polls probe until it returns nil. The test fails if the process ends, or after 60 s.
+// Ready polls probe until it returns nil. The test fails if the process exits, or after 60 s.
 func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -180,18 +184,18 @@ func (p *Process) Ready(t testing.TB, probe func(context.Context) error) {
 // Chromium refuses to open. The Python tests use a range above these.
 const (
 	firstPort  = 10_100
-	portBlocks = 19 // the number of test programs that can allocate ports at once
+	portBlocks = 19 // number of test programs that can allocate ports concurrently
 	blockPorts = 500
 )
 
 // portBlock is a range of ports that only this process allocates.
 type portBlock struct {
-	lock   *os.File // stays locked until the process ends
+	lock   *os.File // locked until the process exits
 	first  uint32
 	handed atomic.Uint32
 }
 
-// claimPorts claims the first range of ports that is not claimed by another test program.
+// claimPorts claims the first range of ports that no other test program has claimed.
 func claimPorts() (*portBlock, error) {
 	for i := range uint32(portBlocks) {
 		lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprint("millrace-test-ports-", i)), os.O_CREATE|os.O_RDWR, 0o666)
@@ -200,7 +204,7 @@ func claimPorts() (*portBlock, error) {
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			b := &portBlock{lock: lock, first: firstPort + i*blockPorts}
-			b.handed.Store(rand.Uint32N(blockPorts)) // the previous test program may have used the first ports
+			b.handed.Store(rand.Uint32N(blockPorts)) // the previous owner may have used the first ports
 			return b, nil
 		}
 		lock.Close()
@@ -228,7 +232,7 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// FreeAddresses returns the given number of free addresses, all different.
+// FreeAddresses returns n different free addresses.
 func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	all := make([]string, n)
@@ -252,7 +256,7 @@ func Installed(t testing.TB, name string) string {
 	return path
 }
 
-// Answers returns a probe for Ready: url must answer 200.
+// Answers returns a probe for Ready, which requires status 200 from url.
 func Answers(url string) func(context.Context) error { return (*Node)(nil).answers(url) }
 
 func (n *Node) answers(url string) func(context.Context) error {
@@ -268,7 +272,7 @@ func (n *Node) answers(url string) func(context.Context) error {
 	}
 }
 
-// Logs returns a probe for Ready: the log must contain all of the given texts.
+// Logs returns a probe for Ready, which requires that the log contains all of the given texts.
 func (p *Process) Logs(words ...string) func(context.Context) error {
 	return func(context.Context) error {
 		text := p.Log()

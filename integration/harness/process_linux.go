@@ -2,7 +2,7 @@ package harness
 
 import "syscall"
 
-// ChildAttributes makes the kernel kill children whose parent died without cleaning up.
+// ChildAttributes returns attributes with which the kernel kills a child when its parent dies.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package harness
 
 import "syscall"
 
-// ChildAttributes is empty where the kernel has no such feature.
+// ChildAttributes returns no attributes, because this kernel has no such feature.
 func ChildAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Python returns the interpreter of the environment that tools/python.sh makes, and the whole
-// environment of a child that runs it. The Python client of this tree can be imported, no hub is
-// contacted, and arithmetic uses one thread.
+// Python returns the interpreter of the environment that tools/python.sh creates, and the complete
+// environment of a child that runs it. The child can import the Python client of this tree,
+// contacts no hub, and computes with one thread.
 func Python(t testing.TB) (path string, env []string) {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestPython checks the packages of the Python tests: torch with a matching NumPy, and every
-// library of formats and trainers.
+// TestPython checks that the environment of the Python tests has torch with a matching NumPy, and
+// the libraries of every format and trainer.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	path, env := Python(t)

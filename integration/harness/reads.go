@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Reads records the requests to a store. It is a proxy in front of an S3 server. A read counts
-// whether or not the client receives it.
+// Reads is a proxy in front of an S3 server that records the requests. A read counts whether or not
+// the client receives it.
 type Reads struct {
 	Env []string // environment of a child process that reaches the store through the proxy
 
@@ -24,7 +24,7 @@ type Reads struct {
 	mu   sync.Mutex // guards the fields below
 	all  []Read
 	down bool
-	held string        // an object whose requests wait
+	held string        // object whose requests are delayed
 	free chan struct{} // closed when the held object is released
 	asks chan struct{} // closed when a request waits for the held object; nil after that
 }
@@ -39,8 +39,8 @@ type Read struct {
 // Bytes returns the number of bytes requested.
 func (r Read) Bytes() int64 { return r.Last - r.First + 1 }
 
-// CountReads starts a proxy in front of a store that listens at backend. at is the node that the
-// proxy runs on, and delay is added before the first byte of each shard read.
+// CountReads starts a proxy for a store that listens at backend. The proxy runs on node at, and
+// delays the first byte of each shard read by delay.
 func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, delay time.Duration) *Reads {
 	t.Helper()
 	r := &Reads{delay: delay, Env: append([]string{"AWS_ENDPOINT_URL_S3=http://" + listen}, store.Env[1:]...)}
@@ -66,14 +66,14 @@ func CountReads(t testing.TB, at *Node, store *Store, listen, backend string, de
 	return r
 }
 
-// forwardTo returns a proxy to an S3 server. If the server aborts a response, the proxy does too.
+// forwardTo returns a proxy for an S3 server. If the server aborts a response, the proxy does too.
 func forwardTo(backend string, transport http.RoundTripper) *httputil.ReverseProxy {
 	target := &url.URL{Scheme: "http", Host: backend}
 	return &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
-			p.Out.Host = p.In.Host // the signature covers it
+			p.Out.Host = p.In.Host // the signature covers the host
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
@@ -89,7 +89,7 @@ func (r *Reads) take(q *http.Request) bool {
 	}
 	read := Read{Shard: q.URL.Path}
 	if _, err := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &read.First, &read.Last); err != nil {
-		return true // a whole object: a client that packs or indexes
+		return true // a client that packs or indexes requests a whole object
 	}
 	read.Who, _, _ = net.SplitHostPort(q.RemoteAddr)
 	r.mu.Lock()
@@ -144,7 +144,7 @@ func (r *Reads) Hold(object string) (asked <-chan struct{}, release func()) {
 	}
 }
 
-// Down makes the store refuse every request, or ends that.
+// Down makes the store refuse every request while yes is true.
 func (r *Reads) Down(yes bool) {
 	r.mu.Lock()
 	r.down = yes
@@ -165,7 +165,7 @@ func (r *Reads) All() []Read {
 	return slices.Clone(r.all)
 }
 
-// Bytes returns the sum of bytes read since Forget.
+// Bytes returns the number of bytes read since Forget.
 func (r *Reads) Bytes() (n int64) {
 	for _, read := range r.All() {
 		n += read.Bytes()
@@ -173,13 +173,13 @@ func (r *Reads) Bytes() (n int64) {
 	return n
 }
 
-// Again returns how many bytes of the reads since Forget had been read before.
+// Again returns the number of bytes since Forget that an earlier read had already requested.
 func (r *Reads) Again() (n int64) {
 	all := r.All()
 	slices.SortFunc(all, func(a, b Read) int {
 		return cmp.Or(strings.Compare(a.Shard, b.Shard), cmp.Compare(a.First, b.First))
 	})
-	shard, seen := "", int64(0) // the bytes of shard below seen have been counted
+	shard, seen := "", int64(0) // bytes of shard below seen are already counted
 	for _, read := range all {
 		if read.Shard != shard {
 			shard, seen = read.Shard, 0

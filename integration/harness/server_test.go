@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestServersStart starts each store and asks it a question without credentials: a
-// server that answers 403 is up and keeps its bucket to itself.
+// TestServersStart starts each store and sends it a request without credentials. A server that
+// responds with 403 is running and protects its bucket.
 func TestServersStart(t *testing.T) {
 	for _, kind := range harness.Kinds() {
 		t.Run(kind, func(t *testing.T) {

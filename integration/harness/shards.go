@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// PutShards puts the given number of small tar shards below a prefix of the bucket, without an
+// PutShards uploads the given number of small tar shards below a prefix of the bucket, without an
 // index.
 func PutShards(t *testing.T, bucket objstore.Store, prefix string, shards int) {
 	t.Helper()
@@ -29,7 +29,7 @@ func PutShards(t *testing.T, bucket objstore.Store, prefix string, shards int) {
 	}
 }
 
-// TakeIndex removes the index objects of the shards below a prefix, and returns their bytes by key.
+// TakeIndex removes the index objects below a prefix, and returns their bytes by key.
 func TakeIndex(t *testing.T, bucket objstore.Store, prefix string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

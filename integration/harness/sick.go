@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// Late is a proxy in front of a gateway's peer port: all that the gateway sends there arrives
-// later.
+// Late starts a proxy in front of a gateway's peer port, which delays all data to the gateway.
 func Late(t testing.TB, at *Node, listen, gateway string, by time.Duration) {
 	t.Helper()
 	ln := at.Listen(t, listen)
@@ -36,7 +35,7 @@ func Late(t testing.TB, at *Node, listen, gateway string, by time.Duration) {
 	})
 }
 
-// late carries one connection. It ends when either side ends.
+// late forwards one connection, and closes it when either side does.
 func late(at *Node, asker net.Conn, gateway string, by time.Duration) {
 	defer asker.Close()
 	var there net.Conn
@@ -80,8 +79,8 @@ func late(at *Node, asker net.Conn, gateway string, by time.Duration) {
 	both.Wait()
 }
 
-// Overloaded is a proxy in front of a gateway's peer port: it answers every chunk request with 503,
-// and forwards the rest.
+// Overloaded starts a proxy in front of a gateway's peer port, which responds to every chunk
+// request with 503 and forwards other requests.
 func Overloaded(t testing.TB, at *Node, authority *certtest.Authority, name, listen, gateway string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(listen)

@@ -64,13 +64,12 @@ func OpenMinIO(t testing.TB, more ...string) *Store {
 	return startMinIO(t, nil, FreeAddress(t), more...)
 }
 
-// OpenMinIOTLS starts MinIO with a certificate of an authority that no default configuration
-// trusts.
+// OpenMinIOTLS starts MinIO with a certificate of an authority that no client trusts by default.
 func OpenMinIOTLS(t testing.TB, authority *certtest.Authority) *Store {
 	t.Helper()
 	files := authority.Issue(t, t.TempDir(), nil)
 	dir := filepath.Dir(files.Cert)
-	for from, to := range map[string]string{files.Cert: "public.crt", files.Key: "private.key"} { // the names that MinIO requires
+	for from, to := range map[string]string{files.Cert: "public.crt", files.Key: "private.key"} { // file names that MinIO requires
 		if err := os.Rename(from, filepath.Join(dir, to)); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +88,7 @@ func OpenMinIOTLS(t testing.TB, authority *certtest.Authority) *Store {
 	return store.With("AWS_ENDPOINT_URL_S3=https://"+address, "AWS_CA_BUNDLE="+authority.File)
 }
 
-// With returns the store with changed environment settings: a later one overrides.
+// With returns the store with changed environment settings; later settings override earlier ones.
 func (s *Store) With(env ...string) *Store {
 	changed := *s
 	changed.Env = append(slices.Clip(s.Env), env...)
@@ -108,7 +107,7 @@ func (s *Store) Setting(t testing.TB, name string) string {
 	return ""
 }
 
-// MinIOBehindCount starts MinIO on a node behind a proxy that records its reads, at port 9000 of
+// MinIOBehindCount starts MinIO on a node, behind a proxy that records its reads at port 9000 of
 // the node's address. Commands that run on the store bypass the proxy.
 func MinIOBehindCount(t testing.TB, at *Node, delay time.Duration) (*Store, *Reads) {
 	t.Helper()
@@ -137,8 +136,8 @@ func startMinIO(t testing.TB, at *Node, address string, more ...string) *Store {
 	return store
 }
 
-// beginMinIO starts the program on a new directory, with additional variables and arguments. It may
-// not answer yet.
+// beginMinIO starts MinIO on a new directory, with additional variables and arguments. It does not
+// wait for a response.
 func beginMinIO(t testing.TB, at *Node, address string, more []string, args ...string) (key, secret string, server *Process) {
 	t.Helper()
 	data := t.TempDir()
@@ -200,7 +199,7 @@ func (s *Store) Objects(t testing.TB) objstore.Store {
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
-	if s.at != nil { // in a network that this process cannot reach
+	if s.at != nil { // the store is in a network that this process cannot reach
 		transport := s.at.Transport()
 		door := httptest.NewServer(forwardTo(strings.TrimPrefix(s.Setting(t, "AWS_ENDPOINT_URL_S3"), "http://"), transport))
 		t.Cleanup(func() {
@@ -254,7 +253,7 @@ func makeBucket(t testing.TB, data string) {
 // credentials generates new credentials for every server, so that the source holds no secrets.
 func credentials() (key, secret string) { return rand.Text(), rand.Text() + rand.Text() }
 
-// baseEnv is the environment of every child: nothing of the user's configuration.
+// baseEnv returns the environment of every child, without the user's configuration.
 func baseEnv(t testing.TB) []string {
 	t.Helper()
 	home := t.TempDir()
@@ -264,5 +263,5 @@ func baseEnv(t testing.TB) []string {
 	}
 }
 
-// Escape returns key escaped for a query.
+// Escape escapes key for a query.
 func Escape(key string) string { return url.QueryEscape(key) }

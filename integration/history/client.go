@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// Took adds a batch that a client of package client got for an epoch of a job. Without a manifest
-// its samples are those of the plan.
+// Took adds a batch that a client of package client received for an epoch of a job. Without a
+// manifest its samples are those of the plan.
 func (l *Log) Took(who, job string, b *client.Batch) {
 	e := Event{Client: who, URL: register(b.Location), End: time.Now(), Outcome: Whole, Generation: b.Generation, Job: job}
 	if b.HasManifest() {
@@ -28,19 +28,20 @@ func (l *Log) Took(who, job string, b *client.Batch) {
 // sampleName names a sample by its shard, relative to the dataset, and its key.
 func sampleName(shard, key string) string { return shard + " " + key }
 
-// Complete adds that an epoch of a job is complete, with the given number of samples; 0: those of
-// the plan.
+// Complete records that an epoch of a job is complete, with the given number of samples; 0: the
+// plan's number.
 func (l *Log) Complete(who, job string, samples uint64) {
 	l.Add(Event{Client: who, URL: job, End: time.Now(), Outcome: Completed, Job: job, Total: int(samples)})
 }
 
-// Client returns an HTTP client with its own connections, whose answers for batches are added.
+// Client returns an HTTP client with its own connections. The log records its responses for
+// batches.
 func (l *Log) Client(who string) *http.Client {
 	return &http.Client{Transport: l.Through(who, http.DefaultTransport.(*http.Transport).Clone())}
 }
 
-// Through returns a transport that adds each answer for a batch, whether or not its reader accepts
-// it.
+// Through returns a transport that records each response for a batch, whether or not its reader
+// accepts it.
 func (l *Log) Through(who string, base http.RoundTripper) http.RoundTripper {
 	return transport{l, who, base}
 }
@@ -51,7 +52,7 @@ type transport struct {
 	base http.RoundTripper
 }
 
-// CloseIdleConnections is called by http.Client.CloseIdleConnections.
+// CloseIdleConnections implements the method that http.Client.CloseIdleConnections calls.
 func (t transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
@@ -74,11 +75,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// recorded is a body that is added to a log at its end.
+// recorded is a body that is added to a log when it ends.
 type recorded struct {
 	io.ReadCloser
 	came bytes.Buffer
-	add  func(body []byte, err error) // nil: it has been called
+	add  func(body []byte, err error) // nil after its call
 }
 
 func (r *recorded) Read(p []byte) (int, error) {

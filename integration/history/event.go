@@ -16,12 +16,12 @@ import (
 // Outcome is how a request ended.
 type Outcome string
 
-// The outcomes. Only Whole and Part have bytes.
+// The outcomes. Only Whole and Part have a body.
 const (
 	Whole     Outcome = "whole"     // a 200 that was read completely
 	Part      Outcome = "part"      // a 206
 	Refused   Outcome = "refused"   // an explicit error
-	Broken    Outcome = "broken"    // no answer, or an incomplete body; the client knows it
+	Broken    Outcome = "broken"    // no response, or an incomplete body that the client noticed
 	Completed Outcome = "completed" // not a request: the client reports that the epoch of Job is complete
 )
 
@@ -48,12 +48,12 @@ type Event struct {
 	Outcome    Outcome   `json:"outcome"`
 	Reason     string    `json:"reason,omitempty"` // for Refused and Broken
 	ETag       string    `json:"etag,omitempty"`
-	Generation string    `json:"generation,omitempty"` // named by the answer
+	Generation string    `json:"generation,omitempty"` // generation in the response
 	Length     int64     `json:"length,omitempty"`
 	SHA256     Digest    `json:"sha256,omitzero"`
-	Job        string    `json:"job,omitempty"`     // epoch of a job that gets the samples; "": they do not count
-	Samples    []string  `json:"samples,omitempty"` // in order; empty: those of the plan
-	Total      int       `json:"total,omitempty"`   // for Completed: samples of the epoch; 0: those of the plan
+	Job        string    `json:"job,omitempty"`     // epoch of a job that receives the samples; "": they do not count
+	Samples    []string  `json:"samples,omitempty"` // in order; empty: the plan's samples
+	Total      int       `json:"total,omitempty"`   // for Completed: samples of the epoch; 0: the plan's number
 
 	body []byte
 }
@@ -83,7 +83,8 @@ func (e Event) String() string {
 	return s
 }
 
-// Answer returns the event of an HTTP answer; err is the error of the request or of its body.
+// Answer returns the event of an HTTP response; err is the error of the request or of reading the
+// body.
 func Answer(client, address string, start time.Time, status int, header http.Header, body []byte, err error) Event {
 	e := Event{Client: client, URL: register(address), Start: start, End: time.Now(), ETag: header.Get("ETag"), Generation: header.Get("Millrace-Generation")}
 	switch {
@@ -101,7 +102,7 @@ func Answer(client, address string, start time.Time, status int, header http.Hea
 }
 
 // register returns path and query of an address with the parameters in sorted order. Every gateway
-// must answer it alike.
+// must send the same response for it.
 func register(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// toy is a dataset of a few samples, each generation and epoch of it in an order of its own.
+// toy is a dataset of a few samples. Each generation and epoch has its own order.
 type toy struct {
 	samples, batch int
 	unmixed        bool // stored order in each epoch
@@ -74,7 +74,7 @@ func (h *events) add(e Event) {
 	*h = append(*h, e)
 }
 
-// good returns the answer for a URL.
+// good returns the correct response for a URL.
 func (d toy) good(client, job, address string) Event {
 	body, samples, err := d.Batch(address)
 	if err != nil {
@@ -92,10 +92,11 @@ func failed(client, address string, how Outcome) Event {
 	return Event{Client: client, URL: address, Outcome: how, Reason: "it failed"}
 }
 
-// part adds batches from..until-1 of an epoch, read by a world of ranks. With random set, errors and repeated answers come in between.
+// part is a range of batches, from..until-1, of an epoch that a world of ranks reads.
 type part struct{ from, until, world int }
 
-// read adds the events of a job that reads an epoch in parts.
+// read adds the events of a job that reads an epoch in parts. If random is set, it inserts errors
+// and repeated responses.
 func (d toy) read(h *events, job, generation string, epoch int, random *rand.Rand, parts ...part) {
 	for _, p := range parts {
 		for m := p.from; m < p.until; m++ {
@@ -103,7 +104,7 @@ func (d toy) read(h *events, job, generation string, epoch int, random *rand.Ran
 				client, address := fmt.Sprintf("%s/%d", job, rank), d.url(generation, epoch, m, rank, p.world)
 				for random != nil && random.IntN(3) == 0 {
 					h.add([]Event{
-						// an answer that is not read
+						// a response that is not read
 						failed(client, address, Refused), failed(client, address, Broken), d.good(client, "", address),
 						{Client: client, URL: address, Outcome: Part, ETag: "tag of " + address},
 					}[random.IntN(4)])
@@ -115,7 +116,7 @@ func (d toy) read(h *events, job, generation string, epoch int, random *rand.Ran
 	h.add(Event{Client: job, URL: fmt.Sprintf("epoch %d", epoch), Outcome: Completed, Job: job, Total: d.samples})
 }
 
-// check adds a history to a new log.
+// check adds a history to a new log, and returns its violations.
 func (h events) check(plan Plan) error {
 	l := New(plan)
 	for _, e := range h {
@@ -124,7 +125,7 @@ func (h events) check(plan Plan) error {
 	return l.Err()
 }
 
-// find returns the first event of a URL that matches, and its index.
+// find returns the first matching event for a URL, and its index.
 func (h events) find(address string, taken bool) int {
 	for i, e := range h {
 		if e.URL == address && e.Outcome == Whole && (e.Job != "") == taken {

@@ -10,10 +10,11 @@ import (
 
 var data = toy{samples: 24, batch: 6}
 
-// at is the URL of rank 0 of 2 in epoch 0 of generation g1.
+// at returns the URL of rank 0 of 2 in epoch 0 of generation g1.
 func at(batch int) string { return data.url("g1", 0, batch, 0, 2) }
 
-// base is a history without a fault: two jobs on one epoch, one of which changes its world size, another epoch and another generation.
+// base returns a history without faults: two jobs read the same epoch, one with a change of its
+// world size. Another epoch and another generation follow.
 func base() events {
 	var h events
 	data.read(&h, "a0", "g1", 0, nil, part{0, 4, 2})
@@ -23,7 +24,7 @@ func base() events {
 	return h
 }
 
-// change replaces the event that a job takes at a URL.
+// change replaces the event of a job at a URL.
 func (h events) change(job, address string, to func(e *Event)) {
 	for i := range h {
 		if h[i].Job == job && h[i].URL == address && h[i].Outcome == Whole {
@@ -41,7 +42,7 @@ func (h *events) drop(match func(e Event) bool) {
 	}
 }
 
-// inject adds an event behind the n-th.
+// inject inserts an event after the n-th.
 func (h *events) inject(n int, e Event) {
 	e.End = (*h)[n].End.Add(time.Microsecond)
 	*h = slices.Insert(*h, n+1, e)
@@ -55,7 +56,7 @@ func flip(at int) func(*Event) {
 	}
 }
 
-// bytesOf gives an event the content of another URL, under its own.
+// bytesOf returns a change that gives an event the content of another URL.
 func bytesOf(address string) func(*Event) {
 	return func(e *Event) {
 		_, samples, _ := data.Batch(address)
@@ -64,7 +65,7 @@ func bytesOf(address string) func(*Event) {
 	}
 }
 
-// forgery is a history with one fault, and the checker's finding.
+// forgery is a history with one fault, and the expected violation.
 type forgery struct {
 	name  string
 	want  string
@@ -76,9 +77,9 @@ func forgeries() []forgery {
 	return slices.Concat(contents(), orders(), ends())
 }
 
-// contents are faults of single answers.
+// contents returns faults of single responses.
 func contents() []forgery {
-	again := func(to func(e *Event)) func(h *events) { // another client is answered differently, later
+	again := func(to func(e *Event)) func(h *events) { // another client receives a different response later
 		return func(h *events) {
 			e := data.good("other", "", at(1))
 			to(&e)
@@ -88,7 +89,7 @@ func contents() []forgery {
 	bytesOnly := func(b func([]byte) []byte) func(e *Event) {
 		return func(e *Event) { *e = e.WithBody(b(slices.Clone(e.body))) }
 	}
-	mine := func(to func(e *Event)) func(h *events) { // the first answer of all for its URL
+	mine := func(to func(e *Event)) func(h *events) { // the first response of all for its URL
 		return func(h *events) { h.change("a0", at(1), to) }
 	}
 	cut := func(n int) func(e *Event) { return bytesOnly(func(b []byte) []byte { return b[:len(b)-n] }) }
@@ -138,9 +139,9 @@ func swapSamples(b []byte) []byte {
 	return slices.Concat(b[one:2*one], b[:one], b[2*one:])
 }
 
-// orders are faults in the deliveries of an epoch whose answers are all right.
+// orders returns faults in the deliveries of an epoch whose responses are all correct.
 func orders() []forgery {
-	take := func(h *events, job, after, address string) { // a job takes one more batch
+	take := func(h *events, job, after, address string) { // a job receives one more batch
 		for i := range *h {
 			if (*h)[i].Job == job && (*h)[i].URL == after {
 				h.inject(i, data.good(job+"/0", job, address))
@@ -175,7 +176,7 @@ func orders() []forgery {
 	}
 }
 
-// ends are epochs that lack something and are said to be complete.
+// ends returns incomplete epochs that are reported as complete.
 func ends() []forgery {
 	without := func(job string, urls ...string) func(h *events) {
 		return func(h *events) { h.drop(func(e Event) bool { return e.Job == job && slices.Contains(urls, e.URL) }) }
@@ -201,7 +202,8 @@ func ends() []forgery {
 	}
 }
 
-// TestLog_FindsForgedHistories forges one history after the other. Each violation names a client, a time and a URL.
+// TestLog_FindsForgedHistories checks one forged history after another. Each violation names a
+// client, a time and a URL.
 func TestLog_FindsForgedHistories(t *testing.T) {
 	for _, plan := range []Plan{nil, data} {
 		if err := base().check(plan); err != nil {
@@ -234,7 +236,8 @@ func TestLog_FindsForgedHistories(t *testing.T) {
 	}
 }
 
-// TestLog_ExpectsThePlanOfAGeneration forges the first answer of a generation that has a plan, and the only one of another that has none.
+// TestLog_ExpectsThePlanOfAGeneration forges the first response of a generation with a plan, and
+// the only response of a generation without a plan.
 func TestLog_ExpectsThePlanOfAGeneration(t *testing.T) {
 	for job, generation := range map[string]string{"a0": "g1", "c0": "g2"} {
 		l, h := New(nil), base()
@@ -249,8 +252,8 @@ func TestLog_ExpectsThePlanOfAGeneration(t *testing.T) {
 	}
 }
 
-// TestLog_AcceptsGoodHistories has everything that clients may see: errors, broken bodies, retries,
-// equal answers, resumes, other world sizes.
+// TestLog_AcceptsGoodHistories contains everything that clients may see: errors, incomplete bodies,
+// retries, equal responses, resumes, other world sizes.
 func TestLog_AcceptsGoodHistories(t *testing.T) {
 	for name, make := range map[string]func(h *events){
 		"errors in between": func(h *events) {
@@ -298,7 +301,7 @@ func TestLog_AcceptsGoodHistories(t *testing.T) {
 	}
 }
 
-// TestLog_CountsWhatItDoesNotTell adds more violations than it names.
+// TestLog_CountsWhatItDoesNotTell adds more violations than the log lists.
 func TestLog_CountsWhatItDoesNotTell(t *testing.T) {
 	l := New(nil)
 	for range mostTold + 3 {

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Plan computes the right content of a batch, without the gateway.
+// Plan computes the correct content of a batch, without the gateway.
 type Plan interface {
 	// Batch returns the bytes and the samples of a URL. The error is errors.ErrUnsupported if the
 	// URL is not of a batch.
@@ -21,7 +21,7 @@ type Plan interface {
 
 const (
 	mostTold = 20       // violations that Err lists; others are counted
-	mostKept = 64 << 20 // bytes of bodies kept to find the first differing byte
+	mostKept = 64 << 20 // bytes of bodies that are stored to find the first differing byte
 )
 
 // Log checks the events of all clients. It is safe for concurrent use.
@@ -30,8 +30,8 @@ type Log struct {
 
 	mu         sync.Mutex // guards the fields below
 	events     int
-	plans      map[string]Plan   // by generation, where plan is nil
-	registers  map[string]*value // by URL, and by generation where the URL names none
+	plans      map[string]Plan   // by generation, if plan is nil
+	registers  map[string]*value // by URL, and also by generation if the URL names none
 	etags      map[string]*value
 	jobs       map[string]*job
 	kept       int
@@ -39,7 +39,7 @@ type Log struct {
 	more       int
 }
 
-// value is the content of a register, and the event that wrote it first.
+// value is the content of a register, and the event that first wrote it.
 type value struct {
 	by      Event // without its body
 	body    []byte
@@ -54,20 +54,20 @@ type job struct {
 	came  map[string]*Event
 }
 
-// New returns an empty log. Without a plan, for all or for a generation, the first answer for a URL
-// counts as right.
+// New returns an empty log. Without a plan for all datasets or for a generation, the first response
+// for a URL counts as correct.
 func New(plan Plan) *Log {
 	return &Log{plan: plan, plans: map[string]Plan{}, registers: map[string]*value{}, etags: map[string]*value{}, jobs: map[string]*job{}}
 }
 
-// Expect sets the plan of a generation, for a log without one plan for all.
+// Expect sets the plan of a generation, for a log without a common plan.
 func (l *Log) Expect(generation string, plan Plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plans[generation] = plan
 }
 
-// planOf returns the plan of an answer, or nil.
+// planOf returns the plan for a response, or nil.
 func (l *Log) planOf(e *Event) Plan {
 	if l.plan != nil {
 		return l.plan
@@ -95,7 +95,7 @@ func (l *Log) Add(e Event) {
 	}
 }
 
-// Events returns how many events were added.
+// Events returns the number of added events.
 func (l *Log) Events() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,8 @@ func (l *Log) wrong(format string, args ...any) {
 	l.violations = append(l.violations, fmt.Sprintf(format, args...))
 }
 
-// key names the register of an answer. A URL without a generation has a register for each.
+// key returns the name of a response's register. A URL without a generation has a register for each
+// generation.
 func key(e *Event) string {
 	if _, generation := place(e.URL); generation == "" {
 		return e.URL + " " + e.Generation
@@ -152,7 +153,7 @@ func (l *Log) answer(e *Event) {
 	}
 }
 
-// write creates the register of the first answer, with the value of the plan if there is one.
+// write creates the register of the first response, with the plan's value if there is a plan.
 func (l *Log) write(e *Event) *value {
 	v := &value{by: *e}
 	v.by.body, v.by.Samples = nil, nil
@@ -175,8 +176,8 @@ func (l *Log) write(e *Event) *value {
 	return v
 }
 
-// compareETag compares the ETag with that of earlier answers for the URL, and the content with
-// earlier content of the same ETag.
+// compareETag compares the ETag with that of earlier responses for the URL, and the content with
+// earlier content under the same ETag.
 func (l *Log) compareETag(e *Event, v *value) {
 	if e.ETag == "" {
 		return
@@ -206,7 +207,7 @@ func common[T comparable](a, b []T) int {
 	return n
 }
 
-// firstSample names the first sample in which an answer differs from a register.
+// firstSample names the first sample in which a response differs from a register.
 func firstSample(got, want []string) string {
 	i := common(got, want)
 	nth := func(of []string) string {
@@ -218,8 +219,8 @@ func firstSample(got, want []string) string {
 	return fmt.Sprintf("sample %d is %s, want %s", i, nth(got), nth(want))
 }
 
-// difference describes the first byte in which an answer differs from a register, and whose bytes
-// it has.
+// difference describes the first byte in which a response differs from a register, and the register
+// that the response's bytes belong to.
 func (l *Log) difference(e *Event, v *value) string {
 	var parts []string
 	want := v.body
@@ -243,7 +244,7 @@ func (l *Log) difference(e *Event, v *value) string {
 	return strings.Join(parts, "; ")
 }
 
-// deliver counts the samples of an answer in the epoch of its job.
+// deliver counts the samples of a response in the epoch of its job.
 func (l *Log) deliver(e *Event, v *value) {
 	short := *e
 	short.body, short.Samples = nil, nil
@@ -281,7 +282,7 @@ func (l *Log) Abandon(job string) {
 	delete(l.jobs, job)
 }
 
-// complete ends the epoch of a job. It must have every sample.
+// complete ends the epoch of a job. The job must have received every sample.
 func (l *Log) complete(e *Event) {
 	j := l.jobs[e.Job]
 	delete(l.jobs, e.Job)

@@ -20,10 +20,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Packed is the plan of a dataset of tar shards. It reads samples from the shards and computes their order with package shuffle, which is
-// tested against vectors of an independent implementation. From the index it takes only where chunks begin, and the defaults.
+// Packed is the plan of a dataset of tar shards. It reads samples from the shards and computes
+// their order with package shuffle, which is tested against vectors of an independent
+// implementation. The index only supplies chunk borders and defaults.
 type Packed struct {
-	Generation string // of the index
+	Generation string // generation of the index
 
 	first    []uint64 // first sample of each chunk
 	defaults chunkindex.Defaults
@@ -149,7 +150,7 @@ func (p *Packed) parse(address string) (s share, err error) {
 	return s, errors.Join(faults...)
 }
 
-// numbers returns the samples of a URL in order.
+// numbers returns the sample numbers for a URL, in order.
 func (p *Packed) numbers(address string) ([]uint64, error) {
 	s, err := p.parse(address)
 	if err != nil {
@@ -174,7 +175,7 @@ func (p *Packed) numbers(address string) ([]uint64, error) {
 	return mine, nil
 }
 
-// epoch returns an epoch of a plan, from a cache.
+// epoch returns an epoch of a plan, and caches it.
 func (p *Packed) epoch(params shuffle.Params, number uint64) (*shuffle.Epoch, error) {
 	name := fmt.Sprint(params, number)
 	if e := p.epochs[name]; e != nil {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw draws a dataset and a good history of a few jobs on it.
+// draw draws a dataset and a correct history of a few jobs that read it.
 func draw(t *rapid.T) (toy, events) {
 	d := toy{samples: rapid.IntRange(2, 40).Draw(t, "samples"), unmixed: rapid.Bool().Draw(t, "unmixed")}
 	d.batch = rapid.IntRange(2, max(2, d.samples/2)).Draw(t, "batch")
@@ -37,9 +37,9 @@ func draw(t *rapid.T) (toy, events) {
 	return d, all
 }
 
-// corrupt changes one event, and says how.
+// corrupt changes one event, and describes the change.
 func corrupt(t *rapid.T, d toy, h *events) string {
-	var full []int // events that carry bytes into an epoch
+	var full []int // events that add bytes to an epoch
 	for i, e := range *h {
 		if e.Outcome == Whole && e.Job != "" && e.Length > 0 {
 			full = append(full, i)
@@ -76,7 +76,8 @@ func corrupt(t *rapid.T, d toy, h *events) string {
 	return name
 }
 
-// TestLog_AcceptsRandomHistoriesAndFindsAnyCorruption draws good histories, and corrupts one event of each.
+// TestLog_AcceptsRandomHistoriesAndFindsAnyCorruption draws correct histories, and corrupts one
+// event of each.
 func TestLog_AcceptsRandomHistoriesAndFindsAnyCorruption(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, h := draw(t)

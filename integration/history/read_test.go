@@ -19,7 +19,7 @@ func (h events) written(t *testing.T) *bytes.Buffer {
 	return &out
 }
 
-// TestLog_ReadsJSONLines reads a history, and one with a forged digest.
+// TestLog_ReadsJSONLines reads a correct history, and one with a forged digest.
 func TestLog_ReadsJSONLines(t *testing.T) {
 	l, h := New(data), base()
 	if err := l.Read(h.written(t)); err != nil || l.Err() != nil || l.Events() != len(h) {

@@ -1,5 +1,5 @@
-// Command check reads a history of a client in another language, as JSON lines from standard input. It exits with 1 if the history
-// has no event or a violation.
+// Command check reads the history of a client in another language as JSON lines from standard
+// input. It exits with 1 if the history has no event or a violation.
 package main
 
 import (

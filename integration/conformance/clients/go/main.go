@@ -50,7 +50,8 @@ func read(ctx context.Context) (err error) {
 	return nil
 }
 
-// options reads the plan. The dataset's own form has no table of lengths: the manifest tells them.
+// options reads the plan. The dataset's own form has no table of lengths; the manifest contains the
+// lengths.
 func options() (client.Options, error) {
 	opt := client.Options{Manifest: true}
 	plan, err := url.ParseQuery(os.Getenv("MILLRACE_PLAN"))
