@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// chartFile is the README's chart, in the directory of the page.
+// chartFile is the path of the README's chart, relative to the page.
 const chartFile = "pictures/benchmarks.svg"
 
 // Coordinates of the chart in pixels.
@@ -25,7 +25,7 @@ const (
 // axis is a logarithmic axis of ratios, with ticks at powers of two.
 type axis struct{ low, high float64 }
 
-// axisOf returns the axis that holds all ranges and 1.
+// axisOf returns the smallest axis that contains all ranges and 1.
 func axisOf(spans []span) axis {
 	low, high := 1.0, 1.0
 	for _, s := range spans {
@@ -38,7 +38,8 @@ func (a axis) at(ratio float64) float64 {
 	return plotLeft + (plotRight-plotLeft)*math.Log2(ratio/a.low)/math.Log2(a.high/a.low)
 }
 
-// chart draws the comparisons as SVG. Its background is opaque, so that it can be read on pages of any colour.
+// chart draws the comparisons as SVG. Its background is opaque, so that the chart is legible on
+// pages of any color.
 func chart(files []File) ([]byte, error) {
 	all := comparisons()
 	spans := make([]span, len(all))
@@ -85,7 +86,8 @@ func (a axis) draw(b *bytes.Buffer, bottom int) {
 	}
 }
 
-// draw writes the label of a bar, its range and its figures. The part of the range where Millrace is worse has a colour of its own.
+// draw writes the label of a bar, its range and its figures. A second color marks the part of the
+// range where Millrace is worse.
 func (c comparison) draw(b *bytes.Buffer, a axis, s span, y int) {
 	fmt.Fprintf(b, "<text x=\"32\" y=\"%d\">%s</text>\n", y+13, html.EscapeString(c.label))
 	below, above := "worse", "better"
@@ -116,7 +118,7 @@ func description(all []comparison, spans []span) string {
 	return html.EscapeString(strings.Join(said, " "))
 }
 
-// measured says when and on how many cores the rows were measured.
+// measured returns a line with the dates of the measurements and the number of cores.
 func measured(files []File) string {
 	var dates, cores []string
 	for _, f := range files {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Settings of the arm STRAIGHT: the number of parallel reads and the bytes of each.
+// Settings of the arm STRAIGHT: the number of parallel reads and the size of each in bytes.
 const (
 	streams = 12
 	part    = 16 << 20
@@ -28,7 +28,7 @@ type piece struct {
 	length int64
 }
 
-// fetch reads all pieces, n at a time, into reused buffers, until span is over (0: no limit).
+// fetch reads all pieces, n at a time, into reused buffers, until span has passed (0: no limit).
 func fetch(ctx context.Context, store objstore.RangeReader, pieces []piece, n int, span time.Duration) (load, error) {
 	var next, got, done atomic.Int64
 	var mu sync.Mutex
@@ -69,7 +69,7 @@ func (s *suite) fetch(ctx context.Context, pieces []piece, n int, span time.Dura
 	return fetch(ctx, s.world.store, pieces, n, span)
 }
 
-// parts cuts a dataset into pieces of part bytes for STRAIGHT.
+// parts divides a dataset into pieces of part bytes for STRAIGHT.
 func (d set) parts(ctx context.Context, store objstore.Store, part int64) ([]piece, error) {
 	var pieces []piece
 	for i := range d.shards {
@@ -122,7 +122,7 @@ func (s *suite) coldEpoch(ctx context.Context, d set, epoch int64, profile strin
 	} else {
 		go func() { saved <- saveProfile(ctx, admin, 1, profile) }()
 	}
-	// Without /proc these are zero, and so are the costs.
+	// Without /proc these times are zero, and so are the costs.
 	gateway, _ := gw.cpu()
 	store, _ := s.world.minio.cpu()
 	l, err := read(ctx, gw.addr, conns, 0, d.once(epoch))
@@ -185,7 +185,8 @@ func (s *suite) coldSet(ctx context.Context, d set) error {
 	return nil
 }
 
-// checksumShare is CRC-32C's share of the gateway's processor time in a cold epoch, in each round.
+// checksumShare returns, for each round, CRC-32C's share of the gateway's processor time in a cold
+// epoch.
 func (s *suite) checksumShare(ctx context.Context, d set) (shares []float64, err error) {
 	s.logf("CRC-32C, %s: %d rounds", d.name, s.rounds)
 	file := filepath.Join(s.dir, d.name+"-checks.pprof")
@@ -202,10 +203,11 @@ func (s *suite) checksumShare(ctx context.Context, d set) (shares []float64, err
 	return shares, nil
 }
 
-// flatShare sums the flat shares of the functions with a prefix in the output of pprof -top.
+// flatShare returns the sum of the flat shares of the functions with a prefix in the output of
+// pprof -top.
 func flatShare(top, prefix string) (share float64) {
 	for line := range strings.Lines(top) {
-		fields := strings.Fields(line) // flat, its share, the sum so far, cumulated, its share, the function
+		fields := strings.Fields(line) // columns: flat, flat %, sum %, cum, cum %, function
 		if len(fields) < 6 || !strings.HasPrefix(fields[5], prefix) {
 			continue
 		}

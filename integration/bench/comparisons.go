@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// comparison is one bar of the chart: Millrace's figure over that of the best other loader.
+// comparison is one bar of the chart: Millrace's figure divided by that of the best other loader.
 type comparison struct {
 	label   string
 	section string
 	columns []string // summed
-	paired  bool     // the next column has the ratios, of the same rounds
+	paired  bool     // the next column has the ratios of the same rounds
 	cost    bool     // lower is better
 }
 
@@ -35,7 +35,8 @@ func comparisons() []comparison {
 // span is the range of a comparison over all tables of its section.
 type span struct{ low, high float64 }
 
-// measure returns the range of c. Each row of Millrace counts against the best other loader of its table and number of workers.
+// measure returns the range of c. It compares each row of Millrace with the best other loader in
+// the same table with the same number of workers.
 func (c comparison) measure(files []File) (span, error) {
 	at := slices.IndexFunc(files, func(f File) bool { return f.Section == c.section })
 	if at < 0 {
@@ -44,7 +45,7 @@ func (c comparison) measure(files []File) (span, error) {
 	var ratios []float64
 	for _, b := range files[at].Blocks {
 		if slices.Contains(b.Head, "set") || !slices.Contains(b.Head, c.columns[0]) {
-			continue // text, or the table of another measurement
+			continue // text, or a table of another measurement
 		}
 		found, err := c.ratios(b)
 		if err != nil {
@@ -58,7 +59,7 @@ func (c comparison) measure(files []File) (span, error) {
 	return span{slices.Min(ratios), slices.Max(ratios)}, nil
 }
 
-// ratios returns one ratio for each row of Millrace: that to the best other loader.
+// ratios returns one ratio to the best other loader for each row of Millrace.
 func (c comparison) ratios(b Block) (all []float64, err error) {
 	for _, ours := range b.Rows {
 		if !strings.HasPrefix(b.loader(ours), "Millrace") {
@@ -87,7 +88,7 @@ func (c comparison) ratios(b Block) (all []float64, err error) {
 	return all, nil
 }
 
-// ratio is the figure of one row over that of another.
+// ratio returns the figure of one row divided by that of another.
 func (c comparison) ratio(b Block, ours, theirs []string) (float64, error) {
 	if c.paired {
 		return number(theirs[slices.Index(b.Head, c.columns[0])+1])
@@ -96,7 +97,7 @@ func (c comparison) ratio(b Block, ours, theirs []string) (float64, error) {
 	for i, row := range [][]string{ours, theirs} {
 		for _, column := range c.columns {
 			cell := b.cell(row, column)
-			if cell == "" { // as of the gateway, for loaders without one
+			if cell == "" { // the loader has no gateway
 				continue
 			}
 			x, err := number(cell)
@@ -112,7 +113,7 @@ func (c comparison) ratio(b Block, ours, theirs []string) (float64, error) {
 	return sums[0] / sums[1], nil
 }
 
-// loader is the name in a row: its column has no head, or "dataset".
+// loader returns the name in a row. The column with names has no head, or the head "dataset".
 func (b Block) loader(row []string) string {
 	if i := slices.Index(b.Head, "dataset"); i >= 0 {
 		return row[i]
@@ -120,7 +121,7 @@ func (b Block) loader(row []string) string {
 	return b.cell(row, "")
 }
 
-// cell returns the text of a column; "" if the table has no such column.
+// cell returns the text of a column, or "" if the table has no such column.
 func (b Block) cell(row []string, head string) string {
 	i := slices.Index(b.Head, head)
 	if i < 0 {
@@ -129,7 +130,7 @@ func (b Block) cell(row []string, head string) string {
 	return strings.Trim(row[i], "*")
 }
 
-// number reads the first number of a cell: 1.03 of "1.03 x (1.01 - 1.04)".
+// number parses the first number of a cell: 1.03 of "1.03 x (1.01 - 1.04)".
 func number(cell string) (float64, error) {
 	first, _, _ := strings.Cut(strings.Trim(cell, "*"), " ")
 	return strconv.ParseFloat(strings.ReplaceAll(first, ",", ""), 64)

@@ -11,11 +11,11 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// trailer is the length of a tar's end in bytes.
+// trailer is the length of a tar's end blocks.
 const trailer = 1024
 
-// whole fails unless a gateway's answer has the bytes of its samples: a gateway that sends nothing
-// is fast.
+// whole returns an error unless a gateway's response is as long as its samples. Without this check
+// a gateway that sends no samples would be the fastest.
 func whole(path string, samples, length int64) error {
 	for _, name := range []string{"photos", "text"} {
 		if !strings.HasPrefix(path, "/v1/datasets/"+name+"/") {
@@ -31,8 +31,8 @@ func whole(path string, samples, length int64) error {
 // looked is the number of samples of a batch that genuine compares byte by byte.
 const looked = 16
 
-// genuine reads a batch of a gateway. It fails unless the samples are distinct and equal the
-// store's samples with these names. It returns the names.
+// genuine reads a batch from a gateway, and returns the names of its samples. It returns an error
+// unless the names are distinct and every sample equals the stored sample with its name.
 func (d set) genuine(ctx context.Context, store objstore.Store, addr, path string) ([]string, error) {
 	resp, err := ask(ctx, http.MethodGet, base(addr)+path)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d set) genuine(ctx context.Context, store objstore.Store, addr, path strin
 	return names, nil
 }
 
-// look makes genuine's checks on the bytes of a batch.
+// look makes genuine's checks on the body of a batch.
 func (d set) look(ctx context.Context, store objstore.Store, body []byte) (names []string, err error) {
 	seen := map[string]bool{}
 	for ; int64(len(body)) >= d.stride()+trailer; body = body[d.stride():] {
@@ -73,7 +73,7 @@ func (d set) look(ctx context.Context, store objstore.Store, body []byte) (names
 	return names, nil
 }
 
-// stored fails unless a sample, with its header, equals the bytes in the store.
+// stored returns an error unless a sample, with its header, equals the bytes in the store.
 func (d set) stored(ctx context.Context, store objstore.Store, name string, sample []byte) error {
 	var shard int
 	var place int64

@@ -1,11 +1,11 @@
-// Command bench measures Millrace against yardsticks. It stores rows, and makes docs/benchmarks.md
-// and its chart from them.
+// Command bench measures Millrace against yardsticks. It stores the results as rows, and generates
+// docs/benchmarks.md and its chart from them.
 //
-// Absolute speed on a shared machine varies by a factor of two within an hour, so nothing is judged
-// by it. Each goal is the ratio of two arms that run alternately, several times, in one process.
-// The median of the paired ratios counts, and its spread is printed next to it. The gateway is the
-// real binary, as a child process. MinIO and the bare handlers that the gateway is compared with
-// are child processes too.
+// Absolute speed on a shared machine varies by a factor of two within an hour, so no mark depends
+// on it. Each goal is the ratio of two arms that run alternately, several times, in one process. A
+// mark applies to the median of the paired ratios; the page prints the spread next to it. The
+// gateway is the real binary, as a child process. MinIO and the bare handlers that the gateway is
+// compared with are child processes too.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// options is the command line.
+// options holds the command line.
 type options struct {
 	goals       string
 	rounds      int
@@ -35,7 +35,7 @@ type options struct {
 	gateway     string // the binary
 	minio       string
 	nginx       string
-	wire        string // the binary of integration/bench/wire
+	wire        string // binary of integration/bench/wire
 	interpreter string // of Python
 	out         string
 	page        string
@@ -118,7 +118,7 @@ func (o options) wants(goals ...int) bool {
 	return false
 }
 
-// suite is the state that one run shares.
+// suite holds the state that all measurements of a run share.
 type suite struct {
 	options
 	log   io.Writer

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// mark is the bound of a figure, and a change of the product that makes it miss the bound.
+// mark is the bound of a figure, and a change of the product that makes the figure miss it.
 type mark struct {
 	goal   int
 	what   string
@@ -15,7 +15,7 @@ type mark struct {
 	fails  string
 }
 
-// marks lists all marks by goal. A figure without a mark is shown but not judged.
+// marks lists all marks by goal. A figure without a mark is shown, but not judged.
 func marks() []mark { //nolint:funlen // a table
 	all := []mark{
 		{1, "warm, photos, against HOT", 1.1, false, "write samples through a buffer of 64 KiB instead of as slices of chunks"},

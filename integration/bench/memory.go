@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// quarter is a cache of a quarter of the data, but at least the smallest size that a gateway
-// accepts, which matters with -quick.
+// quarter returns the size of a cache for a quarter of the data, but at least the smallest size
+// that a gateway accepts. The minimum matters with -quick.
 func (s *suite) quarter() int64 { return max(s.mib<<20/4, 64<<20) }
 
-// memory measures the cost of gateway memory: with a cache much smaller than the data, and with one
-// that holds it.
+// memory measures the effect of a gateway's memory: with a cache much smaller than the data, and
+// with one that can hold all data.
 func (s *suite) memory(ctx context.Context) error {
 	if err := s.memoryOf(ctx, "a quarter of the data", s.quarter()); err != nil {
 		return fmt.Errorf("memory, a quarter of the data: %w", err)
@@ -71,12 +71,13 @@ func (s *suite) memoryOf(ctx context.Context, what string, cache int64) error {
 	return nil
 }
 
-// collections matches the processor time in a line of gctrace: "..., 0.1+0.5/0.9/0+0.2 ms cpu, ...".
+// collections matches the processor times in a line of gctrace: "..., 0.1+0.5/0.9/0+0.2 ms cpu,
+// ...".
 var collections = regexp.MustCompile(`clock, ([0-9.+/]+) ms cpu`)
 
-// collectorTime returns the processor time, in seconds, of the collections of a trace. It leaves
-// out the time of idle workers, the last of the three figures in the middle, because it costs
-// nothing.
+// collectorTime returns the processor time, in seconds, of the garbage collections in a trace. It
+// omits the time of idle workers (the last of the three figures in the middle), because this time
+// costs nothing.
 func collectorTime(trace string) float64 {
 	total := 0.0
 	for _, m := range collections.FindAllStringSubmatch(trace, -1) {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// nginxConfig serves the files of a directory in the way that is fastest for Debian's nginx: two
+// nginxConfig serves the files of a directory with the fastest settings of Debian's nginx: two
 // workers and sendfile.
 const nginxConfig = `%s
 worker_processes 2;
@@ -36,7 +36,8 @@ http {
 }
 `
 
-// startNginx runs nginx on the batches of one epoch, as the gateway sends them, in files.
+// startNginx starts nginx on files that contain the batches of one epoch, exactly as the gateway
+// sends them.
 func (s *suite) startNginx(ctx context.Context, d set, gw *process) (*process, error) {
 	dir := filepath.Join(s.dir, "nginx-"+d.name)
 	files := filepath.Join(dir, "files")
@@ -54,7 +55,7 @@ func (s *suite) startNginx(ctx context.Context, d set, gw *process) (*process, e
 	}
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "user root;" // its workers read files that only this user may read
+		user = "user root;" // the workers read files that only this user may read
 	}
 	config := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(config, fmt.Appendf(nil, nginxConfig, user, dir, addr), 0o600); err != nil {
@@ -67,7 +68,7 @@ func (s *suite) startNginx(ctx context.Context, d set, gw *process) (*process, e
 	return p, nil
 }
 
-// fromNginx returns the files of one epoch after another.
+// fromNginx returns the path of the i-th batch; after the last file it begins again.
 func (d set) fromNginx(i int64) string { return fmt.Sprintf("/%d", i%d.batches()) }
 
 // save writes a response into a file.

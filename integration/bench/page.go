@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// figures is the directory of the page's data, from the root of the repository.
+// figures is the directory of the page's data, relative to the root of the repository.
 const figures = "integration/bench/figures"
 
-// File is a file of figures: the rows of a goal, or a section of tables.
+// File is a file of figures: the rows of a goal, or the tables of a section.
 type File struct {
 	Goal     int                    `json:"goal,omitempty"`
 	Section  string                 `json:"section,omitempty"`
@@ -43,7 +43,7 @@ func (f File) name() string {
 	return f.Section
 }
 
-// file is the path of the figures, from the root of the repository.
+// file returns the path of the figures, relative to the root of the repository.
 func (f File) file() string {
 	if f.Goal > 0 {
 		return fmt.Sprintf("%s/goal-%02d.json", figures, f.Goal)
@@ -51,7 +51,7 @@ func (f File) file() string {
 	return figures + "/" + f.Section + ".json"
 }
 
-// stored reads all figures: goals by number, then sections in the order of the page.
+// stored reads all figures: goals by number, then sections in the page's order.
 func stored(root string) ([]File, error) {
 	files, err := provenance.Read[File](filepath.Join(root, figures))
 	if err != nil {
@@ -62,7 +62,7 @@ func stored(root string) ([]File, error) {
 		if f.older, err = f.Measured.Older(root); err != nil {
 			return nil, err
 		}
-		for _, r := range f.Rows { // a mark may have changed since, or may have been removed
+		for _, r := range f.Rows { // the mark may have changed or been removed since the measurement
 			m, ok := markOf(f.Goal, r.What)
 			f.older = f.older || ok != (r.Bound != nil) || ok && (*r.Bound != m.bound || r.AtMost != m.atMost)
 		}
@@ -74,7 +74,7 @@ func stored(root string) ([]File, error) {
 	return files, nil
 }
 
-// store writes the measurements of the run: each goal replaces its former rows.
+// store writes the measurements of the run. The new rows of a goal replace its former rows.
 func (s *suite) store(ctx context.Context, run *provenance.Run) error {
 	for goal, rows := range s.table {
 		measured, err := run.Of(ctx, sources(goal))
@@ -89,7 +89,8 @@ func (s *suite) store(ctx context.Context, run *provenance.Run) error {
 	return nil
 }
 
-// sources are the files and directories that a goal measures, with the file that measures it.
+// sources returns the files and directories that a goal measures, and the file with the
+// measurement.
 func sources(goal int) []string {
 	path := []string{"chunkindex", "datapath", "gateway", "internal", "shuffle"}
 	binary := append(path, "cmd/millrace", "s3backend")
@@ -131,10 +132,10 @@ func sources(goal int) []string {
 	case 18:
 		return in(python, "shared.go", "iterate")
 	}
-	return in(python, "peers") // of the sections
+	return in(python, "peers") // for the sections
 }
 
-// section stores markdown that a script has measured as a section.
+// section stores the markdown output of a measuring script as a section.
 func section(ctx context.Context, name, command string, before float64, in io.Reader) error {
 	text, err := io.ReadAll(in)
 	if err != nil {
@@ -168,7 +169,7 @@ func blocks(markdown string) (all []Block) {
 			switch i {
 			case 0:
 				b.Head = cells
-			case 1: // the line under the head
+			case 1: // the separator below the head
 			default:
 				b.Rows = append(b.Rows, cells)
 			}
@@ -190,7 +191,7 @@ func (b Block) markdown() string {
 	return out.String() + "\n"
 }
 
-// page makes the page of all figures.
+// page generates the page from all figures.
 func page(root string, files []File) []byte {
 	var b bytes.Buffer
 	b.WriteString(intro)
@@ -230,7 +231,7 @@ func page(root string, files []File) []byte {
 
 const tableHead = "| goal | figure | arms | result | quartiles | bound | met | current |\n|---|---|---|---|---|---|---|---|\n"
 
-// line is the row in the table of all.
+// line returns the row as a line of the table of all goals.
 func (r Row) line(goal int, older bool) string {
 	var arms []string
 	for _, a := range r.Arms {
@@ -256,7 +257,7 @@ func unmeasured(files []File) []mark {
 	})
 }
 
-// changes makes a table that lists, for each mark, a change of the product that makes it miss.
+// changes returns a table with a change of the product for each mark that makes the figure miss it.
 func changes() string {
 	var b strings.Builder
 	b.WriteString("## Changes that miss a goal\n\n| goal | figure | bound | change of the product that misses it |\n|---|---|---|---|\n")
@@ -270,8 +271,8 @@ func changes() string {
 	return b.String()
 }
 
-// publish makes the page and its chart. With check it fails instead if a figure is older than its
-// sources, or was never measured.
+// publish generates the page and its chart. With check it generates nothing; it returns an error if
+// a figure is older than its sources or was never measured.
 func publish(file string, check bool) error {
 	root, err := provenance.Root()
 	if err != nil {

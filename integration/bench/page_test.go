@@ -64,7 +64,8 @@ func TestMarks_MissWithTheProductUnplugged(t *testing.T) {
 	}
 }
 
-// A run replaces the rows of the goals that it has measured, and no others.
+// TestStore_ReplacesTheRowsOfItsGoals checks that a run replaces the rows of the goals that it has
+// measured, and no others.
 func TestStore_ReplacesTheRowsOfItsGoals(t *testing.T) {
 	root, before := committed(t)
 	dir := t.TempDir()
@@ -132,7 +133,7 @@ func TestFlatShare_AddsUpOneRoom(t *testing.T) {
 	}
 }
 
-// TestCommandOf_NamesNoPath: rows are public, and paths are of one machine.
+// TestCommandOf_NamesNoPath checks that public rows contain no paths of this machine.
 func TestCommandOf_NamesNoPath(t *testing.T) {
 	got := commandOf([]string{"-python", "/home/me/bin/python", "-goals", "1,2", "--out", "figures", "-rounds", "3"})
 	if want := "bench -goals 1,2 -rounds 3"; got != want {

@@ -14,22 +14,23 @@ import (
 // Members of a pair.
 const holder, front = "holder", "front"
 
-// lanes of the slot plan
+// lanes is the number of lanes of the slot plan.
 const lanes = 32
 
-// Caches of a pair. The front's cache is large enough for the batches in progress. Chunks are owned
-// in proportion to the caches: a tenth of them belong to the front, which keeps them.
+// Caches of a pair. The front's cache is large enough for the batches in progress. Gateways own
+// chunks in proportion to their caches, so the front owns a tenth of them and caches these.
 const (
 	frontRoom  = 384 << 20
 	holderRoom = 9 * frontRoom
 )
 
-// homed returns the path of a batch of a slot plan.
+// homed returns the path of a batch in an epoch of a slot plan.
 func (d set) homed(epoch, batch int64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?shuffle=slot&window=%d", d.name, epoch, batch, lanes)
 }
 
-// homedFrom returns the batches of one epoch of a slot plan after another.
+// homedFrom returns a function from i to the path of the i-th batch of a slot plan, counted from an
+// epoch.
 func (d set) homedFrom(first int64) func(int64) string {
 	return func(i int64) string { return d.homed(first+i/d.batches(), i%d.batches()) }
 }
@@ -100,7 +101,7 @@ func (s *suite) startPair(ctx context.Context, d set, outer bool) (p *pair, err 
 	return p, errors.Join(met(ctx, p.admin[front]), met(ctx, p.admin[holder]))
 }
 
-// met waits until a gateway knows another gateway that is alive.
+// met waits until a gateway sees another living gateway.
 func met(ctx context.Context, admin string) error {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var c struct {
@@ -118,7 +119,7 @@ func met(ctx context.Context, admin string) error {
 	return fmt.Errorf("%s has not met the other gateway", admin)
 }
 
-// peers measures a gateway that requests everything from another one, against two bare hops.
+// peers measures a gateway that requests all data from another gateway, against two bare hops.
 func (s *suite) peers(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		for _, outer := range []bool{false, true} {
@@ -182,9 +183,9 @@ func (s *suite) throughPeer(ctx context.Context, d set, outer bool) error {
 	return s.profilePair(ctx, d, p)
 }
 
-// throughPeers fails unless the front read at least three quarters of the bytes that it sent from
-// the holder, and nothing from the store. before and after are its counters. In the first epoch it
-// must have read from the store, which shows that the counter works.
+// throughPeers returns an error unless the front read at least three quarters of the bytes that it
+// sent from the holder, and none from the store. before and after are its counters. In the first
+// epoch it must have read from the store, which proves that the counter works.
 func throughPeers(before, after map[string]float64, sent int64) error {
 	const stored, asked = "millrace_store_reads_total", "millrace_peer_read_bytes_total"
 	if n := after[stored] - before[stored]; before[stored] == 0 || n > 0 {

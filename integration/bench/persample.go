@@ -19,7 +19,7 @@ func (s *suite) perSample(ctx context.Context) error {
 	return nil
 }
 
-// loosePieces are whole objects of one sample each, in random order, again and again.
+// loosePieces returns many reads of whole objects, with one sample each, in random order.
 func (d set) loosePieces(ctx context.Context, store objstore.Store) ([]piece, error) {
 	refs := make([]objstore.Ref, d.objects)
 	i := 0
@@ -40,7 +40,7 @@ func (d set) loosePieces(ctx context.Context, store objstore.Store) ([]piece, er
 	return pieces, nil
 }
 
-// ranges are single samples of the shards, in random order.
+// ranges returns many reads of single samples in the shards, in random order.
 func (d set) ranges(ctx context.Context, store objstore.Store) ([]piece, error) {
 	refs := make([]objstore.Ref, d.shards)
 	for i := range refs {
@@ -57,11 +57,11 @@ func (d set) ranges(ctx context.Context, store objstore.Store) ([]piece, error) 
 	return pieces, nil
 }
 
-// waysToSamples are the reads of a store that deliver the samples of a set.
+// waysToSamples holds three lists of store reads, each of which delivers samples of a set.
 type waysToSamples struct {
-	get    []piece // one object for each sample
-	ranged []piece // of single samples of the shards
-	whole  []piece // of the shards, in parts
+	get    []piece // whole objects with one sample each
+	ranged []piece // ranges of single samples in the shards
+	whole  []piece // shards, in parts
 }
 
 func (d set) waysToSamples(ctx context.Context, store objstore.Store) (w waysToSamples, err error) {
@@ -75,10 +75,10 @@ func (d set) waysToSamples(ctx context.Context, store objstore.Store) (w waysToS
 	return w, err
 }
 
-// sampleRates are samples per second, round by round.
+// sampleRates holds samples per second, round by round.
 type sampleRates struct{ warm, cold, get1, range1, hot, straight []float64 }
 
-// into stores the rates as rows.
+// into adds the rates as rows.
 func (r *sampleRates) into(s *suite, set string) {
 	if s.wants(6) {
 		s.table.paired(6, "samples warm, "+set, "what HOT allows", r.warm, r.hot, perSecond())

@@ -46,8 +46,8 @@ func (s *suite) plans() error {
 	return nil
 }
 
-// mixed fails unless a batch has its samples, each once, from many chunks: without this check, an
-// order that does nothing would be the fastest.
+// mixed returns an error unless a batch has its samples, each once, from many chunks. Without this
+// check an order that does nothing would be the fastest.
 func mixed(samples, first []uint64) error {
 	chunks, once := map[int]bool{}, map[uint64]bool{}
 	for _, s := range samples {
@@ -63,7 +63,8 @@ func mixed(samples, first []uint64) error {
 	return nil
 }
 
-// planOnce returns the milliseconds until an epoch is ready, the MiB it holds, and the microseconds to locate a batch.
+// planOnce returns the milliseconds until an epoch is ready, its memory in MiB, and the
+// microseconds to locate a batch.
 func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64, err error) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -83,7 +84,7 @@ func planOnce(params shuffle.Params, first []uint64) (ms, mib, us float64, err e
 	var times []float64
 	for range 200 {
 		lo := rand.Uint64N(batches-1) * batch
-		dst = epoch.Append(dst[:0], lo, lo+batch) // afterwards its window is known
+		dst = epoch.Append(dst[:0], lo, lo+batch) // compute the batch's window first
 		since := stopwatch()
 		dst = epoch.Append(dst[:0], lo, lo+batch)
 		times = append(times, since()*1e6)

@@ -15,25 +15,25 @@ import (
 	"time"
 )
 
-// process is a child that listens on a port.
+// process is a child process that listens on a port.
 type process struct {
 	cmd   *exec.Cmd
 	addr  string        // host and port, after https:// if it uses TLS
-	ended chan struct{} // closed when it has ended
-	log   bytes.Buffer  // its standard error; complete and safe to read when it has ended
+	ended chan struct{} // closed when it has exited
+	log   bytes.Buffer  // its standard error; complete and safe to read after its exit
 }
 
-// freePort asks the system for a free port.
+// freePort returns a free loopback address.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	defer l.Close() // only the number is needed
+	defer l.Close() // only the number is required
 	return l.Addr().String(), nil
 }
 
-// start runs a command and waits until its health path answers 200.
+// start runs a command and waits until its health path responds with 200.
 func start(ctx context.Context, addr, health string, env []string, name string, args ...string) (*process, error) {
 	p := &process{addr: addr, ended: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, name, args...)
@@ -44,7 +44,7 @@ func start(ctx context.Context, addr, health string, env []string, name string, 
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // killed; otherwise its log has the reason
+		_ = p.cmd.Wait() // killed; in other cases its log contains the reason
 	}()
 	end := time.Now().Add(30 * time.Second)
 	for {
@@ -81,7 +81,7 @@ func healthy(ctx context.Context, addr, path string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// gone returns an error if the process has ended by itself.
+// gone reports whether the process has exited.
 func (p *process) gone() bool {
 	select {
 	case <-p.ended:
@@ -91,22 +91,23 @@ func (p *process) gone() bool {
 	}
 }
 
-// stop kills the process and its children at once: none of their state is needed.
+// stop kills the process and its children without a shutdown, because none of their state is
+// needed.
 func (p *process) stop() {
 	if p == nil || p.cmd.Process == nil {
 		return
 	}
 	children := p.children()
-	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Process.Kill() // it may have exited already
 	for _, pid := range children {
 		if child, err := os.FindProcess(pid); err == nil {
-			_ = child.Kill() // it may have ended already
+			_ = child.Kill() // it may have exited already
 		}
 	}
 	<-p.ended // the children share its standard error
 }
 
-// children returns the processes that it has started: nginx's workers.
+// children returns the child processes of p, such as nginx's workers.
 func (p *process) children() (pids []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.cmd.Process.Pid)) // absent without /proc
 	for field := range strings.FieldsSeq(string(text)) {
@@ -119,7 +120,7 @@ func (p *process) children() (pids []int) {
 
 var errNoProc = errors.New("no /proc on this system")
 
-// cpu returns the processor time that the process and its children have used.
+// cpu returns the processor time of the process and its children.
 func (p *process) cpu() (total float64, err error) {
 	for _, pid := range append(p.children(), p.cmd.Process.Pid) {
 		used, err := cpuOf(pid)
@@ -136,7 +137,8 @@ func cpuOf(pid int) (float64, error) {
 	if err != nil {
 		return 0, errNoProc
 	}
-	// The name in brackets may hold spaces; fields 14 and 15 are user and system time in ticks of 10 ms.
+	// The name in brackets may contain spaces; fields 14 and 15 are user and system time in
+	// ticks of 10 ms.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	user, err1 := strconv.ParseFloat(fields[11], 64)
 	system, err2 := strconv.ParseFloat(fields[12], 64)

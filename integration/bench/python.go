@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// iterations holds samples per second by round, all from Python: the client without and with the
+// iterations holds samples per second by round, all in Python: the client without and with the
 // package that checks CRC-32C, a bare loop of readinto over the same bytes, and one GET per sample.
 type iterations struct {
 	Client   []float64 `json:"client"`
@@ -20,8 +20,8 @@ type iterations struct {
 	Get1     []float64 `json:"get1"`
 }
 
-// python measures the rate at which the Python client iterates over a gateway with all the data in
-// memory, and the effect of its threads.
+// python measures the rate at which the Python client iterates over a gateway with all data in
+// memory, and the effect of client threads.
 func (s *suite) python(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.pythonSet(ctx, d); err != nil {
@@ -97,8 +97,8 @@ func (s *suite) pythonThreads(ctx context.Context) error {
 	return nil
 }
 
-// line starts a simulated network before a gateway on which one connection is slow, and several are
-// faster.
+// line starts a simulated network in front of a gateway, on which one connection is slow and
+// several are faster.
 func (s *suite) line(ctx context.Context, backend string) (*process, error) {
 	listen, err := freePort()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// load is the total that the readers received.
+// load is the sum of all data that readers received.
 type load struct {
 	bytes     int64
 	samples   int64
 	requests  int64
 	elapsed   time.Duration
 	latencies []float64 // seconds, request to last byte
-	memory    []float64 // milliseconds of the memory tier, from Server-Timing
+	memory    []float64 // milliseconds in the memory tier, from Server-Timing
 }
 
 func (l load) rate() float64       { return float64(l.bytes) / l.elapsed.Seconds() }
@@ -29,8 +29,9 @@ func (l load) tail() float64       { return quantile(l.latencies, 0.99) / quanti
 func (l load) late() float64       { return quantile(l.latencies, 0.99) }
 func (l load) sampleRate() float64 { return float64(l.samples) / l.elapsed.Seconds() }
 
-// read asks for the paths 0, 1, 2, ... over conns keep-alive connections, until path answers an empty string or
-// span is over (0: no limit). Bodies are thrown away: the reader does as little as it can, since it shares the machine.
+// read requests path(0), path(1), ... over conns keep-alive connections. It stops when path returns
+// an empty string or span has passed (0: no limit). It discards the bodies: the reader does as
+// little as possible, because it shares the machine with the server.
 func read(ctx context.Context, addr string, conns int, span time.Duration, path func(i int64) string) (load, error) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -64,7 +65,7 @@ func read(ctx context.Context, addr string, conns int, span time.Duration, path 
 	return total, failure
 }
 
-// readAll reads over one connection at a time, until next returns an empty string.
+// readAll reads over one connection after another, until next returns an empty string.
 func (l *load) readAll(ctx context.Context, addr string, next func() string) error {
 	for {
 		if ended, err := l.readConn(ctx, addr, next); ended || err != nil {
@@ -73,7 +74,7 @@ func (l *load) readAll(ctx context.Context, addr string, next func() string) err
 	}
 }
 
-// readConn reads over one connection, until that or the paths end.
+// readConn reads over one connection, until the connection or the paths end.
 func (l *load) readConn(ctx context.Context, addr string, next func() string) (ended bool, err error) {
 	host := strings.TrimPrefix(addr, https)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
@@ -117,7 +118,8 @@ func (l *load) readConn(ctx context.Context, addr string, next func() string) (e
 	}
 }
 
-// head reads the status and the headers. last reports whether the connection ends with this answer.
+// head reads the status and the headers. last reports whether the server closes the connection
+// after this response.
 func (l *load) head(r *bufio.Reader) (length int64, last bool, err error) {
 	length = -1
 	for first := true; ; first = false {
@@ -160,7 +162,7 @@ func (l *load) head(r *bufio.Reader) (length int64, last bool, err error) {
 	return length, last, nil
 }
 
-// timing returns the duration of one metric of a Server-Timing header.
+// timing returns the duration of a metric in a Server-Timing header.
 func timing(header, metric string) (float64, bool) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, rest, _ := strings.Cut(strings.TrimSpace(part), ";")

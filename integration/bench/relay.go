@@ -11,21 +11,21 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// slots is the number of parts that a RELAY holds: those being fetched and those being sent.
+// slots is the number of parts that a RELAY holds: those that it fetches and those that it sends.
 const slots = 16
 
-// stream is a RELAY: it receives a dataset from the store, as STRAIGHT does, and sends it in pieces
-// of one length, each byte once and in stored order. It does not check, gather or cache.
+// stream is a RELAY: it receives a dataset from the store, like STRAIGHT, and sends it in pieces of
+// equal length, each byte once and in stored order. It does not check, gather or cache.
 type stream struct {
 	store  objstore.Store
 	pieces []piece // parts of the dataset
 	starts []int64 // start of each part in the dataset
 	total  int64
 	body   int64
-	ready  []chan []byte  // the bytes of each part, when they have arrived
+	ready  []chan []byte  // bytes of each part, once they have arrived
 	left   []atomic.Int64 // unsent bytes of each part
 	free   chan []byte
-	begin  func() // starts fetching, once
+	begin  func() // starts fetching on its first call
 }
 
 // newStream opens a dataset in a store.
@@ -51,10 +51,10 @@ func newStream(ctx context.Context, store objstore.Store, d set) (s *stream, err
 	return s, nil
 }
 
-// fetch reads all parts in order, several at a time, as far as slots are free.
+// fetch reads all parts in order, several at a time, into the free slots.
 func (s *stream) fetch(ctx context.Context) error {
 	var next atomic.Int64
-	var order sync.Mutex // no part gets its buffer after a later one
+	var order sync.Mutex // parts receive their buffers in order
 	var all sync.WaitGroup
 	failed := make(chan error, streams)
 	for range streams {
@@ -111,7 +111,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
-		s.ready[i] <- data                               // for other pieces of the part
+		s.ready[i] <- data                               // for other pieces from the same part
 		w.Write(data[from-s.starts[i] : to-s.starts[i]]) //nolint:errcheck // the reader has gone
 		if s.left[i].Add(from-to) == 0 {
 			s.free <- data[:part]
@@ -119,7 +119,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// relayed reads the whole dataset from a RELAY that was just started.
+// relayed reads the whole dataset from a newly started RELAY.
 func (s *suite) relayed(ctx context.Context, d set) (load, error) {
 	relay, err := startYardstick(ctx, d.body(), 0, "-stream", d.name, "-store", "http://"+s.world.minio.addr, "-mib", fmt.Sprint(s.mib))
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Pieces come over several connections, and together they are the dataset.
+// TestStream_SendsEachByteOnce reads pieces over several connections, and checks that together they
+// are the dataset.
 func TestStream_SendsEachByteOnce(t *testing.T) {
 	store := memstore.New()
 	d := setOf("text", 64)

@@ -9,13 +9,13 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// quantity is how figures are written: a unit and its size.
+// quantity is the unit of a figure, with the factor that converts to it.
 type quantity struct {
 	unit  string
 	scale float64
 }
 
-// The quantities of arms.
+// Quantities of the arms' figures.
 func gigabytes() quantity      { return quantity{"GB/s", 1e-9} }
 func megabytes() quantity      { return quantity{"MB", 1e-6} }
 func perSecond() quantity      { return quantity{"samples/s", 1} }
@@ -27,7 +27,7 @@ func times() quantity          { return quantity{"x", 1} }
 // Row is one figure: the median of its rounds with quartiles.
 type Row struct {
 	What      string     `json:"what"`
-	Arms      []Arm      `json:"arms,omitempty"` // the two sides of a ratio
+	Arms      []Arm      `json:"arms,omitempty"` // both sides of a ratio
 	Value     float64    `json:"value"`
 	Unit      string     `json:"unit"`
 	Quartiles [2]float64 `json:"quartiles"`
@@ -45,7 +45,7 @@ type Arm struct {
 	Unit   string  `json:"unit"`
 }
 
-// median of an unsorted list; 0 for an empty one.
+// median returns the median of an unsorted list, or 0 for an empty one.
 func median(x []float64) float64 { return quantile(x, 0.5) }
 
 func quantile(x []float64, q float64) float64 {
@@ -78,7 +78,7 @@ func (t table) ratio(goal int, what, first, second string, a, b []float64, q qua
 		Arm{first, rounded(median(a) * q.scale), q.unit}, Arm{second, rounded(median(b) * q.scale), q.unit})
 }
 
-// add adds a row of one figure in each round.
+// add adds a row with one value from each round.
 func (t table) add(goal int, what, unit string, values []float64, arms ...Arm) {
 	r := Row{
 		What: what, Arms: arms, Unit: unit, Value: rounded(median(values)),
@@ -99,8 +99,8 @@ func markOf(goal int, what string) (mark, bool) {
 	return all[i], true
 }
 
-// judge compares a row with its mark. A cost of zero or less was not measured, nor was a ratio to
-// nothing: both miss.
+// judge compares a row with its mark. A cost of zero or less means that nothing was measured, and
+// so does an infinite ratio: both miss the mark.
 func (r *Row) judge(m mark) {
 	r.Bound, r.AtMost = &m.bound, m.atMost
 	if m.atMost {
@@ -110,7 +110,7 @@ func (r *Row) judge(m mark) {
 	}
 }
 
-// rounded rounds to four digits. A value that is not a number stays so, and cannot be stored.
+// rounded rounds to four digits. NaN stays NaN, which cannot be stored.
 func rounded(x float64) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	if err != nil {

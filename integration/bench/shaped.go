@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// shapedSet puts a dataset into a store in this process. Its connection has 20 ms to the first
-// byte, 80 MB/s per stream and 500 MB/s in all.
+// shapedSet writes a dataset into a store in this process, behind a simulated connection: 20 ms to
+// the first byte, 80 MB/s per stream and 500 MB/s in total.
 func (s *suite) shapedSet(ctx context.Context, d set) (inner objstore.Store, line *shaped.Store, err error) {
 	inner = memstore.New()
 	if err = d.fill(ctx, inner); err == nil {
@@ -28,8 +28,8 @@ func (s *suite) shapedSet(ctx context.Context, d set) (inner objstore.Store, lin
 	return inner, shaped.New(inner, shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}), err
 }
 
-// shaped measures cold epochs where the network to the store is the bottleneck, in this process:
-// these measurements use little processor time.
+// shaped measures cold epochs for which the network to the store is the bottleneck. All parts run
+// in this process, because these measurements use little processor time.
 func (s *suite) shaped(ctx context.Context) error {
 	d := setOf("photos", s.mib)
 	inner, store, err := s.shapedSet(ctx, d)
@@ -41,7 +41,7 @@ func (s *suite) shaped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := make([]piece, window) // the chunks of the first batch's window: the same number of chunks, from different places
+	own := make([]piece, window) // as many chunks as the first batch's window has, from different positions
 	for i := range own {
 		own[i] = piece{pieces[i*len(pieces)/window].ref, 0, chunkSize}
 	}
@@ -89,7 +89,7 @@ func settle(dp *datapath.Path) {
 	}
 }
 
-// local is a gateway in this process, wired as the serve command does.
+// local is a gateway in this process, composed like that of the serve command.
 type local struct {
 	addr  string
 	path  *datapath.Path
@@ -134,7 +134,7 @@ func startLocal(ctx context.Context, d set, store objstore.Store, cache int64) (
 	}}, nil
 }
 
-// inProcess reads from a gateway with an empty cache with room for all the data.
+// inProcess reads from a gateway whose cache is empty and can hold all data.
 func (s *suite) inProcess(ctx context.Context, d set, store objstore.Store, path func(int64) string) (load, error) {
 	gw, err := startLocal(ctx, d, store, s.room())
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// sharedRates has a figure for each round, in shared memory and over a socket: samples per second
-// of a reader on the gateway's machine, and processor seconds per sample of gateway and reader
-// together.
+// sharedRates holds figures for each round, in shared memory and over a socket: samples per second
+// of a reader on the gateway's machine, and the processor seconds per sample that gateway and
+// reader use together.
 type sharedRates struct {
 	Shared    []float64 `json:"shared"`
 	Socket    []float64 `json:"socket"`
@@ -16,8 +16,8 @@ type sharedRates struct {
 	SocketCPU []float64 `json:"socket_cpu"`
 }
 
-// together holds the memory of a gateway and eight workers, that of workers that read nothing, and
-// the part of its budget that the gateway reports as used.
+// together holds three amounts of memory: that of a gateway with eight workers, that of workers
+// that read nothing, and the part of the budget that the gateway reports as used.
 type together struct {
 	PSS   float64 `json:"pss"`
 	Alone float64 `json:"alone"`
@@ -43,7 +43,7 @@ func (s *suite) sharedSet(ctx context.Context, d set) error {
 	if err != nil {
 		return err
 	}
-	budget := 2 * s.room() // half of it for readers
+	budget := 2 * s.room() // half of it is for readers
 	near, err := s.world.serveAt(ctx, addr, "unix:"+socket, budget, []string{"--admin-listen", addr})
 	if err != nil {
 		return err
@@ -82,8 +82,8 @@ func (s *suite) sharedSet(ctx context.Context, d set) error {
 	return nil
 }
 
-// fast fails if a loop over loopback reached less than a twentieth of HOT's rate. In that case the
-// gateway is at fault, and every comparison with the loop would look good.
+// fast returns an error if a loop over loopback reached less than a twentieth of HOT's rate. In
+// that case the gateway has a fault, and every comparison with the loop would look good.
 func (s *suite) fast(ctx context.Context, d set, samples float64) error {
 	bare, err := startYardstick(ctx, d.body(), s.mib<<20)
 	if err != nil {

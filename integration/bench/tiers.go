@@ -14,9 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// tiers measures epochs that are neither cold nor in memory. One is from disk after a restart, one
-// is the second epoch with a cache of half the data, and one is read by eight ranks of which one is
-// slow.
+// tiers measures epochs that are neither cold nor in memory: an epoch from disk after a restart, a
+// second epoch with a cache for half the data, and an epoch for eight ranks, one of which is slow.
 func (s *suite) tiers(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.fromDisk(ctx, d); err != nil {
@@ -35,7 +34,7 @@ func counters(ctx context.Context, addr string) (map[string]float64, error) {
 	return stats.Counters, err
 }
 
-// ask sends a request without a body, and returns the answer if it is 200.
+// ask sends a request without a body, and returns the response if its status is 200.
 func ask(ctx context.Context, method, url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -53,7 +52,7 @@ func ask(ctx context.Context, method, url string) (*http.Response, error) {
 	return resp, nil
 }
 
-// askJSON sends a request without a body and decodes the answer.
+// askJSON sends a request without a body and decodes the response.
 func askJSON(ctx context.Context, method, url string, v any) error {
 	resp, err := ask(ctx, method, url)
 	if err != nil {
@@ -63,7 +62,8 @@ func askJSON(ctx context.Context, method, url string, v any) error {
 	return json.NewDecoder(resp.Body).Decode(v)
 }
 
-// fromDisk fills a disk tier, and reads an epoch from each of several gateways that find it full.
+// fromDisk fills a disk tier, and reads an epoch from each of several gateways that start with the
+// full disk.
 func (s *suite) fromDisk(ctx context.Context, d set) error {
 	s.logf("from disk, %s: %d rounds of 3 arms", d.name, s.rounds)
 	cache := s.quarter()
@@ -125,7 +125,8 @@ func (s *suite) fillDisk(ctx context.Context, d set, cache int64, disk []string)
 	return nil
 }
 
-// diskEpoch reads one epoch from a gateway that was just started, without one store read.
+// diskEpoch reads one epoch from a newly started gateway, and fails if the gateway reads from the
+// store.
 func (s *suite) diskEpoch(ctx context.Context, d set, cache int64, disk []string, epoch int64) (load, error) {
 	gw, err := s.world.serve(ctx, cache, disk)
 	if err != nil {
@@ -147,13 +148,13 @@ func (s *suite) diskEpoch(ctx context.Context, d set, cache int64, disk []string
 	return l, err
 }
 
-// onTheWay is the number of chunks that a gateway fetches ahead of a window. They pass through the
-// cache, so their memory cannot keep chunks from one epoch to the next.
+// onTheWay is the number of chunks that a gateway prefetches beyond a window. They pass through the
+// cache, so their memory cannot hold chunks from one epoch to the next.
 const onTheWay = 16
 
-// halfCached measures the second epoch with a cache of half the data, behind the shaped store. One
-// reader uses every chunk once per epoch, so every cache must read at least the part that does not
-// fit.
+// halfCached measures the second epoch with a cache for half of the data, behind the shaped store.
+// One reader uses every chunk once per epoch, so every cache must read at least the part that does
+// not fit.
 func (s *suite) halfCached(ctx context.Context, d set, inner objstore.Store, line *shaped.Store) error {
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
@@ -212,12 +213,12 @@ func (s *suite) secondEpoch(ctx context.Context, d set, line *shaped.Store, cach
 
 const (
 	ranks    = 8
-	slowness = 4 // by which the straggler is slower
+	slowness = 4 // factor of the straggler's time
 )
 
-// straggler measures an epoch that eight ranks read, one of them four times slower than the others,
-// with a cache of half the data. The data that the slow rank still needs must stay in memory, and
-// the others must not wait for it.
+// straggler measures an epoch for eight ranks with a cache for half the data. One rank is four
+// times slower than the others. The data that the slow rank still needs must stay in memory, and
+// the other ranks must not wait for it.
 func (s *suite) straggler(ctx context.Context, d set, inner objstore.Store, line *shaped.Store) error {
 	pieces, err := d.parts(ctx, inner, chunkSize)
 	if err != nil {
@@ -247,9 +248,9 @@ func (s *suite) straggler(ctx context.Context, d set, inner objstore.Store, line
 	return nil
 }
 
-// ranksEpoch reads one epoch as eight ranks. The last rank is slower, by a factor, than the rate at
-// which the store can feed all of them. It returns the load of the others, and the bytes that all
-// of them read from the store.
+// ranksEpoch reads one epoch as eight ranks. The last rank takes factor times as long for a batch
+// as the store needs to supply it. ranksEpoch returns the load of the other ranks, and the bytes
+// that all ranks read from the store.
 func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch int64, factor int) (load, float64, error) {
 	gw, err := startLocal(ctx, d, line, s.mib<<20/2)
 	if err != nil {
@@ -259,7 +260,7 @@ func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch
 	var mu sync.Mutex
 	var others load
 	var wg sync.WaitGroup
-	step := time.Duration(float64(d.body()) / 500e6 * float64(time.Second)) // of a global batch, at the rate of the line
+	step := time.Duration(float64(d.body()) / 500e6 * float64(time.Second)) // duration of a global batch at the rate of the line
 	for rank := range ranks {
 		wg.Go(func() {
 			l, e := read(ctx, gw.addr, 1, 0, func(i int64) string {
@@ -285,7 +286,7 @@ func (s *suite) ranksEpoch(ctx context.Context, d set, line *shaped.Store, epoch
 	return others, got, errors.Join(err, gw.close())
 }
 
-// planAware runs the measurements of caches and ranks on the shaped store.
+// planAware measures caches and ranks on the shaped store.
 func (s *suite) planAware(ctx context.Context) error {
 	d := setOf("text", s.mib)
 	inner, line, err := s.shapedSet(ctx, d)

@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// https is the start of the address of a process that uses TLS.
+// https is the prefix of the address of a process that uses TLS.
 const https = "https://"
 
-// scheme returns the start of the address of a process with these flags.
+// scheme returns the prefix of the address of a process with these flags.
 func scheme(flags []string) string {
 	if slices.ContainsFunc(flags, func(f string) bool { return strings.HasSuffix(f, "-tls-cert") }) {
 		return https
@@ -29,8 +29,8 @@ func scheme(flags []string) string {
 	return ""
 }
 
-// mutual is the TLS configuration of both ends of a bare hop between yardsticks: TLS 1.3 and the
-// one certificate.
+// mutual returns the TLS configuration for both ends of a bare hop between yardsticks: TLS 1.3 and
+// a common certificate.
 func mutual(cert, key string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -44,12 +44,13 @@ func mutual(cert, key string) (*tls.Config, error) {
 	}, nil
 }
 
-// anyServer accepts every certificate, because only the cost of TLS is measured.
+// anyServer returns a configuration that accepts every certificate, because the benchmark only
+// measures the cost of TLS.
 func anyServer() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
 
-// certificate writes a certificate and its key. It has the names of all processes here, for both
-// ends of a connection, and is its own authority. Connections are reused, so the certificate does
-// not affect the measured rates.
+// certificate writes a certificate and its key. The certificate has the names of all processes
+// here, serves both ends of a connection, and is its own authority. Connections are reused, so the
+// certificate does not affect the measured rates.
 func certificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -75,7 +76,7 @@ func certificate(dir string) (cert, key string, err error) {
 	)
 }
 
-// warmTLS measures a gateway with all the data in memory and TLS, against bare handlers with TLS.
+// warmTLS measures a gateway with TLS and all data in memory, against bare handlers with TLS.
 func (s *suite) warmTLS(ctx context.Context) error {
 	cert, key, err := certificate(s.dir)
 	if err != nil {

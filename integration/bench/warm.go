@@ -16,7 +16,7 @@ import (
 // conns is the number of keep-alive connections of a reader.
 const conns = 4
 
-// warm measures a gateway with all the data in memory, against bare handlers.
+// warm measures a gateway with all data in memory, against bare handlers.
 func (s *suite) warm(ctx context.Context) error {
 	for _, d := range []set{s.world.photos, s.world.text} {
 		if err := s.warmSet(ctx, d); err != nil {
@@ -26,15 +26,16 @@ func (s *suite) warm(ctx context.Context) error {
 	return nil
 }
 
-// room is the size of a cache that holds a whole dataset.
+// room returns the size of a cache that can hold a whole dataset.
 func (s *suite) room() int64 { return s.mib<<20*3/2 + 256<<20 }
 
-// epoch returns the batches of one epoch after another.
+// epoch returns a function from i to the path of the i-th batch, counted from an epoch.
 func (d set) epoch(first int64) func(int64) string {
 	return func(i int64) string { return d.path(first+i/d.batches(), i%d.batches()) }
 }
 
-// once returns the batches of one epoch, then nothing.
+// once returns a function from i to the path of the i-th batch of an epoch, and to "" after the
+// last.
 func (d set) once(epoch int64) func(int64) string {
 	return func(i int64) string {
 		if i >= d.batches() {
@@ -83,7 +84,7 @@ func (s *suite) warmSet(ctx context.Context, d set) error {
 	return nil
 }
 
-// arm is one reading, with the processor time that the server spent on it.
+// arm is the load of one measurement, with the processor time of the server.
 type arm struct {
 	load
 	cpu float64 // seconds per byte
@@ -156,7 +157,7 @@ func (s *suite) warmArms(ctx context.Context, d set, gw, bare *process) error {
 	return nil
 }
 
-// scale reads with more and more connections, and in epochs far from the first.
+// scale reads with increasing numbers of connections, and in epochs far from the first.
 func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	s.logf("scale-up, %s", d.name)
 	if err := s.otherOrders(ctx, d, gw); err != nil {
@@ -184,7 +185,8 @@ func (s *suite) scale(ctx context.Context, d set, gw, bare *process) error {
 	return nil
 }
 
-// otherOrders fails unless the first batch of a distant epoch differs and is right.
+// otherOrders returns an error unless the first batch of a distant epoch is correct and differs
+// from that of epoch 0.
 func (s *suite) otherOrders(ctx context.Context, d set, gw *process) error {
 	near, err := d.genuine(ctx, s.world.store, gw.addr, d.path(0, 0))
 	if err != nil {
@@ -199,7 +201,7 @@ func (s *suite) otherOrders(ctx context.Context, d set, gw *process) error {
 
 // worst returns the rates of a gateway and of HOT at the number of connections, from 1 to 64, at
 // which the gateway is slowest relative to HOT. A bound on the decrease with more connections would
-// not suffice: the rate of a gateway that answers one request at a time never decreases.
+// not suffice: the rate of a gateway that serves one request at a time never decreases.
 func (s *suite) worst(ctx context.Context, gw, bare *process, path func(int64) string) (ours, hot float64, err error) {
 	least := math.Inf(1)
 	for n := 1; n <= 64; n *= 2 {
@@ -229,7 +231,7 @@ func (s *suite) takeProfile(ctx context.Context, d set, gw *process, admin strin
 	return errors.Join(err, <-result)
 }
 
-// saveProfile takes a CPU profile from a gateway's admin port.
+// saveProfile saves a CPU profile from a gateway's admin port.
 func saveProfile(ctx context.Context, admin string, seconds int, into string) error {
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, seconds)
 	resp, err := ask(ctx, http.MethodGet, url)

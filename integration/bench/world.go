@@ -24,11 +24,11 @@ const (
 	bucket    = "bench"
 	shardSize = 64 << 20
 	chunkSize = 8 << 20
-	window    = 4 // chunks: cold epochs must not wait for all data before the first batch
+	window    = 4 // chunks; small, so that cold epochs need not wait for all data before the first batch
 	loose     = 16
 )
 
-// set is one dataset. All its samples have one length, so that their positions are known.
+// set is one dataset. All its samples have the same length, so that their positions are known.
 type set struct {
 	name    string
 	payload int64
@@ -46,7 +46,7 @@ func (d set) shard(i int) string {
 }
 func (d set) object(i int) string { return fmt.Sprintf("loose-%s/%06d", d.name, i) }
 
-// path is the address of a batch of a window plan.
+// path returns the path of a batch in an epoch of a window plan.
 func (d set) path(epoch, batch int64) string {
 	return fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?shuffle=window&window=%d", d.name, epoch, batch, window)
 }
@@ -58,7 +58,7 @@ func newSet(name string, payload, mib int64) set {
 	return d
 }
 
-// setOf is one of the two datasets.
+// setOf returns one of the two datasets.
 func setOf(name string, mib int64) set {
 	if name == "text" {
 		return newSet(name, 4096, mib)
@@ -120,7 +120,7 @@ func (d set) tar(shard int) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// scatter stores samples as objects of their own.
+// scatter stores samples as individual objects.
 func (d set) scatter(ctx context.Context, store objstore.Store) error {
 	content := make([]byte, d.payload)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(content); err != nil {
@@ -137,7 +137,7 @@ func (d set) scatter(ctx context.Context, store objstore.Store) error {
 	return g.Wait()
 }
 
-// world is a MinIO with both datasets.
+// world is a MinIO server with both datasets.
 type world struct {
 	minio   *process
 	store   *s3backend.Backend
@@ -193,12 +193,12 @@ func (w *world) close() {
 	if w != nil {
 		w.minio.stop()
 		if w.store != nil {
-			w.store.Close() // nothing is under way
+			w.store.Close() // no requests are running
 		}
 	}
 }
 
-// serve starts a gateway with an empty cache. more are flags of its own.
+// serve starts a gateway with an empty cache. more are additional flags.
 func (w *world) serve(ctx context.Context, cache int64, more []string, env ...string) (*process, error) {
 	addr, err := freePort()
 	if err != nil {
@@ -207,7 +207,8 @@ func (w *world) serve(ctx context.Context, cache int64, more []string, env ...st
 	return w.serveAt(ctx, addr, addr, cache, more, env...)
 }
 
-// serveAt is serve for a gateway that listens elsewhere, and answers at addr that it is ready.
+// serveAt is like serve, for a gateway that listens on another address, and reports its readiness
+// at addr.
 func (w *world) serveAt(ctx context.Context, addr, listen string, cache int64, more []string, env ...string) (*process, error) {
 	args := []string{
 		"serve", "--listen", listen, "--cache-size", fmt.Sprint(cache), "--log-level", "warn",
@@ -216,7 +217,7 @@ func (w *world) serveAt(ctx context.Context, addr, listen string, cache int64, m
 	return start(ctx, scheme(more)+addr, "/readyz", append(env, w.env...), w.gateway, append(args, more...)...)
 }
 
-// stopwatch returns a function that tells the seconds since.
+// stopwatch returns a function that returns the seconds since this call.
 func stopwatch() func() float64 {
 	begin := time.Now()
 	return func() float64 { return time.Since(begin).Seconds() }

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// yardstick is the child process of the arms HOT, COLD-MEM, RELAY and two bare hops.
+// yardstick runs the arms HOT, COLD-MEM, RELAY and two bare hops in a child process.
 func yardstick(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("yardstick", flag.ContinueOnError)
 	addr := f.String("listen", "", "address")
@@ -81,7 +81,8 @@ func yardstick(ctx context.Context, args []string) error {
 	return g.Wait()
 }
 
-// answers sends body bytes of data: the first ones if hot, or else any.
+// answers returns a handler that sends body bytes of data: the first bytes if hot, otherwise bytes
+// from a random position.
 func answers(data []byte, body int64, hot bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		at := int64(0)
@@ -104,8 +105,8 @@ func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error
 	return nil
 }
 
-// relay forwards the answers of another yardstick: two bare hops, the least work of a gateway that
-// requests data from another one.
+// relay returns a handler that forwards the responses of another yardstick. These two bare hops are
+// the least work of a gateway that requests data from another one.
 func relay(from string, body int64, between *tls.Config) http.HandlerFunc {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, TLSClientConfig: between}}
 	buffers := sync.Pool{New: func() any { b := make([]byte, body); return &b }}
@@ -133,7 +134,7 @@ func relay(from string, body int64, between *tls.Config) http.HandlerFunc {
 	}
 }
 
-// startYardstick runs the bare handlers. more are further arguments.
+// startYardstick starts a child process with the bare handlers. more are additional arguments.
 func startYardstick(ctx context.Context, body, memory int64, more ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -72,16 +72,17 @@ func run(ctx context.Context, args []string) error {
 	return g.Wait()
 }
 
-// forward passes requests on.
+// forward returns a handler that forwards requests to the backend.
 func (w *wire) forward(backend string) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		ErrorLog:  log.New(io.Discard, "", 0), // it would report each cut
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-		// An aborted connection drops unflushed bytes, but all bytes before a cut must be sent.
+		// On an aborted connection unflushed bytes are lost, but all bytes before a cut
+		// must be sent.
 		FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: backend})
-			p.Out.Host = p.In.Host // the signature covers it
+			p.Out.Host = p.In.Host // the signature covers the host
 		},
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.Method == http.MethodGet {
@@ -100,7 +101,7 @@ func (w *wire) forward(backend string) http.Handler {
 	})
 }
 
-// control handles the benchmark's control requests.
+// control returns a handler for the benchmark's control requests.
 func (w *wire) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /counts", func(out http.ResponseWriter, _ *http.Request) {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// shape is the simulated speed of the store; zero fields do not limit.
+// shape is the simulated speed of the store; zero fields set no limit.
 type shape struct {
 	firstByte     time.Duration
 	stream, total float64 // bytes per second
 }
 
-// counts are the requests and bytes so far.
+// counts are the numbers of requests and bytes so far.
 type counts struct {
 	Requests int64 `json:"requests"`
 	Gets     int64 `json:"gets"` // of objects
@@ -24,15 +24,15 @@ type counts struct {
 	Bytes    int64 `json:"bytes"` // of bodies sent to readers
 }
 
-// wire is the line between readers and a store.
+// wire is the simulated line between readers and a store.
 type wire struct {
 	shape shape
 
 	mu      sync.Mutex // guards the fields below
 	counts  counts
-	free    time.Time // when the common line has sent all its queued bytes
-	after   int64     // bytes after which a body is cut
-	answers int       // bodies still to be cut
+	free    time.Time // time when the shared line has sent all its queued bytes
+	after   int64     // bytes after which wire cuts a body
+	answers int       // number of bodies still to cut
 }
 
 func newWire(s shape) *wire { return &wire{shape: s} }
@@ -41,7 +41,7 @@ func (w *wire) count(r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts.Requests++
-	object := strings.Count(strings.Trim(r.URL.Path, "/"), "/") > 0 // bucket and key
+	object := strings.Count(strings.Trim(r.URL.Path, "/"), "/") > 0 // a bucket and a key
 	switch {
 	case r.Method == http.MethodHead:
 		w.counts.Heads++
@@ -70,7 +70,7 @@ func (w *wire) cut(after int64, answers int) {
 	w.after, w.answers = after, answers
 }
 
-// wait waits for a time and reports whether it came.
+// wait waits until a time, and reports whether ctx lasted until then.
 func (w *wire) wait(ctx context.Context, until time.Time) bool {
 	left := time.Until(until)
 	if left <= 0 {
@@ -86,7 +86,8 @@ func (w *wire) wait(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// body shapes and counts one answer. One that is to be cut ends early, and its connection with it.
+// body shapes and counts the body of one response. A body that wire cuts ends early, together with
+// its connection.
 func (w *wire) body(ctx context.Context, in io.ReadCloser, length int64) io.ReadCloser {
 	b := &body{wire: w, ctx: ctx, ReadCloser: in, left: -1}
 	w.mu.Lock()
@@ -102,7 +103,7 @@ type body struct {
 	io.ReadCloser
 	wire *wire
 	ctx  context.Context //nolint:containedctx // a body is read under the context of its request
-	free time.Time       // when this stream has sent all its queued bytes
+	free time.Time       // time when this stream has sent all its queued bytes
 	left int64           // bytes until the cut; -1: none
 }
 
@@ -127,7 +128,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// book counts n bytes and returns when the stream and the common line have sent them.
+// book counts n bytes and returns the time when the stream and the shared line have sent them.
 func (b *body) book(n int) (until time.Time) {
 	now := time.Now()
 	place := func(free *time.Time, rate float64) {

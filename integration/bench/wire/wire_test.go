@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Traffic is counted, and a cut ends the requested number of answers in the middle.
+// TestCountsAndCuts checks that traffic is counted, and that a cut ends the requested number of
+// responses in the middle.
 func TestCountsAndCuts(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	store := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
