@@ -18,14 +18,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// brandSize is how large the experiment is: the short form is the same with less.
+// brandSize is the size of the experiment; the short form only has smaller numbers.
 type brandSize struct {
 	chunks, each int
 	shape        shaped.Shape
 	windows      []int // W
 	lanes        []int // M
-	memory       int   // chunks that LRU and redirection hold
-	lruSamples   int   // of the epoch that LRU is timed on
+	memory       int   // chunks that LRU and redirection may hold
+	lruSamples   int   // samples of the epoch for which LRU is timed
 	fetchers     int
 }
 
@@ -36,11 +36,11 @@ func fullBrand() brandSize {
 	}
 }
 
-// brandArm is one line of the table.
+// brandArm is one row of the table.
 type brandArm struct {
 	name   string
-	memory int // chunks that the order needs
-	lanes  int // of a slot order; 0: another arm
+	memory int // chunks that the arm must hold
+	lanes  int // lanes of a slot order; 0: another arm
 	reading
 }
 
@@ -78,7 +78,7 @@ func (z brandSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	var arms []brandArm
 	for _, f := range []func(context.Context, *data) (brandArm, error){z.get, z.lru, z.redirect} {
 		a, err := f(ctx, d)
@@ -107,7 +107,7 @@ func (z brandSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// get reads sample by sample.
+// get reads one sample after another.
 func (z brandSize) get(ctx context.Context, d *data) (brandArm, error) {
 	order, err := fullOrder(d)
 	if err != nil {
@@ -118,7 +118,7 @@ func (z brandSize) get(ctx context.Context, d *data) (brandArm, error) {
 	return a, err
 }
 
-// perSample reads some samples with one ranged read for each, with the given number of parallel
+// perSample reads some samples with one ranged read each, and with the given number of parallel
 // reads.
 func (d *data) perSample(ctx context.Context, order []uint64, sideBySide int) (reading, error) {
 	c := newCensus(d.chunks, d.each)
@@ -151,7 +151,7 @@ func (d *data) perSample(ctx context.Context, order []uint64, sideBySide int) (r
 	return d.counted(c, took, int64(sideBySide)*sampleBytes), nil
 }
 
-// counted returns the reading of an arm from the store's counts since they were reset.
+// counted returns the reading of an arm from the store's counters since their reset.
 func (d *data) counted(c *census, took time.Duration, peak int64) reading {
 	s := d.store.Stats()
 	return reading{
@@ -181,7 +181,7 @@ func (d *data) loadChunks(ctx context.Context, chunks []int, sideBySide int) err
 	return workers.Wait()
 }
 
-// lru holds whole chunks under an order that knows no chunks.
+// lru caches whole chunks under an order without chunk locality.
 func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 	a := brandArm{name: "LRU", memory: z.memory}
 	order, err := fullOrder(d)
@@ -206,7 +206,7 @@ func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 		}
 		loads += int64(len(missing))
 		if c.total < z.lruSamples {
-			// The chunks of the cache, and those being read in parallel.
+			// the chunks in the cache, and those being read in parallel
 			most = max(most, int64(z.memory+min(z.fetchers, len(missing))))
 			if err := d.loadChunks(ctx, missing, z.fetchers); err != nil {
 				return a, err
@@ -222,7 +222,7 @@ func (z brandSize) lru(ctx context.Context, d *data) (brandArm, error) {
 	return a, nil
 }
 
-// redirect runs the published protocol.
+// redirect runs the protocol of the paper.
 func (z brandSize) redirect(ctx context.Context, d *data) (brandArm, error) {
 	a := brandArm{name: "redirection", memory: z.memory}
 	order := rand.New(rand.NewPCG(1, 1)).Perm(d.samples())
@@ -240,7 +240,7 @@ func (z brandSize) redirect(ctx context.Context, d *data) (brandArm, error) {
 				loads = append(loads, load)
 			}
 		}
-		// A slot's old chunk is needed until the batch is put together.
+		// A slot's old chunk is needed until the batch is complete.
 		most = max(most, int64(z.memory+len(loads)))
 		if err := d.loadChunks(ctx, loads, z.fetchers); err != nil {
 			return a, err
@@ -251,7 +251,7 @@ func (z brandSize) redirect(ctx context.Context, d *data) (brandArm, error) {
 	return a, nil
 }
 
-// ours reads one epoch through the product.
+// ours reads one epoch with the product.
 func (z brandSize) ours(ctx context.Context, d *data, p shuffle.Params) (brandArm, error) {
 	a := brandArm{name: fmt.Sprintf("%s %d", p.Shuffle, p.Window), memory: d.needs(p)}
 	if p.Shuffle == shuffle.Slot {
@@ -272,7 +272,8 @@ func (z brandSize) ours(ctx context.Context, d *data, p shuffle.Params) (brandAr
 	return a, nil
 }
 
-// needs is how many chunks an order needs at one time, as the plan's description says.
+// needs returns the number of chunks that an order needs at one time, according to the plan's
+// description.
 func (d *data) needs(p shuffle.Params) int {
 	lengths := make([]uint64, d.chunks)
 	for i := range lengths {
@@ -311,7 +312,8 @@ func (z brandSize) report(r *lab.Report, arms []brandArm) {
 	r.Judge("speed", speed, fmt.Sprintf("minimum %.3g x", slowest))
 }
 
-// thrifty says whether an arm has read all data in at most so many reads, and at most 5 % more bytes than so many chunks have.
+// thrifty reports whether an arm has read all data, with at most the given number of reads. It
+// allows 5 % more bytes than this number of chunks contains.
 func (z brandSize) thrifty(a brandArm, most int) bool {
 	chunk := float64(z.each * sampleBytes)
 	return a.reads <= int64(most) && float64(a.bytes) >= chunk*float64(z.chunks) && float64(a.bytes) <= 1.05*chunk*float64(most)

@@ -17,19 +17,19 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// cachesSize is how large the experiment is.
+// cachesSize is the size of the experiment.
 type cachesSize struct {
-	items  int // chunks of the replayed orders
-	each   int // samples in a chunk of them
+	items  int // chunks in the replayed orders
+	each   int // samples in each of them
 	window int // W and M
 	epochs int
-	caches []float64 // shares of the data
+	caches []float64 // fractions of the data
 
-	chunks, chunkSamples int // of the dataset that is read through the data path
+	chunks, chunkSamples int // chunks of the dataset that the data path reads, and samples in each
 	pathWindow           uint64
 	shape                shaped.Shape
 	jobs                 []int
-	apart                time.Duration // between the starts of jobs
+	apart                time.Duration // time between the starts of jobs
 	think                time.Duration
 }
 
@@ -41,8 +41,8 @@ func fullCaches() cachesSize {
 	}
 }
 
-// lruUniform is the hit rate of an LRU cache under a new permutation in each epoch, from a
-// simulation of 20,000 items.
+// lruUniform returns the hit ratio of an LRU cache by its size, under a new permutation in each
+// epoch. The numbers are from a simulation of 20,000 items.
 func lruUniform() map[float64]float64 {
 	return map[float64]float64{.1: 0.005, 0.35: 0.070, 0.5: 0.154, 0.65: 0.283, 0.8: .480}
 }
@@ -51,7 +51,7 @@ func policies() []datapath.Policy {
 	return []datapath.Policy{datapath.PolicyLRU, policyKeep, datapath.PolicyPlan}
 }
 
-// policyKeep is CoorDL's rule, which only the replay implements.
+// policyKeep is CoorDL's rule. Only the replay implements it.
 const policyKeep datapath.Policy = "keep"
 
 func caches(z cachesSize) lab.Experiment {
@@ -89,7 +89,7 @@ func (z cachesSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	if err := z.path(ctx, r, d); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (z cachesSize) orders() []shuffle.Params {
 	}
 }
 
-// matrix replays all orders against all policies with all caches.
+// matrix replays all orders with all policies and all cache sizes.
 func (z cachesSize) matrix(r *lab.Report) error {
 	head := []string{"order", "policy"}
 	for _, share := range z.caches {
@@ -143,13 +143,13 @@ func orderName(p shuffle.Params) string {
 	return fmt.Sprintf("%s %d", p.Shuffle, p.Window)
 }
 
-// use is one span of the order of all epochs, as positions from the beginning of the first.
+// use is one span of a chunk, as positions in the concatenated orders of all epochs.
 type use struct {
 	chunk    int
 	from, to uint64
 }
 
-// uses lists them in the order of need.
+// uses lists the spans of all epochs in the order of their need.
 func (z cachesSize) uses(p shuffle.Params) ([]use, error) {
 	first := make([]uint64, z.items+1)
 	for i := range first {
@@ -169,8 +169,9 @@ func (z cachesSize) uses(p shuffle.Params) ([]use, error) {
 	return all, nil
 }
 
-// replay returns the hit ratio of all epochs but the first. Chunks in use, and those that are needed next, are held: the
-// next window's, or 16 with slot. The policy chooses among the others.
+// replay returns the hit ratio of all epochs except the first. It pins the chunks in use and the
+// chunks needed next: those of the next window, or 16 for slot. The policy chooses among the
+// others.
 func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy, capacity int) float64 {
 	soon := 16
 	switch {
@@ -180,7 +181,7 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 		soon = int(p.Window)
 	}
 	coming := nextUses(uses, z.items)
-	at := 0 // the use that is brought now
+	at := 0 // current position in uses
 	next := func(chunk int) int64 {
 		list := coming[chunk]
 		if i := sort.SearchInts(list, at+1); i < len(list) {
@@ -193,11 +194,11 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 		policyKeep:          replay.Keep[int],
 		datapath.PolicyPlan: replay.Plan(next),
 	}[policy](int64(capacity))
-	var open []int // uses that hold theirs
+	var open []int // positions of uses whose chunks are pinned
 	hits, counted := 0, 0
 	total := uint64(z.items * z.each)
 	for at = range uses {
-		now := uses[max(at-soon, 0)].from // the reader is this far behind the prefetched position
+		now := uses[max(at-soon, 0)].from // the reader is this far behind the prefetch position
 		kept := open[:0]
 		for _, i := range open {
 			if uses[i].to > now {
@@ -222,7 +223,7 @@ func (z cachesSize) replay(p shuffle.Params, uses []use, policy datapath.Policy,
 	return float64(hits) / float64(counted)
 }
 
-// nextUses lists for each chunk which uses are its own.
+// nextUses lists, for each chunk, the positions of its uses.
 func nextUses(uses []use, items int) [][]int {
 	all := make([][]int, items)
 	for i, u := range uses {
@@ -267,7 +268,7 @@ func (z cachesSize) judge(r *lab.Report, hits map[string]map[datapath.Policy][]f
 	r.Judge("plan", best, fmt.Sprintf("by at least %.2g", lead))
 }
 
-// path reads epochs through the data path with each policy.
+// path reads epochs with the data path under each policy.
 func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 	const share, epochs = 0.5, 3
 	t := r.Table(fmt.Sprintf("Through the data path, memory for half the data, %d epochs: chunks loaded, relative to the number of chunks. The bound is 0.5, plus the share of memory that bodies and tables take.", epochs),
@@ -299,7 +300,7 @@ func (z cachesSize) path(ctx context.Context, r *lab.Report, d *data) error {
 	return nil
 }
 
-// share lets several jobs read one epoch.
+// share lets several jobs read the same epoch.
 func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 	t := r.Table(fmt.Sprintf("k jobs read the same epoch, each computing for %s after a batch: bytes from the store, relative to the size of the data.", z.think),
 		"order", "jobs", "together", fmt.Sprintf("%s apart", z.apart))
@@ -329,7 +330,8 @@ func (z cachesSize) share(ctx context.Context, r *lab.Report, d *data) error {
 	return nil
 }
 
-// together returns how many bytes the store gave k jobs on one epoch, with memory for half the data.
+// together returns the number of bytes that the store sent to k jobs on one epoch, with memory for
+// half of the data.
 func (z cachesSize) together(ctx context.Context, d *data, p shuffle.Params, k int, apart time.Duration) (int64, error) {
 	before := d.store.Stats().BytesRead
 	g, err := d.open(ctx, datapath.Config{}, int64(.5*float64(d.chunks)*float64(chunkcache.Cost(d.chunkBytes())))+8<<20)

@@ -17,20 +17,20 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// sampleBytes is the length of a sample: a tar header and 3,584 bytes of content. The first eight
-// bytes of the content are the sample's number, so that a reader can identify it.
+// sampleBytes is the length of a sample: a tar header and 3,584 bytes of content. The content
+// begins with the sample's number in eight bytes, so that a reader can identify it.
 const sampleBytes = 4096
 
-// distant is the store of all experiments that do not define another one.
+// distant returns the shape of the store in all experiments that do not define another one.
 func distant() shaped.Shape {
 	return shaped.Shape{FirstByte: 20 * time.Millisecond, Stream: 80e6, Total: 500e6}
 }
 
 const distantText = "store in memory, shaped: 20 ms to the first byte, 80 MB/s per stream, 500 MB/s in total"
 
-// data is a dataset of equal chunks of equal samples in a shaped store.
+// data is a dataset in a shaped store. All chunks have equal size, and so have all samples.
 type data struct {
-	chunks, each int // chunks, and samples in each
+	chunks, each int // number of chunks, and of samples in each
 	inner        *memstore.Store
 	store        *shaped.Store
 	index        *chunkindex.Index
@@ -38,7 +38,7 @@ type data struct {
 
 const prefix = "d/"
 
-// newData writes and indexes a dataset. each times sampleBytes is the length of a chunk.
+// newData writes and indexes a dataset. A chunk has each samples of sampleBytes.
 func newData(ctx context.Context, chunks, each int, shape shaped.Shape) (*data, error) {
 	d := &data{chunks: chunks, each: each, inner: memstore.New()}
 	const shardChunks = 32
@@ -70,7 +70,7 @@ func (d *data) samples() int      { return d.chunks * d.each }
 func (d *data) bytes() int64      { return int64(d.samples()) * sampleBytes }
 func (d *data) chunkBytes() int64 { return int64(d.each) * sampleBytes }
 
-// tar builds one shard of the chunks lo to hi-1.
+// tar returns one shard with the chunks lo to hi-1.
 func (d *data) tar(lo, hi int) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, (hi-lo)*d.each*sampleBytes+1024))
 	w := tar.NewWriter(buf)
@@ -97,7 +97,7 @@ func sampleName(i int) string { return fmt.Sprintf("%08d.bin", i) }
 // numberOf returns a sample's number from its bytes.
 func numberOf(sample []byte) uint64 { return binary.LittleEndian.Uint64(sample[512:]) }
 
-// ref returns the object and offset of a sample, for arms that read the store directly.
+// ref returns the object and the offset of a sample, for arms that read the store directly.
 func (d *data) ref(sample int) (objstore.Ref, int64) {
 	chunk := sample / d.each
 	e := d.index.Extents(chunk)[0]

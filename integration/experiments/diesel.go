@@ -17,17 +17,17 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// dieselSize is how large the experiment is.
+// dieselSize is the size of the experiment.
 type dieselSize struct {
 	chunks, each int
 	shape        shaped.Shape
-	sizes        []int // W on the store
-	files        int   // samples read file by file
+	sizes        []int // W for reads from the store
+	files        int   // number of samples in the arm that reads file by file
 	look         time.Duration
 
 	pictures     pictures
 	pictureChunk int
-	windows      []float64 // shares of the chunks
+	windows      []float64 // fractions of the chunks
 	slots        []float64
 	sliding      float64
 	epochs       int
@@ -81,7 +81,7 @@ func (z dieselSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	if err := z.sweep(ctx, r, d); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (z dieselSize) run(ctx context.Context, r *lab.Report) error {
 	return z.study(ctx, r)
 }
 
-// sweep reads an epoch with each window.
+// sweep reads an epoch with each window size.
 func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 	order, err := fullOrder(d)
 	if err != nil {
@@ -138,7 +138,7 @@ func (z dieselSize) sweep(ctx context.Context, r *lab.Report, d *data) error {
 	return nil
 }
 
-// straight returns the samples per second of all chunks, read and thrown away.
+// straight reads all chunks, discards them, and returns the rate in samples per second.
 func (d *data) straight(ctx context.Context) (float64, error) {
 	all := make([]int, d.chunks)
 	for i := range all {
@@ -161,7 +161,7 @@ func (z dieselSize) window(ctx context.Context, d *data, p shuffle.Params) (*rea
 	return got, err
 }
 
-// names measures look-ups by name, with more and more cores, and HEADs.
+// names measures lookups by name, with increasing numbers of cores, and HEAD requests.
 func (z dieselSize) names(ctx context.Context, r *lab.Report, d *data) error {
 	heads, err := rate(ctx, 16, z.look, func(random *rand.Rand) error {
 		ref, _ := d.ref(random.IntN(d.samples()))
@@ -207,7 +207,8 @@ func (z dieselSize) names(ctx context.Context, r *lab.Report, d *data) error {
 	return nil
 }
 
-// pages returns how many reads of 4 KB a second one core makes at random places of a file that the system has in memory.
+// pages returns how many random reads of 4 KB one core makes per second from a file in the page
+// cache.
 func (z dieselSize) pages(ctx context.Context) (float64, error) {
 	const page, pages = 4096, 1 << 14
 	f, err := os.CreateTemp("", "millrace-pages-")
@@ -226,10 +227,10 @@ func (z dieselSize) pages(ctx context.Context) (float64, error) {
 	})
 }
 
-// sampleKey is the key that an index gives to a sample: its name without the extension.
+// sampleKey returns a sample's key in the index: its name without the extension.
 func sampleKey(i int) string { return fmt.Sprintf("%08d", i) }
 
-// rate returns how often per second do is called, by the given number of parallel workers.
+// rate returns how often per second the given number of parallel workers can call do.
 func rate(ctx context.Context, sideBySide int, span time.Duration, do func(*rand.Rand) error) (float64, error) {
 	var done atomic.Int64
 	var mu sync.Mutex // guards failure

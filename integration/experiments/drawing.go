@@ -14,20 +14,20 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// drawing is the product's importance, epoch after epoch: losses go into its log, a snapshot comes out of it, and the
-// next epoch is drawn by that.
+// drawing applies the product's importance sampling epoch by epoch: it reports losses to a log,
+// freezes a snapshot, and draws the next epoch by that snapshot.
 type drawing struct {
 	params  shuffle.Params
 	first   []uint64 // prefix sums of the chunks' sample counts
-	share   float64  // of the samples that are hot
+	share   float64  // fraction of the samples that are hot
 	repeat  uint32
 	log     *importance.Log
-	base    *importance.Snapshot // of the epoch before; nil in epoch 0
-	weights [][]uint32           // of each chunk's samples
+	base    *importance.Snapshot // snapshot of the previous epoch; nil in epoch 0
+	weights [][]uint32           // by chunk and by sample in the chunk
 	hot     []bool
 }
 
-// newDrawing begins over so many chunks of each samples; the last one may hold fewer.
+// newDrawing returns a drawing over chunks of each samples; the last chunk may have fewer.
 func newDrawing(params shuffle.Params, samples, each int, share float64, repeat uint32) (*drawing, error) {
 	store := memstore.New()
 	log, err := importance.New(importance.Config{Reader: store, Writer: store, Prefix: prefix})
@@ -50,7 +50,7 @@ func (d *drawing) close() error {
 	return d.log.Close()
 }
 
-// plan is that of the next epoch.
+// plan returns the plan of the next epoch.
 func (d *drawing) plan() (*shuffle.Plan, error) {
 	if d.base == nil {
 		return shuffle.NewPlan(d.params, d.first)
@@ -60,7 +60,7 @@ func (d *drawing) plan() (*shuffle.Plan, error) {
 	return shuffle.NewWeightedPlan(params, d.first, d.base.Totals())
 }
 
-// identity is the key under which reports for the next epoch are filed.
+// identity returns the key of reports for the next epoch.
 func (d *drawing) identity() string {
 	weights := ""
 	if d.base != nil {
@@ -81,7 +81,7 @@ func (d *drawing) order(epoch uint64) ([]uint64, error) {
 	return order, nil
 }
 
-// name turns virtual samples into those that they are drawn of.
+// name replaces virtual samples by the samples that they stand for.
 func (d *drawing) name(e *shuffle.Epoch, order []uint64) {
 	draws := e.Draws()
 	if draws == nil {
@@ -94,7 +94,7 @@ func (d *drawing) name(e *shuffle.Epoch, order []uint64) {
 	}
 }
 
-// report files the losses of one global batch of batchSize.
+// report adds the losses of one global batch to the log.
 func (d *drawing) report(ctx context.Context, epoch, batch uint64, losses []float64) error {
 	r := importance.Report{Plan: d.identity(), Epoch: epoch, Batch: batch, First: batch * batchSize, Count: uint64(len(losses)), Losses: losses}
 	for i := range losses {
@@ -104,7 +104,7 @@ func (d *drawing) report(ctx context.Context, epoch, batch uint64, losses []floa
 	return err
 }
 
-// freeze makes a snapshot of an epoch's losses: the next one is drawn by it.
+// freeze makes a snapshot of an epoch's losses, by which the next epoch is drawn.
 func (d *drawing) freeze(ctx context.Context, epoch uint64) error {
 	p, err := d.plan()
 	if err != nil {
@@ -147,7 +147,8 @@ func (d *drawing) freeze(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// findHot finds the samples of the hot set: they weigh most of all, since they did so before their repetition counted.
+// findHot finds the samples of the hot set. They have the largest weights, both with and without
+// their repetition.
 func (d *drawing) findHot() {
 	all := slices.Concat(d.weights...)
 	slices.Sort(all)
@@ -159,8 +160,8 @@ func (d *drawing) findHot() {
 	}
 }
 
-// difficulty is a made-up course of losses: each sample has one of its own, log-normal, and each epoch's loss is that
-// times something random.
+// difficulty generates artificial losses: each sample has a log-normal difficulty, and each loss is
+// that difficulty times a random factor.
 type difficulty struct {
 	of     []float64
 	random *rand.Rand
@@ -174,7 +175,7 @@ func newDifficulty(samples int, seed uint64) *difficulty {
 	return d
 }
 
-// loss is positive and grows with the difficulty.
+// loss returns a positive loss that grows with the sample's difficulty.
 func (d *difficulty) loss(sample int) float64 {
 	return math.Exp(d.of[sample] + .5*d.random.NormFloat64())
 }

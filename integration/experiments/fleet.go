@@ -20,8 +20,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleet is some gateways that are one cache, each with a memory of its own and a link of a fixed rate to the others. They
-// are the product's data path, cluster and protocol between gateways, over loopback; only the port for clients is left out.
+// fleet is a set of gateways that share one cache. Each has its own memory and a link of fixed rate
+// to the others. They use the product's data path, cluster and peer protocol over loopback; only
+// the port for clients is missing.
 type fleet struct {
 	data      *data
 	members   []*member
@@ -32,7 +33,7 @@ type fleet struct {
 type member struct {
 	*gateway
 	cluster *cluster.Cluster
-	leave   func() error // stops it abruptly
+	leave   func() error // stops the member abruptly
 	gone    bool
 
 	mu     sync.Mutex // guards the fields below
@@ -40,21 +41,21 @@ type member struct {
 	epochs map[uint64]*shuffle.Epoch
 }
 
-// dataset is the name of the data between gateways.
+// dataset is the name of the data in the peer protocol.
 const dataset = "d"
 
 // fleetConfig describes a fleet.
 type fleetConfig struct {
 	name     string
 	gateways int
-	room     int64   // bytes of memory of each gateway
+	room     int64   // memory of each gateway, in bytes
 	link     float64 // bytes per second that each gateway can send to others; 0: no limit
 	carry    int64   // as datapath.Config.CarryBytes
-	apart    bool    // the gateways do not know each other
-	met      *fleet  // another cluster, whose gateways are introduced to these: only the cluster name separates them
+	apart    bool    // the gateways do not know one another
+	met      *fleet  // a cluster whose addresses these gateways know too; only the cluster name separates both clusters
 }
 
-// newFleet starts gateways with nothing in memory, and returns when each knows all others.
+// newFleet starts gateways with empty caches, and returns when each gateway sees all others.
 func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
 	f := &fleet{data: d}
 	var listeners []net.Listener
@@ -83,7 +84,7 @@ func (d *data) newFleet(ctx context.Context, cfg fleetConfig) (*fleet, error) {
 	return f, f.settle(ctx, cfg.gateways)
 }
 
-// owned returns how many chunks each gateway owns.
+// owned returns the number of chunks that each gateway owns.
 func (f *fleet) owned() []int64 {
 	all := make([]int64, len(f.members))
 	for i, m := range f.members {
@@ -97,7 +98,7 @@ func (f *fleet) owned() []int64 {
 	return all
 }
 
-// settle waits until each living gateway counts on so many, itself among them.
+// settle waits until each running gateway sees the given number alive, itself included.
 func (f *fleet) settle(ctx context.Context, want int) error {
 	for end := time.Now().Add(30 * time.Second); ; {
 		all := true
@@ -149,7 +150,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 	m.source.Share(dataset)
 	server := peer.NewServer(peer.ServerConfig{
 		Cluster: cfg.name, Met: m.cluster.Met, Holder: m.path, Heard: m.heard, Log: zerolog.Nop(),
-		DrainTime: time.Millisecond, // a stopped gateway leaves at once
+		DrainTime: time.Millisecond, // a stopped gateway leaves without waiting
 	})
 	run, cancel := context.WithCancel(ctx)
 	var running errgroup.Group
@@ -160,7 +161,7 @@ func (d *data) join(ctx context.Context, cfg fleetConfig, i int, addresses []str
 		cancel()
 		err := running.Wait()
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			err = nil // answers in progress are aborted
+			err = nil // running responses are aborted
 		}
 		client.Close()
 		return errors.Join(err, m.stop())
@@ -179,7 +180,7 @@ func (m *member) heard(name, generation string, r peer.Reader) {
 	m.path.Heard(name, generation, at, r.Think)
 }
 
-// at returns an epoch of the one plan that a fleet is read by.
+// at returns an epoch of the plan with which the fleet is being read.
 func (m *member) at(params shuffle.Params, number uint64) (*shuffle.Plan, *shuffle.Epoch, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +206,7 @@ func (f *fleet) stop() error {
 	return all
 }
 
-// traffic is the amount that a fleet has read and sent between its gateways.
+// traffic counts reads from the store and data sent between gateways.
 type traffic struct{ storeReads, storeBytes, peerReads, peerBytes, carried, former int64 }
 
 func (t traffic) minus(u traffic) traffic {
@@ -215,7 +216,7 @@ func (t traffic) minus(u traffic) traffic {
 	}
 }
 
-// traffic returns the counts of the store, and the sums over the running gateways.
+// traffic returns the counters of the store, and the sums over the running gateways.
 func (f *fleet) traffic() (t traffic) {
 	given := f.data.store.Stats()
 	t.storeReads, t.storeBytes = given.Reads, given.BytesRead
@@ -232,7 +233,7 @@ func (f *fleet) traffic() (t traffic) {
 	return t
 }
 
-// task is how a training job reads an epoch from a fleet: one rank at each gateway, or ranks of them.
+// task describes how the ranks of a training job read an epoch from a fleet.
 type task struct {
 	params  shuffle.Params
 	epoch   uint64
@@ -248,7 +249,8 @@ type epochRead struct {
 	twice, never int
 }
 
-// read reads an epoch, rank r at gateway r or the next living one, and checks that each sample comes once over all ranks.
+// read reads an epoch, and checks that all ranks together receive each sample once. Rank r reads
+// from gateway r, or from the next running gateway.
 func (f *fleet) read(ctx context.Context, t task) (epochRead, error) {
 	before, c := f.traffic(), newCensus(f.data.chunks, f.data.each)
 	begun := time.Now()
@@ -260,7 +262,7 @@ func (f *fleet) read(ctx context.Context, t task) (epochRead, error) {
 	return epochRead{traffic: f.traffic().minus(before), took: time.Since(begun), twice: c.twice(), never: c.never()}, err
 }
 
-// rank reads the share of one rank of each global batch.
+// rank reads one rank's share of each global batch.
 func (f *fleet) rank(ctx context.Context, t task, rank int, c *census) error {
 	m := f.members[rank%len(f.members)]
 	for i := rank; m.gone; i++ {
@@ -305,10 +307,10 @@ func (f *fleet) rank(ctx context.Context, t task, rank int, c *census) error {
 	return g.Wait()
 }
 
-// readAhead is how many batches a rank has while it trains on another one.
+// readAhead is the number of batches that a rank holds while it trains on another one.
 const readAhead = 2
 
-// share reads one rank's part of one global batch, and returns how many samples it has.
+// share reads one rank's part of one global batch, and returns its number of samples.
 func (m *member) share(ctx context.Context, at shuffle.Cursor, all, own shuffle.Share, c *census) (int, error) {
 	var samples []uint64
 	if at.Sharing == shuffle.Locality {
@@ -338,13 +340,13 @@ func (m *member) share(ctx context.Context, at shuffle.Cursor, all, own shuffle.
 	return len(got), nil
 }
 
-// link is a listener whose connections send at one rate together: a gateway's network card.
+// link is a listener whose connections share one sending rate, like a gateway's network card.
 type link struct {
 	net.Listener
 	limit *limiter.Limiter
 }
 
-// linkPiece is how much a link sends at once.
+// linkPiece is the size of a single write on a link.
 const linkPiece = 32 << 10
 
 func newLink(ln net.Listener, bytesPerSecond float64) net.Listener {
@@ -368,7 +370,7 @@ type linkConn struct {
 	limit *limiter.Limiter
 }
 
-// Write sends at the link's rate.
+// Write writes at the link's rate.
 func (c *linkConn) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		piece := p[:min(len(p), linkPiece)]

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// pictures is a data set to learn from. open reads it on demand.
+// pictures is a data set for training. open reads it on demand.
 type pictures struct {
 	name string
 	open func() (train, test *images.Set, err error)
@@ -27,7 +27,7 @@ type model struct {
 	rate   float64
 }
 
-// models are fixed for all experiments that learn.
+// models returns the models of all experiments that train.
 func models() []model {
 	return []model{{"softmax regression", "softmax", 0, .02}, {"64 hidden units, batch normalisation", "network", 64, .1}}
 }
@@ -39,7 +39,7 @@ type learnSize struct {
 	sets   []pictures
 	epochs int
 	seeds  int
-	cache  float64 // share of the data, and of the samples that are hot
+	cache  float64 // fraction of the data in the cache, and of the samples that are hot
 	repeat int
 }
 
@@ -77,16 +77,18 @@ func learn(z learnSize) lab.Experiment {
 
 // sampler returns the samples of an epoch, batch by batch, and receives their losses.
 type sampler interface {
-	// order returns an epoch's samples and the share of them that was read from the store.
+	// order returns an epoch's samples, and how much of the data was read from the store for
+	// it.
 	order(epoch int) ([]uint64, float64, error)
 	report(ctx context.Context, epoch, batch int, samples []uint64, losses []float64) error
 	ended(ctx context.Context, epoch int) error
 }
 
-// lesson is a trained classifier.
+// lesson is the result of one training run.
 type lesson struct{ accuracy, bytes, epochs float64 }
 
-// teach trains a model until all epochs are over, or, if limit is not 0, until so many bytes, intimes the size of the data, are read.
+// teach trains a model for the given number of epochs. If limit is not 0, it stops after reading
+// limit times the size of the data.
 func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, epochs int, seed uint64, limit float64) (lesson, error) {
 	n := train.New(learned.Width, m.hidden, images.Classes, seed)
 	var l lesson
@@ -96,7 +98,7 @@ func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, e
 		if err != nil {
 			return l, err
 		}
-		if limit > 0 && l.bytes+read > limit { // the epoch ends where the bytes do
+		if limit > 0 && l.bytes+read > limit { // the epoch ends at the limit
 			order = order[:int(float64(len(order))*(limit-l.bytes)/read)/batchSize*batchSize]
 			read = limit - l.bytes
 		}
@@ -107,7 +109,7 @@ func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, e
 				return l, ctx.Err()
 			}
 			left := 1 - float64(epoch*batches+i)/float64(epochs*batches)
-			if limit > 0 { // where bytes are the limit, the schedule follows them too
+			if limit > 0 { // with a limit, the schedule follows the bytes read
 				left = 1 - (l.bytes+read*float64(i*batchSize)/float64(len(order)))/limit
 			}
 			losses := n.Step(learned, learned.Class, batch, m.rate*left)
@@ -125,7 +127,8 @@ func teach(ctx context.Context, learned, test *images.Set, m model, s sampler, e
 	return l, nil
 }
 
-// uniform is a full order with a cache that never evicts: after the first epoch it hits its share.
+// uniform is a full order with a cache that never evicts. After the first epoch its hit ratio is
+// the cache's fraction of the data.
 type uniform struct {
 	plan  *shuffle.Plan
 	cache float64
@@ -147,7 +150,7 @@ func (u *uniform) order(epoch int) ([]uint64, float64, error) {
 func (u *uniform) report(context.Context, int, int, []uint64, []float64) error { return nil }
 func (u *uniform) ended(context.Context, int) error                            { return nil }
 
-// weighted is the product's importance with a store of hot samples.
+// weighted is the product's importance sampling with a store of hot samples.
 type weighted struct {
 	*drawing
 	stored []bool
@@ -183,7 +186,7 @@ func (w *weighted) report(ctx context.Context, epoch, batch int, _ []uint64, los
 
 func (w *weighted) ended(ctx context.Context, epoch int) error { return w.freeze(ctx, uint64(epoch)) }
 
-// shaded is SHADE's sampler and cache.
+// shaded is SHADE's sampler with its cache.
 type shaded struct{ *published.Shade }
 
 func (s shaded) order(epoch int) ([]uint64, float64, error) {
@@ -252,7 +255,7 @@ func (z learnSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// arms returns the means over all seeds, arm by arm.
+// arms returns the mean result of each arm over all seeds.
 func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model, r *lab.Report) ([]lesson, error) {
 	means := make([]lesson, len(r.Arms))
 	for seed := range uint64(z.seeds) {
@@ -274,7 +277,7 @@ func (z learnSize) arms(ctx context.Context, learned, test *images.Set, m model,
 	return means, nil
 }
 
-// arm trains once, as arm i of the experiment. bytes is the amount that uniform has read.
+// arm runs one training as arm i of the experiment. bytes is the amount that uniform has read.
 func (z learnSize) arm(ctx context.Context, i int, learned, test *images.Set, m model, seed uint64, bytes float64) (lesson, error) {
 	n := learned.Len()
 	switch i {
@@ -293,7 +296,7 @@ func (z learnSize) arm(ctx context.Context, i int, learned, test *images.Set, m 
 		if i == 1 {
 			return teach(ctx, learned, test, m, w, z.epochs, seed, 0)
 		}
-		return teach(ctx, learned, test, m, w, 4*z.epochs, seed, bytes) // its bytes end before its epochs
+		return teach(ctx, learned, test, m, w, 4*z.epochs, seed, bytes) // the byte limit ends it before its last epoch
 	}
 	s := shaded{published.NewShade(n, int(z.cache*float64(n)), z.repeat, seed)}
 	return teach(ctx, learned, test, m, s, z.epochs, seed, 0)

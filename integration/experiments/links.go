@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 )
 
-// links runs a job on narrow links with processes, and simulates it. The job is clustersim.Limited;
-// integration/limited runs it.
+// links runs a job with real processes on slow links, and simulates the same job. The job is
+// clustersim.Limited; integration/limited runs it.
 func links() lab.Experiment {
 	l := clustersim.NewLimited()
 	return lab.Experiment{
@@ -44,14 +44,14 @@ func links() lab.Experiment {
 	}
 }
 
-// linksRun is the result of one way: with processes in each round, and simulated.
+// linksRun is the result of one configuration: with processes in each round, and simulated.
 type linksRun struct {
 	way       clustersim.Way
 	rounds    []clustersim.Outcome
 	simulated clustersim.Outcome
 }
 
-// runLinks needs Linux and root, for the machines' networks.
+// runLinks requires Linux and root, for the machines' networks.
 func runLinks(ctx context.Context, r *lab.Report) error {
 	runs, err := readLinks(ctx)
 	if err != nil {
@@ -101,10 +101,10 @@ func runLinks(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// readLinks runs the job in both ways.
+// readLinks runs the job with processes and in the simulator.
 func readLinks(ctx context.Context) (runs []*linksRun, err error) {
 	for _, pack := range []string{simulatedClusters, limitedNetworks} {
-		lines, _, err := figures(ctx, pack, "TestLimited", "MILLRACE_LIMITED=full") // the marks are judged below
+		lines, _, err := figures(ctx, pack, "TestLimited", "MILLRACE_LIMITED=full") // runLinks judges the marks
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func readLinks(ctx context.Context) (runs []*linksRun, err error) {
 	return runs, nil
 }
 
-// find returns the run of a way with memory for everything and without pauses.
+// find returns the run of a configuration with memory for all data and without pauses.
 func find(runs []*linksRun, name string, gateways int) *linksRun {
 	return runs[slices.IndexFunc(runs, func(r *linksRun) bool {
 		return r.way.Name == name && r.way.Gateways == gateways && r.way.Share == 0 && r.way.Think == 0
@@ -153,7 +153,8 @@ func (r *linksRun) median(epoch int, of func(clustersim.EpochOutcome) float64) f
 
 func (r *linksRun) store(epoch int) float64 { return r.median(epoch, stored) }
 
-// times returns how many times as fast as one gateway with the same memory an epoch is: the median over the rounds.
+// times returns the speed of an epoch relative to one gateway with the same memory: the median over
+// the rounds.
 func (r *linksRun) times(runs []*linksRun, epoch int) float64 {
 	i := slices.IndexFunc(runs, func(o *linksRun) bool { return o.way.Name == "one" && o.way.Share == r.way.Share })
 	var all []float64
@@ -179,7 +180,7 @@ func (r *linksRun) rows(t *lab.Table, runs []*linksRun) {
 	}
 }
 
-// linksFigure draws how many times as fast as one gateway more of them are.
+// linksFigure plots the speed of several gateways relative to one.
 func linksFigure(runs []*linksRun) *lab.Figure {
 	f := &lab.Figure{Name: "times", Title: "Epochs with several gateways", X: "gateways", Y: "times as fast as one", LogX: true, LogY: true}
 	for _, name := range []string{"plain, by rank", "peers", "plain"} {

@@ -21,13 +21,13 @@ import (
 
 // lobsterSize is the size of the experiment.
 type lobsterSize struct {
-	chunks, each int // of each rank's own data
+	chunks, each int // chunks of each rank's own data, and samples in each
 	shape        shaped.Shape
 	ranks        int
-	fetchers     int // of all ranks together
+	fetchers     int // concurrent reads of all ranks together
 	window       uint64
-	batch        int // mean samples of a rank's step
-	steps, warm  int // steps that are timed, and steps before them
+	batch        int // mean number of samples in a rank's step
+	steps, warm  int // number of timed steps, and of steps before them
 	think        time.Duration
 	skews        []float64
 	rounds       int
@@ -40,7 +40,7 @@ func fullLobster() lobsterSize {
 	}
 }
 
-// least is the factor by which an arm must be better at a skew.
+// least returns the factor by which an arm must be better at a given skew.
 func least(skew float64) float64 {
 	switch skew {
 	case 0.4:
@@ -78,7 +78,7 @@ func lobster(z lobsterSize) lab.Experiment {
 	}
 }
 
-// fetchTime is how long one read takes.
+// fetchTime returns the duration of one read.
 func (z lobsterSize) fetchTime() time.Duration {
 	d := z.shape.FirstByte
 	if z.shape.Stream > 0 {
@@ -87,13 +87,13 @@ func (z lobsterSize) fetchTime() time.Duration {
 	return d
 }
 
-// samples is how many samples rank r takes in a step.
+// samples returns the number of samples that rank r reads in a step.
 func (z lobsterSize) samples(r int, skew float64) int {
 	place := 2*float64(r)/float64(max(z.ranks-1, 1)) - 1
 	return max(int(float64(z.batch)*(1+skew*place)+.5), 1)
 }
 
-// predict returns the model's step times of both arms.
+// predict returns the modeled step time of both arms.
 func (z lobsterSize) predict(skew float64) (equal, queue time.Duration) {
 	var sum, most float64
 	for r := range z.ranks {
@@ -112,7 +112,7 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	t := r.Table("Step times.", "skew", "equal split", "predicted", "deadline queue", "predicted", "faster, x", "read again, equal split", "read again, queue")
 	f := &lab.Figure{Name: "steps", Title: "Step time by skew", X: "skew of the bytes of a step", Y: "ms"}
 	lines := []lab.Line{{Name: "equal split"}, {Name: "deadline queue"}, {Name: "equal split, model", Dashed: true}, {Name: "queue, model", Dashed: true}}
@@ -159,10 +159,10 @@ func (z lobsterSize) run(ctx context.Context, r *lab.Report) error {
 // stepping is the result of an arm.
 type stepping struct {
 	step  time.Duration
-	again int // chunks that were read before, by the same rank
+	again int // number of chunks that the same rank had read before
 }
 
-// arm runs the ranks through their steps: each with its own data path, or all on one.
+// arm runs all steps of the ranks. Each rank has its own data path, or all share one.
 func (z lobsterSize) arm(ctx context.Context, d *data, skew float64, shared bool, seed uint64) (stepping, error) {
 	room := int64(float64(2*int(z.window)+16)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + int64(2*z.batch*sampleBytes)
 	cfg := datapath.Config{Fetchers: z.fetchers / z.ranks, PartSize: d.chunkBytes()}
@@ -204,7 +204,7 @@ func (z lobsterSize) arm(ctx context.Context, d *data, skew float64, shared bool
 	return s, err
 }
 
-// train returns how long the timed steps took.
+// train returns the duration of the timed steps.
 func (z lobsterSize) train(ctx context.Context, d *data, ranks []*gateway, skew float64, seed uint64) (time.Duration, error) {
 	var begun time.Time
 	meet := newBarrier(len(ranks))
@@ -238,7 +238,7 @@ func (z lobsterSize) train(ctx context.Context, d *data, ranks []*gateway, skew 
 	return time.Since(begun), err
 }
 
-// barrier lets ranks wait for each other.
+// barrier makes ranks wait for one another.
 type barrier struct {
 	mu     sync.Mutex // guards the fields below
 	turned *sync.Cond
@@ -254,7 +254,7 @@ func newBarrier(ranks int) *barrier {
 	return b
 }
 
-// wait returns true when all ranks have arrived, false when one never will.
+// wait returns true when all ranks have arrived, or false if some rank has left for good.
 func (b *barrier) wait() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,7 +277,7 @@ func (b *barrier) leave() {
 	b.turned.Broadcast()
 }
 
-// repeats counts repeated reads of the same data.
+// repeats counts reads of data that was read before.
 type repeats struct {
 	next objstore.RangeReader
 
@@ -293,7 +293,7 @@ func (s *repeats) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 		at = at*31 + int64(c)
 	}
 	if err := s.next.ReadRange(ctx, ref, offset, dst...); err != nil {
-		return err // possibly cancelled, because the data is no longer needed
+		return err // maybe canceled, because the data is no longer needed
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *repeats) ReadRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return nil
 }
 
-// deal compares shares of bytes unbalanced with those of balance=bytes.
+// deal compares the largest share of bytes with balance=bytes and without.
 func (z lobsterSize) deal(r *lab.Report) {
 	const batches, mean = 200, 4096.0
 	t := r.Table(fmt.Sprintf("`balance=bytes`: most bytes of a rank, relative to the mean; the median of %d global batches of %d samples with log-normal lengths, dealt to %d ranks.", batches, batchSize, z.ranks),

@@ -15,10 +15,10 @@ import (
 
 // localitySize is the size of the experiment.
 type localitySize struct {
-	samples  int   // of the published arm's data
-	learners []int // the medians are held at 64 of them
-	local    []int // samples of a learner's batch
-	batches  int   // batches per pair, at least; in addition, at least twice the data
+	samples  int   // samples in the published arm's data
+	learners []int // the published medians are for 64 learners
+	local    []int // sizes of a learner's batch
+	batches  int   // minimum number of batches per pair; they also cover the data at least twice
 
 	chunks, each, batch int // of ours
 	lanes, strata       uint64
@@ -33,10 +33,10 @@ func fullLocality() localitySize {
 	}
 }
 
-// publishedMedians are those of the authors at 64 learners, by local batch.
+// publishedMedians returns the medians in the paper for 64 learners, by local batch.
 func publishedMedians() map[int]float64 { return map[int]float64{32: 0.069, 64: 0.048, 128: .034} }
 
-// meanImbalance is the expected imbalance of p learners with a local batch of b: half the mean
+// meanImbalance returns the expected imbalance of p learners with a local batch of b: half the mean
 // deviation of a binomial count, divided by its mean.
 func meanImbalance(p, b int) float64 {
 	return math.Sqrt((1 - 1/float64(p)) / float64(b) / (2 * math.Pi))
@@ -79,7 +79,7 @@ func (z localitySize) run(ctx context.Context, r *lab.Report) error {
 	return z.arithmetic(ctx, r)
 }
 
-// directory measures the published arm.
+// directory measures the arm of the paper.
 func (z localitySize) directory(ctx context.Context, r *lab.Report) error {
 	head := []string{"learners"}
 	for _, b := range z.local {
@@ -120,7 +120,8 @@ func (z localitySize) directory(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// imbalance returns mean and median of the share that is moved, over batches of permutations of the data.
+// imbalance returns the mean and the median of the moved fraction, over batches of permutations of
+// the data.
 func (z localitySize) imbalance(l *published.Locality, batch int, random *rand.Rand) (mean, median float64) {
 	var all []float64
 	var order []int
@@ -137,11 +138,11 @@ func (z localitySize) imbalance(l *published.Locality, batch int, random *rand.R
 	return mean / float64(len(all)), (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// dealt is the result of all batches of an epoch.
+// dealt is the result of dealing all batches of an epoch.
 type dealt struct {
-	moved            float64 // moved by the repair, according to the plan
-	foreign          float64 // read from a chunk whose home is another rank
-	away             float64 // read from a chunk that has no part at home with the rank
+	moved            float64 // fraction moved to make shares equal, according to the plan
+	foreign          float64 // fraction read from chunks whose home is another rank
+	away             float64 // fraction read from chunks without any part at home with the rank
 	tiling, gradient bool
 	batches          int
 }
@@ -220,7 +221,7 @@ func (g *gradient) add(sample uint64) {
 	}
 }
 
-// deal deals every batch of an epoch to w ranks by the product's own code.
+// deal distributes every batch of an epoch among w ranks with the product's code.
 func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 	p, b, err := z.plan(params)
 	if err != nil {
@@ -264,14 +265,14 @@ func (z localitySize) deal(params shuffle.Params, w uint64) (dealt, error) {
 	return d, nil
 }
 
-// home is the home rank of a sample: that of its chunk, except for the few chunks of a slot order
-// that are cut by a lane's end.
+// home returns the home rank of a sample, which is that of its chunk. The exception is the few
+// chunks of a slot order that span the end of a lane.
 func (z localitySize) home(p *shuffle.Plan, sample, w uint64) uint64 {
 	place, of := p.Home(sample / uint64(z.each))
 	return place * w / of
 }
 
-// byHash is the share that would be moved if the hash of a chunk's number determined its home.
+// byHash returns the fraction that would move if the hash of a chunk's number determined its home.
 func (z localitySize) byHash(seed, w uint64) (float64, error) {
 	p, b, err := z.plan(shuffle.Params{Shuffle: shuffle.Window, Window: z.strata, Seed: seed})
 	if err != nil {

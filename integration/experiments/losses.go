@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/integration/experiments/lab"
 )
 
-// losses runs measuring tests of the fault simulator: its gateways use a fake clock, which is
-// available only in tests.
+// losses runs measuring tests of the fault simulator. They are tests because the simulator's
+// gateways use a fake clock, which only tests can use.
 func losses() lab.Experiment {
 	return lab.Experiment{
 		Name:  "losses",
@@ -40,7 +40,7 @@ func losses() lab.Experiment {
 	}
 }
 
-// lossTests are the tests that measure, each for one mark.
+// lossTests returns the name of the measuring test for each mark.
 func lossTests() map[string]string {
 	return map[string]string{"tail": "TestOneOfEight", "sick": "TestOneOfEightIsSick", "apart": "TestTwoJobs", "refill": "TestRefill"}
 }
@@ -66,13 +66,13 @@ func runLosses(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// The packages whose tests measure.
+// Packages with measuring tests.
 const (
 	simulatedClusters = "github.com/millrace-data/millrace/integration/clustersim"
 	limitedNetworks   = "github.com/millrace-data/millrace/integration/limited"
 )
 
-// figures runs one test of a package and returns the figures that it prints.
+// figures runs one test of a package, and returns the figures that it prints and whether it passed.
 func figures(ctx context.Context, pack, name string, env ...string) (lines []string, passed bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=1h", "-v", "-run", "^"+name+"$", pack)
 	cmd.Env = append(os.Environ(), env...)
@@ -94,7 +94,7 @@ func figures(ctx context.Context, pack, name string, env ...string) (lines []str
 	return lines, true, nil
 }
 
-// worstRatio returns the largest "N x of healthy" among figures.
+// worstRatio returns the largest ratio "N x of healthy" in lines.
 func worstRatio(lines []string) (worst float64) {
 	ratio := regexp.MustCompile(`([0-9.]+) x of healthy`)
 	for _, l := range lines {

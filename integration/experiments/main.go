@@ -1,5 +1,5 @@
-// Command experiments tests published ideas and makes docs/dev/experiments.md from the stored
-// results. One file for each system states claim, setting, arms and marks before it runs.
+// Command experiments tests published ideas, and generates docs/dev/experiments.md from the stored
+// results. One file for each published system states claim, setting, arms and marks before it runs.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-data/millrace/integration/provenance"
 )
 
-// all lists the experiments in the order of the page, at their full size.
+// all lists the experiments at full size, in the order of the page.
 func all() []lab.Experiment {
 	return []lab.Experiment{
 		brand(fullBrand()),
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// store is the directory of the page's data, from the root of the repository.
+// store is the directory of the page's data, relative to the root of the repository.
 const store = "integration/experiments/figures"
 
 type options struct {
@@ -106,7 +106,7 @@ func choose(only string) ([]lab.Experiment, error) {
 	return chosen, nil
 }
 
-// do runs the experiments one after the other, logs its progress, and stores the findings of each.
+// do runs the experiments one after another, logs the progress, and stores the findings of each.
 func (o options) do(ctx context.Context, chosen []lab.Experiment, command string, log io.Writer) error {
 	begun := time.Now()
 	for i, e := range chosen {
@@ -127,13 +127,13 @@ func (o options) do(ctx context.Context, chosen []lab.Experiment, command string
 				return err
 			}
 		}
-		runtime.GC() // garbage of one experiment must not be collected during the next
+		runtime.GC() // collect the garbage of one experiment before the next one
 	}
 	fmt.Fprintf(log, "\nall of them took %s\n", time.Since(begun).Round(time.Second))
 	return nil
 }
 
-// sources are the files and directories that an experiment measures, and those that measure it.
+// sources returns the files and directories that an experiment measures, and those that measure it.
 func sources(name string) []string {
 	files := []string{name + ".go", "data.go", "read.go"}
 	all := []string{"chunkindex", "datapath", "internal", "shuffle", "internal/testing/shaped"}
@@ -182,8 +182,8 @@ func storedPage(root string) (*lab.Page, error) {
 	return page, nil
 }
 
-// publish makes the page and its pictures. With check it fails instead if figures are older than
-// their sources or marks.
+// publish generates the page and its pictures. With check it generates nothing; it returns an error
+// if figures are older than their sources or marks.
 func publish(file string, check bool) error {
 	root, err := provenance.Root()
 	if err != nil {
@@ -217,7 +217,7 @@ func publish(file string, check bool) error {
 	return os.WriteFile(file, []byte(page.Markdown()), 0o644)
 }
 
-// draw draws the pictures of a page, by the names of their files.
+// draw draws the pictures of a page, by file name.
 func draw(page *lab.Page) (map[string][]byte, error) {
 	pictures := map[string][]byte{}
 	for _, r := range page.Reports {

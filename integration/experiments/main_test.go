@@ -16,10 +16,11 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shaped"
 )
 
-// near is a store so near that nothing waits long: for the short forms, which count.
+// near returns the shape of a store with short waiting times, for the short forms, which only
+// count.
 func near() shaped.Shape { return shaped.Shape{FirstByte: 200 * time.Microsecond} }
 
-// settle runs the short form of an experiment and checks its marks, except those that depend on the
+// settle runs the short form of an experiment, and checks the marks that do not depend on the
 // machine's speed.
 func settle(t *testing.T, e lab.Experiment) *lab.Report {
 	t.Helper()
@@ -74,7 +75,7 @@ func TestShade(t *testing.T) {
 	settle(t, shade(shadeSize{samples: 2560, each: 32, epochs: 4, caches: []float64{.1, .35}, repeat: 3}))
 }
 
-// clouds is made-up pictures: points around a centre for each class.
+// clouds returns an artificial picture set: points around a center for each class.
 func clouds(n int, seed uint64) *images.Set {
 	const width = 24
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -101,7 +102,8 @@ func TestLearn(t *testing.T) {
 	settle(t, learn(learnSize{sets: []pictures{made(4096, 1024)}, epochs: 5, seeds: 1, cache: 0.1, repeat: 3}))
 }
 
-// Under a fake clock, prefetching while a reader pauses does not depend on the machine's speed.
+// TestNopfs uses a fake clock: prefetching during a reader's pause must not depend on the machine's
+// speed.
 func TestNopfs(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		settle(t, nopfs(nopfsSize{chunks: 64, each: 32, shape: near(), window: 8, think: 2 * time.Millisecond}))
@@ -131,7 +133,7 @@ func TestDiesel(t *testing.T) {
 
 func TestLobster(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		settle(t, lobster(lobsterSize{ // more chunks than the steps read and two windows: the next epoch's first would count as read again
+		settle(t, lobster(lobsterSize{ // more chunks than the steps and two windows read; otherwise the first reads of the next epoch would count as repeats
 			chunks: 112, each: 16, shape: near(), ranks: 4, fetchers: 8, window: 8, batch: 64, steps: 8, warm: 4,
 			think: time.Millisecond, skews: []float64{.8}, rounds: 1,
 		}))
@@ -170,7 +172,8 @@ func TestPage_IsWhatTheFiguresMake(t *testing.T) {
 	}
 }
 
-// A run stores the findings of its experiments, and the pictures can be drawn from them.
+// TestRun_StoresWhatItFinds checks that a run stores the findings of its experiments, and that the
+// pictures can be drawn from them.
 func TestRun_StoresWhatItFinds(t *testing.T) {
 	root, err := provenance.Root()
 	if err != nil {

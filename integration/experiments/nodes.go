@@ -17,8 +17,8 @@ import (
 type nodesSize struct {
 	chunks, each, lanes int
 	gateways            []int
-	store, rank, link   float64 // bytes per second: of the store in all, of a rank that trains, of a gateway's link
-	fast                float64 // of a rank that trains where memory is short
+	store, rank, link   float64 // bytes per second: of the store in total, of a training rank, of a gateway's link
+	fast                float64 // of a training rank if memory is short
 }
 
 func fullNodes() nodesSize {
@@ -61,7 +61,7 @@ func nodes(z nodesSize) lab.Experiment {
 	}
 }
 
-// nodeArm is one epoch of one arm with the model's prediction.
+// nodeArm is one epoch of one arm, with the model's prediction.
 type nodeArm struct {
 	epochRead
 	model float64 // seconds
@@ -73,7 +73,7 @@ func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	t := r.Table("Epochs of all ranks together.", "gateways", "arm", "seconds", "model", "store reads", "store MB", "between gateways MB", "model MB")
 	figure := &lab.Figure{Name: "time", Title: "Epoch time and the number of gateways", X: "gateways", Y: "seconds", LogX: true, LogY: true}
 	lines := map[string]*lab.Line{}
@@ -119,8 +119,9 @@ func (z nodesSize) run(ctx context.Context, r *lab.Report) error {
 	return z.half(ctx, r, d)
 }
 
-// epochs reads three epochs: two from p independent gateways, from the store and by locality, and
-// one from a cluster that holds everything.
+// epochs reads three epochs. The first two come from p independent gateways with shares by
+// locality: one from the store, and one from memory. The third comes from a cluster that holds
+// everything.
 func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm, err error) {
 	room := d.room(2 * z.chunks)
 	apart, err := d.newFleet(ctx, fleetConfig{name: "apart", gateways: p, room: room, apart: true})
@@ -129,7 +130,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 	}
 	all, n := float64(d.bytes()), float64(p)
 	job := task{params: z.plan(), ranks: p, sharing: shuffle.Locality, rate: z.rank}
-	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs a chunk of each lane
+	lanesFirst := float64(z.lanes) * float64(d.chunkBytes()) / z.store // the first batch needs one chunk of each lane
 	for i, model := range []float64{max(all/(n*z.rank)+lanesFirst, all/z.store), all / (n * z.rank)} {
 		arms[i].model, job.epoch = model, uint64(i)
 		if arms[i].epochRead, err = apart.read(ctx, job); err != nil {
@@ -143,7 +144,7 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 	if err != nil {
 		return arms, err
 	}
-	most := float64(slices.Max(f.owned())) / float64(z.chunks) // relative to the data: the share that the busiest link sends
+	most := float64(slices.Max(f.owned())) / float64(z.chunks) // fraction of the data that the busiest link sends
 	for i := range 2 {
 		a := &arms[2]
 		a.peers = all * (n - 1) / n
@@ -156,10 +157,10 @@ func (z nodesSize) epochs(ctx context.Context, d *data, p int) (arms [3]nodeArm,
 }
 
 // beside is the memory that a gateway needs in addition to chunks: for batches being sent, and for
-// requests to other gateways.
+// peer requests.
 const beside = 2 * batchSize * sampleBytes
 
-// half reads a second epoch with memory for half of the data in each gateway.
+// half reads a second epoch while each gateway has memory for half of the data.
 func (z nodesSize) half(ctx context.Context, r *lab.Report, d *data) error {
 	t := r.Table("A second epoch with memory for half of the data in each gateway.", "gateways", "seconds", "model", "store MB", "between gateways MB")
 	var arms []epochRead

@@ -53,7 +53,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	t := r.Table("Batch times of a cold epoch.", "order", "arm", "p50", "p99", "longest", "epoch", "store reads", "chunks read ahead")
 	f := &lab.Figure{Name: "times", Title: "Batch times", X: "share of the batches, %", Y: "ms", LogY: true}
 	once, ahead, worst, counts := true, true, 0.0, ""
@@ -86,7 +86,7 @@ func (z nopfsSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// arm reads an epoch and returns how many chunks were fetched ahead.
+// arm reads an epoch and returns the number of prefetched chunks.
 func (z nopfsSize) arm(ctx context.Context, d *data, p shuffle.Params, without bool) (*reading, uint64, error) {
 	g, err := d.open(ctx, datapath.Config{NoPrefetch: without}, d.room(d.needs(p)+16))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const batchSize = 256
 
-// gateway is the product's data path on a dataset: the part that answers batches, without HTTP.
+// gateway is the product's data path for a dataset: the part that produces batches, without HTTP.
 type gateway struct {
 	data   *data
 	path   *datapath.Path
@@ -30,13 +30,13 @@ type gateway struct {
 	stop   func() error
 }
 
-// room returns a budget that leaves the path memory for the given number of prefetched chunks, in
+// room returns a budget in which the path has memory for the given number of prefetched chunks, in
 // addition to bodies and tables.
 func (d *data) room(chunks int) int64 {
 	return int64(float64(chunks)*float64(chunkcache.Cost(d.chunkBytes()))/.7) + 4*batchSize*sampleBytes
 }
 
-// open starts a data path with nothing in memory.
+// open starts a data path with an empty cache.
 func (d *data) open(ctx context.Context, cfg datapath.Config, bytes int64) (*gateway, error) {
 	cfg.Budget = budget.New(bytes, time.Minute)
 	g := &gateway{data: d, path: datapath.New(cfg)}
@@ -57,13 +57,13 @@ func (d *data) open(ctx context.Context, cfg datapath.Config, bytes int64) (*gat
 	return g, nil
 }
 
-// job is one training job: how it reads an epoch.
+// job describes how a training job reads an epoch.
 type job struct {
 	params   shuffle.Params
 	epoch    uint64
-	ahead    int           // batches requested in parallel, at least 1
-	think    time.Duration // between a batch and the next
-	rank, of uint64        // its share of each global batch
+	ahead    int           // number of batches requested in parallel, at least 1
+	think    time.Duration // time between a batch and the next
+	rank, of uint64        // its rank and the world size
 }
 
 // reading is a job's result of one epoch.
@@ -74,14 +74,14 @@ type reading struct {
 	twice   int // samples that arrived more than once
 	never   int // samples that never arrived
 	spread  float64
-	reads   int64 // of the store for this epoch, bytes too: only where no other job reads meanwhile
+	reads   int64 // store reads for this epoch; valid, like bytes, if no other job reads at the same time
 	bytes   int64
-	peak    int64 // bytes of the path's budget, at most
+	peak    int64 // largest use of the path's budget, in bytes
 }
 
 func (r *reading) rate() float64 { return float64(r.samples) / r.took.Seconds() }
 
-// read reads an epoch as a job and checks that each sample comes once.
+// read reads an epoch as a job, and checks that each sample arrives once.
 func (g *gateway) read(ctx context.Context, j job) (*reading, error) {
 	plan, err := shuffle.NewPlan(j.params, g.index.First())
 	if err != nil {
@@ -121,7 +121,8 @@ func (g *gateway) read(ctx context.Context, j job) (*reading, error) {
 	return r, nil
 }
 
-// epochReads counts reads of the store up to the one with which all data have been read: later ones prepare the next epoch.
+// epochReads counts the store reads until all data has been read. Later reads prepare the next
+// epoch.
 func (d *data) epochReads(all []memstore.Range) (reads, bytes int64) {
 	type place struct {
 		key    string
@@ -171,8 +172,7 @@ func (g *gateway) batch(ctx context.Context, plan *shuffle.Plan, epoch *shuffle.
 	return nil
 }
 
-// census counts the samples that arrived, and how evenly the chunks' samples are spread over
-// batches.
+// census counts the samples that arrived, and measures how evenly batches mix the chunks' samples.
 type census struct {
 	chunks, each int
 
@@ -180,7 +180,7 @@ type census struct {
 	seen    []uint16   // how often each sample arrived
 	total   int
 	batches int
-	squares float64 // of how many samples a chunk gives to a batch, summed over chunks and batches
+	squares float64 // square of the number of samples from a chunk in a batch, summed over chunks and batches
 }
 
 func newCensus(chunks, each int) *census {
@@ -222,8 +222,8 @@ func (c *census) never() (n int) {
 }
 
 // spread returns the variance of a class's share in a batch relative to independent draws, for data
-// sorted by class, averaged over the possible positions of classes on chunks: n/(n-1) * (E[sum of
-// squares]/b - b/n).
+// sorted by class. It is averaged over the possible positions of classes on chunks: n/(n-1) *
+// (E[sum of squares]/b - b/n).
 func (c *census) spread() float64 {
 	if c.batches == 0 || c.chunks < 2 {
 		return 0
@@ -232,7 +232,8 @@ func (c *census) spread() float64 {
 	return n / (n - 1) * (c.squares/float64(c.batches)/b - b/n)
 }
 
-// quantile returns the smallest of some unsorted durations that is not below a share q of them.
+// quantile returns the smallest duration that is at least as large as a fraction q of them. d may
+// be unsorted.
 func quantile(d []time.Duration, q float64) time.Duration {
 	if len(d) == 0 {
 		return 0

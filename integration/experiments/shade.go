@@ -16,9 +16,9 @@ import (
 
 // shadeSize is the size of the experiment.
 type shadeSize struct {
-	samples, each int // each: in a chunk
+	samples, each int // number of samples, in all and in a chunk
 	epochs        int
-	caches        []float64 // shares of the data
+	caches        []float64 // fractions of the data
 	repeat        int
 }
 
@@ -57,8 +57,8 @@ func shade(z shadeSize) lab.Experiment {
 
 // course is the result of an arm at one cache size, over all epochs except the first.
 type course struct {
-	hits, bytes, coverage float64 // shares of the samples, of the data, of the samples
-	difficulty            float64 // of the samples that were drawn, in the mean; only of ours
+	hits, bytes, coverage float64 // fractions: of the samples, of the data, of the samples
+	difficulty            float64 // mean difficulty of the drawn samples; only for the product's arms
 }
 
 func (z shadeSize) run(ctx context.Context, r *lab.Report) error {
@@ -138,7 +138,7 @@ func (z shadeSize) figures(r *lab.Report, found [][]course) {
 	r.Figure(covered)
 }
 
-// at runs all arms with a cache of the given number of samples, in the order of the experiment's
+// at runs all arms with a cache for the given number of samples, in the order of the experiment's
 // arms.
 func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
 	var uniform [][]int
@@ -159,7 +159,7 @@ func (z shadeSize) at(ctx context.Context, capacity int) ([]course, error) {
 	}, nil
 }
 
-// replay runs a stream of epochs against an eviction rule for chunks.
+// replay runs a stream of epochs with an eviction policy.
 func (z shadeSize) replay(policy replay.Policy[int], capacity int, stream [][]int) course {
 	var uses iter.Seq2[int, int64] = func(yield func(int, int64) bool) {
 		for _, s := range slices.Concat(stream...) {
@@ -169,11 +169,11 @@ func (z shadeSize) replay(policy replay.Policy[int], capacity int, stream [][]in
 		}
 	}
 	r := replay.Replay(policy, int64(capacity), uses)
-	c := course{hits: float64(r.Hits)} // epoch 0 has none
+	c := course{hits: float64(r.Hits)} // epoch 0 has no hits
 	return z.mean(c, float64(z.samples*(z.epochs-1)-r.Hits), stream)
 }
 
-// mean turns sums into shares.
+// mean converts sums to fractions.
 func (z shadeSize) mean(c course, misses float64, stream [][]int) course {
 	all := float64(z.samples * (z.epochs - 1))
 	c.hits /= all
@@ -195,7 +195,7 @@ func distinct[T int | uint64](order []T, samples int) (n int) {
 	return n
 }
 
-// published runs SHADE's own protocol and returns its stream too.
+// published runs SHADE's own protocol, and also returns its stream.
 func (z shadeSize) published(capacity int) ([][]int, course) {
 	s := published.NewShade(z.samples, capacity, z.repeat, 1)
 	d := newDifficulty(z.samples, 1)
@@ -223,13 +223,14 @@ func (z shadeSize) published(capacity int) ([][]int, course) {
 	return stream, z.mean(c, misses, stream)
 }
 
-// ours runs the product's importance with a hot set as large as the cache, under a full order and under slot.
+// ours runs the product's importance sampling with a hot set as large as the cache, under a full
+// order and under slot.
 func (z shadeSize) ours(ctx context.Context, capacity int) (full, slot course, err error) {
 	if full, err = z.drawn(ctx, capacity, shuffle.Params{Shuffle: shuffle.Full}); err != nil {
 		return full, slot, err
 	}
 	slot, err = z.drawn(ctx, capacity, shuffle.Params{Shuffle: shuffle.Slot, Window: uint64(max(z.samples/z.each/8, 1))})
-	slot.hits = math.NaN() // all but the first sample of a chunk
+	slot.hits = math.NaN() // it would count all samples of a chunk except the first
 	return full, slot, err
 }
 
@@ -278,8 +279,8 @@ func (z shadeSize) drawn(ctx context.Context, capacity int, params shuffle.Param
 }
 
 // serve counts the samples of an epoch that are in the store of hot samples, and the samples that
-// it reads. Under an order with locality a chunk is read whole, once, unless all its drawn samples
-// are in that store.
+// it reads. Under an order with locality it reads a whole chunk, once, unless all of the chunk's
+// drawn samples are in that store.
 func (z shadeSize) serve(d *drawing, order []uint64, stored []bool) (hits, misses float64) {
 	for s := range stored {
 		stored[s] = stored[s] && d.hot[s] // samples that are no longer hot are evicted
@@ -305,7 +306,8 @@ func (z shadeSize) serve(d *drawing, order []uint64, stored []bool) (hits, misse
 	return hits, misses
 }
 
-// same files the losses of an epoch with two logs, forwards and backwards, and other losses with a third one.
+// same reports the losses of an epoch to two logs, forwards and backwards, and other losses to a
+// third log. It returns whether only the first two yield the same snapshot and order.
 func (z shadeSize) same(ctx context.Context) (bool, error) {
 	forwards := func(m int) int { return m }
 	backwards := func(m int) int { return z.samples/batchSize - 1 - m }
@@ -321,7 +323,8 @@ func (z shadeSize) same(ctx context.Context) (bool, error) {
 	return first == again && slices.Equal(next, nextAgain) && first != other && !slices.Equal(next, nextOther), err
 }
 
-// filed files the losses of an epoch, batch by batch, and returns the snapshot's digest and the next epoch.
+// filed reports the losses of an epoch, batch by batch, and returns the snapshot's digest and the
+// order of the next epoch.
 func (z shadeSize) filed(ctx context.Context, batch func(m int) int, hard *difficulty) (digest string, next []uint64, err error) {
 	d, err := newDrawing(shuffle.Params{Shuffle: shuffle.Full}, z.samples, z.each, 0.1, uint32(z.repeat))
 	if err != nil {

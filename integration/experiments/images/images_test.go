@@ -61,7 +61,7 @@ func TestSheets(t *testing.T) {
 		t.Fatal(err)
 	}
 	scaled := func(v float64) float32 { return float32((v - 0.473) / 0.252) }
-	// The second photograph is striped: a pixel of the half is the mean of four.
+	// The second photograph is striped: each pixel of the result is the mean of four.
 	if got, want := s.Row(1)[:3], []float32{scaled(0), scaled(0), scaled(0.5)}; !near(got, want) || s.Class[1] != 9 {
 		t.Errorf("photograph 1: got %v of class %d, want %v of class 9", got, s.Class[1], want)
 	}
@@ -82,7 +82,7 @@ func TestSortedKeepsEachPictureWithItsClass(t *testing.T) {
 	}
 }
 
-// tgz is an archive of one file.
+// tgz returns an archive of one file.
 func tgz(t *testing.T, name, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
