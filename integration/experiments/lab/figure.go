@@ -14,23 +14,23 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Figure is a picture of lines over a numeric axis, or of bars over names.
+// Figure is a chart with lines over a numeric axis, or with bars over names.
 type Figure struct {
-	Name   string   `json:"name"` // the part of its file's name after the experiment's name
+	Name   string   `json:"name"` // last part of its file name, after the experiment's name
 	Title  string   `json:"title"`
 	X      string   `json:"x,omitempty"` // the axis labels
 	Y      string   `json:"y,omitempty"`
 	LogX   bool     `json:"log_x,omitempty"`
 	LogY   bool     `json:"log_y,omitempty"`
 	Lines  []Line   `json:"lines,omitempty"`
-	Names  []string `json:"names,omitempty"` // bars: the groups
+	Names  []string `json:"names,omitempty"` // with bars: the groups
 	Groups []Bars   `json:"groups,omitempty"`
 }
 
-// Drawn reports whether the figure has stored points. Old figures only have a picture.
+// Drawn reports whether the figure has stored points. Old figures have only a picture.
 func (f *Figure) Drawn() bool { return len(f.Lines)+len(f.Groups) > 0 }
 
-// Line is one series of points. Without a point it is left out.
+// Line is one series of points. A line without points is not drawn.
 type Line struct {
 	Name   string    `json:"name"`
 	X      []float64 `json:"x"`
@@ -38,13 +38,14 @@ type Line struct {
 	Dashed bool      `json:"dashed,omitempty"` // a bound or a formula, not a measurement
 }
 
-// Bars is one series of bars, one for each name.
+// Bars is one series of bars, with one bar for each name.
 type Bars struct {
 	Name string    `json:"name"`
 	Y    []float64 `json:"y"`
 }
 
-// palette can be told apart in grey and by the colour-blind (Okabe and Ito).
+// palette returns colors that are distinguishable in gray and for color-blind readers (Okabe and
+// Ito).
 func palette(i int) color.Color {
 	colours := []color.RGBA{
 		{0, 114, 178, 255},
@@ -66,7 +67,7 @@ func marker(i int) draw.GlyphDrawer {
 	return shapes[i%len(shapes)]
 }
 
-// Draw writes the picture as SVG. The same figure gives the same bytes.
+// Draw writes the picture as SVG. Equal figures yield equal bytes.
 func (f *Figure) Draw(w io.Writer) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y

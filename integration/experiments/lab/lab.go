@@ -1,5 +1,6 @@
 // Package lab records experiments. An Experiment states its claim, setting, arms and marks before
-// it runs. A Report collects its findings, and a Page is the document made of both.
+// it runs. A Report collects its findings, and a Page is the document with all experiments and
+// their reports.
 package lab
 
 import (
@@ -15,7 +16,7 @@ import (
 
 // Experiment tests one published idea.
 type Experiment struct {
-	Name    string   // one word: also the name of its file and its pictures
+	Name    string   // one word, also used in the names of its file and its pictures
 	Title   string   // the published system and its subject
 	Claim   string   // the claim and its authors
 	Setting []string // data, store, machine: everything that the figures depend on
@@ -24,33 +25,34 @@ type Experiment struct {
 	Run     func(ctx context.Context, r *Report) error
 }
 
-// Arm is one of the compared variants.
+// Arm is one of the variants that an experiment compares.
 type Arm struct {
 	Name string `json:"name"`
 	What string `json:"what"`
 }
 
-// Mark is the result that an experiment must reach.
+// Mark is a result that an experiment must reach.
 type Mark struct {
-	Name  string // the name for Judge
-	Want  string // in words, with the figure
-	Fails string // a change of the product that misses it
-	// Measured says that the result depends on the machine's speed or on the size of the
-	// experiment, so that the short form does not check it.
+	Name  string // name to pass to Judge
+	Want  string // the bound in words
+	Fails string // a change of the product that misses the mark
+	// Measured is set if the result depends on the machine's speed or on the size of the
+	// experiment. The short form does not check such marks.
 	Measured bool
 }
 
-// Verdict is the judgement on a mark.
+// Verdict is the judgment of a mark.
 type Verdict struct {
 	Want  string           `json:"want"`
 	Found string           `json:"found"` // the measured result
 	Holds bool             `json:"holds"`
-	Note  *provenance.Note `json:"note,omitempty"` // why it does not hold
+	Note  *provenance.Note `json:"note,omitempty"` // why the mark was missed
 
 	mark Mark
 }
 
-// Report collects the findings of one run of an experiment. It is stored with its provenance.
+// Report collects the findings of one run of an experiment. It is stored together with its
+// provenance.
 type Report struct {
 	Name     string                 `json:"experiment"`
 	Title    string                 `json:"title"`
@@ -59,7 +61,7 @@ type Report struct {
 	Arms     []Arm                  `json:"arms"`
 	Measured provenance.Measurement `json:"measured"`
 	Seconds  float64                `json:"seconds"`
-	Items    []Item                 `json:"items"` // in the order in which they came
+	Items    []Item                 `json:"items"` // in the order of their addition
 	Verdicts []Verdict              `json:"marks"`
 
 	experiment Experiment
@@ -81,7 +83,7 @@ type Table struct {
 	Rows  [][]string `json:"rows"`
 }
 
-// Row adds a line. Floats are written with three digits.
+// Row adds a row. Floats have three digits.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
@@ -90,7 +92,7 @@ func (t *Table) Row(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// Text writes a cell.
+// Text returns the text of a cell.
 func Text(c any) string {
 	switch v := c.(type) {
 	case string:
@@ -103,7 +105,7 @@ func Text(c any) string {
 	return fmt.Sprint(c)
 }
 
-// duration is how exactly a duration is written: to three digits.
+// duration returns the unit to which d is rounded: d then has three digits.
 func duration(d time.Duration) time.Duration {
 	unit := time.Nanosecond
 	for d >= 1000*unit {
@@ -112,7 +114,7 @@ func duration(d time.Duration) time.Duration {
 	return unit
 }
 
-// number writes three digits, and whole numbers where there are more.
+// number formats v with three digits, or as a whole number if it has more.
 func number(v float64) string {
 	switch {
 	case v != v:
@@ -153,7 +155,7 @@ func Run(ctx context.Context, e Experiment, log io.Writer) (*Report, error) {
 	return r, nil
 }
 
-// Logf tells who watches where the experiment is.
+// Logf reports the progress of the experiment.
 func (r *Report) Logf(format string, args ...any) {
 	fmt.Fprintf(r.log, "  [%s %5.1fs] %s\n", r.Name, time.Since(r.begun).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -171,7 +173,7 @@ func (r *Report) Figure(f *Figure) { r.Items = append(r.Items, Item{Figure: f}) 
 // Note adds a paragraph.
 func (r *Report) Note(text string) { r.Items = append(r.Items, Item{Note: text}) }
 
-// Judge settles a mark.
+// Judge adds the verdict on a mark.
 func (r *Report) Judge(name string, holds bool, found string) {
 	for _, m := range r.experiment.Pass {
 		if m.Name == name {
@@ -182,19 +184,19 @@ func (r *Report) Judge(name string, holds bool, found string) {
 	panic("lab: experiment " + r.Name + " has no mark " + name)
 }
 
-// Counted returns the verdicts that the short form of the experiment has to hold.
+// Counted returns the verdicts that also the short form of the experiment must reach.
 func (r *Report) Counted() []Verdict {
 	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v Verdict) bool { return v.mark.Measured })
 }
 
-// Judged says whether the report has the marks of the experiment as they are now.
+// Judged reports whether the report has a verdict for each current mark of the experiment.
 func (r *Report) Judged(e Experiment) bool {
 	return len(r.Verdicts) == len(e.Pass) && !slices.ContainsFunc(e.Pass, func(m Mark) bool {
 		return !slices.ContainsFunc(r.Verdicts, func(v Verdict) bool { return v.Want == m.Want })
 	})
 }
 
-// tell prints the findings.
+// tell logs the findings.
 func (r *Report) tell() {
 	var b strings.Builder
 	for _, i := range r.Items {

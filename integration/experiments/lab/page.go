@@ -11,11 +11,11 @@ import (
 
 // Page is the document of all reports.
 type Page struct {
-	Root    string // of the repository, for notes
-	Plots   string // where the pictures are, relative to the page
+	Root    string // root of the repository, for notes
+	Plots   string // directory of the pictures, relative to the page
 	Reports []*Report
-	Older   map[string]bool // experiments whose sources or marks have changed since
-	Changes string          // for each mark, a change that misses it
+	Older   map[string]bool // experiments whose sources or marks have changed since they ran
+	Changes string          // table of a change for each mark that misses it
 }
 
 const intro = `# Experiments
@@ -33,7 +33,7 @@ The code of published protocols and classifiers is in ` + "`integration/experime
 
 `
 
-// Markdown writes the page.
+// Markdown returns the page.
 func (p *Page) Markdown() string {
 	var b strings.Builder
 	b.WriteString(intro + "| experiment | mark | found | holds | current |\n|---|---|---|---|---|\n")
@@ -53,7 +53,7 @@ func (p *Page) Markdown() string {
 	return b.String()
 }
 
-// Changes tables, for each mark of an experiment, a change that misses it.
+// Changes returns table rows with a change for each mark that misses it.
 func (e Experiment) Changes() string {
 	var b strings.Builder
 	for _, m := range e.Pass {
@@ -87,7 +87,7 @@ func (r *Report) markdown(p *Page) string {
 	return b.String()
 }
 
-// File is the name of a picture's file.
+// File returns the file name of a picture.
 func (r *Report) File(f *Figure) string { return r.Name + "-" + f.Name + ".svg" }
 
 func (r *Report) verdicts(root string) string {

@@ -1,15 +1,16 @@
 package published
 
 // Locality is locality-aware loading (Yang and Cong). Every learner has the whole list of a global
-// batch, and a copy of a directory that lists the learner that caches each sample. It takes the
-// samples of the batch that it caches itself. Surplus samples move to learners with a deficit.
+// batch, and a copy of a directory that names the learner that caches each sample. Each learner
+// takes those samples of the batch that it caches itself. Surplus samples move to learners with a
+// deficit.
 type Locality struct {
-	owner    []uint16 // the directory: the owner of each sample
+	owner    []uint16 // the directory: the learner that caches each sample
 	learners int
 }
 
-// NewLocality creates a directory from the caches of the first epoch, in which each learner took an
-// equal share of the samples in the given order.
+// NewLocality creates a directory from the caches after the first epoch, in which each learner read
+// an equal share of the samples in the given order.
 func NewLocality(order []int, learners int) *Locality {
 	l := &Locality{owner: make([]uint16, len(order)), learners: learners}
 	for i, x := range order {
@@ -18,13 +19,13 @@ func NewLocality(order []int, learners int) *Locality {
 	return l
 }
 
-// Entries is the number of entries in every learner's directory.
+// Entries returns the number of entries in every learner's directory.
 func (l *Locality) Entries() int { return len(l.owner) }
 
 // Batch divides a global batch. It returns the samples of each learner, the number of samples that
-// another learner caches, and the number of messages that carry them. The largest surplus goes to
-// the largest deficit until there is none. (The authors keep both in heaps, for O(p log p), with
-// the same result.)
+// move from the learner that caches them, and the number of messages that carry these. It
+// repeatedly moves samples from the largest surplus to the largest deficit until no deficit is
+// left. (The authors store both in heaps, for O(p log p), with the same result.)
 func (l *Locality) Batch(samples []int) (shares [][]int, moved, messages int) {
 	shares = make([][]int, l.learners)
 	for _, x := range samples {

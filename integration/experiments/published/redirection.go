@@ -1,26 +1,28 @@
-// Package published implements protocols as their authors published them, where the product does
-// the same differently. They are only for comparison in experiments.
+// Package published implements protocols as their authors published them, for comparison in
+// experiments. The product solves the same problems in other ways.
 package published
 
-// Redirection is the session of Brand ("Redox" in its second version): memory slots, each shared by some of the
-// chunks. A request for a sample goes to its chunk's slot. A drained slot is refilled with its next chunk. If the
-// sample is there and unread, it is the answer; else another unread one of that slot is. So a loaded chunk is
-// consumed whole and none is loaded twice. It works for one pass in which every sample is asked for once.
+// Redirection is a session of Brand ("Redox" in its second version). Memory has slots, and each
+// chunk belongs to one slot. A request for a sample goes to its chunk's slot. If the slot is empty,
+// it loads its next chunk. The response is the requested sample if the slot contains it unread,
+// otherwise another unread sample of the slot. So every loaded chunk is consumed completely, and no
+// chunk is loaded twice. A session is one pass in which every sample is requested once.
 type Redirection struct {
 	each  int
 	slots []slot
 	Loads int // of chunks
 }
 
-// slot is one chunk in memory, and the chunks that follow it.
+// slot is one chunk in memory, with the chunks that follow it.
 type slot struct {
 	waiting []int // chunks, the next one first
 	chunk   int
-	unread  []int       // of the chunk's samples
-	at      map[int]int // of a sample among the unread
+	unread  []int       // unread samples of the chunk
+	at      map[int]int // position of each sample in unread
 }
 
-// NewRedirection starts a session over chunks of each samples, with so many slots. Chunk c belongs to slot c mod slots.
+// NewRedirection starts a session over chunks of each samples, with the given number of slots.
+// Chunk c belongs to slot c mod slots.
 func NewRedirection(chunks, each, slots int) *Redirection {
 	r := &Redirection{each: each, slots: make([]slot, slots)}
 	for c := range chunks {
@@ -30,8 +32,8 @@ func NewRedirection(chunks, each, slots int) *Redirection {
 	return r
 }
 
-// Ask answers a request for a sample with a sample of the same slot that was not returned before.
-// load is the chunk that had to be read for it, or -1.
+// Ask responds to a request for a sample with an unread sample of the same slot. load is the chunk
+// that had to be read for the response, or -1.
 func (r *Redirection) Ask(sample int) (answer, load int) {
 	s := &r.slots[sample/r.each%len(r.slots)]
 	load = -1
@@ -59,7 +61,7 @@ func (s *slot) refill(each int) {
 	}
 }
 
-// take removes an unread sample; the last one takes its place.
+// take removes an unread sample; the last one fills its position.
 func (s *slot) take(i int) int {
 	sample, last := s.unread[i], len(s.unread)-1
 	s.unread[i] = s.unread[last]

@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// Shade is SHADE's sampler and cache as in its authors' code (Khan et al., FAST 2023). Within each
-// batch the samples are ranked by loss and get the weight ln(rank+10). The next epoch is drawn with
-// replacement by these weights; the drawn samples that are in the cache are repeated, shuffled and
-// put first. The cache keeps samples by (weight, times seen). It replaces its least sample with a
-// new one only if the new sample's last score is higher.
+// Shade is SHADE's sampler and cache, implemented like the authors' code (Khan et al., FAST 2023).
+// It ranks the samples of each batch by loss, and gives them the weight ln(rank+10). It draws the
+// next epoch with replacement by these weights. Drawn samples in the cache are repeated, shuffled
+// and moved to the front. The cache orders samples by (weight, times seen). A new sample replaces
+// the lowest cached one only if the new sample's last score is higher.
 type Shade struct {
 	capacity int
 	repeat   int
 	random   *rand.Rand
 	weight   []float64
 	seen     []int
-	known    []bool  // a score of it was recorded: it is in the ghost cache
-	cached   []bool  // its bytes are in the cache
-	queue    []int   // of the cached: a heap, the least score on top
+	known    []bool  // the sample is in the ghost cache: its score was recorded
+	cached   []bool  // the sample's bytes are in the cache
+	queue    []int   // heap of the cached samples, lowest score first
 	place    []int   // in queue
-	score    []score // of each sample when it was last recorded
+	score    []score // last recorded score of each sample
 }
 
 type score struct {
@@ -33,7 +33,7 @@ func (s score) less(o score) bool {
 	return s.weight < o.weight || s.weight == o.weight && s.seen < o.seen
 }
 
-// NewShade starts with an empty cache of so many samples.
+// NewShade returns a sampler whose empty cache holds capacity samples.
 func NewShade(samples, capacity, repeat int, seed uint64) *Shade {
 	s := &Shade{
 		capacity: capacity, repeat: repeat, random: rand.New(rand.NewPCG(seed, 3)),
@@ -41,12 +41,12 @@ func NewShade(samples, capacity, repeat int, seed uint64) *Shade {
 		cached: make([]bool, samples), place: make([]int, samples), score: make([]score, samples),
 	}
 	for i := range s.weight {
-		s.weight[i] = math.Log(10 + 128) // until it is ranked: as the middle of a batch of 256
+		s.weight[i] = math.Log(10 + 128) // until it is ranked: the weight of the middle of a batch of 256
 	}
 	return s
 }
 
-// Epoch returns the samples of the next epoch: a permutation first, and later as many draws.
+// Epoch returns the samples of the next epoch: first a permutation, later the same number of draws.
 func (s *Shade) Epoch(number int) []int {
 	if number == 0 {
 		return s.random.Perm(len(s.weight))
@@ -73,7 +73,7 @@ func (s *Shade) Epoch(number int) []int {
 	return append(hits, misses...)[:len(s.weight)]
 }
 
-// Access reads a sample and reports whether the cache had it.
+// Access reads a sample, and reports whether it was in the cache.
 func (s *Shade) Access(sample int) bool {
 	s.seen[sample]++
 	if s.cached[sample] {
@@ -95,7 +95,7 @@ func (s *Shade) Access(sample int) bool {
 	return false
 }
 
-// Report takes the losses of a batch.
+// Report records the losses of a batch.
 func (s *Shade) Report(samples []int, losses []float64) {
 	order := make([]int, len(samples))
 	for i := range order {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The cache never exceeds its capacity, and the queue is a heap of exactly the cached samples.
+// TestShadeKeepsItsQueue checks that the cache never exceeds its capacity, and that the queue is a
+// heap of exactly the cached samples.
 func TestShadeKeepsItsQueue(t *testing.T) {
 	const samples, capacity = 300, 40
 	s := NewShade(samples, capacity, 3, 1)
@@ -61,8 +62,8 @@ func TestShadeWeighsByRankWithinTheBatch(t *testing.T) {
 func TestShadeTakesOnlyWhatScoresMore(t *testing.T) {
 	s := NewShade(3, 1, 1, 1)
 	s.Access(0)
-	s.Report([]int{0, 1}, []float64{1, 2}) // 1 has the higher loss, and is known but not cached
-	s.Report([]int{2}, []float64{0})       // 2 ranks lowest, as 0 does
+	s.Report([]int{0, 1}, []float64{1, 2}) // 1 has the higher loss; its score is known, but it is not cached
+	s.Report([]int{2}, []float64{0})       // 2 has the lowest rank, like 0
 	if s.Access(2); s.cached[2] {
 		t.Error("sample 2 was taken in with the score of sample 0, want it passed over")
 	}

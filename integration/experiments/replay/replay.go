@@ -1,5 +1,5 @@
-// Package replay runs traces of uses against eviction rules for chunks: those of the product, on
-// its own shelf, and published ones.
+// Package replay runs traces of chunk uses against eviction policies: those of the product, with
+// the product's own shelf, and published ones.
 package replay
 
 import (
@@ -9,38 +9,39 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// Memory holds chunks under one eviction rule.
+// Memory holds chunks under one eviction policy.
 type Memory[K comparable] interface {
-	Lease(key K) bool   // holds a chunk until Release, if it is there
-	Release(key K) bool // reports whether the chunk has no more leases
-	// Bring adds a missing chunk with the given number of leases, and evicts others for it if
-	// necessary.
+	Lease(key K) bool   // pins a chunk until Release, and reports whether it is in memory
+	Release(key K) bool // reports whether the chunk has no other leases
+	// Bring adds a missing chunk with the given number of leases. If necessary, it evicts other
+	// chunks.
 	Bring(key K, size int64, leases int)
 }
 
-// Policy returns an empty memory of so many bytes.
+// Policy returns an empty memory with a capacity in bytes.
 type Policy[K comparable] func(capacity int64) Memory[K]
 
-// LRU evicts the least recently used chunk first. Where every chunk is read once per epoch, it is
-// the worst of all rules: a cache of half the data answers 15 % of the reads, and one of a tenth
+// LRU evicts the least recently used chunk first. If every chunk is read once per epoch, LRU is the
+// worst policy: a cache of half the data serves 15 % of the reads, and a cache of a tenth serves
 // none.
 func LRU[K comparable](capacity int64) Memory[K] {
 	return shelf[K]{chunkcache.NewShelf[K](nil, nil), capacity}
 }
 
-// Plan evicts the chunk first whose next use is furthest away, according to next: chunkcache.Never
-// for one without further use. It is the product's rule, on the product's shelf.
+// Plan first evicts the chunk whose next use is furthest away, according to next. next returns
+// chunkcache.Never for a chunk without further use. Plan is the product's policy, on the product's
+// shelf.
 func Plan[K comparable](next func(K) int64) Policy[K] {
 	due := func(k K) int64 {
 		if n := next(k); n < chunkcache.Never {
-			return chunkcache.Soon + 1 + n // nothing is kept apart
+			return chunkcache.Soon + 1 + n // no chunk gets a special due time
 		}
 		return chunkcache.Never
 	}
 	return func(capacity int64) Memory[K] { return shelf[K]{chunkcache.NewShelf(due, nil), capacity} }
 }
 
-// shelf is the product's.
+// shelf is the product's shelf as a Memory.
 type shelf[K comparable] struct {
 	*chunkcache.Shelf[K]
 	capacity int64
@@ -61,14 +62,14 @@ type kept[K comparable] struct {
 	leases          map[K]int
 }
 
-// Keep never evicts the chunks that came first: the latest chunk is evicted first. So the chunks
-// that are there when the memory is full stay for good, and all later ones pass through. Where
-// every chunk is read once per epoch by one reader, no rule reads less from the store: all but the
-// cache's size. It needs no knowledge of the readers.
+// Keep evicts the chunk that arrived last. The chunks that first filled the memory remain for good,
+// and all later chunks pass through. If one reader reads every chunk once per epoch, no policy
+// reads less from the store: each epoch reads all data except the size of the cache. Keep needs no
+// information about the readers.
 //
 // This is the MinIO cache of CoorDL (Mohan et al., Analyzing and Mitigating Data Stalls in DNN
-// Training, VLDB 2021, section 4.1). It has chunks in place of files, and a place for the new
-// chunk, because a chunk in use must be in memory.
+// Training, VLDB 2021, section 4.1), with two differences. It holds chunks instead of files, and it
+// makes room for each new chunk, because a chunk in use must be in memory.
 func Keep[K comparable](capacity int64) Memory[K] {
 	return &kept[K]{capacity: capacity, size: map[K]int64{}, leases: map[K]int{}}
 }
@@ -99,17 +100,17 @@ func (m *kept[K]) Bring(key K, size int64, leases int) {
 	m.bytes += size
 }
 
-// Replayed is the result of a trace.
+// Replayed is the result of replaying a trace.
 type Replayed struct {
 	Hits, Loads int
 	LoadBytes   int64
 }
 
-// Replay runs a trace of uses, each a key and its chunk's size, against a policy: as if each chunk
-// was requested alone, used, and released before the next. A chunk that is not there is loaded and
-// kept, and others are evicted for it; only a chunk larger than the capacity passes through. A
-// policy that looks ahead may read the trace's own position: the next use is requested when the
-// previous one is completely processed.
+// Replay runs a trace of uses against a policy. Each use is a key and the size of its chunk. It
+// requests, uses and releases one chunk before the next. A missing chunk is loaded into memory, and
+// others are evicted for it; a chunk larger than the capacity only passes through. A policy that
+// looks ahead may read the trace's own position, because the next use is requested only after the
+// previous one is complete.
 func Replay[K comparable](policy Policy[K], capacity int64, uses iter.Seq2[K, int64]) Replayed {
 	var r Replayed
 	m := policy(capacity)

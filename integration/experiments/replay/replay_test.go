@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// trace is uses whose position a policy may ask for.
+// trace is a list of uses with a position that a policy can read.
 type trace struct {
 	uses  []int
-	sizes []int64 // nil: 1 each
+	sizes []int64 // nil: all sizes are 1
 	now   int
 }
 
@@ -36,7 +36,7 @@ func (t *trace) all() iter.Seq2[int, int64] {
 	}
 }
 
-// plan is the policy that knows the whole trace.
+// plan returns the policy with knowledge of the whole trace.
 func (t *trace) plan() Policy[int] {
 	return Plan(func(k int) int64 {
 		for i := t.now; i < len(t.uses); i++ {
@@ -48,7 +48,8 @@ func (t *trace) plan() Policy[int] {
 	})
 }
 
-// best is the least that any choice of victims loads, by trying them all. Every chunk that is used has to come in.
+// best finds the minimum that any choice of victims must load, by trying all choices. Every chunk
+// that is used must be loaded.
 type best struct {
 	trace
 	capacity int64
@@ -101,7 +102,7 @@ func random(rnd *rand.Rand, sizes bool) trace {
 	return t
 }
 
-// many is how many traces a test tries.
+// many returns the number of traces that a test tries.
 func many() int {
 	if os.Getenv("MILLRACE_LONG") != "" {
 		return 1_000_000
@@ -131,7 +132,8 @@ func TestPlanIsTheBestThereIs(t *testing.T) {
 	}
 }
 
-// With unequal chunks the furthest next use is not always the best choice: the gap is known, and stays.
+// TestPlanWithUnequalChunks measures how far the policy is from the minimum. If chunk sizes differ,
+// the furthest next use is not always the best victim.
 func TestPlanWithUnequalChunks(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	names := []string{"loads", "bytes loaded"}
@@ -159,10 +161,10 @@ func TestPlanWithUnequalChunks(t *testing.T) {
 	}
 }
 
-// epochs is uses of n chunks, each once in every epoch, in a fresh order each time.
+// epochs is a trace that uses each of n chunks once per epoch, in a new order each time.
 type epochs struct {
 	orders [][]int
-	places [][]int // of each chunk in each order
+	places [][]int // position of each chunk in each order
 	now    int
 }
 
@@ -179,7 +181,8 @@ func newEpochs(n, count int) *epochs {
 	return e
 }
 
-// next is the knowledge during an epoch: its order and that of the one after it.
+// next returns a chunk's next use, with knowledge of the current epoch's order and that of the
+// following epoch.
 func (e *epochs) next(k int) int64 {
 	n := len(e.orders[0])
 	for epoch := e.now / n; epoch < min(e.now/n+2, len(e.orders)); epoch++ {
@@ -196,7 +199,8 @@ func (e *epochs) policies() map[string]Policy[int] {
 	}
 }
 
-// The share of reads that memory answers from the second epoch on, under a uniform order, against a simulation of its own.
+// TestHitsUnderAFreshOrderEachEpoch compares hit ratios from the second epoch on, under a uniform
+// order, with those from an independent simulation.
 func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 	const n, count = 20_000, 3
 	e := newEpochs(n, count)
@@ -211,7 +215,7 @@ func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 	for i, c := range []float64{.10, 0.35, 0.50, 0.65, .80} {
 		want := map[string]float64{"lru": []float64{.005, 0.070, 0.154, 0.283, .480}[i], "keep": c, "plan": c}
 		for name, policy := range e.policies() {
-			got := float64(Replay(policy, int64(c*n), all).Hits) / (n * (count - 1)) // there are none in the first
+			got := float64(Replay(policy, int64(c*n), all).Hits) / (n * (count - 1)) // the first epoch has no hits
 			t.Logf("%s, a cache of %.2f of the data: a hit ratio of %.3f", name, c, got)
 			if math.Abs(got-want[name]) > 0.01 {
 				t.Errorf("%s, a cache of %.2f of the data: got a hit ratio of %.3f, want %.3f", name, c, got, want[name])
@@ -220,8 +224,8 @@ func TestHitsUnderAFreshOrderEachEpoch(t *testing.T) {
 	}
 }
 
-// A window order holds two windows of chunks at a time: the one in use and the one that is fetched
-// meanwhile. The rest of the memory serves the next epoch.
+// TestLoadsUnderAWindowOrder replays a window order, which pins two windows of chunks at a time:
+// the one in use and the one being fetched. The rest of the memory serves the next epoch.
 func TestLoadsUnderAWindowOrder(t *testing.T) {
 	const n, count, capacity, window = 960, 4, 400, 48
 	for _, name := range []string{"keep", "plan"} {

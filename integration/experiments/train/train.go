@@ -1,7 +1,7 @@
-// Package train provides two small classifiers that show the effect of a sample order on learning:
+// Package train provides two small classifiers that show how a sample order affects learning:
 // softmax regression, and a network with one hidden layer and batch normalization. The latter is
-// sensitive to poorly mixed batches. Both learn by stochastic gradient descent with momentum, in
-// float32. The same seed and the same batches give the same weights.
+// sensitive to poorly mixed batches. Both are trained by stochastic gradient descent with momentum,
+// in float32. The same seed and the same batches yield the same weights.
 package train
 
 import (
@@ -15,11 +15,11 @@ import (
 
 const (
 	momentum = 0.9
-	fade     = 0.9 // of the running mean and variance that batch normalisation tests with
+	fade     = 0.9 // decay of the running mean and variance, which batch normalization uses in tests
 	epsilon  = 1e-5
 )
 
-// Data is rows of numbers with a class each.
+// Data is a list of rows of numbers.
 type Data interface {
 	Len() int
 	Row(i int) []float32
@@ -29,11 +29,11 @@ type Data interface {
 type Net struct {
 	in, hidden, out int
 	params          []*param
-	w1, gamma, beta *param // of the hidden layer, nil without one
+	w1, gamma, beta *param // of the hidden layer; nil without one
 	w2, b2          *param
-	mean, variance  []float32 // running, of the hidden layer
+	mean, variance  []float32 // running values of the hidden layer
 
-	x, z, norm, a, logits matrix // of the current batch
+	x, z, norm, a, logits matrix // for the current batch
 	inverse               []float32
 	dlogits, da           matrix
 }
@@ -58,8 +58,8 @@ func (m *matrix) row(i int) []float32 { return m.data[i*m.cols : (i+1)*m.cols] }
 
 func vector(v []float32) blas32.Vector { return blas32.Vector{N: len(v), Inc: 1, Data: v} }
 
-// side splits n pieces of work among the processors. One processor does each piece, so that sums do
-// not depend on the number of processors.
+// side distributes n pieces of work among the processors. A single processor computes each piece,
+// so that sums do not depend on the number of processors.
 func side(n int, work func(lo, hi int)) {
 	parts := min(runtime.GOMAXPROCS(0), n)
 	var wg sync.WaitGroup
@@ -69,7 +69,8 @@ func side(n int, work func(lo, hi int)) {
 	wg.Wait()
 }
 
-// apply fills out with the products of x and weights, one row of weights for each column of out. bias may be nil.
+// apply sets out to the products of x and the weights. Each column of out has one row of weights.
+// bias may be nil.
 func apply(out, x *matrix, w, bias []float32) {
 	side(x.rows, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -84,7 +85,8 @@ func apply(out, x *matrix, w, bias []float32) {
 	})
 }
 
-// gather fills grad, which has the layout of weights, from the gradients d of the outputs for x.
+// gather computes grad, which has the layout of the weights, from the gradients d of the outputs
+// for x.
 func gather(grad []float32, d, x *matrix) {
 	side(d.cols, func(lo, hi int) {
 		for u := lo; u < hi; u++ {
@@ -99,8 +101,8 @@ func gather(grad []float32, d, x *matrix) {
 	})
 }
 
-// New makes a classifier of rows of in numbers into out classes. hidden is the width of its hidden
-// layer; 0: softmax regression.
+// New returns a classifier with in inputs and out classes. hidden is the width of its hidden layer;
+// 0: softmax regression.
 func New(in, hidden, out int, seed uint64) *Net {
 	n := &Net{in: in, hidden: hidden, out: out}
 	random := rand.New(rand.NewPCG(seed, 7))
@@ -134,7 +136,8 @@ func (n *Net) add(size int, first func() float32) *param {
 	return p
 }
 
-// Step learns from one batch, given by the numbers of its samples, and returns the loss of each before it.
+// Step trains on one batch, given by its sample numbers. It returns the loss of each sample before
+// the update.
 func (n *Net) Step(data Data, class []uint8, batch []uint64, rate float64) []float64 {
 	n.load(data, batch)
 	n.forward(true)
@@ -165,7 +168,7 @@ func (n *Net) load(data Data, batch []uint64) {
 	}
 }
 
-// softmax fills p with probabilities and returns the loss for a class.
+// softmax fills p with probabilities, and returns the loss for a class.
 func softmax(p, logits []float32, class uint8) float64 {
 	largest := logits[0]
 	for _, v := range logits {
@@ -195,7 +198,7 @@ func (n *Net) forward(learning bool) {
 	apply(&n.logits, last, n.w2.w, n.b2.w)
 }
 
-// normalise computes a from z: batch normalization, then values below 0 become 0.
+// normalise computes a from z: it applies batch normalization, and replaces values below 0 by 0.
 func (n *Net) normalise(learning bool) {
 	n.norm.resize(n.z.rows, n.hidden)
 	n.a.resize(n.z.rows, n.hidden)
@@ -215,7 +218,7 @@ func (n *Net) normalise(learning bool) {
 	}
 }
 
-// moments returns mean and variance of a batch, and updates the running ones.
+// moments returns the mean and variance of a batch, and updates the running values.
 func (n *Net) moments() (mean, variance []float32) {
 	mean, variance = make([]float32, n.hidden), make([]float32, n.hidden)
 	rows := float32(n.z.rows)
@@ -262,7 +265,8 @@ func (n *Net) backward() {
 	gather(n.w1.grad, &n.da, &n.x)
 }
 
-// denormalise turns da, the gradient of a, into that of z, and computes those of gamma and beta.
+// denormalise converts da from the gradient of a to that of z, and computes the gradients of gamma
+// and beta.
 func (n *Net) denormalise() {
 	clear(n.gamma.grad)
 	clear(n.beta.grad)
@@ -285,7 +289,7 @@ func (n *Net) denormalise() {
 	}
 }
 
-// Accuracy is the share of the data that the classifier classifies correctly.
+// Accuracy returns the fraction of the data that the classifier classifies correctly.
 func (n *Net) Accuracy(data Data, class []uint8) float64 {
 	const batch = 500
 	right := 0

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// clouds is points around a centre for each class.
+// clouds holds points around a center for each class.
 type clouds struct {
 	points [][]float32
 	class  []uint8
@@ -60,7 +60,8 @@ func TestBothClassifiersLearn(t *testing.T) {
 	}
 }
 
-// The gradients are those of the loss: a small step along one weight changes it as they say.
+// TestGradients checks each gradient against the change of the loss after a small step along one
+// weight.
 func TestGradients(t *testing.T) {
 	for _, hidden := range []int{0, 5} {
 		data := newClouds(12, 3)
@@ -69,7 +70,7 @@ func TestGradients(t *testing.T) {
 			n.w2.w[i] += 0.1 * float32(i%5)
 		}
 		loss := func() float64 {
-			// No weight moves at a rate of 0, and momentum has nothing to carry on.
+			// At rate 0 no weight moves, and momentum accumulates nothing.
 			sum := 0.0
 			for _, l := range n.Step(data, data.class, batchOf(12), 0) {
 				sum += l / 12
