@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestFleet runs one job after another on eight gateways, with faults of the gateways meanwhile.
-// Every epoch must be complete, and every batch must have the packed bytes. The store may be asked
-// for each byte once, and once more for bytes that were lost with a gateway.
+// TestFleet runs one job after another on eight gateways, which meanwhile suffer faults. Every
+// epoch must be complete, and every batch must have the packed bytes. The gateways may read each
+// byte from the store once, and once more if a gateway that held it was lost.
 func TestFleet(t *testing.T) {
 	l := newLab(t)
 	l.tls = certtest.New(t)
@@ -46,9 +46,9 @@ func healthyWindow(t *testing.T, l *lab) {
 	l.healthy(t, client.Options{Shuffle: "window", Window: 64}, int(l.chunks))
 }
 
-// healthy reads a cold and a warm epoch through healthy gateways. Each stored byte is read from the
-// store once, in a bounded number of reads, and no byte twice, except after late answers (see
-// late).
+// healthy reads a cold and a warm epoch through healthy gateways. The gateways read each stored
+// byte from the store once, in a bounded number of reads. They read no byte twice, except after
+// late responses (see late).
 func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	t.Helper()
 	l.cold(t)
@@ -74,19 +74,19 @@ func (l *lab) healthy(t *testing.T, plan client.Options, most int) {
 	l.frugal(t, later > 0 || asked == float64(cold+warm), "the gateways say that they read %.0f bytes, the store %d", asked, cold+warm)
 }
 
-// mostChunks is the largest number of one member's chunks in one request: those that carrying
-// requests before a rank has begun with them.
+// mostChunks is the largest number of one member's chunks in one request. Requests carry this many
+// before a rank has begun with them.
 const mostChunks = 16
 
-// late returns how many bytes of the store may be read twice since the fleet was started, as
-// gateways found each other or the store late: nothing, as long as none did. A question that failed,
-// was asked twice or sent to the store twice costs its chunks.
+// late returns the number of bytes that may have been read twice from the store since the fleet
+// started, because gateways or the store responded late. Each request that failed, or was repeated
+// to another gateway or to the store, may cost its chunks.
 func (l *lab) late(t *testing.T) int64 {
 	t.Helper()
 	return int64(harness.Overdue(t, l.fleet.Members...)) * mostChunks * l.bytes / int64(l.chunks)
 }
 
-// herd asks all gateways for one cold batch at once, many times each.
+// herd sends many concurrent requests for one cold batch to all gateways.
 func herd(t *testing.T, l *lab) {
 	l.cold(t)
 	readers := times(256, 1000)
@@ -115,8 +115,8 @@ func herd(t *testing.T, l *lab) {
 	l.frugal(t, again <= late, "got %d bytes of the store twice, want at most %d", again, late)
 }
 
-// through reads whole epochs until chaos has ended, and returns their number. chaos gets functions
-// to wait for steps.
+// through reads whole epochs until chaos returns, and returns the number of epochs. chaos receives
+// a function that waits for n steps.
 func (l *lab) through(t *testing.T, j *job, chaos func(steps func(n int64))) int {
 	t.Helper()
 	j.think = 20 * time.Millisecond
@@ -158,19 +158,19 @@ func (l *lab) through(t *testing.T, j *job, chaos func(steps func(n int64))) int
 	return epochs
 }
 
-// held returns how many bytes of chunks a member has.
+// held returns the number of bytes in a member's chunk cache.
 func (l *lab) held(t *testing.T, i int) int64 {
 	t.Helper()
 	return int64(l.fleet.Members[i].Metric(t, "millrace_cache_bytes", ""))
 }
 
-// mostAgain is the factor by which reads from the store may exceed the stored and lost bytes while
-// members leave and return.
+// mostAgain bounds the reads from the store while members leave and return, as a factor of the
+// stored and lost bytes.
 const mostAgain = 1.02
 
-// bill compares the reads from the store with their limit. Bytes that were read twice before the
-// first fault are checked by healthy: gateways that all begin to read at once may starve each other
-// on few cores.
+// bill compares the reads from the store with their limit. healthy checks the bytes that were read
+// twice before the first fault: gateways that all begin to read at once may starve each other on
+// few cores.
 func (l *lab) bill(t *testing.T, epochs int, before, lost int64, most float64) {
 	t.Helper()
 	got, fair := l.reads.Bytes()-before, l.bytes+lost
@@ -180,7 +180,7 @@ func (l *lab) bill(t *testing.T, epochs int, before, lost int64, most float64) {
 	l.frugal(t, share <= most, "got %d bytes of the store, want at most %.2f times the %d stored and the %d lost", got, most, l.bytes, lost)
 }
 
-// kills ends a random member with SIGKILL, again and again, and restarts it.
+// kills repeatedly kills a random member with SIGKILL and restarts it.
 func kills(t *testing.T, l *lab) {
 	l.cold(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -222,8 +222,7 @@ func stopped(t *testing.T, l *lab) {
 
 // partition splits the gateways into two halves that cannot reach each other, while all reach the
 // store and their readers. Then it cuts one direction only, and then disconnects one gateway
-// completely. No gateway has lost chunks afterwards, but each side must read the chunks of the
-// other.
+// completely. No gateway loses chunks, but each side must read the other side's chunks.
 func partition(t *testing.T, l *lab) {
 	l.cold(t)
 	left, right := l.nodes[:gateways/2], l.nodes[gateways/2:]
@@ -257,12 +256,12 @@ func partition(t *testing.T, l *lab) {
 		l.nodes[3].Plug(t)
 		steps(30)
 	})
-	// The three that own a chunk one after the other may all be beyond the cut, where each is found out by a question: until then
-	// samples are read by themselves.
+	// All three successive owners of a chunk may be beyond the cut. A gateway discovers this by
+	// a request to each. Until then it reads samples individually.
 	l.bill(t, epochs, before, lost, 1.05)
 }
 
-// rollingRestart replaces all members in turn with SIGTERM, as an upgrade does.
+// rollingRestart replaces all members in turn with SIGTERM, like an upgrade.
 func rollingRestart(t *testing.T, l *lab) {
 	l.cold(t)
 	var before, lost int64
@@ -279,13 +278,14 @@ func rollingRestart(t *testing.T, l *lab) {
 			steps(30)
 		}
 	})
-	// A member that leaves in order hands over its chunks.
+	// A member that shuts down hands over its chunks.
 	again := l.reads.Bytes() - before - l.bytes
 	l.frugal(t, again <= lost/4, "got %d bytes of the store again, want little of the %d that were handed over", again, lost)
 	l.bill(t, epochs, before, lost, mostAgain)
 }
 
-// halfCrashes ends every second member at once, and starts them again at once.
+// halfCrashes kills every second member at the same time, and restarts all of them at the same
+// time.
 func halfCrashes(t *testing.T, l *lab) {
 	l.cold(t)
 	var before, lost int64
@@ -306,14 +306,14 @@ func halfCrashes(t *testing.T, l *lab) {
 			steps(60)
 		}
 	})
-	// Members that return all at once read some chunks again that the others have held for them
-	// meanwhile. And where four die at once, the next choice for a chunk may be one of them: until
-	// that is known, more than one gateway reads the chunk and keeps it. 1.014 to 1.066 were
-	// measured.
+	// Members that return together reread some chunks that other members have held for them
+	// meanwhile. If four members die together, the next owner of a chunk may be one of them.
+	// Until that is known, more than one gateway reads and caches the chunk. Measured values
+	// are 1.014 to 1.066.
 	l.bill(t, epochs, before, lost, 1.1)
 }
 
-// growsAndShrinks begins with two, grows to eight and goes back to three.
+// growsAndShrinks starts with two members, grows to eight and shrinks to three.
 func growsAndShrinks(t *testing.T, l *lab) {
 	l.cold(t, 0, 1)
 	var before, lost int64

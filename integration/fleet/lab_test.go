@@ -19,7 +19,8 @@ const (
 	gateways = 8
 )
 
-// lab is the island with everything on it. Packed once, read by all scenarios; each scenario has a fleet of its own, cold.
+// lab is an island with a store and machines for readers and gateways. All scenarios read the same
+// packed data; each has a new fleet with empty caches.
 type lab struct {
 	island *harness.Island
 	store  *harness.Store
@@ -34,7 +35,7 @@ type lab struct {
 	fleet     *harness.Fleet
 
 	samples, chunks uint64
-	bytes           int64 // of all chunks
+	bytes           int64 // size of all chunks
 }
 
 func newLab(t *testing.T) *lab {
@@ -70,7 +71,7 @@ func (l *lab) describe(t *testing.T, alone *harness.Gateway) {
 	l.samples, l.chunks, l.bytes = d.Samples, d.Chunks, d.Bytes
 }
 
-// cold gives the lab a fleet in which nothing is cached; which of its gateways are started, all if none is named.
+// cold gives the lab a fleet with empty caches, and starts the given gateways, or all by default.
 func (l *lab) cold(t *testing.T, which ...int) {
 	t.Helper()
 	l.newFleet(t)
@@ -80,8 +81,9 @@ func (l *lab) cold(t *testing.T, which ...int) {
 	l.pace.Forget()
 }
 
-// frugal reports that there were too many reads from the store, unless the machine was stalled
-// meanwhile: gateways then presume each other dead, and are right to use the store.
+// frugal reports too many reads from the store as an error, unless the machine was stalled
+// meanwhile. On a stalled machine gateways presume each other dead, and then correctly use the
+// store.
 func (l *lab) frugal(t *testing.T, ok bool, format string, args ...any) {
 	t.Helper()
 	fault := ""

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 // long reports whether the tests may take hours.
 func long() bool { return os.Getenv("MILLRACE_LONG") == "1" }
 
-// times returns the number of repetitions of a scenario's fault.
+// times returns short, or most in a long run: the number of repetitions of a scenario's fault.
 func times(short, most int) int {
 	if long() {
 		return most

@@ -21,15 +21,15 @@ const (
 	batchSize = 128
 )
 
-// job is one reader for every rank, each next to its own gateway, with its own history. They keep
-// in step, as in synchronous training: no rank begins a batch before all have ended the previous
+// job has one reader for every rank, which prefers its own gateway, and a history. The ranks are in
+// step, as in synchronous training: no rank begins a batch before all have finished the previous
 // one.
 type job struct {
 	clients []*client.Client
 	plan    client.Options
 	log     *history.Log
 	think   time.Duration // between batches
-	steps   atomic.Int64  // batches that all ranks have had
+	steps   atomic.Int64  // batches that all ranks have finished
 }
 
 func (l *lab) job(t *testing.T, plan client.Options) *job {
@@ -41,7 +41,8 @@ func (l *lab) job(t *testing.T, plan client.Options) *job {
 	return j
 }
 
-// client returns a client that waits for each gateway for a given time and adds its answers to a history.
+// client returns a client that waits at most the given time for each gateway, and adds its
+// responses to a history.
 func (l *lab) client(t *testing.T, log *history.Log, name string, wait time.Duration, urls ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
@@ -55,7 +56,7 @@ func (l *lab) client(t *testing.T, log *history.Log, name string, wait time.Dura
 	return c
 }
 
-// epoch reads one epoch by all ranks and returns its violations.
+// epoch reads one epoch with all ranks, and returns the violations.
 func (j *job) epoch(ctx context.Context, epoch uint64) error {
 	step := newBarrier(len(j.clients))
 	errs := make(chan error, len(j.clients))
@@ -84,7 +85,7 @@ func (j *job) epoch(ctx context.Context, epoch uint64) error {
 	return j.log.Err()
 }
 
-// jobName names an epoch in the history.
+// jobName returns the name of an epoch in the history.
 func jobName(epoch uint64) string { return fmt.Sprint("epoch ", epoch) }
 
 func (j *job) rank(ctx context.Context, c *client.Client, rank, epoch uint64, step *barrier) error {
@@ -102,7 +103,7 @@ func (j *job) rank(ctx context.Context, c *client.Client, rank, epoch uint64, st
 	return nil
 }
 
-// barrier makes a number of ranks wait for each other.
+// barrier makes the ranks wait for one another.
 type barrier struct {
 	mu   sync.Mutex // guards the fields below
 	n    int
@@ -112,7 +113,8 @@ type barrier struct {
 
 func newBarrier(n int) *barrier { return &barrier{n: n, open: make(chan struct{})} }
 
-// wait returns when all have come and, if think is above 0, that time has passed. The last one calls together first.
+// wait returns when all ranks have arrived. If think is above 0, it also waits for that time. The
+// last rank first calls together.
 func (b *barrier) wait(ctx context.Context, think time.Duration, together func()) error {
 	b.mu.Lock()
 	open := b.open
@@ -140,7 +142,7 @@ func (b *barrier) wait(ctx context.Context, think time.Duration, together func()
 	return nil
 }
 
-// counters sums a counter up over members that are up.
+// counters returns the sum of a counter over the running members.
 func counters(t *testing.T, members []*harness.Member, name string) (sum float64) {
 	t.Helper()
 	for _, m := range members {

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	stepBatch  = 8 // samples of a batch of all ranks: many steps, for the 99th percentile
+	stepBatch  = 8 // samples in a batch of all ranks: small, so that the 99th percentile covers many steps
 	sickMember = 1
 )
 
-// sickness is a fault of one gateway of eight for a whole epoch.
+// sickness is a fault of one of eight gateways for a whole epoch.
 type sickness struct {
 	name string
-	wait time.Duration // of a reader for a batch
+	wait time.Duration // longest time that a reader waits for a batch
 
 	storeless bool                                        // it cannot read from the store
-	args      func(t *testing.T, l *lab) (flags []string) // of the gateway, once its fault has been set up
-	then      func(t *testing.T, l *lab) (undo func())    // when all are there
+	args      func(t *testing.T, l *lab) (flags []string) // sets up a fault, and returns flags for the gateway
+	then      func(t *testing.T, l *lab) (undo func())    // called when all gateways run
 }
 
 func sicknesses() []sickness {
@@ -35,7 +35,7 @@ func sicknesses() []sickness {
 		l.nodes[sickMember].Lose(t, l.storeNode)
 		return func() { l.nodes[sickMember].Find(t, l.storeNode) }
 	}
-	// The proxy has the address of the peer port; the gateway listens at another one.
+	// The proxy listens on the address of the peer port, and the gateway on another one.
 	behind := func(stand func(t *testing.T, n *harness.Node, listen, gateway string)) func(*testing.T, *lab) []string {
 		return func(t *testing.T, l *lab) []string {
 			n := l.nodes[sickMember]
@@ -59,10 +59,10 @@ func sicknesses() []sickness {
 	}
 }
 
-// TestSick reads a cold epoch with one of eight gateways sick, all ranks in step, for each
-// sickness, and compares it with an epoch in which all are well. Every batch must be right. The
-// cost of a sickness is measured by clustersim, with simulated time; here it is judged if the
-// machine was not stalled.
+// TestSick reads a cold epoch while one of eight gateways has a fault, with all ranks in step. It
+// compares this with an epoch of healthy gateways. Every batch must be correct. Package clustersim
+// measures the cost of each fault in simulated time; this test judges the cost only if the machine
+// was not stalled.
 func TestSick(t *testing.T) {
 	l := newLab(t)
 	l.tls = certtest.New(t)
@@ -83,12 +83,13 @@ func TestSick(t *testing.T) {
 			if most := 1.25 * float64(well.reads); float64(ill.reads) > most {
 				t.Errorf("got %d reads of the store, want at most %v", ill.reads, most)
 			}
-			// A busy machine shifts times by milliseconds; sickness, if it counted, would shift
-			// them by three hundred.
+			// A busy machine shifts times by milliseconds; a gateway's fault that
+			// affects readers would shift them by three hundred.
 			if got := ill.at(.99); long() && p99 > 1.3 && got > well.at(.99)+10*time.Millisecond {
 				t.Errorf("p99: got %v, want at most 1.3 x %v", got, well.at(.99))
 			}
-			// Ranks in step wait for the slowest of them: a batch of seconds is in the sum, and in no percentile.
+			// Ranks in step wait for the slowest of them. A single batch of several
+			// seconds raises the sum, but no percentile.
 			if got := ill.together; long() && got > well.together*3/2 {
 				t.Errorf("all steps: got %v, want at most 1.5 x %v", got, well.together)
 			}
@@ -96,12 +97,12 @@ func TestSick(t *testing.T) {
 	}
 }
 
-// stepped is how an epoch went.
+// stepped is the result of an epoch.
 type stepped struct {
 	took     []time.Duration // of each rank's share of each batch, sorted
-	together time.Duration   // of all steps: each ends with its slowest rank
+	together time.Duration   // of all steps; each step ends with its slowest rank
 	reads    int
-	fault    string // of the machine meanwhile
+	fault    string // of the machine during the epoch
 }
 
 func (s stepped) at(q float64) time.Duration { return s.took[int(q*float64(len(s.took)))] }
@@ -111,7 +112,7 @@ func (s stepped) String() string {
 		s.at(.5).Round(time.Millisecond), s.at(.99).Round(time.Millisecond), s.at(.999).Round(time.Millisecond), s.took[len(s.took)-1].Round(time.Millisecond), s.reads)
 }
 
-// steps reads one cold epoch, every rank a share of a batch, then all the next.
+// steps reads one cold epoch. All ranks read their share of a batch before any begins the next.
 func (l *lab) steps(t *testing.T, s sickness) stepped {
 	t.Helper()
 	if s.args == nil {
@@ -174,7 +175,7 @@ func (l *lab) steps(t *testing.T, s sickness) stepped {
 	return out
 }
 
-// sickFleet gives the lab a cold fleet of which one gateway has flags of its own.
+// sickFleet gives the lab a fleet with empty caches, and one of its gateways additional flags.
 func (l *lab) sickFleet(t *testing.T, flags []string) {
 	t.Helper()
 	l.newFleet(t)

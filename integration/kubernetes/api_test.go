@@ -17,15 +17,16 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// The test speaks to the API server by HTTP and kubectl. client-go would bring a hundred modules to decode some fields.
+// The test uses HTTP and kubectl for the API server. client-go would add a hundred modules to
+// decode a few fields.
 
-// Kinds of a body, as the API server names them.
+// Content types of request bodies for the API server.
 const (
 	asJSON  = "application/json"
 	asMerge = "application/strategic-merge-patch+json"
 )
 
-// statusError is an answer of the API server that is not a success.
+// statusError is an unsuccessful response of the API server.
 type statusError struct {
 	Code int
 	Text string
@@ -33,7 +34,8 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Text) }
 
-// missing reports whether the API server has said that an object is not there, or is another one by now.
+// missing reports whether the API server responded that an object does not exist, or that it has
+// been replaced.
 func missing(err error) bool {
 	var e *statusError
 	return errors.As(err, &e) && (e.Code == http.StatusNotFound || e.Code == http.StatusConflict)
@@ -64,7 +66,7 @@ func (c *cluster) request(ctx context.Context, method, path, kind string, body a
 	return resp, nil
 }
 
-// call asks the API server and decodes its answer into out, unless that is nil.
+// call sends a request to the API server, and decodes the response into out unless out is nil.
 func (c *cluster) call(ctx context.Context, method, path, kind string, body, out any) error {
 	resp, err := c.request(ctx, method, path, kind, body)
 	if err != nil {
@@ -77,13 +79,13 @@ func (c *cluster) call(ctx context.Context, method, path, kind string, body, out
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// event is a change of an object, ADDED, MODIFIED or DELETED.
+// event is a change of an object: ADDED, MODIFIED or DELETED.
 type event[T any] struct {
 	Type   string
 	Object T
 }
 
-// watch calls each for all objects at path and for each change of them, until ctx ends.
+// watch calls each for every object at path and for every change of one, until ctx ends.
 func watch[T any](ctx context.Context, c *cluster, path string, each func(event[T])) {
 	for ctx.Err() == nil {
 		resp, err := c.request(ctx, http.MethodGet, path+"?watch=true", "", nil)
@@ -103,7 +105,8 @@ func watch[T any](ctx context.Context, c *cluster, path string, each func(event[
 	}
 }
 
-// kubectl runs one command that has to succeed and returns its output. input is its standard input.
+// kubectl runs a command, which must succeed, and returns its output. input is the command's
+// standard input.
 func (c *cluster) kubectl(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	out, err := c.tool(t, "kubectl", input, args...)
@@ -131,7 +134,7 @@ func (c *cluster) tool(t testing.TB, name, input string, args ...string) (string
 	return stdout.String(), nil
 }
 
-// until polls probe until it returns nil, for a minute at most.
+// until polls probe until it returns nil, for at most a minute.
 func until(t testing.TB, what string, probe func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

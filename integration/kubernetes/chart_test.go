@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestChart installs the Helm chart on a control plane and reads through it while its gateways come, go and die.
+// TestChart installs the Helm chart on a control plane, and reads through its gateways while they
+// start, stop and are killed.
 func TestChart(t *testing.T) {
 	began := time.Now()
 	c := newCluster(t)
@@ -49,14 +50,14 @@ func readOnce(t *testing.T, l *lab) {
 	name := l.job(t, "mkdir -p /out/once; touch /out/once/stop;"+epochs("once", 2))
 	l.finish(t, name)
 	l.right(t, "once", 2)
-	// Both gateways read the chunk that the border between their homes cuts.
+	// Both gateways read the chunk that contains the border between their homes.
 	if again := l.reads.Again(); again > chunkSize {
 		t.Errorf("got %d bytes of %d read from the store more than once, want one chunk of %d at most", again, l.bytes, chunkSize)
 	}
 	t.Logf("figure: an epoch of %d bytes by four ranks: %d bytes of the store", l.bytes, l.reads.Bytes())
 }
 
-// readOtherwise reads by the Python client and by curl, from gateways that are found by their names.
+// readOtherwise reads with the Python client and with curl. Both find the gateways by name.
 func readOtherwise(t *testing.T, l *lab) {
 	log := l.finish(t, l.job(t, `
 curl -sf http://gateways-any.data.svc.cluster.local:8080/readyz > /dev/null
@@ -67,7 +68,7 @@ print("python read", sum(len(batch) for rank in range(4) for batch in epoch(rank
 	}
 }
 
-// scale goes from two gateways to four and back to three, while epochs are read.
+// scale scales from two gateways to four and back to three while epochs are read.
 func scale(t *testing.T, l *lab) {
 	up := l.during(t, "up", 2, func() { l.install(t, "replicas=4") })
 	down := l.during(t, "down", 4, func() {
@@ -116,7 +117,7 @@ func kill(t *testing.T, l *lab) {
 	t.Logf("figure: one of three killed: %d epochs right; ready again after %.1f s", n, took.Seconds())
 }
 
-// roll restarts all gateways, one after the other, while epochs are read.
+// roll restarts all gateways, one after another, while epochs are read.
 func roll(t *testing.T, l *lab) {
 	began := time.Now()
 	n := l.during(t, "rolled", 3, func() {

@@ -19,14 +19,15 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// containerVariable holds a container in JSON, in the environment of this program when it is started as one.
+// containerVariable is the environment variable with which this program becomes a container,
+// described in JSON.
 const containerVariable = "TEST_CONTAINER"
 
-// container is a process's view of the machine: its own root, with only the bound files in it.
+// container is a process with a separate root directory, which contains only the bound files.
 type container struct {
-	Root     string // an empty directory, on which the root is made
+	Root     string // an empty directory that becomes the mount point of the root
 	Binds    []bind
-	ReadOnly bool // the root, but not the mounts
+	ReadOnly bool // applies to the root, but not to the mounts
 	Hostname string
 	UID, GID int
 	Groups   []int
@@ -35,13 +36,13 @@ type container struct {
 	Env      []string
 }
 
-// bind shows a file or directory of this machine at a path of the container.
+// bind mounts a file or directory of this machine at a path of the container.
 type bind struct {
 	From, To string
 	ReadOnly bool
 }
 
-// becomeContainer turns this process into the one that a container is to run. It does not return.
+// becomeContainer replaces this process by that of a container. It does not return.
 func becomeContainer(plan string) {
 	var c container
 	err := json.Unmarshal([]byte(plan), &c)
@@ -64,7 +65,7 @@ func (c *container) enter() error {
 		return err
 	}
 	os.Clearenv()
-	for _, pair := range c.Env { // of one name the last counts
+	for _, pair := range c.Env { // if a name occurs twice, the last value applies
 		name, value, _ := strings.Cut(pair, "=")
 		os.Setenv(name, value)
 	}
@@ -134,14 +135,15 @@ func (b bind) mount(root string) error {
 	return err
 }
 
-// process is a container that was started.
+// process is a started container.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has exited
 	log  *journal
 }
 
-// start runs the container on a node, in namespaces of its own: mounts, processes and the name of the machine.
+// start runs the container on a node, with separate namespaces for mounts, processes and the host
+// name.
 func (c *container) start(at *harness.Node, log *journal) (*process, error) {
 	plan, err := json.Marshal(c)
 	if err != nil {
@@ -174,7 +176,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// exitCode returns the code of a process that has ended, as a container engine tells it.
+// exitCode returns the exit code of a process, like a container engine.
 func (p *process) exitCode() int {
 	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		return 128 + int(s.Signal())
@@ -182,7 +184,7 @@ func (p *process) exitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// journal keeps all that the processes of a container have written.
+// journal stores everything that the processes of a container have written.
 type journal struct {
 	mu   sync.Mutex
 	text []byte // guarded by mu
@@ -195,7 +197,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeFrom writes the bytes after the first n and returns their number.
+// writeFrom writes the bytes after the first n, and returns their number.
 func (j *journal) writeFrom(n int, w io.Writer) (int, error) {
 	j.mu.Lock()
 	text := j.text[n:]

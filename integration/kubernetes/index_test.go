@@ -17,18 +17,18 @@ import (
 
 const (
 	shards = 1000
-	heldAt = "/pictures/shard-00500.tar" // of part 4 of 16, in the midst of it
+	heldAt = "/pictures/shard-00500.tar" // in the middle of part 4 of 16
 )
 
-// indexing runs kubectl in the namespace of the Jobs that index, and returns its output.
+// indexing runs kubectl in the namespace of the indexing Jobs, and returns its output.
 func (l *lab) indexing(t *testing.T, args ...string) string {
 	t.Helper()
 	return l.kubectl(t, "", append([]string{"--namespace", "parts"}, args...)...)
 }
 
-// indexInParts types the page's commands: a Job of 16 parts, of which one is killed in the middle
-// of its shards, and, when another pod has done it, a join whose result equals that of one machine.
-// A join before that names the part.
+// indexInParts runs the page's commands. A Job has 16 parts, and one part is killed in the middle
+// of its shards. A join before the part is complete names the part. After another pod has completed
+// it, a join has the same result as indexing on one machine.
 func indexInParts(t *testing.T, l *lab) {
 	page := pageCommands(t, "Index on many machines", 5)
 	enter := func(commands []string) {
@@ -55,7 +55,7 @@ func indexInParts(t *testing.T, l *lab) {
 	until(t, "the join without a part", func(context.Context) error {
 		said, err := l.tool(t, "kubectl", "", "--namespace", "parts", "logs", "--selector", "batch.kubernetes.io/job-name=index", "--tail=-1")
 		if err != nil {
-			return err // no container of it runs yet
+			return err // its container does not run yet
 		}
 		for _, want := range []string{"63 of 1,000 shards (", ") are missing, unfinished parts: 1 of 16.", "index s3://train/pictures --part 4/16  # 63 shards"} {
 			if !strings.Contains(said, want) {
@@ -83,7 +83,7 @@ func indexInParts(t *testing.T, l *lab) {
 	}
 }
 
-// killPart kills the processes of the pod that does a part.
+// killPart kills the processes of the pod that runs a part.
 func (l *lab) killPart(t *testing.T, part int) {
 	t.Helper()
 	name := strings.TrimSpace(l.indexing(t, "get", "pods", "--selector", fmt.Sprintf("batch.kubernetes.io/job-completion-index=%d", part), "--output", "jsonpath={.items[*].metadata.name}"))

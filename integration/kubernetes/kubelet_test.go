@@ -17,28 +17,28 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// image is the root of a container of an image, without its volumes.
+// image is the root directory of an image's containers, without their volumes.
 type image struct {
 	binds []bind
 	entry []string // its entry point
 	env   []string
 }
 
-// kubelet plays those of all nodes: it runs the pods that the scheduler gives them.
+// kubelet acts as the kubelet of all nodes: it runs the pods that the scheduler assigns to them.
 type kubelet struct {
 	cluster  *cluster
 	machines []string
-	images   map[string]image // by the name of the image, without its tag
-	asker    *http.Client     // of probes, without connections that last
+	images   map[string]image // by image name without a tag
+	asker    *http.Client     // for probes, without keep-alive
 
 	mu        sync.Mutex          // guards the fields below
 	sandboxes map[string]*sandbox // by UID of the pod
-	pods      int                 // that were ever started
+	pods      int                 // number of pods ever started
 	running   sync.WaitGroup
 }
 
-// newKubelet adds machines to the cluster, each in its own zone, and runs their pods until the test
-// ends.
+// newKubelet adds machines to the cluster, each in a separate zone, and runs their pods until the
+// test ends.
 func newKubelet(t *testing.T, c *cluster, images map[string]image, machines ...string) *kubelet {
 	t.Helper()
 	transport := c.control.Transport()
@@ -74,7 +74,7 @@ func newKubelet(t *testing.T, c *cluster, images map[string]image, machines ...s
 	return k
 }
 
-// changed starts a pod that is new here, and tells one that is known of its change.
+// changed starts a new pod, or notifies the sandbox of a known pod.
 func (k *kubelet) changed(ctx context.Context, t *testing.T, e event[pod]) {
 	p := e.Object
 	k.mu.Lock()
@@ -95,7 +95,7 @@ func (k *kubelet) changed(ctx context.Context, t *testing.T, e event[pod]) {
 	}
 }
 
-// find returns the sandbox of the pod of a name that runs, or nil.
+// find returns the sandbox of the running pod with this name, or nil.
 func (k *kubelet) find(namespace, name string) *sandbox {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,7 +113,7 @@ func (k *kubelet) forget(s *sandbox) {
 	delete(k.sandboxes, s.pod.Metadata.UID)
 }
 
-// serveLogs sends a container's log to the API server, as for kubectl logs.
+// serveLogs serves containers' logs to the API server, for kubectl logs.
 func (k *kubelet) serveLogs(t *testing.T) {
 	t.Helper()
 	own := k.cluster.tls.Issue(t, t.TempDir(), func(x *x509.Certificate) { x.IPAddresses = append(x.IPAddresses, net.ParseIP(k.cluster.control.IP)) })
@@ -163,7 +163,7 @@ func (k *kubelet) log(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// machineOf returns the name of the machine on which the pod with an address runs.
+// machineOf returns the name of the machine that runs the pod with this address.
 func (k *kubelet) machineOf(ip string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,7 +175,7 @@ func (k *kubelet) machineOf(ip string) string {
 	return ""
 }
 
-// node gives a pod a network of its own.
+// node gives a pod its own node on the island.
 func (k *kubelet) node(t testing.TB, p pod) *harness.Node {
 	t.Helper()
 	return k.cluster.island.Node(t, p.Metadata.Name, "")

@@ -28,15 +28,16 @@ const (
 	chunkSize = 64 << 10
 )
 
-// lab is a cluster of three nodes, a store, and a gateway outside that defines the right bytes.
+// lab is a cluster of three nodes, a store, and a gateway outside the cluster that provides the
+// expected bytes.
 type lab struct {
 	*cluster
 	kubelet    *kubelet
 	reads      *harness.Reads
 	alone      *harness.Gateway
 	store      *harness.Store
-	bytes      int64  // of the dataset
-	generation string // of its index
+	bytes      int64  // size of the dataset
+	generation string // generation of its index
 	dir        string // shared between jobs and the test
 	jobs       int
 }
@@ -65,8 +66,8 @@ func newLab(t *testing.T, c *cluster) *lab {
 	return l
 }
 
-// images are those of the gateway, which contain only the program, and of readers, which contain
-// the files of this machine.
+// images returns the images of the gateway, which contains only the program, and of readers, which
+// contain the files of this machine.
 func images(t *testing.T) map[string]image {
 	t.Helper()
 	program := bind{From: harness.Binary(t), To: "/millrace", ReadOnly: true}
@@ -97,7 +98,8 @@ func images(t *testing.T) map[string]image {
 	}
 }
 
-// surroundings are the objects that a cluster has before the chart is installed: the store's name, its keys, and volumes.
+// surroundings returns the objects that a cluster has before the chart is installed: the store's
+// name and keys, and volumes.
 func (l *lab) surroundings(t *testing.T, store *harness.Node) string {
 	t.Helper()
 	var text strings.Builder
@@ -148,7 +150,7 @@ spec:
 	return text.String()
 }
 
-// install installs or changes the release, by Helm, and waits until it is rolled out.
+// install installs or changes the release with Helm, and waits until it is rolled out.
 func (l *lab) install(t *testing.T, settings ...string) {
 	t.Helper()
 	args := []string{
@@ -171,7 +173,7 @@ func (l *lab) rolled(t *testing.T) {
 	l.kubectl(t, "", "-n", namespace, "rollout", "status", "statefulset/"+release, "--timeout", "2m")
 }
 
-// gateways are the addresses of so many of them, by the names that the cluster gives.
+// gateways returns the addresses of n gateways, with the names that the cluster gives them.
 func gateways(n int) string {
 	var all []string
 	for i := range n {
@@ -180,7 +182,8 @@ func gateways(n int) string {
 	return strings.Join(all, " ")
 }
 
-// python is a script that runs a Python program. It begins with a client of two gateways and its epoch of a rank of four.
+// python returns a script that runs a Python program. The program begins with a client of two
+// gateways, and a function that returns the epoch of one of four ranks.
 func (l *lab) python(program string) string {
 	return fmt.Sprintf(`
 "$PYTHON" - <<'END'
@@ -192,7 +195,7 @@ def epoch(rank):
 END`, gateways(2), dataset, l.generation, strings.TrimSpace(program))
 }
 
-// job starts a Job of one pod, which runs a script, and returns its name.
+// job starts a Job with one pod, which runs a script, and returns the Job's name.
 func (l *lab) job(t *testing.T, script string) string {
 	t.Helper()
 	l.jobs++
@@ -201,7 +204,7 @@ func (l *lab) job(t *testing.T, script string) string {
 	return name
 }
 
-// submit starts an Indexed Job of so many pods.
+// submit starts an Indexed Job with the given number of pods.
 func (l *lab) submit(t *testing.T, name string, pods int, script string) {
 	t.Helper()
 	job := map[string]any{
@@ -223,7 +226,7 @@ func (l *lab) submit(t *testing.T, name string, pods int, script string) {
 	}
 }
 
-// finish waits for a Job to end well and returns its log.
+// finish waits until a Job has succeeded, and returns its log.
 func (l *lab) finish(t *testing.T, name string) string {
 	t.Helper()
 	until(t, name, func(ctx context.Context) error {
@@ -248,9 +251,9 @@ func (l *lab) finish(t *testing.T, name string) string {
 	return l.kubectl(t, "", "-n", "jobs", "logs", "job/"+name)
 }
 
-// epochs is a script that reads epoch after epoch, with four ranks in parallel, into numbered
-// directories below a directory of /out. It ends after the epoch in which a file `stop` appears
-// there, and after one epoch at least.
+// epochs returns a script that reads epochs with four ranks in parallel, into numbered directories
+// below a directory of /out. It reads at least one epoch. It ends after an epoch if a file `stop`
+// exists there.
 func epochs(into string, homes int) string {
 	return fmt.Sprintf(`
 mkdir -p /out/%[1]s; epoch=0
@@ -261,8 +264,8 @@ while true; do
 done`, into, gateways(homes), homes)
 }
 
-// right compares the output of epochs with the batches of the gateway outside, and returns the
-// number of epochs.
+// right compares the output of epochs with batches from the gateway outside the cluster, and
+// returns the number of epochs.
 func (l *lab) right(t *testing.T, into string, homes int) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(l.dir, into))
@@ -303,8 +306,9 @@ func sums(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// during does something while epochs are read from so many gateways: after the first one, and until one more is read
-// behind it. It returns the number of epochs, all of them right.
+// during calls do while a job reads epochs from the given number of gateways. It waits for the
+// first epoch before the call, and for one more after it. It returns the number of epochs, after
+// checking their bytes.
 func (l *lab) during(t *testing.T, into string, homes int, do func()) int {
 	t.Helper()
 	name := l.job(t, epochs(into, homes))
@@ -316,7 +320,7 @@ func (l *lab) during(t *testing.T, into string, homes int, do func()) int {
 	return l.right(t, into, homes)
 }
 
-// count returns how many epochs a job has read.
+// count returns the number of epochs that a job has read.
 func (l *lab) count(into string) (n int) {
 	text, err := os.ReadFile(filepath.Join(l.dir, into, "count"))
 	if err == nil {

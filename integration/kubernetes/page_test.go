@@ -25,7 +25,8 @@ const (
 	shardSize = 128 << 10
 )
 
-// pageCommands returns the commands of kubectl and helm that a section of docs/kubernetes.md has a reader type. Their number is known.
+// pageCommands returns the kubectl and helm commands in a section of docs/kubernetes.md. It checks
+// their number.
 func pageCommands(t *testing.T, section string, want int) (commands []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/kubernetes.md")
@@ -45,7 +46,8 @@ func pageCommands(t *testing.T, section string, want int) (commands []string) {
 	return commands
 }
 
-// typed returns the words of a page's command as the test runs it, which is not at the root of the checkout and waits for a minute.
+// typed returns the words of a page's command, adapted to the test: the test does not run at the
+// root of the checkout, and waits for at most a minute.
 func typed(command string) []string {
 	words := strings.Fields(command)
 	for i, word := range words {
@@ -59,7 +61,8 @@ func typed(command string) []string {
 	return words
 }
 
-// putPictures puts shards of pictures into the bucket, without an index. Each class has a colour of its own.
+// putPictures uploads shards of pictures to the bucket, without an index. Each class has its own
+// color.
 func (l *lab) putPictures(t *testing.T) {
 	t.Helper()
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
@@ -80,7 +83,8 @@ func (l *lab) putPictures(t *testing.T) {
 	harness.TakeIndex(t, l.store.Objects(t), "pictures/")
 }
 
-// typePage types the page's commands. The job's network learns, and the bucket is read once however many epochs it reads.
+// typePage runs the page's commands. The losses of the job's network fall, and the gateways read
+// the bucket once, however many epochs the job reads.
 func typePage(t *testing.T, l *lab) {
 	l.putPictures(t)
 	began, log := time.Now(), ""
@@ -95,7 +99,7 @@ func typePage(t *testing.T, l *lab) {
 				words[i] = name + "=" + value
 			}
 			if word == "--values" {
-				l.reads.Forget() // the index is made
+				l.reads.Forget() // indexing is complete
 			}
 		}
 		out, err := l.tool(t, words[0], "", words[1:]...)
@@ -117,8 +121,9 @@ func typePage(t *testing.T, l *lab) {
 		t.Errorf("got losses %v, want three that fall; the log:\n%s", losses, log)
 	}
 	t.Logf("figure: %s", log)
-	// Both gateways read the chunk that the border between their homes cuts, which is a shard of eleven here, and samples of the first
-	// batch by themselves. If each read all, it would be a half.
+	// Both gateways read the chunk that contains the border between their homes (here a shard,
+	// one of eleven), and individual samples of the first batch. If each gateway read
+	// everything, half of the bytes would be repeats.
 	if again, all := l.reads.Again(), l.reads.Bytes(); again > all/6 || all == 0 {
 		t.Errorf("got %d bytes read, %d of them more than once, want a sixth at most", all, again)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// plan says how a container of the pod is run: its root, its user, its command and its environment.
+// plan returns a container of the pod as it must run: its root, user, command and environment.
 func (s *sandbox) plan(ctx context.Context, spec *podContainer) (*container, error) {
 	name, _, _ := strings.Cut(spec.Image, ":")
 	image, ok := s.kubelet.images[name]
@@ -54,7 +54,7 @@ func (s *sandbox) plan(ctx context.Context, spec *podContainer) (*container, err
 	return c, nil
 }
 
-// user sets the user and groups of a container: its own, or those of the pod, or root.
+// user sets the user and groups of a container: the container's own, or the pod's, or root.
 func (s *sandbox) user(c *container, spec *podContainer) {
 	of := s.pod.Spec.SecurityContext
 	root := new(int)
@@ -65,7 +65,7 @@ func (s *sandbox) user(c *container, spec *podContainer) {
 	}
 }
 
-// environment returns the variables of a container.
+// environment returns the environment variables of a container.
 func (s *sandbox) environment(ctx context.Context, spec *podContainer, image image) ([]string, error) {
 	env := append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOSTNAME=" + s.pod.Metadata.Name}, image.env...)
 	namespace := s.pod.Metadata.Namespace
@@ -96,7 +96,7 @@ func (s *sandbox) environment(ctx context.Context, spec *podContainer, image ima
 	return env, nil
 }
 
-// value returns the value of a variable that is defined by reference.
+// value returns the value of a variable that refers to another object.
 func (s *sandbox) value(ctx context.Context, from *source) (string, error) {
 	if from.FieldRef != nil {
 		return s.field(from.FieldRef.FieldPath)
@@ -140,7 +140,7 @@ func (s *sandbox) field(path string) (string, error) {
 
 var variable = regexp.MustCompile(`\$\([A-Za-z_][A-Za-z0-9_]*\)`)
 
-// expand replaces $(NAME) by variables that are known.
+// expand replaces $(NAME) by the value of the variable, if it is defined.
 func expand(text string, env []string) string {
 	return variable.ReplaceAllStringFunc(text, func(ref string) string {
 		for _, pair := range slices.Backward(env) {
@@ -152,7 +152,7 @@ func expand(text string, env []string) string {
 	})
 }
 
-// system adds the common parts of every container: devices, and the files of names.
+// system adds the parts that all containers have: devices, and the files with host names.
 func (s *sandbox) system(c *container) error {
 	domain := s.pod.Metadata.Namespace + ".svc.cluster.local"
 	texts := map[string]string{

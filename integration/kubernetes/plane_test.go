@@ -19,21 +19,21 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// The island's addresses are shared out: its nodes count up from 1, services have the last 64.
+// Addresses of the island: nodes count up from 1, and services use the last 64.
 const (
 	serviceRange = "10.77.0.192/26"
 	highestPod   = 191
 )
 
-// cluster is a control plane on a node of an island, and the test's access to it.
+// cluster is a control plane on a node of an island, with the test's access to it.
 type cluster struct {
 	island  *harness.Island
-	control *harness.Node // etcd, the API server, the controllers, the scheduler and the names
+	control *harness.Node // node of etcd, the API server, the controllers, the scheduler and the name server
 	server  string        // URL of the API server
-	token   string        // of an administrator
+	token   string        // token of an administrator
 	tls     *certtest.Authority
 	asker   *http.Client
-	config  string // file by which kubectl and helm reach the API server
+	config  string // kubeconfig of kubectl and helm
 	dir     string
 }
 
@@ -86,7 +86,8 @@ func (c *cluster) startServer(t *testing.T) {
 		"--token-auth-file", filepath.Join(c.dir, "tokens.csv"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", own.Cert, "--service-account-signing-key-file", own.Key,
 		"--service-cluster-ip-range", serviceRange,
-		// A controller that requires a kubelet's heartbeats sets and removes the taints of nodes.
+		// The controller that sets and removes the taints of nodes requires heartbeats of a
+		// kubelet.
 		"--disable-admission-plugins", "TaintNodesByCondition",
 	)
 	server.Ready(t, func(ctx context.Context) error {

@@ -2,7 +2,8 @@
 
 package kubernetes_test
 
-// The parts of objects that a kubelet goes by. Fields are named as in the API; their first letter there is a small one.
+// The parts of objects that a kubelet uses. Fields have the same names as in the API, where they
+// begin with a lower-case letter.
 
 type meta struct {
 	Name, Namespace, UID, ResourceVersion string
@@ -51,7 +52,7 @@ type podContainer struct {
 	SecurityContext                             security
 }
 
-// source is where a variable's value comes from.
+// source refers to the value of a variable.
 type source struct {
 	FieldRef                      *struct{ FieldPath string }
 	SecretKeyRef, ConfigMapKeyRef *keyOf
@@ -84,7 +85,8 @@ type volume struct {
 	}
 }
 
-// files are the entries of a ConfigMap or Secret. Either kind has a name for it that the other has not.
+// files selects entries of a ConfigMap or Secret. The API calls the object's name differently for
+// each kind.
 type files struct {
 	Name, SecretName string
 	Optional         bool

@@ -20,37 +20,37 @@ import (
 )
 
 const (
-	look      = 50 * time.Millisecond  // time between two looks at a pod's processes
-	refresh   = time.Second            // time between two looks at its ConfigMaps and Secrets; a kubelet takes a minute
-	probeUnit = 100 * time.Millisecond // the length of a second of a probe's period, so that tests are fast
-	backOff   = time.Second            // before a container is started again; a kubelet takes ten and more
+	look      = 50 * time.Millisecond  // interval between checks of a pod's processes
+	refresh   = time.Second            // interval between checks of its ConfigMaps and Secrets; a kubelet waits a minute
+	probeUnit = 100 * time.Millisecond // duration of one second in a probe's period, so that tests are fast
+	backOff   = time.Second            // pause before a container restarts; a kubelet waits at least ten seconds
 )
 
 // sandbox is a pod on its machine.
 type sandbox struct {
 	kubelet *kubelet
-	pod     pod // as it was when it was started
+	pod     pod // at its start
 	at      *harness.Node
 	dir     string
 	logs    map[string]*journal // by container
 
 	dirs     map[string]string  // of volumes
-	written  map[string]content // of volumes of files
+	written  map[string]content // of volumes with files
 	versions int
 
-	told   chan struct{} // holds one when mu guards something new
+	told   chan struct{} // receives a value when a field below changes
 	mu     sync.Mutex    // guards the fields below
-	last   pod           // the newest that the API server has told
-	gone   bool          // the API server knows the pod no more
-	done   bool          // all has ended
-	doomed bool          // the processes are to be killed
+	last   pod           // the latest state from the API server
+	gone   bool          // the API server no longer has the pod
+	done   bool          // all containers have exited
+	doomed bool          // the processes must be killed
 
-	// The fields below belong to the goroutine in run.
+	// Only the goroutine in run uses the fields below.
 	containers []*running
-	said       string // the status that was last sent
+	said       string // the last status sent to the API server
 }
 
-// running is a container of a pod with its probes.
+// running is a container of a pod, with its probes.
 type running struct {
 	spec     *podContainer
 	process  *process
@@ -84,14 +84,15 @@ func (s *sandbox) update(p pod, gone bool) {
 	}
 }
 
-// over reports whether all containers have ended for good.
+// over reports whether all containers have exited for good.
 func (s *sandbox) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.done
 }
 
-// leaving reports whether the pod is to be deleted, within how long, and whether that is done already.
+// leaving reports whether the pod is being deleted, its grace period, and whether it has been
+// deleted.
 func (s *sandbox) leaving() (deleted bool, grace time.Duration, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +100,7 @@ func (s *sandbox) leaving() (deleted bool, grace time.Duration, gone bool) {
 	return m.DeletionTimestamp != "" || s.gone, time.Duration(m.DeletionGracePeriodSeconds) * time.Second, s.gone
 }
 
-// pause waits for a change of the pod or the next look.
+// pause waits for a change of the pod or for the next check.
 func (s *sandbox) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -108,7 +109,7 @@ func (s *sandbox) pause(ctx context.Context) {
 	}
 }
 
-// run runs the pod to its end.
+// run runs the pod until it is deleted.
 func (s *sandbox) run(ctx context.Context, t *testing.T) {
 	name := s.pod.Metadata.Namespace + "/" + s.pod.Metadata.Name
 	defer func() {
@@ -120,7 +121,7 @@ func (s *sandbox) run(ctx context.Context, t *testing.T) {
 				t.Logf("log of %s %s:\n%s", name, container, tail(log.String()))
 			}
 		}
-		if ctx.Err() == nil { // else the island is about to go
+		if ctx.Err() == nil { // otherwise the island is being removed
 			s.at.Unplug(t)
 		}
 		s.mu.Lock()
@@ -140,7 +141,7 @@ func (s *sandbox) run(ctx context.Context, t *testing.T) {
 		s.mu.Lock()
 		s.done = true
 		s.mu.Unlock()
-		for !deleted && ctx.Err() == nil { // its log may be asked for
+		for !deleted && ctx.Err() == nil { // clients may still request its log
 			s.pause(ctx)
 			deleted, _, gone = s.leaving()
 		}
@@ -158,7 +159,8 @@ func (s *sandbox) path() string {
 	return "/api/v1/namespaces/" + s.pod.Metadata.Namespace + "/pods/" + s.pod.Metadata.Name
 }
 
-// live starts the containers and looks after them until all have ended, which the phase tells, or the pod is deleted.
+// live starts the containers and supervises them until all have exited or the pod is deleted. phase
+// is empty if the pod is deleted.
 func (s *sandbox) live(ctx context.Context) (phase string) {
 	stay := func() bool {
 		deleted, _, _ := s.leaving()
@@ -201,7 +203,7 @@ func (s *sandbox) live(ctx context.Context) (phase string) {
 	return ""
 }
 
-// initialize runs one of the containers that come first, again until it succeeds.
+// initialize runs an init container, and restarts it until it succeeds.
 func (s *sandbox) initialize(ctx context.Context, stay func() bool, spec *podContainer) bool {
 	c := &running{spec: spec}
 	defer c.kill()
@@ -222,7 +224,7 @@ func (s *sandbox) note(line string) {
 	}
 }
 
-// phase returns how a pod has ended whose containers are not to be started again.
+// phase returns the pod's final phase, or "" if a container still runs or will restart.
 func (s *sandbox) phase() string {
 	phase := "Succeeded"
 	for _, c := range s.containers {
@@ -246,7 +248,7 @@ func (s *sandbox) again(c *running) bool {
 	return true
 }
 
-// look starts a container that is to run and does not, and asks its probes when it is time.
+// look starts a container that should run but does not, and executes the probes that are due.
 func (s *sandbox) look(ctx context.Context, c *running) {
 	if c.process != nil && c.process.ended() {
 		c.ready = false
@@ -304,8 +306,8 @@ type verdict string
 
 const (
 	good    verdict = "good"
-	bad     verdict = "bad"     // as often in a row as the probe allows, and once more
-	unknown verdict = "unknown" // it was not time to ask, or it failed less often
+	bad     verdict = "bad"     // the number of consecutive failures has reached the probe's limit
+	unknown verdict = "unknown" // the probe was not due, or has failed fewer times
 )
 
 func (s *sandbox) probe(ctx context.Context, c *running, p *probe) verdict {
@@ -345,7 +347,7 @@ func (s *sandbox) handle(ctx context.Context, c *running, h handler) error {
 	return fmt.Errorf("this kubelet knows no other hooks and probes than httpGet and sleep")
 }
 
-// port returns the number of a port that is given by number or name.
+// port returns the number of a port given by number or name.
 func (c *running) port(of any) string {
 	if number, ok := of.(float64); ok {
 		return strconv.Itoa(int(number))
@@ -358,7 +360,8 @@ func (c *running) port(of any) string {
 	return "0"
 }
 
-// terminate ends the containers within the time that the pod has, in order: the hook, SIGTERM, SIGKILL.
+// terminate stops the containers within the pod's grace period: first the hook, then SIGTERM, then
+// SIGKILL.
 func (s *sandbox) terminate(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, max(grace, look))
 	defer cancel()
@@ -395,14 +398,15 @@ func (c *running) kill() {
 // tail returns the last part of a log.
 func tail(text string) string { return text[max(0, len(text)-16<<10):] }
 
-// kill has the processes of all containers killed, as the kernel does that is out of memory.
+// kill requests that the processes of all containers are killed, as the kernel does when memory is
+// short.
 func (s *sandbox) kill() {
 	s.mu.Lock()
 	s.doomed = true
 	s.mu.Unlock()
 }
 
-// killed kills the processes if kill was called.
+// killed kills the processes if kill has been called.
 func (s *sandbox) killed() {
 	s.mu.Lock()
 	doomed := s.doomed

@@ -40,15 +40,15 @@ type slice struct {
 	}
 }
 
-// forwarder plays the service proxies of all nodes: it has the addresses of all services, and joins each connection with one
-// to an endpoint that is ready.
+// forwarder acts as the service proxies of all nodes: it listens on the addresses of all services,
+// and connects each client to a ready endpoint.
 type forwarder struct {
 	kubelet *kubelet
 	at      *harness.Node
 
 	mu     sync.Mutex        // guards the fields below
 	slices map[string]slice  // by namespace and name
-	open   map[string]string // the address of a service that is listened on, and the service's namespace and name
+	open   map[string]string // address of each service that it listens on, with the service's namespace and name
 }
 
 func newForwarder(t *testing.T, k *kubelet) *forwarder {
@@ -80,7 +80,7 @@ func newForwarder(t *testing.T, k *kubelet) *forwarder {
 	return f
 }
 
-// listen takes the address of a service, once.
+// listen starts listening on the addresses of a service, unless it does so already.
 func (f *forwarder) listen(ctx context.Context, t *testing.T, s service) {
 	for _, port := range s.Spec.Ports {
 		address := net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(port.Port))
@@ -118,7 +118,7 @@ func (f *forwarder) listen(ctx context.Context, t *testing.T, s service) {
 	}
 }
 
-// join passes a connection's bytes on, both ways.
+// join forwards a connection's bytes in both directions.
 func (f *forwarder) join(ctx context.Context, c net.Conn, s service, port string) {
 	defer c.Close()
 	to := f.endpoint(c.RemoteAddr(), s, port)
@@ -141,8 +141,7 @@ func (f *forwarder) join(ctx context.Context, c net.Conn, s service, port string
 	_, _ = io.Copy(c, there)
 }
 
-// endpoint draws one that is ready: any, or one on the client's own machine if the service requires
-// that.
+// endpoint picks a random ready endpoint, on the client's own machine if the service requires that.
 func (f *forwarder) endpoint(asker net.Addr, s service, port string) string {
 	host, _, _ := net.SplitHostPort(asker.String())
 	local := ""

@@ -13,8 +13,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// readBySocket installs a gateway on a node with a socket in a directory of that node, and reads through it in a pod: without a token
-// nothing, and with one all samples, in shared memory.
+// readBySocket installs a gateway with a socket in a directory of its node, and reads through it in
+// a pod. Without a token it receives nothing; with a token it receives all samples in shared
+// memory.
 func readBySocket(t *testing.T, l *lab) {
 	dir, token := t.TempDir(), "mr_"+(rand.Text() + rand.Text())[:43]
 	if err := os.Chown(dir, 65532, 65532); err != nil {
@@ -27,7 +28,7 @@ func readBySocket(t *testing.T, l *lab) {
 		sha256.Sum256([]byte(token)))
 	if out, err := l.tool(t, "helm", "", "install", "neighbour", chart, "--namespace", "local", "--set-json", access,
 		"--set-json", fmt.Sprintf(`datasets=[{"name":%q,"url":"s3://%s/%s?endpoint=http://minio.jobs.svc:9000&region=us-east-1"}]`, dataset, harness.Bucket, dataset),
-		"--set-json", `nodeSelector={"kubernetes.io/hostname":"node-a"}`, // the machines of this test have one file system
+		"--set-json", `nodeSelector={"kubernetes.io/hostname":"node-a"}`, // all machines of this test share one file system
 		"--set", "mode=daemonset,socket.hostPath="+dir+",s3.secret=bucket,cacheSize=256Mi"); err != nil {
 		t.Fatal(err, out)
 	}

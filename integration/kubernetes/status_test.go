@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// report tells the API server how the pod is, if that has changed.
+// report sends the pod's status to the API server if it has changed.
 func (s *sandbox) report(ctx context.Context, phase string) {
 	now := time.Now().UTC().Format(time.RFC3339)
 	ready := phase == "Running"
@@ -45,7 +45,7 @@ func (s *sandbox) report(ctx context.Context, phase string) {
 	s.said = string(text)
 }
 
-// status returns the container as the API has it.
+// status returns the container's status in the form of the API.
 func (c *running) status() map[string]any {
 	state := map[string]any{"waiting": map[string]string{"reason": "ContainerCreating"}}
 	began := c.began.UTC().Format(time.RFC3339)

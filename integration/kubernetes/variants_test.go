@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// variants are ways to install the chart, by the values that are set.
+// variants lists configurations of the chart, with the values to set.
 var variants = []struct{ name, set string }{
 	{"plain", ""},
 	{"many", "replicas=8,spreadOver={kubernetes.io/hostname,topology.kubernetes.io/zone}"},
@@ -23,9 +23,9 @@ var variants = []struct{ name, set string }{
 	{"monitored", "serviceMonitor.enabled=true,networkPolicy.monitoring[0].namespaceSelector.matchLabels.team=metrics"},
 }
 
-// acceptVariants makes the API server accept the objects of each variant, as a user without Helm
-// would apply them. The controllers must make pods from them, each of which meets the restricted
-// standard of pod security.
+// acceptVariants applies the objects of each variant to the API server, like a user without Helm.
+// The controllers must create pods from them. Each pod meets the restricted standard of pod
+// security, except with a directory of the node.
 func acceptVariants(t *testing.T, c *cluster) {
 	c.kubectl(t, resource("ServiceMonitor", "servicemonitors", "monitoring.coreos.com")+resource("Certificate", "certificates", "cert-manager.io"), "apply", "-f", "-")
 	c.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
@@ -51,7 +51,8 @@ func acceptVariants(t *testing.T, c *cluster) {
 	}
 }
 
-// standard is the one of pod security: a directory of the node is not allowed by the restricted one.
+// standard returns the standard of pod security. The restricted standard does not allow a directory
+// of the node.
 func standard(set string) string {
 	if strings.Contains(set, "hostPath") {
 		return "privileged"
@@ -59,7 +60,7 @@ func standard(set string) string {
 	return "restricted"
 }
 
-// resource defines a kind of objects of another project. kubeconform checks their own schemas.
+// resource defines a kind of objects of another project. kubeconform checks their schemas.
 func resource(kind, plural, group string) string {
 	return fmt.Sprintf(`---
 apiVersion: apiextensions.k8s.io/v1

@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// content is the content of a volume of files: the bytes of each, by path.
+// content is the content of a volume with files: the bytes of each file, by path.
 type content map[string][]byte
 
-// entries reads a ConfigMap or a Secret. One that is optional may be missing.
+// entries reads a ConfigMap or a Secret. It may be missing if optional is set.
 func (c *cluster) entries(ctx context.Context, namespace, kind, name string, optional bool) (content, error) {
 	var o struct {
 		Data       map[string]string
@@ -44,7 +44,7 @@ func (c *cluster) entries(ctx context.Context, namespace, kind, name string, opt
 	return all, err
 }
 
-// add reads the entries that files names into the content.
+// add adds the entries that files selects to the content.
 func (v content) add(ctx context.Context, c *cluster, namespace, kind string, f *files) error {
 	if f == nil {
 		return nil
@@ -67,8 +67,8 @@ func (v content) add(ctx context.Context, c *cluster, namespace, kind string, f 
 	return nil
 }
 
-// content returns the files of a volume and their mode; nothing for a volume that is not made of
-// the API's objects.
+// content returns the files of a volume and their mode, or no files if the volume is not made from
+// objects of the API.
 func (s *sandbox) content(ctx context.Context, v *volume) (all content, mode os.FileMode, err error) {
 	all, mode = content{}, 0o644
 	chosen := func(m *uint32) {
@@ -100,7 +100,8 @@ func (s *sandbox) content(ctx context.Context, v *volume) (all content, mode os.
 	return all, mode, err
 }
 
-// mountVolumes makes the directory of each volume, and fills those of files.
+// mountVolumes creates the directory of each volume, and writes the files of the volumes that have
+// some.
 func (s *sandbox) mountVolumes(ctx context.Context) error {
 	for i := range s.pod.Spec.Volumes {
 		v := &s.pod.Spec.Volumes[i]
@@ -148,7 +149,8 @@ func (s *sandbox) directory(ctx context.Context, v *volume) (string, error) {
 	return dir, os.Chmod(dir, mode)
 }
 
-// refreshVolumes writes the volumes of files whose content has changed, each at once by one renamed link, as a kubelet does.
+// refreshVolumes updates volumes whose files have changed. It replaces all files of a volume at
+// once by renaming a link, like a kubelet.
 func (s *sandbox) refreshVolumes(ctx context.Context) error {
 	for i := range s.pod.Spec.Volumes {
 		v := &s.pod.Spec.Volumes[i]

@@ -1,4 +1,5 @@
-// Package limited runs the jobs of clustersim.Limited with processes: gateways, MinIO and ranks on machines of their own
-// whose network cards are slow, mutual TLS between gateways. It measures for integration/experiments/nodes.go, which holds the figures
-// against the simulation's. It needs Linux and root.
+// Package limited runs the jobs of clustersim.Limited with real processes: gateways, MinIO and
+// ranks on separate machines with slow network cards, and mutual TLS between gateways.
+// integration/experiments/links.go runs it, and compares the figures with those of the simulation.
+// The package requires Linux and root.
 package limited

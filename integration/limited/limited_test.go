@@ -30,7 +30,8 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
 const dataset = "photos"
 
-// lab is a store, ranks and machines for gateways. Each way has gateways of its own, with nothing in memory.
+// lab is a store, ranks, and machines for gateways. Each configuration starts its own gateways,
+// with nothing in memory.
 type lab struct {
 	clustersim.Limited
 	store          *harness.Store
@@ -76,7 +77,8 @@ func newLab(t *testing.T, l clustersim.Limited) *lab {
 	return b
 }
 
-// TestLimited runs every way, in rounds of alternating order, and prints the result of each.
+// TestLimited runs every configuration, in rounds of alternating order, and prints the result of
+// each.
 func TestLimited(t *testing.T) {
 	b := newLab(t, clustersim.NewLimited())
 	for round := range b.Rounds {
@@ -96,10 +98,11 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// once checks the bytes from the store where all data fit. Gateways by rank read chunks twice that
-// the border between two homes cuts. Those of a cluster read samples of the first batch
-// individually, which is a notable part of such small data, and chunks twice where full links make
-// answers late. That is still far from each gateway reading everything.
+// once checks the bytes read from the store in configurations whose memory can hold all data. With
+// routing by rank, two gateways read each chunk that contains the border between their homes.
+// Gateways of a cluster read samples of the first batch individually, which is a notable part of
+// such small data. They also read chunks twice if full links delay responses. Both are far less
+// than if each gateway read everything.
 func once(t *testing.T, o clustersim.Outcome) {
 	t.Helper()
 	if o.Way.Share > 0 || o.Way.Trouble != "" || o.Way.Name == "plain" {
@@ -114,7 +117,7 @@ func once(t *testing.T, o clustersim.Outcome) {
 	}
 }
 
-// run reads the epochs of one way.
+// run reads the epochs of one configuration.
 func (b *lab) run(t *testing.T, w clustersim.Way) clustersim.Outcome {
 	t.Helper()
 	gateways := b.start(t, w)
@@ -142,7 +145,7 @@ func (b *lab) run(t *testing.T, w clustersim.Way) clustersim.Outcome {
 	return o
 }
 
-// start starts the gateways of a way.
+// start starts the gateways of a configuration.
 func (b *lab) start(t *testing.T, w clustersim.Way) (gateways []*harness.Gateway) {
 	t.Helper()
 	nodes, args := b.nodes[:w.Gateways], []string{"--cache-size", strconv.FormatInt(w.Memory(b.stored), 10), "--lame-duck", "0s"}
@@ -161,7 +164,7 @@ func (b *lab) start(t *testing.T, w clustersim.Way) (gateways []*harness.Gateway
 	return gateways
 }
 
-// strike lets gateway 1 fail as the way has it, until undo is called.
+// strike makes gateway 1 fail according to the configuration. undo ends the failure.
 func (b *lab) strike(t *testing.T, w clustersim.Way, gateways []*harness.Gateway) (undo func()) {
 	t.Helper()
 	switch w.Trouble {
@@ -176,7 +179,7 @@ func (b *lab) strike(t *testing.T, w clustersim.Way, gateways []*harness.Gateway
 	return func() {}
 }
 
-// exchanged returns how many bytes gateways that are well have had of each other.
+// exchanged returns the number of bytes that healthy gateways have read from one another.
 func (b *lab) exchanged(t *testing.T, w clustersim.Way, gateways []*harness.Gateway) (sum float64) {
 	t.Helper()
 	for i, g := range gateways {
@@ -188,7 +191,8 @@ func (b *lab) exchanged(t *testing.T, w clustersim.Way, gateways []*harness.Gate
 	return sum
 }
 
-// epoch reads one epoch by all ranks in step, and returns how long each step took, thinking included.
+// epoch reads one epoch with all ranks in step, and returns the duration of each step, computing
+// time included.
 func (b *lab) epoch(t *testing.T, w clustersim.Way, gateways []*harness.Gateway, epoch uint64) ([]time.Duration, error) {
 	t.Helper()
 	opt := client.Options{
@@ -240,7 +244,7 @@ func (b *lab) client(t *testing.T, w clustersim.Way, gateways []*harness.Gateway
 	return c
 }
 
-// steps makes ranks wait for each other, and records when they proceed.
+// steps makes ranks wait for one another, and records the duration of each step.
 type steps struct {
 	ranks int
 
@@ -271,7 +275,8 @@ func (s *steps) wait(ctx context.Context) error {
 	}
 }
 
-// processors returns how long processors worked for the store, the gateways and this process, which has the ranks.
+// processors returns the processor time of the store, the gateways and this process, which runs the
+// ranks.
 func (b *lab) processors(t *testing.T, gateways []*harness.Gateway) (all time.Duration) {
 	t.Helper()
 	pids := []int{os.Getpid(), b.store.Server().Pid()}
@@ -281,7 +286,7 @@ func (b *lab) processors(t *testing.T, gateways []*harness.Gateway) (all time.Du
 	for _, pid := range pids {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			continue // it was killed
+			continue // it has been killed
 		}
 		fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+2:])
 		for _, ticks := range fields[11:13] { // user and system time, in hundredths of a second

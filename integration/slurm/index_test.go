@@ -17,10 +17,11 @@ import (
 
 const (
 	shards = 1000
-	heldAt = "/photos/shard-00500.tar" // of part 4 of 16, in the middle of it
+	heldAt = "/photos/shard-00500.tar" // in the middle of part 4 of 16
 )
 
-// paste runs a block of the page that submits an array and the job that joins its parts, and returns both jobs' numbers.
+// paste runs a block of the page that submits an array and the job that joins its parts. It returns
+// the IDs of both jobs.
 func (l *lab) paste(t *testing.T, env []string, block string) (array, join string) {
 	t.Helper()
 	command := append([]string{"env"}, append(l.store.Env, env...)...)
@@ -32,9 +33,9 @@ func (l *lab) paste(t *testing.T, env []string, block string) (array, join strin
 	return fields[1], fields[0]
 }
 
-// TestIndexInParts runs the page: an array of 16 parts, of which one is killed in the middle of its
-// shards, a join that names that part, the part once more, and a join whose result equals that of
-// one machine.
+// TestIndexInParts runs the page's commands. One of the 16 parts of an array is killed in the
+// middle of its shards, and a join names that part. After the part has run again, a join has the
+// same result as indexing on one machine.
 func TestIndexInParts(t *testing.T) {
 	l := newLab(t, 2)
 	bucket := l.store.Objects(t)

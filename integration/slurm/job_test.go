@@ -16,7 +16,8 @@ import (
 
 const samples = 2048
 
-// newGateways returns a cluster of two machines with a dataset and the page's files, and the environment of its jobs.
+// newGateways returns a cluster of two machines with a dataset and the page's files, the
+// environment of its jobs, and the size of the data.
 func newGateways(t *testing.T) (l *lab, env []string, size int64) {
 	t.Helper()
 	l = newLab(t, 2)
@@ -39,8 +40,8 @@ func newGateways(t *testing.T) (l *lab, env []string, size int64) {
 	return l, env, size
 }
 
-// pageBlocks returns the blocks of docs/slurm.md: the settings, the job, and the command that submits it; an array that makes an
-// index, and one task of it once more.
+// pageBlocks returns the blocks of docs/slurm.md: the settings, the job, and the command that
+// submits it; an array that creates an index, and the command that repeats one of its tasks.
 func pageBlocks(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/slurm.md")
@@ -68,7 +69,7 @@ func pageBlocks(t *testing.T) []string {
 	return blocks
 }
 
-// running returns the processes of a program on all machines: their IDs by command line.
+// running returns the processes of a program on all machines: their PIDs by command line.
 func running(t *testing.T, words string) map[string]int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -80,7 +81,7 @@ func running(t *testing.T, words string) map[string]int {
 		text, err := os.ReadFile(name)
 		line := strings.ReplaceAll(string(text), "\x00", " ")
 		if err != nil || !strings.Contains(line, words) {
-			continue // it may have ended
+			continue // it may have exited
 		}
 		var pid int
 		if _, err := fmt.Sscanf(name, "/proc/%d/", &pid); err != nil {
@@ -91,8 +92,8 @@ func running(t *testing.T, words string) map[string]int {
 	return found
 }
 
-// TestJob runs the page from its files to the end of the job: each sample is read once, and each byte of the store once, half of
-// them by each gateway; the gateways end with the job.
+// TestJob runs the page's commands. The job reads each sample once. Its two gateways together read
+// each byte from the store once, half of them each, and exit with the job.
 func TestJob(t *testing.T) {
 	l, env, size := newGateways(t)
 	fields := strings.Fields(strings.TrimSpace(pageBlocks(t)[2]))
@@ -140,7 +141,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestNothingStays kills the batch script, or the job, while the gateways and the job run.
+// TestNothingStays kills the batch script, or the job, while the gateways and the job run, and
+// checks that no process remains.
 func TestNothingStays(t *testing.T) {
 	l, env, _ := newGateways(t)
 	marker := l.file("a-long-job")
@@ -180,11 +182,13 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAJob has the exit code of the job come through, and the faults of the gateways end it at once.
+// TestFaultsOfAJob checks that Slurm reports the exit code of the job, and that a fault of the
+// gateways ends the job without delay.
 func TestFaultsOfAJob(t *testing.T) {
 	l, env, _ := newGateways(t)
-	// srun ends the other rank as soon as one has ended, and counts a rank that it ends so as 143, which is more than 7: each waits
-	// until the other could answer the signal by 7 too.
+	// srun kills the other rank as soon as one exits, and counts a killed rank as exit code
+	// 143, which is more than 7. Each rank therefore waits until the other would also exit with
+	// 7 on the signal.
 	l.write(t, "ends", `trap 'exit 7' TERM
 touch here-"$SLURM_PROCID"
 until [ -e here-0 ] && [ -e here-1 ]; do sleep 0.1; done
@@ -196,7 +200,7 @@ exit "${MILLRACE_CONFIG:-7}"
 	}
 	wrong := l.submit(t, append(env, "MILLRACE_DATASET=photos=s3://train/nowhere"), "--nodes", "2", "millrace.sbatch", "true")
 	state := l.ended(t, wrong)
-	if state != "FAILED 1:0" || !strings.Contains(l.logs(t), "gateways-"+wrong+".log says why") { // waiting in vain says "is not ready"
+	if state != "FAILED 1:0" || !strings.Contains(l.logs(t), "gateways-"+wrong+".log says why") { // a timeout would report "is not ready"
 		t.Errorf("gateways that cannot start: got %s\n%s", state, l.logs(t))
 	}
 }

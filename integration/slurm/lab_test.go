@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// configuration of a cluster in a directory, which is %[1]s. Neither control groups nor accounts are needed.
+// configuration is that of a cluster in directory %[1]s. It requires neither control groups nor
+// accounts.
 const configuration = `
 ClusterName=lab
 SlurmctldHost=control
@@ -49,16 +50,17 @@ type lab struct {
 	nodes   []string
 	store   *harness.Store
 	reads   *harness.Reads
-	dir     string // which all machines share
+	dir     string // shared by all machines
 	env     []string
 }
 
-// newLab starts a cluster of some machines, node-1 and so on, and waits until jobs can be submitted.
+// newLab starts a cluster with the given number of machines (node-1 and so on), and waits until it
+// accepts jobs.
 func newLab(t *testing.T, machines int) *lab {
 	t.Helper()
 	island := harness.NewIsland(t)
 	l := &lab{dir: t.TempDir()}
-	if err := os.Chmod(l.dir, 0o755); err != nil { // or else munged does not trust it
+	if err := os.Chmod(l.dir, 0o755); err != nil { // otherwise munged does not trust it
 		t.Fatal(err)
 	}
 	names := []string{"store", "control"}
@@ -106,8 +108,8 @@ func (l *lab) write(t *testing.T, name, text string) {
 	}
 }
 
-// machine is a script that becomes a machine: it has a name, the file of all names, and processes that it alone sees. The shell
-// that stays takes the place of init, and waits for orphans.
+// machine is a script that turns a process into a machine, with a host name, a hosts file and its
+// own processes. The remaining shell takes the place of init, and waits for orphans.
 const machine = `mount --bind "$0" /etc/hosts && hostname "$1" && shift && PATH=$PATH:/usr/sbin && "$@" & wait`
 
 // start starts a daemon as the first process of a machine.
@@ -135,8 +137,8 @@ func (l *lab) command(t *testing.T, command ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// submit submits a script of deploy/slurm with additional variables in its environment, and returns
-// the number of its job. args are options of sbatch, the script's name, and the script's arguments.
+// submit submits a script of deploy/slurm with additional environment variables, and returns the
+// job's ID. args are options of sbatch, the script's name, and the script's arguments.
 func (l *lab) submit(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	script := slices.IndexFunc(args, func(a string) bool { return strings.HasSuffix(a, ".sbatch") })
@@ -154,8 +156,8 @@ func (l *lab) submit(t *testing.T, env []string, args ...string) string {
 	return id
 }
 
-// ended waits until no process of a job is left, and returns its state and the exit code of its script: COMPLETED 0:0. Of an array
-// it returns one line for each task.
+// ended waits until no process of a job remains, and returns the job's state and the exit code of
+// its script, such as COMPLETED 0:0. For an array it returns one line per task.
 func (l *lab) ended(t *testing.T, id string) string {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
