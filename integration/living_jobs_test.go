@@ -202,8 +202,7 @@ func (l *jobLoad) mayLack(name string) bool {
 // errRemoved means that the index of a job's generation is no longer in the store.
 var errRemoved = errors.New("its index was removed")
 
-// gone checks in the store whether a generation that a gateway reports as gone has really been
-// removed.
+// gone checks in the store whether a generation that a gateway reports as gone is gone.
 func (l *jobLoad) gone(ctx context.Context, d client.Dataset, err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Code != client.CodeGenerationGone {
 		return err
@@ -309,8 +308,8 @@ func (l *jobLoad) right(d client.Dataset, opt client.Options, b *client.Batch) e
 	return nil
 }
 
-// startJobLoad packs datasets and starts a cluster of two gateways from the given program, or
-// from the one that Build compiled. The first gateway has a disk cache and the given amount of memory.
+// startJobLoad packs datasets and starts a cluster of two gateways from the given program, or from
+// Build's. The first gateway has a disk cache and the given memory.
 func startJobLoad(t *testing.T, program, memory string, later int, think, hang time.Duration) *jobLoad {
 	t.Helper()
 	l := &jobLoad{
@@ -391,8 +390,7 @@ func hangs(_ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// hangDisk repeatedly makes the disk hang until ctx ends. Each hang lasts until a system call has
-// met it.
+// hangDisk repeatedly makes the disk hang until ctx ends, each time until a system call has met it.
 func (l *jobLoad) hangDisk(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		pause(ctx, time.Duration(random.Int64N(int64(l.hang))))
@@ -540,10 +538,10 @@ func hasty(t *testing.T) string {
 }
 
 // TestJobsWhileAllChanges lets jobs of eight ranks read from two gateways. Each second a dataset, a
-// generation, an index, the file or the store changes, and one gateway's disk hangs now and then.
-// Every epoch of every job delivers each sample of one generation once, with the packed bytes. Each
-// request ends within a second of its deadline, and errors are only those of the store. At the end
-// the gateways hold no more than at the start.
+// generation, an index, the file or the store changes, and one disk hangs now and then. Every epoch
+// delivers each sample of one generation once, with the packed bytes. Each request ends within a
+// second of its deadline, and errors are only the store's. At the end the gateways hold no more
+// than before.
 func TestJobsWhileAllChanges(t *testing.T) {
 	jobs, first, lasts, every, idle, think, later, spread := 8, 8*time.Second, 22*time.Second, 500*time.Millisecond, 3*time.Second, 200*time.Millisecond, 20, int64(64<<20)
 	program, memory, sleep, rests, hang := "", "16MiB", 100*time.Second, 4*time.Minute, 30*time.Second
