@@ -24,10 +24,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, "../..")) }
 
-// patience is the timeout of a wait, generous for busy machines.
+// patience is the timeout of a wait, long enough for busy machines.
 const patience = 30 * time.Second
 
-// browser is one Chromium; each tab is a context of its own.
+// browser is one Chromium. Each tab has its own context.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -58,8 +58,8 @@ func open(t *testing.T, more ...chromedp.ExecAllocatorOption) *browser {
 	return &browser{t, ctx}
 }
 
-// end kills the remaining processes of Chromium's group, and removes their profile. The processes that keep cookies and
-// storage outlive the first process by some tenths of a second, and write meanwhile.
+// end kills the remaining processes of Chromium's group, and removes their profile. The processes
+// that store cookies outlive the first process by some tenths of a second, and still write then.
 func end(t *testing.T, group int, profile string) {
 	if err := syscall.Kill(-group, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		t.Errorf("kill Chromium's processes: %v", err)
@@ -84,11 +84,11 @@ func installed(t *testing.T) string {
 	return path
 }
 
-// tab is one tab, with its faults and requests.
+// tab is one tab, with its recorded faults and requests.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
-	base string // the address of the port
+	base string // address of the gateway's port
 
 	mu     sync.Mutex
 	faults []string // guarded by mu: script errors, policy violations, requests to other hosts
@@ -105,7 +105,7 @@ func (b *browser) tab(t *testing.T, base string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
-	if err := chromedp.Run(ctx); err != nil { // the context of the first run is the tab's life
+	if err := chromedp.Run(ctx); err != nil { // the tab lives as long as the context of this run
 		t.Fatalf("open a tab: %v", err)
 	}
 	v := &tab{t: t, ctx: ctx, base: base}
@@ -167,13 +167,14 @@ func (v *tab) found() []string {
 	return append([]string(nil), v.faults...)
 }
 
-// until waits for a condition of the page. An error counts as false: elements may be missing yet.
+// until waits for a condition of the page. A script error counts as false, because elements may
+// still be missing.
 func (v *tab) until(condition string) {
 	v.t.Helper()
-	v.do(chromedp.Poll("(() => { try { return "+condition+"; } catch { return false; } })()", nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a limit
+	v.do(chromedp.Poll("(() => { try { return "+condition+"; } catch { return false; } })()", nil, chromedp.WithPollingInterval(100*time.Millisecond), chromedp.WithPollingTimeout(0))) // do has a timeout
 }
 
-// clean reports the faults of the tab.
+// clean reports the tab's faults as errors.
 func (v *tab) clean(what string) {
 	v.t.Helper()
 	for _, fault := range v.found() {
@@ -181,13 +182,13 @@ func (v *tab) clean(what string) {
 	}
 }
 
-// size sets the window and the theme.
+// size sets the window size and the theme.
 func (v *tab) size(width, height int64, theme string) {
 	v.t.Helper()
 	v.do(chromedp.EmulateViewport(width, height), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}))
 }
 
-// judge runs axe-core on the tab, and reports its violations.
+// judge runs axe-core on the tab, and reports its violations as errors.
 func (v *tab) judge(what string) {
 	v.t.Helper()
 	axe, err := os.ReadFile(harness.Installed(v.t, "axe.min.js"))
@@ -207,7 +208,7 @@ func (v *tab) judge(what string) {
 	}
 }
 
-// keep writes a picture of the tab into bin/screenshots.
+// keep saves a picture of the tab in bin/screenshots.
 func (v *tab) keep(name string) {
 	v.t.Helper()
 	var picture []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// film records a canvas with changing colors in the browser, and returns the bytes.
+// film records a canvas with changing colors in the browser, and returns the video's bytes.
 const film = `(async (type) => {
   const canvas = Object.assign(document.createElement("canvas"), { width: 64, height: 48 }), pen = canvas.getContext("2d"), pieces = [];
   const camera = new MediaRecorder(canvas.captureStream(30), { mimeType: type }), over = new Promise((resolve) => { camera.onstop = resolve; });
@@ -28,7 +28,7 @@ const film = `(async (type) => {
   return btoa(String.fromCharCode(...new Uint8Array(await new Blob(pieces).arrayBuffer())));
 })(%q)`
 
-// TestFilms shows videos of both kinds that browsers support, in a tile and in the panel.
+// TestFilms shows both kinds of video that browsers support, in a tile and in the panel.
 func TestFilms(t *testing.T) {
 	store := harness.Open(t, "dir")
 	b, about := open(t), harness.Serve(t, pictures(t, 1), dataset, "--cache-size", "64MiB")

@@ -18,12 +18,13 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// shownSet is a dataset of python/shown.py: the options of index, and the expected text of its first samples.
+// shownSet is a dataset of python/shown.py, with options for index and the expected text of its
+// first samples.
 type shownSet struct {
 	name, format string
 	args         []string // of index
-	tiles        int      // in a batch
-	seen         string   // selector of the contents of tiles
+	tiles        int      // number in a batch
+	seen         string   // selector for the contents of tiles
 	least        int      // of that
 	says         []string
 }
@@ -51,7 +52,7 @@ func shownSets() []shownSet {
 	}
 }
 
-// written has python/shown.py write its datasets where a store keeps them.
+// written has python/shown.py write its datasets into a directory store.
 func written(t *testing.T, dir string) {
 	t.Helper()
 	path, env := harness.Python(t)
@@ -62,7 +63,7 @@ func written(t *testing.T, dir string) {
 	}
 }
 
-// partsOf are the names of a sample's parts, as a tar of the sample has them.
+// partsOf returns the names of a sample's parts in its tar.
 func partsOf(t *testing.T, g *harness.Gateway, name string, s harness.Sample) []string {
 	t.Helper()
 	r := tar.NewReader(bytes.NewReader(g.MustGet(t, fmt.Sprintf("/v1/datasets/%s/epochs/0/samples?at=%d&shuffle=none&format=tar", name, s.Position)).Body))
@@ -81,8 +82,9 @@ func partsOf(t *testing.T, g *harness.Gateway, name string, s harness.Sample) []
 	}
 }
 
-// TestFormats shows the dataset, a batch and its samples of each format that the gateway reads, as the libraries of the format have
-// written it: the keys and places are those of the manifest, each part is shown, and axe finds nothing.
+// TestFormats shows the dataset view, a batch and its samples for each format, as the format's
+// libraries write it. Keys and positions equal those of the manifest, each part is visible, and axe
+// finds nothing.
 func TestFormats(t *testing.T) {
 	store := harness.Open(t, "dir").With("XDG_CACHE_HOME=" + t.TempDir())
 	written(t, store.Path)
@@ -113,7 +115,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// showsSet goes through the views of a dataset, and keeps pictures of them.
+// showsSet visits the views of a dataset, and saves pictures of them.
 func (v *tab) showsSet(g *harness.Gateway, s shownSet) {
 	t := v.t
 	t.Helper()

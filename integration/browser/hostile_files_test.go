@@ -22,13 +22,13 @@ import (
 
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// header is that of an .npy file.
+// header returns the header of an .npy file.
 func header(descr, shape string) string {
 	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }\n", descr, shape)
 	return "\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(text)))) + text
 }
 
-// tfrecord frames a record.
+// tfrecord returns data as a TFRecord.
 func tfrecord(data string) string {
 	masked := func(b []byte) []byte {
 		sum := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
@@ -38,7 +38,7 @@ func tfrecord(data string) string {
 	return string(length) + string(masked(length)) + data + string(masked([]byte(data)))
 }
 
-// example is a tf.train.Example of one feature, a list of one text.
+// example returns a tf.train.Example with one feature, a list of one text.
 func example(name, text string) string {
 	field := func(number byte, b string) string {
 		return string(append([]byte{number<<3 | 2}, binary.AppendUvarint(nil, uint64(len(b)))...)) + b
@@ -49,7 +49,7 @@ func example(name, text string) string {
 // parquetColumns writes columns whose names and values are markup.
 func parquetColumns(t *testing.T, dir string) {
 	t.Helper()
-	long := strings.Repeat("\u202e<b>", 600) // the name of a column has at most 4 KiB
+	long := strings.Repeat("\u202e<b>", 600) // the name of a column may have at most 4 KiB
 	row := map[string]any{long: "1", "<img src=x onerror=alert(22)>": markup, "__proto__": "1", `" onclick="x`: "javascript:alert(1)", "of": map[string]any{"constructor": markup}}
 	schema := parquet.NewSchema("<script>", parquet.Group{
 		long: parquet.String(), "<img src=x onerror=alert(22)>": parquet.String(), "__proto__": parquet.String(), `" onclick="x`: parquet.JSON(), "of": parquet.Group{"constructor": parquet.String()},
@@ -68,7 +68,8 @@ func parquetColumns(t *testing.T, dir string) {
 	}
 }
 
-// arrowColumns writes columns of texts, lists, structs and maps whose names and values are markup.
+// arrowColumns writes columns of texts, lists, structs and maps with markup in their names and
+// values.
 func arrowColumns(t *testing.T, dir string) {
 	t.Helper()
 	const name = "<img src=x onerror=alert(23)>"
@@ -97,7 +98,7 @@ func arrowColumns(t *testing.T, dir string) {
 	}
 }
 
-// sized is a value behind its length.
+// sized returns the values, each preceded by its length.
 func sized(values ...string) string {
 	out := ""
 	for _, v := range values {
@@ -127,7 +128,7 @@ func mdsColumns(t *testing.T, dir string) {
 	put(t, dir, file{"shard.00000.mds", string(before) + sample}, file{"index.json", string(index)})
 }
 
-// litdataLeaves writes leaves that contradict their serializers.
+// litdataLeaves writes leaves with values that contradict their serializers.
 func litdataLeaves(t *testing.T, dir string) {
 	t.Helper()
 	const config = `{"chunk_bytes":65536,"chunk_size":null,"compression":null,"data_format":["str","numpy","tensor","pil","jpeg","pickle","<img src=x onerror=alert(28)>"],"data_spec":"[1, {\"type\": \"builtins.list\", \"context\": \"null\", \"children_spec\": [` +

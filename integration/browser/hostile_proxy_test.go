@@ -19,14 +19,15 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// lie is a proxy between the page and the gateway that falsifies the answers of /v1/.
+// lie is a way in which a proxy between the page and the gateway falsifies the responses of /v1/.
 type lie struct {
 	name string
 	tell func(*http.Response)
-	says string // expected text of the page
+	says string // expected text on the page
 }
 
-// problem is a problem document whose every text is markup, with members that are none of a problem's.
+// problem is a problem document in which all texts are markup. It also has members that problem
+// documents do not define.
 var problem = fmt.Sprintf(`{"type": %[1]s, "title": %[1]s, "detail": %[1]s, "code": "ambiguous_key", "instance": %[1]s, "request_id": %[1]s, "faults": [null, 1, %[1]s, {"parameter": %[1]s, "reason": %[1]s}, {"parameter": {}, "reason": []}],
 	"shards": [%[1]s, null, {"a": 1}], "retryable": "yes", "retry_after_ms": "<b>", "__proto__": {"polluted": 1}}`, quoted(markup))
 
@@ -51,14 +52,14 @@ func lies() []lie {
 	}
 }
 
-// replace answers something else.
+// replace replaces a response.
 func replace(r *http.Response, status int, kind, body string) {
 	_ = r.Body.Close()
 	r.StatusCode, r.ContentLength, r.Body = status, int64(len(body)), io.NopCloser(strings.NewReader(body))
 	r.Header = http.Header{"Content-Type": {kind}, "Content-Length": {fmt.Sprint(len(body))}}
 }
 
-// everyText changes each text of an answer that is JSON, and the headers.
+// everyText returns a function that changes each text in a JSON response.
 func everyText(change func(string) any) func(*http.Response) {
 	var all func(v any) any
 	all = func(v any) any {
@@ -84,7 +85,7 @@ func everyText(change func(string) any) func(*http.Response) {
 		var v any
 		if json.Unmarshal(body, &v) == nil {
 			if body, err = json.Marshal(all(v)); err != nil {
-				panic(err) // it was JSON
+				panic(err) // it was decoded from JSON
 			}
 			r.Header.Set("Millrace-Batches", "1e999<b>")
 			r.Header.Del("Content-Length")
@@ -96,7 +97,7 @@ func everyText(change func(string) any) func(*http.Response) {
 	}
 }
 
-// liar starts a proxy that serves a gateway's two ports as one, and the answers of a cluster.
+// liar starts a proxy that serves both ports of a gateway as one, and the pages of a cluster.
 func liar(t *testing.T, g *harness.Gateway, l lie) string {
 	t.Helper()
 	data, err := url.Parse(g.URL)
@@ -134,8 +135,8 @@ func liar(t *testing.T, g *harness.Gateway, l lie) string {
 	return s.URL
 }
 
-// TestHostileAnswers shows every view behind a proxy whose answers, problems and names contain markup. Nothing runs, no
-// script fails, and the view shows the answer.
+// TestHostileAnswers shows every view behind a proxy whose responses, problems and names contain
+// markup. No markup is executed, no script fails, and the view shows the response.
 func TestHostileAnswers(t *testing.T) {
 	store := harness.Open(t, "dir")
 	put(t, filepath.Join(store.Path, dataset), file{"a.tar", archive(t, file{"a.txt", markup}, file{"b.json", "{}"})})

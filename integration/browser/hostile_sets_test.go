@@ -16,15 +16,16 @@ import (
 	"time"
 )
 
-// markup runs where text becomes HTML.
+// markup runs code wherever a text is inserted as HTML.
 const markup = `<img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)><iframe srcdoc="<script>parent.alert(4)</script>">`
 
-// drawing is the beginning of an SVG that runs scripts and asks another host, where something runs it.
+// drawing is the beginning of an SVG. Wherever it is executed, it runs scripts and sends a request
+// to another host.
 const drawing = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="alert(5)"><script>alert(6)</script><image href="http://127.0.0.9/x.png"/>`
 
 const pngMark = "\x89PNG\r\n\x1a\n"
 
-// file is a file or the member of an archive. The order counts.
+// file is a file, or a member of an archive. Archives keep the order of files.
 type file struct{ name, content string }
 
 // hostileSet is a dataset that tries to run code, request other hosts, or break its readers.
@@ -32,11 +33,12 @@ type hostileSet struct {
 	name  string
 	write func(t *testing.T, dir string)
 	args  []string // of index
-	says  string   // expected text of one of its samples
+	says  string   // expected text in one of its samples
 	never string   // selector that must match nothing
 }
 
-// damaged is a dataset whose shard is another one since it was indexed: the gateway's error names it.
+// damaged is a dataset with a shard that was replaced after indexing. The gateway's error names the
+// shard.
 const damaged = "damaged-shards"
 
 var damagedFile = file{"<img src=x onerror=alert(29)>.tar", "damaged"}
@@ -103,7 +105,7 @@ func inTar(files ...file) func(*testing.T, string) {
 	return func(t *testing.T, dir string) { t.Helper(); put(t, dir, file{"a.tar", archive(t, files...)}) }
 }
 
-// archive is a tar as GNU's writes it, whose names may be any bytes.
+// archive returns a GNU tar. Names may contain any bytes.
 func archive(t *testing.T, files ...file) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -143,7 +145,7 @@ func inZip(files ...file) func(*testing.T, string) {
 	}
 }
 
-// gigabyte writes a tar whose one member has a gigabyte, of which the disk holds a few blocks.
+// gigabyte writes a tar with one sparse member of a gigabyte, which takes a few blocks on disk.
 func gigabyte(t *testing.T, dir string) {
 	t.Helper()
 	const size = 1<<30 - 1<<20
@@ -160,12 +162,13 @@ func gigabyte(t *testing.T, dir string) {
 func quoted(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a text is JSON
+		panic(err) // any text can be encoded as JSON
 	}
 	return string(b)
 }
 
-// doubling is an SVG of thirty elements, each of which shows the one before twice: a thousand million in all.
+// doubling returns an SVG of thirty elements. Each shows the previous one twice, which makes a
+// billion in total.
 func doubling(tag, twice string) string {
 	out := `<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><` + tag + ` id="x0"/>`
 	for i := range 30 {
@@ -179,13 +182,13 @@ func doubling(tag, twice string) string {
 	return out + strings.Replace(fmt.Sprintf(twice, "x30"), "%", "", 1) + "</svg>"
 }
 
-// chunk is one of a PNG's.
+// chunk returns a chunk of a PNG.
 func chunk(kind, data string) string {
 	body := kind + data
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(data)))) + body + string(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(body))))
 }
 
-// pixels is a PNG in shades of grey, a bit a pixel: large ones have few bytes.
+// pixels returns a grayscale PNG with one bit per pixel, so that large pictures take few bytes.
 func pixels(width, height int) string {
 	var rows bytes.Buffer
 	w := zlib.NewWriter(&rows)
@@ -198,9 +201,10 @@ func pixels(width, height int) string {
 	return pngMark + chunk("IHDR", string(size)+"\x01\x00\x00\x00\x00") + chunk("IDAT", rows.String()) + chunk("IEND", "")
 }
 
-// hugePictures say that they are huge, or say so only to who reads them as a browser does.
+// hugePictures returns pictures of huge dimensions. In some of them only a browser's decoder finds
+// the dimensions.
 func hugePictures() []file {
-	bomb := pixels(20000, 20000) // 50 KB, and 1.6 GB as a browser holds it
+	bomb := pixels(20000, 20000) // 50 KB, and 1.6 GB when a browser decodes it
 	const sof = "\xff\xc0\x00\x11\x08\x4e\x20\x4e\x20\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
 	return []file{
 		{"a.png", pngMark + "\x00\x00\x00\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\x00\x00\x00"},
@@ -214,7 +218,7 @@ func hugePictures() []file {
 	}
 }
 
-// manyPictures are as large as the page shows them, each in 8 KB.
+// manyPictures returns pictures of the largest size that the page shows, with 8 KB each.
 func manyPictures() []file {
 	var all []file
 	for i, large := 0, pixels(8191, 8191); i < 8; i++ {

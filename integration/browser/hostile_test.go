@@ -26,26 +26,26 @@ func unmarshal(t *testing.T, text string, to any) {
 	}
 }
 
-// mostBytesOfSet bounds the bytes that the page requests to show a dataset. No dataset has more than a megabyte worth
-// showing.
+// mostBytesOfSet bounds the bytes that the page requests to show a dataset. No dataset has more
+// than a megabyte of content to show.
 const mostBytesOfSet = 8 << 20
 
-// walker goes through the views of a dataset within the page.
+// walker is a script that visits the views of a dataset within the page.
 //
 //go:embed walk.js
 var walker string
 
-// walk is the walker's result.
+// walk is the result of the walker script.
 type walk struct {
 	Faults  []string
 	Samples int
-	Bytes   int64      // that the page has asked for
-	Tiles   []string   // of the batch: position, key and state
-	Parts   [][]string // their names, of each sample
+	Bytes   int64      // bytes that the page requested
+	Tiles   []string   // tiles of the batch: position, key and state
+	Parts   [][]string // names of the parts of each sample
 	Said    string
 }
 
-// walks shows the views of a dataset in the page, and returns the walker's result.
+// walks visits the views of a dataset in the page, and returns the result.
 func (v *tab) walks(name, never, plan string) walk {
 	v.t.Helper()
 	var found walk
@@ -53,16 +53,16 @@ func (v *tab) walks(name, never, plan string) walk {
 	return found
 }
 
-// begin opens the page, with the walker in it.
+// begin opens the page and loads the walker script.
 func (v *tab) begin() {
 	v.t.Helper()
 	v.size(1280, 4000, "light")
 	v.do(chromedp.Navigate(v.base+"/#/data"), chromedp.WaitVisible("main h1"), chromedp.Evaluate(walker+"; undefined", nil))
 }
 
-// TestHostileData shows every hostile dataset in the list, in its own view, in a batch, and each of
-// its samples in the panel and in the view of a key. No script runs, the page contains no element
-// or address from the data, and every view shows a text.
+// TestHostileData shows every hostile dataset in the list, in its own view and in a batch, and each
+// of its samples in the panel and in the view of a key. No script runs, the page contains no
+// element or address from the data, and every view shows a text.
 func TestHostileData(t *testing.T) {
 	store, args := harness.Open(t, "dir").With("XDG_CACHE_HOME="+t.TempDir()), []string{"--cache-size", "4GiB"}
 	sets := hostileSets(t)
@@ -126,7 +126,7 @@ func TestHostileData(t *testing.T) {
 	}
 }
 
-// reads has the page show tokens by a tokenizer's file whose words are markup.
+// reads makes the page decode tokens with a tokenizer file whose words are markup.
 func (v *tab) reads(tokenizer string) {
 	v.t.Helper()
 	path, faults := filepath.Join(v.t.TempDir(), "tokenizer.json"), []string{}
@@ -140,7 +140,7 @@ func (v *tab) reads(tokenizer string) {
 	}
 }
 
-// forget clears the faults.
+// forget clears the recorded faults.
 func (v *tab) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

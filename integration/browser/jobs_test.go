@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// TestJobsPlan: a job reads by another plan than the default. One click leads from the dataset to that plan, which stays
-// until the user leaves the dataset: batches, shuffle and samples are those of the job.
+// TestJobsPlan shows a job whose plan is not the default. One click leads from the dataset to that
+// plan, which stays until the user leaves the dataset. Batches, shuffle and samples are those of
+// the job.
 func TestJobsPlan(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB", "--admin-listen=")
@@ -24,7 +25,7 @@ func TestJobsPlan(t *testing.T) {
 		t.Errorf("got %q, want the job's seed and ranks", said)
 	}
 	v.judge("jobs that read")
-	for _, own := range []string{"/#/shuffle/photos", "/#/data/photos/epochs/3/batches/2"} { // of the default plan, which no job reads
+	for _, own := range []string{"/#/shuffle/photos", "/#/data/photos/epochs/3/batches/2"} { // with the default plan, by which no job reads
 		v.do(chromedp.Navigate(g.URL+own), chromedp.WaitVisible("#read-now"))
 		v.until(`document.querySelector("#read-now").textContent.includes("seed 5")`)
 		v.judge("jobs that read, at " + own)
@@ -57,7 +58,7 @@ func TestJobsPlan(t *testing.T) {
 	v.clean("a job's plan")
 }
 
-// TestBatch_ListsUnreadableSamples above the tiles.
+// TestBatch_ListsUnreadableSamples checks that a batch lists unreadable samples above the tiles.
 func TestBatch_ListsUnreadableSamples(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// stops adds functions that return the element with the focus, and all elements that can have it. Each element has a
-// constant number.
+// stops is a script that adds functions for the focused element and for all focusable elements.
+// Each element has a constant number.
 const stops = `{
 	const numbers = new WeakMap(); let next = 0;
 	const name = (e) => { if (!numbers.has(e)) numbers.set(e, ++next); return numbers.get(e) + " " + e.tagName + " " + (e.id || e.textContent.trim().slice(0, 40)); };
@@ -27,7 +27,7 @@ const stops = `{
 	};
 }`
 
-// counts counts the pending requests of the page.
+// counts is a script that counts the page's pending requests.
 const counts = `{
 	const ask = fetch;
 	window.pending = 0;
@@ -37,7 +37,7 @@ const counts = `{
 	};
 }`
 
-// press presses keys, one after the other.
+// press presses keys, one after another.
 func (v *tab) press(keys ...string) {
 	v.t.Helper()
 	for _, key := range keys {
@@ -51,7 +51,8 @@ func (v *tab) focus(selector string) {
 	v.do(chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).focus()", selector), nil))
 }
 
-// tours visits a view with Tab alone. It reports elements that Tab skips, that are invisible, or that trap the focus.
+// tours visits a view with only the Tab key. It reports elements that Tab skips, that are
+// invisible, or that trap the focus.
 func (v *tab) tours(what string) {
 	v.t.Helper()
 	v.do(chromedp.Evaluate("document.activeElement.blur(); document.body.focus(); getSelection().removeAllRanges()", nil))
@@ -72,7 +73,7 @@ func (v *tab) tours(what string) {
 	}
 }
 
-// TestKeyboard uses every view with the keyboard alone. Meanwhile nothing moves by itself.
+// TestKeyboard uses every view with only the keyboard. Meanwhile nothing moves by itself.
 func TestKeyboard(t *testing.T) {
 	store := pictures(t, 80)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
@@ -154,7 +155,7 @@ func TestKeyboard(t *testing.T) {
 	v.press("k")
 	v.until(`document.querySelector("main h1")?.textContent.startsWith("Batch 2 ")`)
 
-	// The picture of the order.
+	// The heatmap of the order.
 	v.opens("/shuffle/photos")
 	v.until(`document.querySelector("figure .wide[role=img]")?.ariaLabel.includes("Arrow keys")`)
 	v.quiet()
@@ -169,7 +170,7 @@ func TestKeyboard(t *testing.T) {
 	v.clean("the keys of the data")
 }
 
-// quiet waits until the page waits for no answer, and has drawn those that it has.
+// quiet waits until the page has no pending request and has drawn all responses.
 func (v *tab) quiet() {
 	v.t.Helper()
 	v.until(`(() => { const was = window.drawn; window.drawn = document.querySelector("main").innerHTML; return pending === 0 && drawn === was; })()`)

@@ -20,14 +20,14 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// door is a proxy of a gateway's port that counts requests.
+// door is a proxy in front of a gateway's port that counts requests.
 type door struct {
 	URL     string
 	forward *httputil.ReverseProxy
 
 	mu    sync.Mutex
 	looks int                                      // guarded by mu: requests for /v1/stats
-	other func(http.ResponseWriter, *http.Request) // guarded by mu: answers in place of the gateway
+	other func(http.ResponseWriter, *http.Request) // guarded by mu: responds instead of the gateway
 }
 
 func before(t *testing.T, port string) *door {
@@ -71,8 +71,9 @@ func (d *door) looked() int {
 	return d.looks
 }
 
-// TestHiddenTabs_RequestNothing: of two tabs one hides the other, which requests nothing while the first one requests ten
-// times. Shown again, it resumes. A closed tab cancels its request.
+// TestHiddenTabs_RequestNothing opens two tabs, one of which hides the other. The hidden tab sends
+// no request while the visible one sends ten. When it is shown again, it resumes. A closed tab
+// cancels its request.
 func TestHiddenTabs_RequestNothing(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
 	doors, tabs, b := [2]*door{}, [2]*tab{}, open(t)
@@ -89,7 +90,7 @@ func TestHiddenTabs_RequestNothing(t *testing.T) {
 		hidden := 1 - shown
 		tabs[shown].do(page.BringToFront())
 		tabs[hidden].until("document.hidden && document.readyState === 'complete'")
-		tabs[shown].looks(2) // meanwhile the hidden tab receives its last answer
+		tabs[shown].looks(2) // meanwhile the hidden tab receives its last response
 		was, watched := doors[hidden].looked(), doors[shown].looked()
 		tabs[shown].looks(10)
 		if got := doors[hidden].looked() - was; got != 0 {
@@ -155,7 +156,7 @@ func (v *tab) memory() (h held) {
 	return h
 }
 
-// least returns the least of each figure: a figure taken while the page draws includes garbage.
+// least returns the minimum of each figure: a measurement during drawing includes garbage.
 func least(all []held) held {
 	low := all[0]
 	for _, h := range all {
@@ -164,9 +165,9 @@ func least(all []held) held {
 	return low
 }
 
-// TestMemory_IsFlat watches the performance view of a job at a hundred times the pace. After many polls it holds no more
-// nodes and listeners than after the first ones, and little more memory. With MILLRACE_LONG=1 it runs for ten minutes at
-// the normal pace.
+// TestMemory_IsFlat watches the performance view of a job at a hundred times the normal pace. After
+// many polls the tab holds no more nodes and listeners than after the first ones, and little more
+// memory. With MILLRACE_LONG=1 the test runs for ten minutes at the normal pace.
 func TestMemory_IsFlat(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	works(t, g)

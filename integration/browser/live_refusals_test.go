@@ -30,8 +30,8 @@ const (
 	tiles  = `document.querySelectorAll(".tile[data-state=shown] img").length > 0`
 )
 
-// TestPage_OutlivesTheGateway: a gateway shuts down, restarts at the same address, is killed and restarted, and is
-// overloaded. The page reports each state, and resumes by itself.
+// TestPage_OutlivesTheGateway shuts down a gateway, restarts it at the same address, kills and
+// restarts it, and simulates overload. The page reports each state, and resumes by itself.
 func TestPage_OutlivesTheGateway(t *testing.T) {
 	f := harness.NewFleet(t, harness.FleetConfig{Store: pictures(t, 400), Dataset: dataset, Size: 1, Args: []string{"--cache-size", "64MiB", "--lame-duck", "2s"}})
 	f.Start(t, 0)
@@ -41,7 +41,7 @@ func TestPage_OutlivesTheGateway(t *testing.T) {
 	front := before(t, g.URL)
 	w, d, o := b.tab(t, g.Admin), b.tab(t, g.URL), b.tab(t, front.URL)
 	for v, at := range map[*tab]view{w: {fragment: "/performance", there: asOf}, d: {fragment: "/data/photos/epochs/0/batches/1", there: tiles}, o: {fragment: "/data/photos", there: `document.querySelector("#find")`}} {
-		v.begins(hastens(5), `Object.defineProperty(document, "hidden", {value: false})`) // the tabs are in front of each other
+		v.begins(hastens(5), `Object.defineProperty(document, "hidden", {value: false})`) // the tabs hide one another
 		v.opens(at.fragment)
 		v.until("Boolean(" + at.there + ")")
 		v.stays()
@@ -65,13 +65,13 @@ func TestPage_OutlivesTheGateway(t *testing.T) {
 		d.do(page.BringToFront())
 		d.until(well + " && " + tiles)
 	}
-	for _, name := range []string{"Throughput by source", "Samples per second", "Store requests per second"} { // counters began at 0 again
+	for _, name := range []string{"Throughput by source", "Samples per second", "Store requests per second"} { // counters have restarted at 0
 		if said := w.says(fmt.Sprintf(`[...document.querySelectorAll(".chart-frame")].find((f) => f.ariaLabel.startsWith(%q)).ariaLabel`, name)); strings.Contains(said, " -") && !strings.Contains(said, "unknown") {
 			t.Errorf("got %q, want no figure below 0", said)
 		}
 	}
 
-	front.answers(func(w http.ResponseWriter, _ *http.Request) { // as a gateway whose memory is in use says it
+	front.answers(func(w http.ResponseWriter, _ *http.Request) { // the response of a gateway whose memory is in use
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprint(w, `{"status": 503, "code": "overloaded", "title": "Gateway out of memory", "detail": "the memory budget is in use", "retryable": true, "retry_after_ms": 900}`)
@@ -87,8 +87,9 @@ func TestPage_OutlivesTheGateway(t *testing.T) {
 	}
 }
 
-// TestTokens_OverTLS shows every view over TLS, with the certificate of an authority that only this browser trusts. The
-// access file changes meanwhile: the page reports refusals, and resumes by itself.
+// TestTokens_OverTLS shows every view over TLS, with the certificate of an authority that only this
+// browser trusts. Meanwhile the access file changes. The page reports refusals, and resumes by
+// itself.
 func TestTokens_OverTLS(t *testing.T) {
 	store, ca := pictures(t, 400), certtest.New(t)
 	harness.MustRun(t, store, "index", store.Dataset(dataset), "--name", "again", "--batch-size", "16")

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// first records when a condition of the page is first met and drawn, in milliseconds since the navigation.
+// first returns a script that records when a condition of the page is first true and drawn, in
+// milliseconds since the navigation.
 func first(condition string) string {
 	return fmt.Sprintf(`new MutationObserver((_, o) => {
 	if (!(%s)) return;
@@ -27,7 +28,7 @@ func first(condition string) string {
 }).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});`, condition)
 }
 
-// shown opens a view without a cache, and returns when it was on the screen, in milliseconds.
+// shown opens a view without a cache, and returns the milliseconds until it is on the screen.
 func (v *tab) shown(fragment string) (ms float64) {
 	v.t.Helper()
 	v.do(chromedp.Navigate("about:blank"), network.SetCacheDisabled(true))
@@ -42,7 +43,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// million is a dataset of a million samples, one per chunk.
+// million returns a store with a dataset of a million samples, one per chunk.
 func million(t *testing.T) *harness.Store {
 	t.Helper()
 	store := harness.Open(t, "dir")
@@ -54,8 +55,9 @@ func million(t *testing.T) *harness.Store {
 	return store
 }
 
-// TestScale: the performance view of 10,000 ranks, each of which has read a batch. Its first view is measured in turns with
-// that of a gateway without ranks; then the shuffle view of a million chunks.
+// TestScale measures the first display of the performance view with 10,000 ranks that have read a
+// batch, alternating with that of a gateway without ranks. Then it measures the shuffle view of a
+// million chunks.
 func TestScale(t *testing.T) {
 	const ranks, turns = 10_000, 5
 	store := million(t)

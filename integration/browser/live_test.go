@@ -17,9 +17,10 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-const inEpoch = 25 // batches of 16 samples of the 400 that pictures packs
+const inEpoch = 25 // batches of 16 in an epoch of 400 samples
 
-// works runs a job of eight ranks until the returned function is called, or the test ends. Rank 3 is slow.
+// works runs a job of eight ranks until the test ends or the returned function is called. Rank 3 is
+// slow.
 func works(t *testing.T, g *harness.Gateway) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,7 @@ func works(t *testing.T, g *harness.Gateway) (end func()) {
 	return end
 }
 
-// shifts sums the layout shift (web vitals) of the page without the user's input.
+// shifts is a script that sums the page's layout shift (web vitals) without user input.
 const shifts = `window.shift = {sum: 0, of: []};
 new PerformanceObserver((list) => list.getEntries().forEach((e) => {
   if (e.hadRecentInput) return;
@@ -52,15 +53,15 @@ new PerformanceObserver((list) => list.getEntries().forEach((e) => {
   shift.of.push(e.value.toFixed(3) + " " + e.sources.map((s) => s.node?.outerHTML?.slice(0, 60) ?? s.node?.nodeName).join(" | "));
 })).observe({type: "layout-shift", buffered: true});`
 
-// mostShift is the limit of a good layout shift in web vitals.
+// mostShift is the limit for a good layout shift in web vitals.
 const mostShift = 0.1
 
-// hastens divides the pauses of the page.
+// hastens returns a script that divides the page's pauses by times.
 func hastens(times int) string {
 	return fmt.Sprintf(`{ const wait = setTimeout; window.setTimeout = (f, ms, ...more) => wait(f, ms / %d, ...more); }`, times)
 }
 
-// begins runs scripts before the page's own.
+// begins adds scripts that run before the page's own.
 func (v *tab) begins(scripts ...string) {
 	v.t.Helper()
 	v.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -79,14 +80,14 @@ func (v *tab) opens(fragment string) {
 	v.do(page.BringToFront(), chromedp.Navigate(v.base+"/#"+fragment))
 }
 
-// says evaluates an expression as a text.
+// says evaluates an expression and returns the result as text.
 func (v *tab) says(expression string) (text string) {
 	v.t.Helper()
 	v.do(chromedp.Evaluate("String("+expression+")", &text))
 	return text
 }
 
-// settles reports too much layout shift.
+// settles reports too large a layout shift as an error.
 func (v *tab) settles(what string) {
 	v.t.Helper()
 	var moved struct {
@@ -100,7 +101,7 @@ func (v *tab) settles(what string) {
 	}
 }
 
-// looks waits until the tab has drawn n more answers of /v1/stats.
+// looks waits until the tab has sent n more requests for /v1/stats and drawn the responses.
 func (v *tab) looks(n int) {
 	v.t.Helper()
 	looked := func() (n int) {
@@ -125,8 +126,9 @@ func (v *tab) looks(n int) {
 
 var figures = regexp.MustCompile(`[0-9][0-9.,]*`)
 
-// TestPerformance_UnderLoad watches a job of eight ranks, of which rank 3 is slow. Figures move, and the sentence is the
-// gateway's. The focus, a selection and the scroll position outlast new figures. A rank has an address.
+// TestPerformance_UnderLoad watches a job of eight ranks, of which rank 3 is slow. Figures change,
+// and the sentence is the gateway's. The focus, a selection and the scroll position survive new
+// figures. Each rank has an address.
 func TestPerformance_UnderLoad(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	works(t, g)
@@ -142,7 +144,7 @@ func TestPerformance_UnderLoad(t *testing.T) {
 	}
 	v.settles("performance, under load")
 	said := ""
-	for try := 0; said == "" && try < 100; try++ { // the tab and the test do not ask at the same moment
+	for try := 0; said == "" && try < 100; try++ { // the tab and the test do not poll at the same moment
 		r, err := g.TryAdmin(t.Context(), "/v1/stats")
 		if err != nil || r.Status != http.StatusOK {
 			t.Fatalf("got status %d and %v, want 200", r.Status, err)
@@ -170,7 +172,7 @@ func TestPerformance_UnderLoad(t *testing.T) {
 		}
 	}
 
-	// The keyboard, a selection and the scroll bar.
+	// keyboard focus, selection and scroll position
 	v.do(chromedp.Evaluate(`document.querySelector('#ranks a[href*="rank=3"]').focus(); window.held = document.activeElement; { const wide = document.querySelector("#ranks .wide"); wide.scrollLeft = 30; window.scrolled = wide.scrollLeft; }
 		getSelection().selectAllChildren(document.querySelector("#jobs tbody td")); window.chosen = String(getSelection())`, nil))
 	v.looks(3)
@@ -192,7 +194,7 @@ func TestPerformance_UnderLoad(t *testing.T) {
 	v.opens("/performance?rank=3&job=photos&sort=rank")
 	v.until(`document.querySelector("#rank h3")?.textContent.startsWith("Rank 3 of photos") && document.querySelector("#sort").value === "rank"`)
 	v.keep("live-rank-1280-light")
-	v.until(`document.activeElement.id === "rank"`) // so that it is on the screen
+	v.until(`document.activeElement.id === "rank"`) // so that the element is on the screen
 	v.do(chromedp.Click("#rank a[href='#/performance?sort=rank']"))
 	v.until(`document.querySelector("#rank").hidden`)
 	v.opens("/performance?rank=11")

@@ -24,11 +24,11 @@ import (
 var update = flag.Bool("update", false, "write docs/pictures anew, from the page as it is")
 
 const (
-	mostPicture = 200 << 10 // bytes of one picture in the docs
+	mostPicture = 200 << 10 // bytes of one picture for the docs
 	ranks       = 8
 )
 
-// shape draws a figure with a number of corners and a color by class.
+// shape draws a shape whose number of corners and color depend on the class.
 func shape(class, number int) image.Image {
 	const side = 96
 	m := image.NewRGBA(image.Rect(0, 0, side, side))
@@ -49,7 +49,7 @@ func shape(class, number int) image.Image {
 	return m
 }
 
-// shapes packs pictures of ten classes, sorted by class, as data often is.
+// shapes packs pictures of ten classes, sorted by class like much real data.
 func shapes(t *testing.T, n int) *harness.Store {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +99,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestPictures shows the views of the docs while a job of eight ranks reads. With -update it writes the pictures of the docs.
+// TestPictures shows the views of the docs while a job of eight ranks reads. With -update it writes
+// the pictures for the docs.
 func TestPictures(t *testing.T) {
 	g := harness.Serve(t, shapes(t, 1600), dataset, "--cache-size", "64MiB", "--admin-listen=")
 	ctx, cancel := context.WithCancel(t.Context())

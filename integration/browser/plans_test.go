@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// snapshot reports a loss of each sample, the first one largest, and returns the name of the frozen weights.
+// snapshot reports a loss for each sample, with the largest for the first, and returns the name of
+// the frozen weights.
 func snapshot(t *testing.T, g *harness.Gateway, samples int) string {
 	t.Helper()
 	losses := make([]int, samples)
@@ -28,8 +29,8 @@ func snapshot(t *testing.T, g *harness.Gateway, samples int) string {
 	return made.Snapshot
 }
 
-// TestBatch_ShowsPlans shows batches of plans in which samples repeat, are missing or move. The tiles are those of the
-// manifest, one for each position, and each opens.
+// TestBatch_ShowsPlans shows batches of plans in which samples repeat, are missing or move. There
+// is one tile for each position of the manifest, and each tile opens.
 func TestBatch_ShowsPlans(t *testing.T) {
 	const samples = 24
 	g := harness.Serve(t, pictures(t, samples), dataset, "--cache-size", "64MiB")
@@ -38,7 +39,7 @@ func TestBatch_ShowsPlans(t *testing.T) {
 	for _, c := range []struct {
 		name, plan string
 		tiles      int
-		again      bool // a sample comes more than once
+		again      bool // a sample occurs more than once
 	}{
 		{"padded", "batch_size=32&tail=pad", 32, true},
 		{"by importance", "batch_size=24&importance=" + snapshot(t, g, samples), 24, true},

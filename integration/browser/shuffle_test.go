@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/integration/harness"
 )
 
-// classFolders writes small pictures in ten class folders and indexes them, a few of one class in each chunk.
+// classFolders writes small pictures into ten class folders and indexes them, with a few pictures
+// of one class in each chunk.
 func classFolders(t *testing.T, store *harness.Store, name string, each int) {
 	t.Helper()
 	dir := strings.TrimPrefix(store.Dataset(name), "file://")
@@ -66,7 +67,7 @@ const inked = `(() => {
 	return seen.size;
 })()`
 
-// drawn waits for the heatmap: it has more colors than a plane.
+// drawn waits until the heatmap has more than two colors.
 func (v *tab) drawn() {
 	v.t.Helper()
 	v.until(`document.querySelector(".wide[role=img]") && !document.querySelector(".wide[role=img]").hasAttribute("aria-busy") && ` + inked + ` > 2`)
@@ -81,7 +82,8 @@ func (v *tab) eval(script string) string {
 	return text
 }
 
-// TestShuffle_DrawsEachOrder in stored and drawn order of chunks, with a text alternative.
+// TestShuffle_DrawsEachOrder checks each order with the chunks in stored and in drawn order, and
+// its text alternative.
 func TestShuffle_DrawsEachOrder(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
@@ -143,8 +145,8 @@ func span(v url.Values, from, to string) int {
 	return b - a
 }
 
-// TestShuffle_Zooms by keyboard, buttons and wheel. Each step requests a smaller part and updates the address, which alone
-// leads to the same part.
+// TestShuffle_Zooms zooms with the keyboard, with buttons and with the wheel. Each step requests a
+// smaller part and updates the address. Opening that address shows the same part.
 func TestShuffle_Zooms(t *testing.T) {
 	_, g := folders(t)
 	v := open(t).tab(t, g.URL)
@@ -297,7 +299,8 @@ func TestShuffle_SliderComparesWindows(t *testing.T) {
 	v.clean("the slider")
 }
 
-// TestShuffle_SaysWhetherDataIsMixed for mixed data, unmixed data, and labels within the data.
+// TestShuffle_SaysWhetherDataIsMixed checks the message for mixed data, unmixed data, and labels
+// within the data.
 func TestShuffle_SaysWhetherDataIsMixed(t *testing.T) {
 	_, g := folders(t)
 	b := open(t)
@@ -344,7 +347,8 @@ func TestShuffle_SaysWhetherDataIsMixed(t *testing.T) {
 	v.clean("tars")
 }
 
-// TestShuffle_OfMixturesLinksToSources: a mixture has no heatmap.
+// TestShuffle_OfMixturesLinksToSources checks that a mixture has no heatmap, but links to its
+// sources.
 func TestShuffle_OfMixturesLinksToSources(t *testing.T) {
 	store := harness.Open(t, "dir")
 	classFolders(t, store, dataset, 20)
@@ -361,7 +365,8 @@ func TestShuffle_OfMixturesLinksToSources(t *testing.T) {
 	v.clean("a mixture")
 }
 
-// TestShuffle_SaysThatTheCacheIsTooSmall where the plan's chunks do not fit.
+// TestShuffle_SaysThatTheCacheIsTooSmall checks the message if the plan's chunks do not fit in the
+// cache.
 func TestShuffle_SaysThatTheCacheIsTooSmall(t *testing.T) {
 	store := harness.Open(t, "dir")
 	dir, _ := harness.Files(t, 300, 300<<10)

@@ -20,7 +20,7 @@ import (
 
 const (
 	dataset   = "photos"
-	mostBytes = 200 << 10 // of the page, as it is sent
+	mostBytes = 200 << 10 // size of the page as sent
 )
 
 // pictures packs small pictures in ten classes into chunks of a few samples each.
@@ -56,7 +56,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// view is an address of the page, and the condition that it is complete.
+// view is a view of the page, with a condition that is true when it is complete.
 type view struct{ name, fragment, there string }
 
 func views() []view {
@@ -69,14 +69,14 @@ func views() []view {
 	}
 }
 
-// performanceView is the view with statistics, which only the admin port has.
+// performanceView returns the view with statistics, which only the admin port serves.
 func performanceView() view {
 	return view{"performance", "/performance", `document.querySelectorAll("#jobs tbody tr").length === 1 && document.querySelectorAll("#ranks tbody tr").length === 3`}
 }
 
 // TestViews shows each view at three sizes, in both themes. axe finds nothing, borders have
-// contrast, links in tables are reachable, the policy blocks nothing, no script fails, no other
-// host is requested, and the page has at most 200 KB.
+// contrast, links in tables are reachable, the policy blocks nothing, no script fails, the page
+// requests no other host, and it has at most 200 KB.
 func TestViews(t *testing.T) {
 	store := pictures(t, 400)
 	g := harness.Serve(t, store, dataset, "--cache-size", "64MiB")
@@ -92,7 +92,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// shows opens views one after another.
+// shows opens and checks views one after another.
 func (v *tab) shows(all []view, size [2]int64, theme string) {
 	v.t.Helper()
 	v.size(size[0], size[1], theme)
@@ -118,8 +118,8 @@ func (v *tab) shows(all []view, size [2]int64, theme string) {
 	v.t.Logf("figure: the page took %.0f bytes", v.bytes)
 }
 
-// faint lists controls whose border has a contrast below 3:1 with the background around it (WCAG 1.4.11), and links in
-// tables that are outside of the window.
+// faint is a script that lists controls whose border has a contrast below 3:1 with the background
+// around it (WCAG 1.4.11), and links in tables outside of the window.
 const faint = `(() => {
 	const channels = (color) => color.match(/[0-9.]+/g).map(Number);
 	const light = (color) => channels(color).slice(0, 3).map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
@@ -131,7 +131,7 @@ const faint = `(() => {
 	return [...pale.map((e) => "pale border: " + e.outerHTML.slice(0, 120)), ...outside.map((a) => "outside of the window: " + a.outerHTML.slice(0, 120)), ...(controls.length ? [] : ["no controls"])];
 })()`
 
-// contrasts fails for faint controls and unreachable links.
+// contrasts reports faint controls and unreachable links as errors.
 func (v *tab) contrasts(what string) {
 	v.t.Helper()
 	var faults []string
@@ -141,7 +141,8 @@ func (v *tab) contrasts(what string) {
 	}
 }
 
-// TestSamples goes from the start to a sample of batch 17 of epoch 3, and lists its occurrences.
+// TestSamples navigates from the start page to a sample of batch 17 of epoch 3, and lists the
+// sample's occurrences.
 func TestSamples(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 400), dataset, "--cache-size", "64MiB")
 	v := open(t).tab(t, g.URL)
@@ -159,7 +160,8 @@ func TestSamples(t *testing.T) {
 	v.clean("a sample")
 }
 
-// TestViews_DrawNothingAfterLeaving leaves the view of a sample while the gateway searches its key. The next view stays.
+// TestViews_DrawNothingAfterLeaving leaves the view of a sample while the gateway searches for its
+// key. The next view stays unchanged.
 func TestViews_DrawNothingAfterLeaving(t *testing.T) {
 	g := harness.Serve(t, pictures(t, 40), dataset, "--cache-size", "64MiB")
 	asked, front := make(chan struct{}, 1), before(t, g.URL)
@@ -185,7 +187,8 @@ func TestViews_DrawNothingAfterLeaving(t *testing.T) {
 	v.clean("a view that was left")
 }
 
-// TestTokens: without a token the page requests one; with one it shows the data. The token is in no address.
+// TestTokens checks that the page asks for a token and then shows the data. No address contains the
+// token.
 func TestTokens(t *testing.T) {
 	store := pictures(t, 40)
 	var made struct{ Token, SHA256 string }

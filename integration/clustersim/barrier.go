@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// barrier makes ranks wait for each other.
+// barrier makes ranks wait for one another.
 type barrier struct {
 	ranks int
 

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// clients records the answers that the ranks of a run got, as a log of package history.
+// clients records the responses that the ranks of a run received, in a log of package history.
 type clients struct {
 	log  *history.Log
 	data *Data
@@ -29,7 +29,7 @@ func newClients(d *Data) *clients {
 	return c
 }
 
-// address returns the URL of a reader's request, and records the samples that the plan has there.
+// address returns the URL of a reader's request, and records the samples that the plan has for it.
 func (c *clients) address(at shuffle.Cursor, samples []uint64) string {
 	address := fmt.Sprintf("/v1/datasets/%s/epochs/%d/batches/%d?generation=%s&rank=%d&world_size=%d",
 		c.data.Name, at.Epoch.Number(), at.First/at.BatchSize, c.data.Index.Generation(), at.Rank, at.WorldSize)
@@ -70,7 +70,7 @@ func (c *clients) add(e history.Event) {
 	c.events = append(c.events, e.WithoutBody())
 }
 
-// answer returns the event of a gateway's answer to a request of a rank that began at start.
+// answer returns the event of a gateway's response to a rank's request, which began at start.
 func (r *run) answer(rank uint64, gateway int, address string, start time.Time, body *batch.Body, err error) history.Event {
 	e := history.Event{Client: fmt.Sprintf("rank %d at gateway %d", rank, gateway), URL: address, Start: start, End: time.Now()}
 	switch {
@@ -90,5 +90,5 @@ func (r *run) answer(rank uint64, gateway int, address string, start time.Time, 
 	return e
 }
 
-// jobOf returns the job name of an epoch in the log.
+// jobOf returns the name of an epoch's job in the log.
 func jobOf(epoch uint64) string { return fmt.Sprint("epoch ", epoch) }

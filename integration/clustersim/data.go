@@ -18,14 +18,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Data is one dataset as it was packed, with its index. Every answer is compared with it.
+// Data is one packed dataset with its index. Every response is compared with it.
 type Data struct {
 	Name    string
 	Prefix  string
 	Index   *chunkindex.Index
-	objects []object // shards, in the order in which they were stored
+	objects []object // shards, in stored order
 	packed  []byte   // the decoded bytes of all shards, one after another
-	start   []int64  // the start of each sample in packed
+	start   []int64  // start of each sample in packed
 	tables  []*chunkindex.Table
 }
 
@@ -36,13 +36,13 @@ type object struct {
 
 // Shape describes the layout of a dataset.
 type Shape struct {
-	Form      string // the suffix of shard names; empty: "tar"
-	Lengths   []int  // the sample lengths in bytes
+	Form      string // suffix of shard names; empty: "tar"
+	Lengths   []int  // sample lengths in bytes
 	PerShard  int    // samples per shard
 	ChunkSize int64  // target in bytes
 }
 
-// Forms of shards other than tar.
+// Shard formats other than tar.
 const (
 	gzips   = "tar.gz"  // a shard is one chunk
 	zstds   = "tar.zst" // a sample is one frame
@@ -106,7 +106,7 @@ func NewData(ctx context.Context, dir, name string, seed uint64, shape Shape) (*
 	return d, nil
 }
 
-// pack makes a shard of the samples from first to before end.
+// pack creates a shard with the samples first to end-1.
 func (d *Data) pack(shape Shape, random *rand.ChaCha8, first, end int) error {
 	form := shape.Form
 	if form == "" {
@@ -151,7 +151,7 @@ func (d *Data) pack(shape Shape, random *rand.ChaCha8, first, end int) error {
 	return nil
 }
 
-// compress appends bytes to a shard in the shard's form.
+// compress appends bytes to a shard, in the shard's format.
 func compress(to *bytes.Buffer, form string, b []byte) error {
 	var w io.WriteCloser
 	switch form {
@@ -175,20 +175,20 @@ func compress(to *bytes.Buffer, form string, b []byte) error {
 // Close closes the index.
 func (d *Data) Close() error { return d.Index.Close() }
 
-// stock puts the shards into an empty store: each gets the version that the index names.
+// stock puts the shards into an empty store, with the versions that the index names.
 func (d *Data) stock(s *memstore.Store) {
 	for _, o := range d.objects {
 		s.Set(o.key, o.data)
 	}
 }
 
-// bytes returns a whole chunk as it was packed.
+// bytes returns the packed bytes of a whole chunk.
 func (d *Data) bytes(chunk int) []byte {
 	c := d.Index.Chunk(chunk)
 	return d.packed[d.start[c.First]:][:c.Length]
 }
 
-// byReads reports whether each sample takes a store read of its own even though chunks are cached.
+// byReads reports whether each sample requires its own store read, even though chunks are cached.
 func (d *Data) byReads() bool { return d.Index.ExtentCount(0) > 1 }
 
 // ranges returns the byte ranges of samples: sample k becomes segment k.

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Even returns a dataset of the given number of chunks, each of the given number of samples.
+// Even returns a dataset with the given number of chunks, and of samples in each chunk.
 func Even(ctx context.Context, dir string, chunks, samples int) (*Data, error) {
 	s := Shape{Lengths: make([]int, chunks*samples), PerShard: samples, ChunkSize: 1 << 30}
 	for i := range s.Lengths {
@@ -18,8 +18,8 @@ func Even(ctx context.Context, dir string, chunks, samples int) (*Data, error) {
 	return NewData(ctx, dir, "even", 1, s)
 }
 
-// Job returns a history without faults. Each gateway has one rank, which reads only from it, and
-// memory for all the data. The store takes 30 ms, and links take 1 ms.
+// Job returns a history without faults. Each gateway has memory for all data, and one rank, which
+// reads only from it. A store read takes 30 ms, and a link 1 ms.
 func Job(d *Data, params shuffle.Params, gateways int, epochs uint64) *History {
 	h := &History{
 		Seed: 1, Cluster: "job-a", Kind: Healthy, Data: d, Old: d, Params: params, Epochs: epochs, Batch: uint64(2 * gateways),
@@ -33,8 +33,8 @@ func Job(d *Data, params shuffle.Params, gateways int, epochs uint64) *History {
 	return h
 }
 
-// Sickness is a fault of a gateway that stays alive, and how long the ranks wait for a batch during
-// it.
+// Sickness is a fault of a gateway that stays alive, with the time that ranks wait for a batch
+// during it.
 type Sickness struct {
 	Name   string
 	What   Trouble
@@ -42,7 +42,7 @@ type Sickness struct {
 	Limit  time.Duration
 }
 
-// Sicknesses are the faults that a cluster must tolerate like the death of a gateway.
+// Sicknesses returns the faults that a cluster must tolerate like the death of a gateway.
 func Sicknesses() []Sickness {
 	return []Sickness{
 		{"without store, 60 s to wait", StoreCut, 0, time.Minute},
@@ -53,7 +53,7 @@ func Sicknesses() []Sickness {
 	}
 }
 
-// Sick returns a history in which gateway 1 is sick from a time to the end.
+// Sick returns a history in which gateway 1 has a fault from the given time to the end.
 func (h *History) Sick(at time.Duration, s Sickness) *History {
 	with := h.After(at, s.What)
 	with.Ranks = slices.Clone(h.Ranks)
@@ -66,12 +66,12 @@ func (h *History) Sick(at time.Duration, s Sickness) *History {
 	return with
 }
 
-// After returns a history in which gateway 1 has one fault, from a time to the end.
+// After returns a history in which gateway 1 has the given fault from the given time to the end.
 func (h *History) After(at time.Duration, what Trouble) *History {
 	with := *h
 	with.Kind = Wild
 	switch what {
-	case Partition: // it reaches its clients and the store but no other gateway
+	case Partition: // the gateway reaches its clients and the store, but no other gateway
 		for other := range h.Gateways {
 			if other != 1 {
 				with.Faults = append(with.Faults,
@@ -84,16 +84,16 @@ func (h *History) After(at time.Duration, what Trouble) *History {
 	return &with
 }
 
-// Times holds durations of batches, and of steps (batches of all ranks) where the ranks keep in
-// step.
+// Times holds the durations of batches and, if ranks are in step, of steps. A step is one batch of
+// all ranks.
 type Times struct {
 	P50, P99, P999, Most time.Duration
 	Batches              int
-	Steps                time.Duration // the sum of all steps
-	Step                 time.Duration // the slowest step
+	Steps                time.Duration // sum of all steps
+	Step                 time.Duration // slowest step
 }
 
-// Times returns how long batches took, from the first request to the complete answer.
+// Times returns the durations of batches, from the first request to the complete response.
 func (r *Report) Times() Times {
 	took := slices.Sorted(slices.Values(r.Took))
 	n := len(took)

@@ -21,7 +21,7 @@ func evenData(t *testing.T, chunks, samples int) *Data {
 	return d
 }
 
-// right plays a history in which nothing may be wrong.
+// right plays a history that must have no violation.
 func right(t *testing.T, h *History) *Report {
 	t.Helper()
 	r := play(t, h)
@@ -31,7 +31,8 @@ func right(t *testing.T, h *History) *Report {
 	return r
 }
 
-// felt fails unless a trouble delayed some batch: marks that compare with a healthy cluster prove nothing of one that stays healthy.
+// felt fails unless a fault delayed some batch: a comparison with a healthy cluster proves nothing
+// if the fault had no effect.
 func felt(t *testing.T, what string, ill, well *Report) {
 	t.Helper()
 	if got, most := ill.Times().Most, well.Times().Most; got <= most {
@@ -39,12 +40,12 @@ func felt(t *testing.T, what string, ill, well *Report) {
 	}
 }
 
-// slowest is how long a step of all ranks may take at most when one gateway of eight is lost: its own
-// reader waits for one time-out, 1 s, and asks another gateway then.
+// slowest is the longest permitted step of all ranks after the loss of one gateway of eight. Its
+// reader waits for one timeout of 1 s, and then requests the batch from another gateway.
 const slowest = 1100 * time.Millisecond
 
-// One gateway of eight is killed, stopped, or cut off: no batch is lost, and the slowest of a
-// thousand is hardly later.
+// TestOneOfEight kills, stops or disconnects one gateway of eight. No batch is lost, and the
+// slowest of a thousand is hardly later.
 func TestOneOfEight(t *testing.T) {
 	d := evenData(t, 128, 64)
 	for _, params := range []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 3}, {Shuffle: shuffle.Window, Window: 16, Seed: 3}} {
@@ -65,7 +66,7 @@ func TestOneOfEight(t *testing.T) {
 			if got, want := ill.Ended["bytes"], well.Ended["bytes"]; got != want {
 				t.Errorf("%s, %s: got %d batches, want %d", params.Shuffle, what, got, want)
 			}
-			for kind, n := range ill.Ended { // the one client of the gateway that is hit turns to another one
+			for kind, n := range ill.Ended { // the only client of the faulty gateway switches to another one
 				if !strings.HasPrefix(kind, "bytes") && n > 1 {
 					t.Errorf("%s, %s: %d requests ended with %q: %v", params.Shuffle, what, n, kind, ill.Ended)
 				}
@@ -74,7 +75,8 @@ func TestOneOfEight(t *testing.T) {
 	}
 }
 
-// Two jobs have a cluster each, and one store. The faults of one do not affect the other.
+// TestTwoJobs runs two jobs with one cluster each and a common store. A fault of one job does not
+// affect the other.
 func TestTwoJobs(t *testing.T) {
 	d := evenData(t, 64, 32)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 16, Seed: 3}
@@ -111,7 +113,8 @@ func TestTwoJobs(t *testing.T) {
 	t.Logf("figure: job B beside a job A that loses a gateway: %v; store requests %d, questions to peers %d", ill.Times(), ill.Stats.StoreReads, ill.Stats.PeerReads)
 }
 
-// A lost chunk of a gateway is read once more as a whole, however many samples it has.
+// TestRefill checks that each lost chunk of a gateway is read once more as a whole, however many
+// samples it has.
 func TestRefill(t *testing.T) {
 	for _, c := range []struct{ gateways, chunks, samples int }{{4, 128, 16}, {8, 128, 16}, {8, 128, 64}, {8, 256, 16}} {
 		h := Job(evenData(t, c.chunks, c.samples), shuffle.Params{Shuffle: shuffle.Window, Window: 16, Seed: 3}, c.gateways, 2)

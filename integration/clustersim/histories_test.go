@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newShelf makes the data that histories draw from.
+// newShelf creates the data from which histories draw.
 func newShelf(tb testing.TB) Shelf {
 	tb.Helper()
 	var s Shelf
@@ -37,17 +37,18 @@ func newShelf(tb testing.TB) Shelf {
 	return s
 }
 
-// usual is how many histories are played unless more are asked for: enough to see everything that can happen.
+// usual is the default number of histories: enough to see every kind of event.
 const usual = 160
 
-// play plays one history in a bubble of its own.
+// play plays one history in a separate bubble.
 func play(t *testing.T, h *History) (report *Report) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) { report = Run(t.Context(), h) })
 	return report
 }
 
-// Each history must end with right bytes, every sample once, in time, and with nothing left over.
+// TestHistories checks that each history ends in time, with correct bytes, every sample once, and
+// nothing left over.
 func TestHistories(t *testing.T) {
 	shelf := newShelf(t)
 	from, to, few := seeds.Range(t, usual, 10_000)
@@ -101,13 +102,13 @@ func TestHistories(t *testing.T) {
 
 // tally sums the results of histories.
 type tally struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	ended    map[string]int
 	kinds    map[Kind]int
 	troubles map[Trouble]int
 	requests int
 	stats    datapath.Stats
-	read     float64 // chunks, in gentle histories
+	read     float64 // chunks read in gentle histories
 	needed   float64
 }
 
@@ -135,7 +136,7 @@ func (s *tally) add(h *History, r *Report) {
 	}
 }
 
-// shrink removes parts of a failing history that are not necessary for its failure.
+// shrink removes parts of a failing history that are not required for its failure.
 func shrink(t *testing.T, h *History) *History {
 	t.Helper()
 	fails := func(h *History) bool {

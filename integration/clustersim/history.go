@@ -11,43 +11,43 @@ import (
 )
 
 // History is everything that one seed determines: the data, the reads of each rank, and the faults
-// with their times. It prints as text.
+// with their times. Its String method describes it.
 type History struct {
 	Seed      uint64
 	Kind      Kind
 	Data      *Data
-	Old       *Data // an earlier generation of the same dataset, which only lying gateways send
+	Old       *Data // an earlier generation of the dataset, which only lying gateways send
 	Params    shuffle.Params
 	Locality  bool   // share=locality
 	Homes     uint64 // for share=locality; 0: one per rank
-	Apart     bool   // the gateways do not know each other
+	Apart     bool   // the gateways do not know one another
 	Batch     uint64
 	Epochs    uint64
 	Gateways  []Gateway
 	Ranks     []Rank
 	Link      link
-	Card      int64         // bytes per second in each direction of a gateway's network card, for clients, peers and the store; 0: no limit
-	StoreCard int64         // the same for the store's card
-	Room      int           // the most bytes in flight between two gateways that the receiver has not read
+	Card      int64         // bytes per second in each direction of a gateway's network card; 0: no limit
+	StoreCard int64         // bytes per second in each direction of the store's network card
+	Room      int           // maximum bytes in flight between two gateways that the receiver has not read
 	Cluster   string        // the cluster's name
-	Store     time.Duration // the most time that the store takes
-	Even      bool          // the store always takes exactly Store
+	Store     time.Duration // maximum time of a store read
+	Even      bool          // every store read takes exactly Store
 	Faults    []Fault
-	Heal      time.Duration                    // no faults from this time on
-	InStep    bool                             // no rank begins a batch before all ranks have the previous one, as in synchronous training
+	Heal      time.Duration                    // time after which there are no faults
+	InStep    bool                             // no rank begins a batch before all ranks have the previous one
 	Each      time.Duration                    // epoch e begins no earlier than e times this
-	Trace     func(format string, args ...any) // receives the events of the run; nil: no tracing
-	Mark      time.Duration                    // reads of the store after this time are also counted separately
+	Trace     func(format string, args ...any) // receives the run's events; nil: no tracing
+	Mark      time.Duration                    // store reads after this time are also counted separately
 }
 
-// Kind says which faults a history may have, and so which guarantees are checked in addition to
-// right bytes.
+// Kind determines which faults a history may have. It thereby determines which guarantees are
+// checked in addition to correct bytes.
 type Kind string
 
 // The kinds of histories.
 const (
 	Healthy Kind = "healthy" // no faults: each chunk is read once
-	Gentle  Kind = "gentle"  // gateways come and leave: only the chunks that were lost are read again
+	Gentle  Kind = "gentle"  // gateways start and leave: only lost chunks are read again
 	Wild    Kind = "wild"    // any fault
 )
 
@@ -59,22 +59,22 @@ type Gateway struct {
 	CheckSHA   bool
 	NoPrefetch bool
 	Policy     int           // index in datapath.Policies()
-	Joins      time.Duration // when it is started
-	Clock      time.Duration // the offset of its clock
+	Joins      time.Duration // time of its start
+	Clock      time.Duration // offset of its clock
 }
 
 // Rank is one reader.
 type Rank struct {
-	Near  int           // the preferred gateway
-	Moves int           // of 16 batches, this many are requested from a random gateway
-	Slow  int           // of 16 answers, this many are read slowly
-	Quits int           // of 16 requests, this many are cancelled early
+	Near  int           // preferred gateway
+	Moves int           // this many of 16 batches are requested from a random gateway
+	Slow  int           // this many of 16 responses are read slowly
+	Quits int           // this many of 16 requests are canceled early
 	Think time.Duration // pause between batches
-	Ahead int           // this many batches are requested at a time; 0: each when it is needed
+	Ahead int           // number of batches requested at a time; 0: each when it is needed
 	Limit time.Duration // deadline of one request
 }
 
-// Fault is one thing that goes wrong.
+// Fault is one fault of a history.
 type Fault struct {
 	What     Trouble
 	At, For  time.Duration
@@ -97,15 +97,15 @@ const (
 	Slow      Trouble = "slow"       // one direction has a long delay
 	Trickle   Trouble = "trickle"    // one direction has a low rate
 	Clog      Trouble = "clog"       // the links of a gateway fail one by one, and are restored in another order
-	Lie       Trouble = "lie"        // a gateway answers peers with data that they did not request
-	Mangle    Trouble = "mangle"     // answers arrive short, long, or altered
+	Lie       Trouble = "lie"        // a gateway sends peers data that they did not request
+	Mangle    Trouble = "mangle"     // responses arrive short, long, or altered
 	Refuse    Trouble = "refuse"     // a gateway refuses requests
-	Full      Trouble = "full"       // a gateway reports that it has no memory for any answer
-	Late      Trouble = "late"       // answers of a gateway to peers arrive later by Amount
-	View      Trouble = "view"       // discovery shows a gateway only some of the others, and changes the selection
+	Full      Trouble = "full"       // a gateway reports that it has no memory for any response
+	Late      Trouble = "late"       // a gateway's responses to peers are delayed by Amount
+	View      Trouble = "view"       // discovery shows a gateway a changing selection of the others
 	Drain     Trouble = "drain"      // a gateway drains and leaves, and restarts
 	StoreCut  Trouble = "store cut"  // a gateway cannot reach the store
-	StoreBad  Trouble = "store bad"  // the store fails in every way
+	StoreBad  Trouble = "store bad"  // the store fails in all ways
 	StoreSlow Trouble = "store slow" // the store is slow
 )
 
@@ -133,7 +133,7 @@ func (h *History) String() string {
 	return b.String()
 }
 
-// Shelf holds the data of histories: pairs of a dataset and an earlier generation of it.
+// Shelf holds the data for histories: pairs of a dataset and an earlier generation of it.
 type Shelf [][2]*Data
 
 // Draw draws the history of a seed.
@@ -162,7 +162,7 @@ func Draw(seed uint64, shelf Shelf) *History {
 		h.drawFaults(rnd)
 		return h
 	}
-	for i := range h.Ranks { // a rank that gives up early or asks a slow owner may cause a second read of a chunk
+	for i := range h.Ranks { // a rank that gives up early or uses a slow owner may cause a second read of a chunk
 		h.Ranks[i].Quits, h.Ranks[i].Limit = 0, 10*time.Second
 	}
 	for i := range h.Gateways {
@@ -172,7 +172,7 @@ func Draw(seed uint64, shelf Shelf) *History {
 	return h
 }
 
-// ample reports whether each gateway alone has memory for all the data.
+// ample returns a budget with which each gateway has memory for all data.
 func (h *History) ample() int64 { return 16 * h.Data.stored() }
 
 func (h *History) drawGateways(rnd *rand.Rand) {
@@ -209,7 +209,7 @@ func (h *History) drawPlan(rnd *rand.Rand) {
 }
 
 // drawComings draws gateways that leave and return one after another in the first two of three
-// epochs. The third epoch needs all the data that was lost.
+// epochs. The third epoch needs all lost data.
 func (h *History) drawComings(rnd *rand.Rand) {
 	h.Epochs, h.Each = 3, 20*time.Second
 	for e := range 1 + rnd.IntN(2) {
@@ -223,7 +223,7 @@ func (h *History) drawComings(rnd *rand.Rand) {
 	h.end()
 }
 
-// end removes all faults after the last one.
+// end sets the time after which there are no faults.
 func (h *History) end() {
 	for _, f := range h.Faults {
 		h.Heal = max(h.Heal, f.At+f.For)

@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// lies holds the current faults in the answers of a machine.
+// lies holds the current faults in a machine's responses.
 type lies struct {
 	mu      sync.Mutex    // guards the fields below
-	wrong   *rand.Rand    // answers have wrong bytes; nil: no
-	mangled *rand.Rand    // answers are altered in transit; nil: no
-	refuse  bool          // it reports that a chunk is not there
-	full    bool          // it reports that it has no memory for the answer
-	late    time.Duration // additional delay of everything that it sends to another gateway
+	wrong   *rand.Rand    // responses have wrong bytes; nil: no
+	mangled *rand.Rand    // responses are altered in transit; nil: no
+	refuse  bool          // it reports that a chunk does not exist
+	full    bool          // it reports that it has no memory for the response
+	late    time.Duration // additional delay of all data that it sends to other gateways
 }
 
 func (l *lies) set(change func(*lies)) {
@@ -31,7 +31,7 @@ func (l *lies) set(change func(*lies)) {
 	change(l)
 }
 
-// lateness returns the additional delay of a machine's answers.
+// lateness returns the additional delay of a machine's responses.
 func (l *lies) lateness() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *lies) draw(which func(*lies) *rand.Rand, n int) int {
 	return -1
 }
 
-// holder is a peer.Holder that answers wrongly while the faults of lies are active.
+// holder is a peer.Holder that sends wrong responses while the faults of lies are active.
 type holder struct {
 	peer.Holder
 	lies     *lies
@@ -79,8 +79,8 @@ func (h *holder) Answer(ctx context.Context, q *peer.Query) (segments [][]byte, 
 	return h.twist(segments, h.falsify(q, kind), kind), release, nil
 }
 
-// falsify returns, for the requested places, the bytes of other chunks (kind 0) or of an earlier
-// generation (kind 1).
+// falsify returns wrong bytes for the requested ranges: those of other chunks (kind 0) or of an
+// earlier generation (kind 1).
 func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
 	var out [][]byte
 	for _, c := range q.Chunks {
@@ -97,7 +97,7 @@ func (h *holder) falsify(q *peer.Query, kind int) [][]byte {
 	return out
 }
 
-// twist returns the bytes to send in place of the right segments.
+// twist returns the bytes to send instead of the correct segments.
 func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
 	bit := h.lies.draw(func(l *lies) *rand.Rand { return l.wrong }, 1<<20)
 	out := slices.Clone(right)
@@ -127,7 +127,7 @@ func (h *holder) twist(right, other [][]byte, kind int) [][]byte {
 	return out
 }
 
-// mangle alters an answer in transit.
+// mangle alters a response in transit.
 func (l *lies) mangle(resp *http.Response) {
 	body := resp.Body
 	become := func(code int, text string) {

@@ -9,31 +9,31 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Limited is a job on machines whose network cards are the bottleneck. It is simulated here, and
-// integration/limited runs it with processes in network namespaces, so that the results can be
+// Limited is a job on machines whose network cards are the bottleneck. This package simulates it,
+// and integration/limited runs it with processes in network namespaces, so that the results can be
 // compared.
 type Limited struct {
 	Samples, SampleBytes int
 	Shard, Chunk         int64 // in bytes
 	Lanes, Batch         uint64
-	Ranks, Ahead         int           // batches that a rank requests at a time
+	Ranks, Ahead         int           // number of ranks, and of batches that a rank requests at a time
 	Card, StoreCard      int64         // bytes per second in each direction
-	FirstByte            time.Duration // of the store
-	Limit                time.Duration // deadline of one request of a rank, where a gateway is lost
+	FirstByte            time.Duration // of a store read
+	Limit                time.Duration // deadline of one request of a rank, if a gateway is lost
 	Rounds               int           // rounds with real processes
 	Ways                 []Way
 }
 
-// Way is one way to read: an arm of an experiment.
+// Way is one configuration of the job: an arm of an experiment.
 type Way struct {
 	Name     string
 	Gateways int
 	Peers    bool // the gateways are one cluster
 	Locality bool // share=locality, with as many homes as gateways
 	Epochs   uint64
-	Share    float64       // the part of the data that a gateway has memory for; 0: all
+	Share    float64       // fraction of the data that fits in a gateway's memory; 0: all
 	Think    time.Duration // pause of all ranks after each batch
-	Trouble  Trouble       // the fault of gateway 1: Kill or Stop at TroubleAt, or StoreCut from the start
+	Trouble  Trouble       // fault of gateway 1: Kill or Stop at TroubleAt, or StoreCut from the start
 }
 
 // Memory returns the memory budget of one gateway in bytes.
@@ -44,25 +44,26 @@ func (w Way) Memory(stored int64) int64 {
 	return 8 * stored
 }
 
-// TroubleAt is when a gateway of a limited job is killed or stopped: in the first epoch.
+// TroubleAt is the time at which a gateway of a limited job is killed or stopped. It is in the
+// first epoch.
 const TroubleAt = time.Second
 
-// Outcome is the result of one way, simulated or run with processes.
+// Outcome is the result of one configuration, simulated or run with processes.
 type Outcome struct {
 	Way    Way
 	Epochs []EpochOutcome
-	CPU    float64 // processors used by all processes together on average; 0 in a simulation
+	CPU    float64 // average number of busy processors, over all processes; 0 in a simulation
 }
 
 // EpochOutcome is the result of one epoch.
 type EpochOutcome struct {
 	Seconds          float64
-	P50, P99, Most   float64 // durations of a step of all ranks in seconds
+	P50, P99, Most   float64 // durations of a step of all ranks, in seconds
 	Store, Exchanged float64 // bytes from the store and between gateways, as fractions of the data
 }
 
-// NewLimited returns the job and its ways: small ones unless the environment requests the full
-// form.
+// NewLimited returns the job and its configurations, which are small unless the environment
+// requests the full form.
 func NewLimited() Limited {
 	l := Limited{
 		Samples: 1024, SampleBytes: 12 << 10, Shard: 1 << 20, Chunk: 64 << 10, Lanes: 32, Batch: 32, Ranks: 8, Ahead: 2,
@@ -76,8 +77,8 @@ func NewLimited() Limited {
 	return l
 }
 
-// speedWays are the ways whose epochs are timed. Ranks do not pause, so the network cards limit
-// them.
+// speedWays returns the configurations whose epochs are timed. Ranks do not pause, so the network
+// cards are the bottleneck.
 func speedWays(gateways []int) []Way {
 	ways := []Way{{Name: "one", Gateways: 1, Epochs: 2}}
 	for _, n := range gateways {
@@ -95,8 +96,8 @@ func speedWays(gateways []int) []Way {
 	return ways
 }
 
-// lossWays lose one gateway of eight. The pause of the ranks is longer than a healthy fleet takes
-// for a batch.
+// lossWays returns configurations that lose one gateway of eight. The pause of the ranks is longer
+// than a healthy cluster takes for a batch.
 func lossWays() (ways []Way) {
 	for _, peers := range []bool{false, true} {
 		for _, t := range []Trouble{"", Kill, Stop, StoreCut} {
@@ -110,9 +111,9 @@ func lossWays() (ways []Way) {
 	return ways
 }
 
-// NewData makes the job's data for the simulation.
+// NewData creates the job's data for the simulation.
 func (l Limited) NewData(ctx context.Context, dir string) (*Data, error) {
-	packed := l.SampleBytes + 512 // with its tar header
+	packed := l.SampleBytes + 512 // including the tar header
 	s := Shape{Lengths: make([]int, l.Samples), PerShard: int(l.Shard) / packed, ChunkSize: l.Chunk}
 	for i := range s.Lengths {
 		s.Lengths[i] = l.SampleBytes
@@ -120,7 +121,7 @@ func (l Limited) NewData(ctx context.Context, dir string) (*Data, error) {
 	return NewData(ctx, dir, "limited", 1, s)
 }
 
-// History returns the simulated history of one way.
+// History returns the simulated history of one configuration.
 func (l Limited) History(d *Data, w Way) *History {
 	h := &History{
 		Seed: 1, Cluster: "job-a", Kind: Wild, Data: d, Old: d, Epochs: w.Epochs, Batch: l.Batch,
@@ -147,7 +148,7 @@ func (l Limited) History(d *Data, w Way) *History {
 	return h
 }
 
-// payload returns the payload rate of TCP on a card: 1,448 of the 1,514 bytes of a frame.
+// payload returns TCP's payload rate on a network card: 1,448 of the 1,514 bytes of a frame.
 func payload(rate int64) int64 { return rate * 1448 / 1514 }
 
 // Outcome summarizes a report.
@@ -164,7 +165,7 @@ func (l Limited) Outcome(d *Data, w Way, r *Report) Outcome {
 	return o
 }
 
-// EpochOf returns how long the steps of an epoch took.
+// EpochOf returns the outcome of an epoch with the given durations of steps.
 func EpochOf(steps []time.Duration) (e EpochOutcome) {
 	sorted := slices.Sorted(slices.Values(steps))
 	at := func(share float64) float64 { return sorted[int(share*float64(len(sorted)-1))].Seconds() }

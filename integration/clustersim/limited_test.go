@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestLimited plays a job on slow network cards in every way. Where clients share the card of their gateway with the other gateways,
-// peers gain less than plain gateways by rank.
+// TestLimited plays a job on slow network cards in every configuration. If clients share the card
+// of their gateway with the other gateways, peers gain less than independent gateways with routing
+// by rank.
 func TestLimited(t *testing.T) {
 	l := NewLimited()
 	d, err := l.NewData(t.Context(), t.TempDir())

@@ -13,9 +13,9 @@ type network struct {
 	mu      sync.Mutex    // guards the fields below, except the set of cards
 	changed chan struct{} // closed when a field below changes
 	links   map[route]link
-	stopped map[int]bool // machines that neither send nor receive, although their processes exist
+	stopped map[int]bool // machines that neither send nor receive, although their processes still exist
 	usual   link
-	cards   map[int]*card // of machines; a machine without one sends and receives as fast as its links can
+	cards   map[int]*card // by machine; a machine without a card sends and receives as fast as its links
 }
 
 type route struct{ from, to int }
@@ -31,15 +31,15 @@ func newNetwork(usual link) *network {
 	return &network{changed: make(chan struct{}), links: map[route]link{}, stopped: map[int]bool{}, usual: usual, cards: map[int]*card{}}
 }
 
-// card is the network card of a machine. All data that the machine sends passes through it one
-// piece after the other, to all destinations. The same holds for all data that it receives.
+// card is the network card of a machine. All data that the machine sends passes through it, one
+// piece after another, to all destinations. The same holds for all data that it receives.
 type card struct {
 	rate    int64     // bytes per second in each direction
-	out, in time.Time // when the last queued piece has passed
+	out, in time.Time // time when the last queued piece has passed
 }
 
-// pass returns when a piece has passed one direction of a card: after the pieces before it, and not
-// before begins.
+// pass returns the time when a piece has passed one direction of a card. The piece waits for those
+// before it, and does not begin before begins.
 func (c *card) pass(way *time.Time, begins time.Time, bytes int64) time.Time {
 	if way.After(begins) {
 		begins = *way
@@ -55,7 +55,7 @@ func (c *card) took(bytes int64) time.Duration {
 // limited reports whether either end of a route has a card.
 func (n *network) limited(r route) bool { return n.cards[r.from] != nil || n.cards[r.to] != nil }
 
-// leave queues a piece at the sender's card, and returns when its last byte has left.
+// leave queues a piece at the sender's card, and returns the time when its last byte has left.
 func (n *network) leave(r route, bytes int64) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,8 +65,8 @@ func (n *network) leave(r route, bytes int64) time.Time {
 	return time.Now()
 }
 
-// enter queues a piece at the receiver's card, which its last byte reaches at a time, and returns
-// when the piece has passed. Its first bytes pass while the last ones are in transit.
+// enter queues a piece at the receiver's card, and returns the time when the piece has passed. Its
+// last byte reaches the card at time last. Its first bytes pass while the last ones are in transit.
 func (n *network) enter(r route, bytes int64, last time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,8 +80,8 @@ func (n *network) enter(r route, bytes int64, last time.Time) time.Time {
 	return last
 }
 
-// cross waits for as long as the cards at both ends need for the bytes. It passes them piece by
-// piece, so that other data passes between them.
+// cross waits until the cards at both ends have passed the bytes. It passes them piece by piece, so
+// that other data can pass between them.
 func (n *network) cross(ctx context.Context, r route, bytes int64) error {
 	for ; bytes > 0; bytes -= cardPiece {
 		piece := min(bytes, cardPiece)
@@ -96,7 +96,7 @@ func (n *network) cross(ctx context.Context, r route, bytes int64) error {
 	return nil
 }
 
-// cardPiece is how many bytes one connection passes to a card at a time.
+// cardPiece is the number of bytes that one connection passes to a card at a time.
 const cardPiece = 64 << 10
 
 // set changes one direction of a link.
@@ -126,7 +126,7 @@ func (n *network) heal() {
 	n.wake()
 }
 
-// wake makes the waiting goroutines check again. n.mu is held.
+// wake makes all waiting goroutines check again. n.mu is held.
 func (n *network) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -140,8 +140,8 @@ func (n *network) link(r route) link {
 	return n.usual
 }
 
-// open reports whether data that is sent now would pass, returns the link, and returns a channel
-// that is closed when the state changes.
+// open reports whether data sent now would pass. It also returns the link, and a channel that is
+// closed when the state changes.
 func (n *network) open(r route) (bool, link, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,8 +164,8 @@ func (n *network) wait(ctx context.Context, r route) (link, error) {
 	}
 }
 
-// pass waits for the transit time of the bytes: until the link is open, and then for its delay and
-// the time at its rate.
+// pass waits until the link is open, and then for the transit time of the bytes: the link's delay
+// and the time at its rate.
 func (n *network) pass(ctx context.Context, r route, bytes int64) error {
 	l, err := n.wait(ctx, r)
 	if err != nil {
@@ -190,7 +190,8 @@ func (l link) took(bytes int64) time.Duration {
 	return d
 }
 
-// dial waits as pass does for an answer of the kernel: a stopped machine accepts connections.
+// dial waits like pass, but for a response from the kernel: a stopped machine still accepts
+// connections.
 func (n *network) dial(ctx context.Context, r route) error {
 	for {
 		n.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// machine runs one gateway, boot after boot.
+// machine runs a gateway, one boot after another.
 type machine struct {
 	run     *run
 	number  int
@@ -26,8 +26,8 @@ type machine struct {
 	view    view
 
 	mu    sync.Mutex // guards the fields below
-	proc  *process   // nil: it is down
-	quiet bool       // answers nothing while it is down; otherwise it refuses connections
+	proc  *process   // nil: the gateway is down
+	quiet bool       // while the gateway is down, the machine sends nothing; otherwise it refuses connections
 	boots int
 }
 
@@ -39,13 +39,13 @@ type process struct {
 	born    time.Time
 	ctx     context.Context //nolint:containedctx // the life of the process
 	end     context.CancelFunc
-	dead    chan struct{} // closed when it is killed
+	dead    chan struct{} // closed when the process is killed
 
 	mu      sync.Mutex // guards closing, reading, ranks and read
 	closing bool
-	reading map[int]int       // chunks that local reads in flight need, and by how many reads
+	reading map[int]int       // number of running local reads that need a chunk, by chunk
 	ranks   map[uint64]bool   // ranks that have read here
-	read    map[int]time.Time // when the last read that needed a chunk ended
+	read    map[int]time.Time // time when the last read that needed a chunk ended
 	work    sync.WaitGroup
 
 	budget *budget.Budget
@@ -68,7 +68,7 @@ func (m *machine) silent() bool {
 	return m.quiet
 }
 
-// settled reports whether a process runs that the others know by now.
+// settled reports whether a process runs that the other gateways already know.
 func (m *machine) settled() bool {
 	p := m.now()
 	return p != nil && time.Since(p.born) > settle
@@ -92,7 +92,8 @@ func (m *machine) start(ctx context.Context) {
 	p.spawn(func() { p.room.run(p.ctx) })
 }
 
-// kill ends the process immediately. Silently: no peer is told.
+// kill ends the process immediately. If silently is set, its machine sends nothing to the peers
+// afterwards.
 func (m *machine) kill(silently bool) {
 	if p := m.now(); p != nil && !m.run.over() {
 		m.run.books.lose(m.number, p.path.Held())
@@ -100,7 +101,7 @@ func (m *machine) kill(silently bool) {
 	m.leave(silently)
 }
 
-// leave ends the process.
+// leave ends the process without recording lost chunks.
 func (m *machine) leave(silently bool) {
 	m.mu.Lock()
 	p := m.proc
@@ -111,7 +112,7 @@ func (m *machine) leave(silently bool) {
 	}
 }
 
-// kill ends a process, and checks that nothing is left of it.
+// kill ends a process, and checks that nothing remains of it.
 func (p *process) kill() {
 	p.mu.Lock()
 	p.closing = true
@@ -121,7 +122,7 @@ func (p *process) kill() {
 	p.machine.run.work.Go(p.bury)
 }
 
-// bury waits until all work of the process has ended.
+// bury waits until all work of the process has ended, and checks for leaks.
 func (p *process) bury() {
 	p.work.Wait()
 	p.path.Close()
@@ -170,7 +171,7 @@ func (p *process) want(rank uint64, chunks []int) (done func()) {
 	return func() { add(-1) }
 }
 
-// wanted reports whether a local read needs a chunk, or needed it at a given time.
+// wanted reports whether a local read needs a chunk now, or needed it at the given time.
 func (p *process) wanted(chunk int, at time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,10 +179,10 @@ func (p *process) wanted(chunk int, at time.Time) bool {
 	return p.reading[chunk] > 0 || ok && !ended.Before(at)
 }
 
-// errDown says that the gateway is down.
+// errDown means that the gateway is down.
 var errDown = errors.New("the gateway is down")
 
-// ask runs a client's request at the machine, and waits for the answer as a client does.
+// ask runs a client's request at the machine, and waits for the response like a client.
 func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *process) error) error {
 	p := m.now()
 	if p == nil {
@@ -201,7 +202,7 @@ func (m *machine) ask(ctx context.Context, do func(ctx context.Context, p *proce
 	ended := make(chan error, 1)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	forget := context.AfterFunc(p.ctx, stop) // the process ends
+	forget := context.AfterFunc(p.ctx, stop) // end the request when the process ends
 	started := p.spawn(func() {
 		defer forget()
 		ended <- do(serving, p)

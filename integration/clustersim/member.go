@@ -20,7 +20,7 @@ type member struct {
 	client  *peer.Client
 }
 
-// assemble builds a gateway, as serve does.
+// assemble builds a gateway like the serve command does.
 func (p *process) assemble() {
 	m := &member{process: p}
 	p.room = m
@@ -54,23 +54,23 @@ func (p *process) assemble() {
 	})
 }
 
-// run keeps the process in the cluster until its end.
+// run keeps the process in the cluster until ctx ends.
 func (m *member) run(ctx context.Context) {
 	if m.cluster != nil {
 		_ = m.cluster.Run(ctx)
 	}
 }
 
-// seen checks every peer request: it must be for a rank that reads at the asking gateway, or for a
-// chunk that one of that gateway's own clients needs.
+// seen checks every peer request. The request must be for a rank that reads at the requesting
+// gateway, or for a chunk that one of that gateway's own clients needs.
 func (m *member) seen(ctx context.Context, q *peer.Query) {
 	run := m.process.machine.run
 	by, ok := askedBy(ctx)
 	switch {
 	case !ok:
 		run.wrong("%s was asked by an unknown process", m.process.boot)
-	case q.Cached: // the asking gateway is the owner now
-	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // a probe whether this gateway is well again
+	case q.Cached: // the requesting gateway owns the chunk now
+	case q.Reader == nil && len(q.Chunks) == 1 && len(q.Chunks[0].Ranges) == 1: // a probe whether this gateway has recovered
 	case q.Reader != nil && by.process.serves(q.Reader.Rank):
 	case !slices.ContainsFunc(q.Chunks, func(w peer.ChunkQuery) bool { return by.process.wanted(w.Chunk, by.at) }):
 		run.wrong("%s asked %s for chunks that none of its own clients needs, a second hop: %+v", by.process.boot, m.process.boot, q.Chunks)
@@ -88,7 +88,7 @@ func (m *member) answered(ctx context.Context, q *peer.Query, err error) {
 	}
 }
 
-// heard tells the data path of a reader at another gateway.
+// heard informs the data path about a reader at another gateway.
 func (m *member) heard(dataset, generation string, r peer.Reader) {
 	run := m.process.machine.run
 	d := run.history.Data
@@ -108,11 +108,11 @@ func (p *process) inherit(ctx context.Context, member string, held []peer.ChunkL
 	}
 }
 
-// drainTime is how long a gateway still serves after it announced that it leaves.
+// drainTime is how long a gateway still serves after it has announced that it leaves.
 const drainTime = 3 * time.Second
 
-// drain makes a gateway leave in order: it tells the others, still serves for a while, accepts no
-// new clients, and ends.
+// drain shuts a gateway down: it informs the other gateways, accepts no new clients, serves for a
+// while and then exits.
 func (m *machine) drain(ctx context.Context) {
 	p := m.now()
 	if p == nil {
@@ -121,9 +121,9 @@ func (m *machine) drain(ctx context.Context) {
 	if alone := !slices.ContainsFunc(m.run.machines, func(o *machine) bool { return o != m && o.settled() }); alone {
 		m.run.books.lose(m.number, p.path.Held())
 	}
-	p.room.cluster.Drain(p.path.Held()) // a peer that cannot be told reads from the store
+	p.room.cluster.Drain(p.path.Held()) // a peer that does not receive this reads from the store
 	if objstore.Sleep(ctx, drainTime) != nil || m.now() != p {
 		return
 	}
-	m.leave(false) // its heirs have its chunks by now
+	m.leave(false) // its heirs have fetched its chunks
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// patience is how many consecutive failures a reader tolerates once all faults have ended.
+// patience is the number of consecutive failures that a reader tolerates after all faults have
+// ended.
 const patience = 25
 
 // reader is one rank of the job.
@@ -25,7 +26,7 @@ type reader struct {
 	set  Rank
 	rank uint64
 	rnd  *rand.Rand
-	near int // the machine that it asks now
+	near int // machine that it currently reads from
 }
 
 // read reads all epochs.
@@ -53,8 +54,8 @@ func (r *reader) read(ctx context.Context) {
 	}
 }
 
-// stepped records that all ranks have a batch, which the last rank requested at a time. With Ahead,
-// the step begins at the end of the previous one.
+// stepped records that all ranks have a batch. asked is the time at which the last rank requested
+// it. With Ahead, the step begins at the end of the previous step.
 func (r *reader) stepped(asked time.Time, last bool) {
 	if r.set.Ahead > 0 {
 		asked = r.run.ahead
@@ -66,8 +67,8 @@ func (r *reader) stepped(asked time.Time, last bool) {
 	}
 }
 
-// getter returns a function that returns the batches of an epoch one after the other. False: the
-// reader gave up.
+// getter returns a function that reads the batches of an epoch one after another, and returns false
+// if the reader gave up.
 func (r *reader) getter(ctx context.Context, b shuffle.Batching, epoch *shuffle.Epoch) func(m uint64) bool {
 	get := func(by *reader, m uint64) bool {
 		at, samples := by.share(b, epoch, m)
@@ -128,7 +129,8 @@ func (r *reader) share(b shuffle.Batching, epoch *shuffle.Epoch, m uint64) (shuf
 	return at, samples
 }
 
-// persist asks until it has the batch. It returns false if it gave up, which it has reported.
+// persist requests a batch until it arrives. It returns false after it has given up and reported
+// this.
 func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint64) bool {
 	start := time.Now()
 	failures := 0
@@ -162,7 +164,7 @@ func (r *reader) persist(ctx context.Context, at shuffle.Cursor, samples []uint6
 	}
 }
 
-// once sends one request, checks how it ends, and returns the answer.
+// once sends one request, checks how it ends, and returns the response.
 func (r *reader) once(ctx context.Context, address string, at shuffle.Cursor, samples []uint64) (got history.Event, err error) {
 	limit := r.set.Limit
 	asked, cancel := context.WithTimeout(ctx, limit)
@@ -198,7 +200,7 @@ func (r *reader) once(ctx context.Context, address string, at shuffle.Cursor, sa
 	return <-answered, nil
 }
 
-// serve is the gateway's part: it reads a batch, and sends it to a client that reads at its own
+// serve does the gateway's part: it reads a batch, and sends it to a client that reads at its own
 // pace.
 func (r *reader) serve(ctx context.Context, p *process, address string, at shuffle.Cursor, samples []uint64, slow time.Duration) (e history.Event, err error) {
 	chunks := r.run.history.Data.ranges(samples)
@@ -224,11 +226,11 @@ func (r *reader) serve(ctx context.Context, p *process, address string, at shuff
 		cut = p.net.cross(ctx, route{p.machine.number, theReaders}, answerHead+sizeOf(body.Segments))
 	}
 	e = r.run.answer(r.rank, p.machine.number, address, start, body, nil)
-	r.run.clients.log.Add(e) // whether or not the reader gets it
+	r.run.clients.log.Add(e) // whether or not the reader receives it
 	return e, cut
 }
 
-// answerHead is the size of an answer without its samples: a head and the end of a tar.
+// answerHead is the size of a response without its samples: a head and the end of a tar.
 const answerHead = 1400
 
 func sizeOf(segments [][]byte) (n int64) {
@@ -238,7 +240,7 @@ func sizeOf(segments [][]byte) (n int64) {
 	return n
 }
 
-// kindOf returns one word for how a request ended.
+// kindOf returns a short name for the end of a request.
 func kindOf(err error) string {
 	var where *chunkindex.RangeError
 	switch {

@@ -17,18 +17,18 @@ import (
 // Report is the result of a run.
 type Report struct {
 	Wrong  []string       // the violations found; empty: none
-	Ended  map[string]int // number of requests by how they ended, and of bodies by the tiers that they came from
+	Ended  map[string]int // number of requests by outcome, and of bodies by tier
 	Took   []time.Duration
-	Steps  []time.Duration // where ranks keep in step: from when all ranks request a batch until all have it; with Ahead, from step to step
-	Passed []Passed        // the state at the end of each epoch, where ranks keep in step
-	Chunks float64         // read from the store, in whole chunks
-	Late   float64         // those read after Mark
-	Strays float64         // those of the late ones whose chunks were not lost
+	Steps  []time.Duration // of ranks in step: from the requests for a batch to the last response; with Ahead, from step to step
+	Passed []Passed        // bytes read by the end of each epoch, if ranks are in step
+	Chunks float64         // chunks read from the store, as a sum of fractions
+	Late   float64         // chunks read after Mark
+	Strays float64         // chunks read after Mark that were not lost
 	Lost   int             // chunks that were in the memory of killed processes
-	Refill time.Duration   // from Mark to the last read of the store
-	Needed float64         // chunk reads that are unavoidable: one per chunk needed, and one more per loss
+	Refill time.Duration   // time from Mark to the last store read
+	Needed float64         // unavoidable chunk reads: one per chunk needed, and one more per loss
 	Stats  datapath.Stats
-	Asked  map[int]int // requests to the store, by machine
+	Asked  map[int]int // store requests by machine
 	Events []history.Event
 }
 
@@ -38,7 +38,7 @@ type Passed struct {
 	Peers uint64 // bytes between gateways
 }
 
-// run is one history in execution.
+// run is one history being played.
 type run struct {
 	history  *History
 	plan     *shuffle.Plan
@@ -49,16 +49,16 @@ type run struct {
 	machines []*machine
 	began    time.Time
 	step     *barrier       // nil: each rank proceeds independently
-	work     sync.WaitGroup // processes that are ending, and faults
-	ahead    time.Time      // when the last step ended; only barriers write it
+	work     sync.WaitGroup // exiting processes, and faults
+	ahead    time.Time      // time when the last step ended; only barriers write it
 
 	mu     sync.Mutex // guards the fields below
 	done   bool
 	report *Report
-	short  []bool // epochs of which a batch was refused as too large
+	short  []bool // epochs with a batch that was refused as too large
 }
 
-// Run plays a history to its end. It is called in a bubble of testing/synctest.
+// Run plays a history to its end. It must run in a bubble of testing/synctest.
 func Run(ctx context.Context, h *History) *Report {
 	r := newRun(h, stock(h))
 	r.play(ctx)
@@ -68,7 +68,8 @@ func Run(ctx context.Context, h *History) *Report {
 	return r.report
 }
 
-// RunBoth plays two histories at once that share their data and its store: two jobs, two clusters.
+// RunBoth plays two histories concurrently that share data and store: two jobs with one cluster
+// each.
 func RunBoth(ctx context.Context, a, b *History) (ofA, ofB *Report) {
 	shared := stock(a)
 	first, second := newRun(a, shared), newRun(b, shared)
@@ -79,13 +80,13 @@ func RunBoth(ctx context.Context, a, b *History) (ofA, ofB *Report) {
 	return first.report, second.report
 }
 
-// depot is a store, and how many requests it serves at a time.
+// depot is a store, with a limit on concurrent requests.
 type depot struct {
 	*memstore.Store
 	line chan struct{}
 }
 
-// storeLine is how many requests a store serves at a time.
+// storeLine is the number of requests that a store serves concurrently.
 const storeLine = 256
 
 func stock(h *History) depot {
@@ -134,7 +135,7 @@ func (r *run) play(ctx context.Context) {
 	r.judge()
 }
 
-// settle is how long the gateways run before the first read. They have found each other by then.
+// settle is the time that gateways run before the first read, so that they have found one another.
 const settle = 3 * time.Second
 
 // boot creates the machines, and starts those that run from the beginning.
@@ -195,7 +196,7 @@ func (r *run) ended(kind string) {
 	r.report.Ended[kind]++
 }
 
-// deliver records that a rank has got its share of a batch.
+// deliver records that a rank has received its share of a batch.
 func (r *run) deliver(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,14 +223,14 @@ func (r *run) passed() {
 	r.report.Passed = append(r.report.Passed, p)
 }
 
-// refused records that an epoch will not be complete, because a batch is larger than a budget.
+// refused records that an epoch will be incomplete, because a batch is larger than a budget.
 func (r *run) refused(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.short[epoch] = true
 }
 
-// count adds the statistics of a process that has ended.
+// count adds the statistics of a process that has exited.
 func (r *run) count(s datapath.Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +247,7 @@ func (r *run) count(s datapath.Stats) {
 	t.StoreBytes += s.StoreBytes
 }
 
-// judge makes the checks that are possible only at the end.
+// judge makes the checks that are only possible at the end.
 func (r *run) judge() {
 	for e, short := range r.short {
 		if !short {
@@ -269,8 +270,8 @@ func (r *run) judge() {
 	}
 }
 
-// thrift checks that the store serves nothing twice while there are no faults and memory for all
-// the data.
+// thrift checks that the store serves nothing twice if there are no faults and memory can hold all
+// data.
 func (r *run) thrift(most, chunks float64) {
 	n := float64(r.history.Data.Index.Chunks())
 	switch r.history.Params.Shuffle {

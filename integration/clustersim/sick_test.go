@@ -11,10 +11,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// A sick gateway of eight is alive, answers hellos, and is useless. Each of the others detects that
-// by three requests, which may be for three batches; from then on it must cost no more than its
-// death. The epoch is long enough that three batches for each gateway are less than a thousandth,
-// and that the sick one would be admitted again if its hellos were enough.
+// TestOneOfEightIsSick runs a cluster of eight with one faulty gateway, which is alive and answers
+// hellos. Each other gateway detects the fault by three requests, which may be for three batches.
+// From then on the faulty gateway must cost no more than a dead one. The epoch is long enough that
+// three batches per gateway are less than a thousandth of all, and that hellos alone could readmit
+// the faulty gateway.
 func TestOneOfEightIsSick(t *testing.T) {
 	d := evenData(t, 128, 384)
 	plans := []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 3}}
@@ -52,13 +53,13 @@ func TestOneOfEightIsSick(t *testing.T) {
 	}
 }
 
-// No gateway reaches the store for a while. No gateway is sicker than the others then: none is
-// ejected, their chunks are served, and afterwards nothing is read again.
+// TestAllAreSick cuts all gateways off from the store for a while. No gateway is then worse than
+// the others, so none is ejected, their chunks are served, and nothing is read again afterwards.
 func TestAllAreSick(t *testing.T) {
 	h := Job(evenData(t, 128, 64), shuffle.Params{Shuffle: shuffle.Slot, Window: 32, Seed: 3}, 8, 1)
 	h.Gateways = slices.Clone(h.Gateways)
 	for i := range h.Gateways {
-		h.Gateways[i].Fetchers = 1 // else all is there before anything can happen
+		h.Gateways[i].Fetchers = 1 // otherwise everything is read before the fault begins
 	}
 	well := right(t, h)
 	all := *h
@@ -71,7 +72,7 @@ func TestAllAreSick(t *testing.T) {
 	}
 	ill := right(t, &all)
 	t.Logf("figure: no store for 4 s: %v; %d store reads, %d without; %v", ill.Times(), ill.Requests(), well.Requests(), ill.Ended)
-	if got, most := float64(ill.Requests()), 1.1*float64(well.Requests()); got > most { // a hedge for some that were on their way
+	if got, most := float64(ill.Requests()), 1.1*float64(well.Requests()); got > most { // allows for hedged reads that were in transit
 		t.Errorf("got %v store reads, want at most %v", got, most)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// storeTime is how long a backend waits for a store that does not answer.
+// storeTime is how long a backend waits for a store that does not respond.
 const storeTime = 5 * time.Second
 
 // reach is one process's access to the store.
@@ -48,13 +48,13 @@ func (r reach) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, ds
 		return ctx.Err()
 	}
 	err := r.store.ReadRange(limited, ref, offset, dst...)
-	if limited.Err() != nil && ctx.Err() == nil { // it stalls: a backend would stop waiting
+	if limited.Err() != nil && ctx.Err() == nil { // the store stalls: a backend would stop waiting
 		return fmt.Errorf("read %q at %d: %w", ref.Key, offset, objstore.ErrTimeout)
 	}
 	if err != nil {
 		return err
 	}
-	return r.p.net.cross(ctx, route{theStore, r.p.machine.number}, n) // no limit, because bytes keep arriving
+	return r.p.net.cross(ctx, route{theStore, r.p.machine.number}, n) // without a limit, because bytes keep arriving
 }
 
 // Network numbers of machines that are not gateways.
@@ -63,7 +63,7 @@ const (
 	theReaders = -2
 )
 
-// books counts the reads from the store.
+// books counts store reads.
 type books struct {
 	data *Data
 	mark time.Time
@@ -71,10 +71,10 @@ type books struct {
 	mu       sync.Mutex // guards the fields below
 	requests map[int]int
 	flights  map[flight]int
-	chunks   []int64 // bytes read of each chunk
-	late     []int64 // those read after mark
+	chunks   []int64 // bytes read, by chunk
+	late     []int64 // bytes read after mark, by chunk
 	last     time.Time
-	wanted   []bool // whether a request needed the chunk
+	wanted   []bool // chunks that some request needed
 	lost     []int  // chunks that were in the memory of a process, or in transit to it, when it was killed
 }
 
@@ -83,7 +83,7 @@ func newBooks(d *Data) *books {
 	return &books{data: d, requests: map[int]int{}, flights: map[flight]int{}, chunks: make([]int64, n), late: make([]int64, n), wanted: make([]bool, n)}
 }
 
-// read records a read until done is called.
+// read records a store read, which lasts until done is called.
 func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +111,7 @@ func (b *books) read(machine int, key string, offset, n int64) (done func()) {
 	}
 }
 
-// part returns how many stored bytes of a chunk correspond to n bytes of an object.
+// part returns how many stored bytes of a chunk are in a range of n bytes of an object.
 func (d *Data) part(chunk int, key string, offset, n int64) (part int64) {
 	for _, e := range d.Index.Extents(chunk) {
 		if d.Prefix+d.Index.Shard(e.Shard).Key == key {
@@ -133,7 +133,7 @@ func (b *books) want(chunks []int) {
 	}
 }
 
-// lose records the chunks that are lost with a process of a machine: those in memory and those in
+// lose records the chunks that are lost when a machine's process dies: those in memory and those in
 // transit to it.
 func (b *books) lose(machine int, held []peer.Chunk) {
 	b.mu.Lock()
@@ -171,7 +171,7 @@ func (b *books) bytes() (sum int64) {
 	return sum
 }
 
-// strays returns how many chunks were read after the mark although they were not lost.
+// strays returns the number of chunks that were read after the mark although they were not lost.
 func (b *books) strays() (sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +183,7 @@ func (b *books) strays() (sum float64) {
 	return sum
 }
 
-// whole converts bytes to chunks: the most reads of one chunk, and the sum of all.
+// whole converts bytes to chunks. It returns the maximum for one chunk, and the sum over all.
 func (b *books) whole(read []int64) (most, sum float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +196,7 @@ func (b *books) whole(read []int64) (most, sum float64) {
 	return most, sum
 }
 
-// usual is a store that takes up to h.Store, or exactly that if h.Even is set.
+// usual returns the delays of a healthy store: up to h.Store, or exactly that if h.Even is set.
 func (h *History) usual() func(memstore.Call) memstore.Fault {
 	if h.Even {
 		return func(memstore.Call) memstore.Fault { return memstore.Fault{Delay: h.Store} }
@@ -204,9 +204,9 @@ func (h *History) usual() func(memstore.Call) memstore.Fault {
 	return script(h.Seed, h.Store, 0)
 }
 
-// script makes the faults of a store: level of ten requests fail, in one of many ways. The fault of
-// a request follows from its range and from how often that range was requested. It does not follow
-// from the order of requests, which the scheduler determines.
+// script returns a function with the faults of a store. Level of ten requests fail, in one of many
+// ways. The fault depends only on the request's range and on the number of earlier requests for
+// that range. It does not depend on the order of requests, which the scheduler determines.
 func script(seed uint64, limit time.Duration, level int) func(memstore.Call) memstore.Fault {
 	type part struct {
 		key            string

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// stream carries one answer from the machine that is asked to the machine that asks. The reader
-// sees the data of the writer in order, once it has arrived.
+// stream carries one response. The reader receives the writer's data in order, after its transit
+// time.
 type stream struct {
 	net   *network
-	route route // from the asked machine to the asking one
-	room  int   // the most bytes in transit that the reader has not read
+	route route // from the responding machine to the requesting one
+	room  int   // maximum bytes in transit that the reader has not read
 	dead  <-chan struct{}
 	late  time.Duration // additional delay beyond that of the link
 
@@ -30,13 +30,13 @@ type stream struct {
 	gone     bool      // the reader has left
 }
 
-// event is one thing that the reader sees.
+// event is one item that the reader receives.
 type event struct {
-	at     time.Time // when it has arrived, if the link is open then
-	code   int       // the status of a head, else 0
+	at     time.Time // time of its arrival, if the link is open then
+	code   int       // status of a head, otherwise 0
 	header http.Header
 	data   []byte
-	err    error // the end: io.EOF when the answer was complete
+	err    error // end of the response: io.EOF if it is complete
 }
 
 func newStream(n *network, r route, room int, dead <-chan struct{}) *stream {
@@ -76,7 +76,7 @@ func (s *stream) put(e event) error {
 	return nil
 }
 
-// full waits until the reader has read something.
+// full waits until the reader has read data.
 func (s *stream) full(changed <-chan struct{}, deadline time.Time) error {
 	var late <-chan time.Time
 	if !deadline.IsZero() {
@@ -162,7 +162,7 @@ func (s *stream) leave() {
 	s.wake()
 }
 
-// writer is the http.ResponseWriter over a stream.
+// writer is the http.ResponseWriter of a stream.
 type writer struct {
 	s      *stream
 	header http.Header
@@ -172,7 +172,7 @@ type writer struct {
 
 func (w *writer) Header() http.Header { return w.header }
 
-// SetWriteDeadline is called through http.ResponseController.
+// SetWriteDeadline implements the method for http.ResponseController.
 func (w *writer) SetWriteDeadline(t time.Time) error {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -181,10 +181,11 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadDeadline is called through http.ResponseController. The request has already been read.
+// SetReadDeadline implements the method for http.ResponseController. It has no effect, because the
+// request has already been read.
 func (w *writer) SetReadDeadline(time.Time) error { return nil }
 
-// Flush implements http.Flusher. The writer buffers nothing.
+// Flush implements http.Flusher. It has no effect, because the writer has no buffer.
 func (w *writer) Flush() {
 	if !w.sent {
 		w.WriteHeader(http.StatusOK)
@@ -222,7 +223,7 @@ func (w *writer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// end is called when the handler has returned or panicked.
+// end ends the response after the handler has returned or panicked.
 func (w *writer) end(broken bool) {
 	if !broken && !w.sent {
 		w.header.Set("Content-Length", "0")

@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// trace passes an event to the history's Trace, if there is one.
+// trace sends an event to the history's Trace, if there is one.
 func (r *run) trace(format string, args ...any) {
 	if r.history.Trace != nil {
 		r.history.Trace("%v "+format, append([]any{time.Since(r.began)}, args...)...)

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// befall starts the faults, and ends all of them at the end.
+// befall starts the faults at their times, and ends all of them at the end.
 func (r *run) befall(ctx context.Context) {
 	for _, f := range r.history.Faults {
 		r.work.Go(func() {
@@ -36,7 +36,7 @@ func (r *run) heal(ctx context.Context) {
 	}
 }
 
-// strike starts one fault, and ends it after its time.
+// strike starts one fault, and ends it after its duration.
 func (r *run) strike(ctx context.Context, f Fault) {
 	m := r.machines[f.Machine]
 	rnd := rand.New(rand.NewPCG(f.Seed, 24))
@@ -99,7 +99,8 @@ type linkChange struct {
 	apply, undo func(*link)
 }
 
-// across changes all links between the machines whose bit of side is set and the others.
+// across changes all links between two groups of machines: those whose bit in side is set, and the
+// others.
 func (r *run) across(side uint64, to func(*link)) {
 	for a := range r.machines {
 		for b := range r.machines {
@@ -129,7 +130,7 @@ func (r *run) clog(ctx context.Context, f Fault, rnd *rand.Rand) {
 	}
 }
 
-// flap shows a machine changing selections of the others.
+// flap shows a machine changing selections of the other machines.
 func (r *run) flap(ctx context.Context, f Fault, rnd *rand.Rand) {
 	v := &r.machines[f.Machine].view
 	times := 1 + rnd.IntN(4)

@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-data/millrace/integration/history"
 )
 
-// told returns the events of a history, one line each, sorted by time and then by text: for every
-// seed, Go's runtime draws the order of fake timers that end at the same instant (runtime/time.go).
+// told returns the events of a history as lines, sorted by time and then by text. Go's runtime
+// draws the order of fake timers that end at the same instant (runtime/time.go), independently of
+// the seed.
 func told(events []history.Event) (lines []string) {
 	for _, e := range events {
 		lines = append(lines, fmt.Sprintf("%s %s %s: %s %s %d bytes %.6x job %q", e.End.Format("04:05.000000000"), e.Client, e.URL, e.Outcome, e.Reason, e.Length, e.SHA256, e.Job))
@@ -19,7 +20,8 @@ func told(events []history.Event) (lines []string) {
 	return lines
 }
 
-// taken are the batches that each rank took, in its order: nothing but the seed decides them.
+// taken returns the batches that each rank received, in the rank's order. Only the seed determines
+// them.
 func taken(events []history.Event) (lines []string) {
 	for _, e := range events {
 		if e.Job != "" {
@@ -34,7 +36,8 @@ func taken(events []history.Event) (lines []string) {
 	return lines
 }
 
-// firstDifference shows the first difference of two logs, with the lines before it; empty: none.
+// firstDifference describes the first difference of two logs, with the lines before it, or returns
+// "" if there is none.
 func firstDifference(a, b []string) string {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -52,17 +55,18 @@ func firstDifference(a, b []string) string {
 	return fmt.Sprintf("event %d of %d and %d\n  %s\nfirst run:  %s\nsecond run: %s", n, len(a), len(b), strings.Join(a[max(0, n-3):n], "\n  "), at(a), at(b))
 }
 
-// TestRun_OneSeedTwice plays histories twice and compares them event by event. The batches of each rank must be the same. All else is the
-// same to the nanosecond as long as no event depends on the order of one instant: who gets the last fetcher, who is asked first, whose
-// answer is there when a process is killed. Before the store's faults depended only on the request, one in seven was.
+// TestRun_OneSeedTwice plays histories twice and compares them event by event. The batches of each
+// rank must be the same. Everything else is the same to the nanosecond as long as nothing depends
+// on the order of simultaneous events. Examples are which request gets the last fetcher, which
+// gateway is tried first, and which response has arrived when a process is killed.
 func TestRun_OneSeedTwice(t *testing.T) {
 	shelf := newShelf(t)
-	const histories = 80 // enough that chance alone stays far from the bound
+	const histories = 80 // so many that chance alone stays far from the bound
 	same := 0
 	for seed := range uint64(histories) {
 		h := Draw(seed, shelf)
 		first, second := play(t, h), play(t, h)
-		if first.Ended["too large"] == 0 { // whether a gateway has room depends on who came first
+		if first.Ended["too large"] == 0 { // whether a gateway has memory depends on which request arrives first
 			if d := firstDifference(taken(first.Events), taken(second.Events)); d != "" {
 				t.Errorf("seed %d: a rank took something else: %s", seed, d)
 			}

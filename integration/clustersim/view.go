@@ -14,7 +14,7 @@ type view struct {
 	changed chan struct{} // closed when shown changes
 }
 
-// show shows the machines for which the function returns true; nil: all machines.
+// show selects the machines for which the function returns true; nil selects all machines.
 func (v *view) show(which func(machine int) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// dialTime is how long a gateway tries to connect.
+// dialTime is the timeout for connecting to a gateway.
 const dialTime = 250 * time.Millisecond
 
 // wire is the http.RoundTripper of one process. It uses the simulated network instead of sockets.
@@ -30,7 +30,7 @@ type wire struct {
 
 type askerKey struct{}
 
-// asker is the process that sent a request, and when.
+// asker is the process that sent a request, and the time of the request.
 type asker struct {
 	process *process
 	at      time.Time
@@ -127,21 +127,21 @@ func (w *wire) forget(p *process) {
 	w.mu.Unlock()
 }
 
-// hangUp tells the other side that the asker has left, as soon as the link is open.
+// hangUp tells the responding machine that the requester has left, as soon as the link is open.
 func (w *wire) hangUp(out route, stop func()) {
 	if open, _, _ := w.from.net.open(out); open {
 		stop()
 		return
 	}
 	if !w.from.spawn(func() {
-		_, _ = w.from.net.wait(w.from.ctx, out) // when this process ends, the other side is told too
+		_, _ = w.from.net.wait(w.from.ctx, out) // when this process ends, the responding machine also learns it
 		stop()
 	}) {
 		stop()
 	}
 }
 
-// serve runs a handler as net/http does.
+// serve runs a handler like net/http.
 func serve(h http.Handler, w *writer, req *http.Request) {
 	broken := true
 	defer func() {
@@ -156,7 +156,7 @@ func serve(h http.Handler, w *writer, req *http.Request) {
 	broken = false
 }
 
-// answer waits for the head of an answer.
+// answer waits for the head of a response.
 func (w *wire) answer(req *http.Request, s *stream, hangUp func()) (*http.Response, error) {
 	for {
 		e, err := s.next(req.Context())
@@ -195,7 +195,7 @@ func length(h http.Header) int64 {
 	return n
 }
 
-// answerBody is the body of an answer as the asker reads it.
+// answerBody is the body of a response for the requester.
 type answerBody struct {
 	ctx    context.Context //nolint:containedctx // a body is read under the context of its request
 	s      *stream
