@@ -16,13 +16,14 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// TestRequestsNotSentInTimeAreClosed lets clients stop, or dawdle, in the middle of their headers.
+// TestRequestsNotSentInTimeAreClosed has clients that stop, or send slowly, in the middle of their
+// headers.
 func TestRequestsNotSentInTimeAreClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		first string
-		drip  string // sent once a second
+		drip  string // sent once per second
 		after time.Duration
-		want  string // how the answer begins
+		want  string // start of the response
 	}{
 		"nothing at all":      {"", "", 5 * time.Second, ""},
 		"half a request line": {"GET /heal", "", 5 * time.Second, "HTTP/1.1 400 "},
@@ -53,8 +54,8 @@ func TestRequestsNotSentInTimeAreClosed(t *testing.T) {
 	}
 }
 
-// TestReadersThatLeaveAnywhere closes connections at every stage of an answer. The stack then checks that all memory is
-// back but the plans', and the package that no goroutine is left.
+// TestReadersThatLeaveAnywhere closes connections at every stage of a response. The stack then
+// checks that all memory except that of plans is released, and TestMain that no goroutine is left.
 func TestReadersThatLeaveAnywhere(t *testing.T) {
 	s := newStack(t, 256, 16<<10, 512<<10, 16<<20)
 	const path = "/epoch/0/batch/0?batch_size=128"
@@ -66,7 +67,7 @@ func TestReadersThatLeaveAnywhere(t *testing.T) {
 				c := dial(t, s.addr)
 				defer c.Close()
 				fmt.Fprintf(c, "GET /epoch/%d/batch/1?batch_size=128 HTTP/1.1\r\nHost: localhost\r\n\r\n", epoch)
-				_, _ = io.CopyN(io.Discard, c, part) // a 503 is shorter
+				_, _ = io.CopyN(io.Discard, c, part) // a 503 response is shorter
 			})
 		}
 	}
@@ -81,12 +82,13 @@ func TestReadersThatLeaveAnywhere(t *testing.T) {
 	}
 }
 
-// TestBurst opens far more connections at once than the server takes at a time: each is served or told to come again, and
-// afterwards all is as before. On a busy machine the server may read a head so late that the connection counts as silent and gives way:
-// such a client connects again.
+// TestBurst opens far more concurrent connections than the server accepts. The server sends each
+// client its batch or an error to retry, and afterwards works as before. On a busy machine the
+// server may read a head so late that it closes the connection as idle: then the client connects
+// again.
 func TestBurst(t *testing.T) {
 	s := newStack(t, 256, 4<<10, 256<<10, 8<<20)
-	burst := 150 // 64 are served at a time; the rest fits into the shortest queue that a kernel keeps
+	burst := 150 // 64 are served concurrently; the others fit into the shortest queue that a kernel has
 	want := s.get(t, "/epoch/0/batch/0?batch_size=32").body
 	http.DefaultClient.CloseIdleConnections()
 	statuses := make([]int, burst)

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/origin"
 )
 
-// TestWithoutAnAccessFile: a request without a right is a 403 with the cure.
+// TestWithoutAnAccessFile: a request without the required right gets a 403 with the remedy.
 func TestWithoutAnAccessFile(t *testing.T) {
 	r := newRig(t, 20, 800, func(cfg *gateway.Config) { cfg.Allow = []auth.Right{auth.Read} })
 	for _, c := range []struct{ method, path, cure string }{
@@ -75,7 +75,8 @@ func TestBodiesSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestLimitsOfCallers: each principal, and each address without one, has a limit of its own.
+// TestLimitsOfCallers: each principal has its own limit, and so has each address without
+// credentials.
 func TestLimitsOfCallers(t *testing.T) {
 	m := newMatrix(t, func(cfg *gateway.Config) { cfg.Origin = &origin.Policy{} })
 	m.put(t, m.text+"limits: [{who: [\"*\"], requests: 0.001/s}]\n")
@@ -93,7 +94,7 @@ func TestLimitsOfCallers(t *testing.T) {
 		if a := status(m.by(name), "photos"); a.StatusCode != want {
 			t.Errorf("%s: got status %d first, want %d", name, a.StatusCode, want)
 		}
-		for _, dataset := range []string{"photos", "scans", "scanz"} { // a refusal counts, too
+		for _, dataset := range []string{"photos", "scans", "scanz"} { // a rejected request counts too
 			a := status(m.by(name), dataset)
 			after, err := strconv.Atoi(a.Header.Get("Retry-After"))
 			if a.StatusCode != http.StatusTooManyRequests || err != nil || after < 1 {
@@ -113,7 +114,7 @@ func TestLimitsOfCallers(t *testing.T) {
 	}
 }
 
-// from asks without credentials, from an address.
+// from sends a request without credentials, from an address.
 func (m *matrix) from(remote, path string) answer {
 	r := httptest.NewRequestWithContext(m.t.Context(), "GET", path, nil)
 	r.RemoteAddr = remote
@@ -122,7 +123,7 @@ func (m *matrix) from(remote, path string) answer {
 	return answer{w.Result(), w.Body.Bytes()}
 }
 
-// TestAuditLog: a line for each write and each refusal, and none for other requests.
+// TestAuditLog: the log has a line for each write and each refusal, and none for other requests.
 func TestAuditLog(t *testing.T) {
 	var lines func() string
 	m := newMatrix(t, func(cfg *gateway.Config) { lines = audited(t, cfg) })
@@ -164,7 +165,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestFullDiskOfTheAuditLog: writes wait for it, and batches do not.
+// TestFullDiskOfTheAuditLog: the gateway rejects writes while the disk is full, and still sends
+// batches.
 func TestFullDiskOfTheAuditLog(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "audit.log")
@@ -179,7 +181,7 @@ func TestFullDiskOfTheAuditLog(t *testing.T) {
 		t.Cleanup(func() { _ = cfg.Audit.Close() })
 	})
 	port := m.gateway.Handler()
-	m.ask(port, m.by("nothing"), "GET", "/v1/datasets/photos", "") // a refusal, of which no line can be written
+	m.ask(port, m.by("nothing"), "GET", "/v1/datasets/photos", "") // a refusal whose line cannot be written
 	for range 3 {
 		a := m.ask(port, m.by("warmer"), "POST", "/v1/datasets/photos/warm", "")
 		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "audit_unavailable") || a.Header.Get("Retry-After") == "" {
@@ -201,8 +203,8 @@ func TestFullDiskOfTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestHostAndSite: a port on loopback knows its names, and pages of other sites are refused, even
-// with valid credentials.
+// TestHostAndSite: a port on loopback accepts only its own host names. Requests from pages of other
+// sites are refused, even with valid credentials.
 func TestHostAndSite(t *testing.T) {
 	m := newMatrix(t, fastDrain)
 	addr, _ := m.serve(gateway.ServerConfig{})

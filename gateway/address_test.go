@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAddressesStay: an address from before a parameter existed stays valid, with its ETag. So does
-// the address with that parameter at its neutral value.
+// TestAddressesStay: adding a parameter changes neither the validity nor the ETag of an address
+// without it. The same holds for an address that sets the parameter to its neutral value.
 func TestAddressesStay(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	const batch = "/v1/datasets/photos/epochs/3/batches/1"

@@ -11,8 +11,9 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// TestRefusedLookupsAreAlike: to refuse a dataset that is there takes as many allocations as one that is not. The time
-// itself cannot be held against anything on a busy machine.
+// TestRefusedLookupsAreAlike: refusing access to an existing dataset takes as many allocations as
+// refusing a dataset that does not exist. Allocations stand for time, which varies on a busy
+// machine.
 func TestRefusedLookupsAreAlike(t *testing.T) {
 	m := newMatrix(t, func(cfg *gateway.Config) { cfg.Log = zerolog.Nop() })
 	for _, c := range []string{"nobody", "nothing", "admin of nothing", "mixer"} {
@@ -24,7 +25,7 @@ func TestRefusedLookupsAreAlike(t *testing.T) {
 			asks = m.by("boss")
 		}
 		count := func(name string) float64 {
-			least := math.Inf(1) // pools of other packages are empty now and then
+			least := math.Inf(1) // pools of other packages are sometimes empty
 			for range 30 {
 				least = min(least, testing.AllocsPerRun(1, func() { m.ask(m.gateway.Handler(), asks, "GET", "/v1/datasets/"+name+"/epochs/0/batches/0", "") }))
 			}

@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// warmAllocations is how many allocations a request for a batch of 64 samples out of memory takes, with those of the test's own
-// recorder. Each costs a tenth of a microsecond, and more where many batches a second keep the collector busy.
+// warmAllocations is the number of allocations for a batch of 64 samples from memory, including
+// those of the test's own recorder. Each costs a tenth of a microsecond, and more if many batches
+// per second keep the garbage collector busy.
 const warmAllocations = 124
 
-// TestABatchFromMemoryAllocatesLittle: neither timing nor the dynamic set of datasets may make a
-// batch from memory expensive.
+// TestABatchFromMemoryAllocatesLittle: timing and the dynamic set of datasets must not make a batch
+// from memory expensive.
 func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	s := newStack(t, 512, 4<<10, 8<<20, 64<<20)
 	path := "/v1/datasets/photos/epochs/0/batches/1?batch_size=64&generation=" + s.index.Generation()
@@ -32,7 +33,7 @@ func TestABatchFromMemoryAllocatesLittle(t *testing.T) {
 	}
 }
 
-// discardWriter is the writer of an answer that has no reader.
+// discardWriter is the writer of a response without a reader.
 type discardWriter struct {
 	header http.Header
 	status int

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRowsOfArrowFilesComeBack indexes a stream of small, compressed record batches, which join in chunks, and reads an epoch as Arrow:
-// every row comes once, with its values, nulls and types.
+// TestRowsOfArrowFilesComeBack indexes a stream of small, compressed record batches, several of
+// which make up a chunk. It reads an epoch as Arrow: every row is delivered once, with its values,
+// nulls and types.
 func TestRowsOfArrowFilesComeBack(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
@@ -77,8 +78,8 @@ func TestRowsOfArrowFilesComeBack(t *testing.T) {
 }
 
 // TestColumnsHaveTheirLogicalTypes serves a Parquet file with every type. Integers of one and two
-// bytes, which the file stores in four, are sent as such, with a right checksum. For values whose
-// Arrow layout differs from the bytes, metadata describe them.
+// bytes, which the file stores in four bytes, are sent in one and two, with the correct checksum.
+// Metadata describes values whose Arrow layout differs from the stored bytes.
 func TestColumnsHaveTheirLogicalTypes(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "types.parquet")
 	a := r.do("GET", "/epoch/0/batch/0?batch_size=9&shuffle=none&format=arrow")

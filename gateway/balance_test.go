@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// dealtShare is the reference for balance=bytes: the positions in the global batch of a rank's
-// samples.
+// dealtShare is the reference for balance=bytes: it returns the positions of a rank's samples in
+// the global batch.
 func dealtShare(lengths []int, rank, worldSize int) []int {
 	byLength := make([]int, len(lengths))
 	for i := range byLength {
@@ -42,7 +42,8 @@ type manifestJSON struct {
 	}
 }
 
-// TestBalanceDealsByLength holds bodies, headers, manifests and ranges to the reference, for every tail.
+// TestBalanceDealsByLength compares bodies, headers, manifests and ranges with the reference, for
+// every tail.
 func TestBalanceDealsByLength(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}

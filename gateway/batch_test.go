@@ -20,8 +20,8 @@ import (
 
 func crcOf(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }
 
-// want is the reference: the stored bytes of the samples in the order of package shuffle, and the
-// archive's end.
+// want is the reference: it returns the stored bytes of the samples in the order of package
+// shuffle, followed by the archive's end.
 func (r *rig) want(params shuffle.Params, epoch, first, count uint64) []byte {
 	r.t.Helper()
 	plan, err := shuffle.NewPlan(params, r.index.First())
@@ -38,7 +38,7 @@ func (r *rig) want(params shuffle.Params, epoch, first, count uint64) []byte {
 }
 
 func TestBatchesAreTheStoredBytes(t *testing.T) {
-	for _, size := range []int{1000, 40 << 10} { // many in one call to the kernel, and few
+	for _, size := range []int{1000, 40 << 10} { // many samples per call to the kernel, and few
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			r := newRig(t, 50, size, nil)
 			params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}
@@ -71,7 +71,7 @@ func TestBatchesAreTheStoredBytes(t *testing.T) {
 	}
 }
 
-// names reads an archive with the standard library and returns its samples' names.
+// names reads an archive with the standard library and returns the names of its samples.
 func names(t *testing.T, body []byte) []string {
 	t.Helper()
 	var out []string
@@ -125,14 +125,15 @@ func TestTails(t *testing.T) {
 	if got, want := b.StatusCode, http.StatusNotFound; got != want {
 		t.Errorf("got status %d past a dropped tail, want %d", got, want)
 	}
-	// A batch may be larger than the dataset when it is padded: it wraps more than once.
+	// A padded batch may be larger than the dataset: it wraps more than once.
 	c := r.do("GET", "/epoch/1/batch/0?tail=pad&shuffle=full&batch_size=120")
 	if got, want := c.body, r.want(params, 1, 0, 120); !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes of a batch of 120 that differ from the %d wanted", len(got), len(want))
 	}
 }
 
-// TestIfMatchIsHeldTo: who pins a version gets it or nothing, in part as in whole.
+// TestIfMatchIsHeldTo: a client that requires a version with If-Match gets this version or an
+// error, for a part and for the whole.
 func TestIfMatchIsHeldTo(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for _, path := range []string{
@@ -167,8 +168,9 @@ func TestIfMatchIsHeldTo(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batch/99", `If-Match: "stale"`), http.StatusNotFound, "end_of_epoch", false)
 }
 
-// TestHowLongAnswersMayBeKept: bytes pinned by the URL forever, descriptions until a release may
-// extend them, and the target of a name only with revalidation.
+// TestHowLongAnswersMayBeKept: caches may store bytes of a pinned URL for ever, and descriptions
+// for an hour, because a release may extend them. They must revalidate URLs that do not pin all
+// data.
 func TestHowLongAnswersMayBeKept(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	made := r.split("train=1,val=1", "")
@@ -238,7 +240,8 @@ func TestConditionalRequestsCostNoRead(t *testing.T) {
 	}
 }
 
-// TestLinksLeadThroughTheEpoch follows next from batch 0 to the end, for bodies and for manifests.
+// TestLinksLeadThroughTheEpoch follows the links to the next batch from batch 0 to the end, for
+// bodies and for manifests.
 func TestLinksLeadThroughTheEpoch(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for _, suffix := range []string{"", "/manifest"} {
@@ -338,7 +341,7 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 	r.json("/v1/datasets/photos/epochs/2/batches/0/manifest?tail=pad&batch_size=60", &manifest)
 	body := r.do("GET", "/epoch/2/batch/0?tail=pad&batch_size=60").body
 	for i, s := range manifest.Samples {
-		if len(s.KeyBytes) > 0 { // which JSON cannot carry as text
+		if len(s.KeyBytes) > 0 { // a key that JSON cannot represent as text
 			s.Key = string(s.KeyBytes)
 		}
 		if !slices.Contains(r.order, s.Key) {
@@ -386,7 +389,8 @@ func TestManifestPlanAndOccurrencesAgree(t *testing.T) {
 	}
 }
 
-// TestManifestNamesEverySample: whether it is short or long, and however often padding repeats a sample.
+// TestManifestNamesEverySample checks that a manifest has every sample, whether it is short or
+// long, and however often padding repeats a sample.
 func TestManifestNamesEverySample(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	plan, err := shuffle.NewPlan(shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 7}, r.index.First())

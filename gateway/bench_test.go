@@ -32,10 +32,10 @@ func BenchmarkManifest(b *testing.B) {
 	}
 }
 
-// benchmarkBatch reads batches that are in memory over one loopback connection.
+// benchmarkBatch reads batches from memory over one loopback connection.
 func benchmarkBatch(b *testing.B, samples, size int) { benchmarkView(b, samples, size, "") }
 
-// benchmarkView is benchmarkBatch with a query.
+// benchmarkView is like benchmarkBatch, with a query.
 func benchmarkView(b *testing.B, samples, size int, query string) {
 	s := newStack(b, samples, size, 8<<20, 1<<30)
 	batches := samples / 256
@@ -65,8 +65,8 @@ func benchmarkView(b *testing.B, samples, size int, query string) {
 	b.ReportMetric(256*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
 }
 
-// BenchmarkBatchOverTLS reads batches that are in memory over one loopback connection with TLS, in
-// turns with a bare server that writes as many bytes of one slice.
+// BenchmarkBatchOverTLS reads batches from memory over one loopback connection with TLS. It
+// alternates with a minimal server that writes the same number of bytes from one slice.
 func BenchmarkBatchOverTLS(b *testing.B) {
 	for name, c := range map[string]struct{ samples, size int }{"4K": {16384, 4 << 10}, "110K": {1024, 110 << 10}} {
 		b.Run(name, func(b *testing.B) {
@@ -127,7 +127,8 @@ func readBatch(b *testing.B, conn net.Conn, m int) {
 	}
 }
 
-// BenchmarkDetails4K reads batches of samples of 4 KiB whose keys and parts are told or chosen: these are read of the index once.
+// BenchmarkDetails4K reads batches of samples of 4 KiB whose keys and parts are included or
+// selected. These are read from the index once.
 func BenchmarkDetails4K(b *testing.B) {
 	for _, view := range []string{"format=tar", "format=framed", "format=framed&table=keys", "format=framed&table=parts", "fields=bin"} {
 		b.Run(view, func(b *testing.B) {

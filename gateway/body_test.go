@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestBodiesHaveLimits sends reports that are too long, in one piece or in chunks of unknown number, and to where none belongs.
+// TestBodiesHaveLimits sends reports that are too long, with and without a Content-Length, and
+// bodies to routes that accept none.
 func TestBodiesHaveLimits(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	long := `{"url":"` + strings.Repeat("x", 16<<20) + `"}`
@@ -31,19 +32,19 @@ func TestBodiesHaveLimits(t *testing.T) {
 		{"/v1/datasets/photos/warm", "{}", 400, "invalid_argument"},
 	} {
 		checkProblem(t, r.post(c.path, c.body), c.status, c.code, false)
-		a, err := r.try("POST", c.path, io.MultiReader(strings.NewReader(c.body))) // of unknown length
+		a, err := r.try("POST", c.path, io.MultiReader(strings.NewReader(c.body))) // without Content-Length
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.path == "/v1/datasets/photos/warm" {
-			c.status, c.code = 400, "invalid_argument" // for any length
+			c.status, c.code = 400, "invalid_argument" // regardless of the length
 		}
 		checkProblem(t, a, c.status, c.code, false)
 	}
 }
 
-// TestBodiesAreOnTheBooks refuses a report that does not fit into the memory budget, and returns
-// the memory of the others.
+// TestBodiesAreOnTheBooks: a report that does not fit into the memory budget is refused, and the
+// memory of other reports is released.
 func TestBodiesAreOnTheBooks(t *testing.T) {
 	var b *budget.Budget
 	r := newRig(t, 20, 800, func(c *gateway.Config) {
@@ -52,7 +53,7 @@ func TestBodiesAreOnTheBooks(t *testing.T) {
 	})
 	before := b.InUse()
 	p := checkProblem(t, r.post(importancePath, `{"url":"`+strings.Repeat("x", 1<<20)+`"}`), http.StatusRequestEntityTooLarge, "content_too_large", false)
-	if want := "larger than 65536 bytes"; !strings.Contains(p.Detail, want) { // a quarter of the budget, for eight times as much
+	if want := "larger than 65536 bytes"; !strings.Contains(p.Detail, want) { // 64 KiB need eight times as much memory, a quarter of the budget
 		t.Errorf("got %q, want %q", p.Detail, want)
 	}
 	checkProblem(t, r.post(importancePath, `{"url":"`+strings.Repeat("x", 60<<10)+`"}`), http.StatusBadRequest, "invalid_argument", false)
@@ -61,7 +62,7 @@ func TestBodiesAreOnTheBooks(t *testing.T) {
 	}
 }
 
-// TestBodiesNotSentInTime dawdles in the middle of a report.
+// TestBodiesNotSentInTime stops sending in the middle of a report.
 func TestBodiesNotSentInTime(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	r.serveOne(t, gateway.ServerConfig{}, func(conn net.Conn) {

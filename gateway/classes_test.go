@@ -20,15 +20,15 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// unreadableSource is a source none of whose chunks can be read.
+// unreadableSource is a source whose chunks cannot be read.
 type unreadableSource struct{ gateway.Source }
 
 func (unreadableSource) Read(context.Context, shuffle.Cursor, []batch.ChunkRanges) (*batch.Body, error) {
 	return nil, errors.New("read")
 }
 
-// mixedFolders serves class folders, and mixtures of them with-others that have the same classes, with-others that have classes of their
-// own, and with-tars.
+// mixedFolders serves class folders and mixtures: with-alike mixes folders with the same classes,
+// with-other folders with different classes, and with-tars folders and tars.
 func mixedFolders(t *testing.T) (r *rig, pictures, tars storedDataset) {
 	t.Helper()
 	w, alike := writeFiles(), folders(2, 3)
@@ -56,8 +56,9 @@ func mixedFolders(t *testing.T) (r *rig, pictures, tars storedDataset) {
 	return r, storedDataset{samples: slices.Concat(w.samples, other.samples), folders: true}, tars
 }
 
-// TestClassFolders_DeclareTheirClasses: names of classes come with the field cls, of mixtures where all sources number them alike. Pictures
-// are called by their suffixes, which no field lists.
+// TestClassFolders_DeclareTheirClasses: the field cls has the names of classes. In a mixture it has
+// them if all sources number the classes identically. No field lists pictures, whose part name is
+// their suffix.
 func TestClassFolders_DeclareTheirClasses(t *testing.T) {
 	r, _, _ := mixedFolders(t)
 	cls := format.Field{Name: "cls", Encoding: "decimal", Type: "int64"}
@@ -82,8 +83,9 @@ func TestClassFolders_DeclareTheirClasses(t *testing.T) {
 	checkDescriptions(t, r)
 }
 
-// TestMixture_SamplesHaveTheirClasses reads mixtures of class folders with class folders and with-tars in every form: each sample has the
-// number that its own source gives its class, and a suffix of pictures in fields means the picture of every class folder.
+// TestMixture_SamplesHaveTheirClasses reads mixtures of class folders with class folders and with
+// tars in every form. Each sample has the class number of its own source. A picture suffix in
+// fields means the picture of every class folder.
 func TestMixture_SamplesHaveTheirClasses(t *testing.T) {
 	r, pictures, tars := mixedFolders(t)
 	inFolder := pictures.byKey()
@@ -113,8 +115,8 @@ func TestMixture_SamplesHaveTheirClasses(t *testing.T) {
 	}
 }
 
-// TestArrow_ClassesAreIntegers: only for class folders. A member of a tar named cls has no known
-// type.
+// TestArrow_ClassesAreIntegers: classes are integers only in class folders. A tar member named cls
+// has no known type.
 func TestArrow_ClassesAreIntegers(t *testing.T) {
 	r, _, _ := mixedFolders(t)
 	for dataset, want := range map[string]arrow.DataType{"photos": arrow.PrimitiveTypes.Int64, "with-other": arrow.PrimitiveTypes.Int64, "with-tars": arrow.BinaryTypes.Binary} {
@@ -132,7 +134,7 @@ func TestArrow_ClassesAreIntegers(t *testing.T) {
 	}
 }
 
-// TestClasses_NeedNoPictures: an answer with classes alone reads no chunk.
+// TestClasses_NeedNoPictures: a response with classes only reads no chunk.
 func TestClasses_NeedNoPictures(t *testing.T) {
 	w := writeFiles()
 	r := serveObjects(t, w.objects, func(cfg *gateway.Config) { cfg.Datasets[0].Source = unreadableSource{cfg.Datasets[0].Source} })
@@ -150,7 +152,8 @@ func TestClasses_NeedNoPictures(t *testing.T) {
 	}
 }
 
-// TestClassFolders_RefuseOtherNames: every part of class folders is the class or a picture.
+// TestClassFolders_RefuseOtherNames: class folders have no parts except the class and the picture,
+// so other field names are refused.
 func TestClassFolders_RefuseOtherNames(t *testing.T) {
 	r := serveObjects(t, writeFiles().objects, nil)
 	for _, name := range []string{"label", "txt", "seg.png"} {

@@ -78,7 +78,8 @@ func TestPlanForAnotherGateway(t *testing.T) {
 	wrong("unknown shuffle", "photos", generation, shuffle.Params{Shuffle: "riffle"})
 }
 
-// TestPlanForAnotherGatewayOpensNoSnapshot: a plan by importance is had only while the gateway uses its snapshot itself.
+// TestPlanForAnotherGatewayOpensNoSnapshot: Plan returns a plan with importance only while a
+// request of this gateway uses the snapshot.
 func TestPlanForAnotherGatewayOpensNoSnapshot(t *testing.T) {
 	r, w, _, names := watchedRig(t, 1)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 9, Importance: names[0]}
@@ -99,7 +100,8 @@ func TestPlanForAnotherGatewayOpensNoSnapshot(t *testing.T) {
 	leave()
 }
 
-// TestStarting: until it has met the others a gateway says that it is not ready, and answers all the same. A drain counts for more.
+// TestStarting: until a gateway has contacted its cluster, readyz reports that it is starting, but
+// it serves all requests. While it drains, readyz reports draining instead.
 func TestStarting(t *testing.T) {
 	awaits := "1 of 3 addresses have been asked"
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.Awaits = func() string { return awaits } })

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestWrittenSplitIsTheStoredOne reads each part of a split that is defined only by its address, at
-// a gateway that stores no splits, and compares it with the same part of the stored one.
+// TestWrittenSplitIsTheStoredOne reads each part of a split that only the address defines, from a
+// gateway that stores no splits. It compares the part with the same part of a stored split.
 func TestWrittenSplitIsTheStoredOne(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	m := r.split("train=3,val=1", "s7")
@@ -31,7 +31,8 @@ func TestWrittenSplitIsTheStoredOne(t *testing.T) {
 	}
 }
 
-// TestWrittenSubsets narrows a dataset in several ways, at a gateway that stores only the index.
+// TestWrittenSubsets reads subsets defined in several ways by the address, from a gateway that
+// stores only the index.
 func TestWrittenSubsets(t *testing.T) {
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Datasets[0].Selection = nil })
 	train := r.epochKeys(0, "shuffle=none&subset=train=3,val=1:train")
@@ -57,7 +58,7 @@ func TestWrittenSubsets(t *testing.T) {
 	}
 }
 
-// TestWrittenQuarantine replaces the samples in the address as a stored list does.
+// TestWrittenQuarantine: samples listed in the address are replaced like those of a stored list.
 func TestWrittenQuarantine(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	digest := r.quarantine(1, 2, 3, 20)
@@ -70,8 +71,8 @@ func TestWrittenQuarantine(t *testing.T) {
 	}
 }
 
-// TestWrittenSelectionsHaveOneAddress requests several forms, and requires one canonical address
-// that pins all data.
+// TestWrittenSelectionsHaveOneAddress: different spellings of a selection have one canonical
+// address, which pins all data.
 func TestWrittenSelectionsHaveOneAddress(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	a := r.do("GET", "/epoch/0/batch/0?subset=train%3D30%2Cval%3D10%3Atrain~samples:0-20&quarantine=samples%3A1%2C2")
@@ -107,7 +108,7 @@ func TestWrittenSelectionsRefuse(t *testing.T) {
 		"quarantine=" + none:                           404,
 		"quarantine=samples:50":                        400, // there are 50
 		"quarantine=samples:0-49":                      400,
-		"subset=samples:0-3&quarantine=samples:0-3":    400, // nothing healthy is left
+		"subset=samples:0-3&quarantine=samples:0-3":    400, // no healthy sample is left
 		"importance=" + none + "&subset=samples:0-3":   400,
 		"importance=" + none + "&quarantine=samples:1": 400,
 	} {
@@ -119,8 +120,8 @@ func TestWrittenSelectionsRefuse(t *testing.T) {
 	}
 }
 
-// TestWrittenSelectionsHoldLittle requests many subsets and mixtures: the memory kept for them
-// stays within the limit of prepared epochs.
+// TestWrittenSelectionsHoldLittle requests many subsets and mixtures. The memory that caches use
+// for them stays within the limit of prepared epochs.
 func TestWrittenSelectionsHoldLittle(t *testing.T) {
 	memory := budget.New(20<<20, 20*time.Millisecond)
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget, c.PlanBytes, c.Mix = memory, 32<<10, mix })

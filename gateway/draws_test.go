@@ -39,7 +39,7 @@ func unmarshal(t *testing.T, text []byte, v any) {
 	}
 }
 
-// counts writes the cells out: column by column, row by row.
+// counts expands the cells to the count of each row, column by column.
 func (p *pictureJSON) counts(t *testing.T) [][]int64 {
 	t.Helper()
 	out := make([][]int64, 0, len(p.Cells))
@@ -60,7 +60,7 @@ func (p *pictureJSON) counts(t *testing.T) [][]int64 {
 	return out
 }
 
-// TestPicturesShowWhatIsDelivered holds pictures against the manifests of all batches.
+// TestPicturesShowWhatIsDelivered compares pictures with the manifests of all batches.
 func TestPicturesShowWhatIsDelivered(t *testing.T) {
 	r := newRig(t, 400, 800, nil)
 	r.split("train=3,val=1", "")
@@ -106,7 +106,7 @@ func TestPicturesShowWhatIsDelivered(t *testing.T) {
 	}
 }
 
-// shrunk adds up the samples by batch and chunk to the columns and rows of a picture.
+// shrunk sums the samples by batch and chunk into the columns and rows of a picture.
 func shrunk(by map[[2]uint64]int64, p pictureJSON) [][]int64 {
 	part := func(x, first, end, parts uint64) (uint64, bool) {
 		for i := range parts {
@@ -134,7 +134,7 @@ func shrunk(by map[[2]uint64]int64, p pictureJSON) [][]int64 {
 	return out
 }
 
-// TestPicturesMarkWindowsAndLanes: along the sequence in which the epoch takes its chunks, a window draws from its own places alone, and
+// TestPicturesMarkWindowsAndLanes: with axis=drawn, a window draws only from its own places, and
 // lanes are bands.
 func TestPicturesMarkWindowsAndLanes(t *testing.T) {
 	r := newRig(t, 400, 800, nil)
@@ -177,7 +177,7 @@ func TestPicturesMarkWindowsAndLanes(t *testing.T) {
 	}
 }
 
-// TestPicturesRefuse what they cannot show, and name all faults at once.
+// TestPicturesRefuse checks that invalid pictures are refused, with all faults in one response.
 func TestPicturesRefuse(t *testing.T) {
 	r := newRig(t, 100, 800, nil)
 	for query, faults := range map[string]string{
@@ -218,7 +218,8 @@ func TestPicturesRefuse(t *testing.T) {
 	checkProblem(t, mixed.do("GET", "/v1/datasets/absent/epochs/0/draws"), http.StatusNotFound, "not_found", false)
 }
 
-// TestPicturesHaveAddresses: the canonical one gives the same picture, with the same ETag, and another rectangle another.
+// TestPicturesHaveAddresses: the canonical address returns the same picture with the same ETag.
+// Another rectangle has another ETag.
 func TestPicturesHaveAddresses(t *testing.T) {
 	r := newRig(t, 100, 800, nil)
 	a := r.do("GET", "/v1/datasets/photos/epochs/1/draws?to=5&columns=2")
@@ -237,7 +238,8 @@ func TestPicturesHaveAddresses(t *testing.T) {
 	}
 }
 
-// FuzzDraws asks for pictures by any query: the answer is a picture of the size that it says, or a refusal that is the sender's.
+// FuzzDraws requests pictures with any query. The response is a picture of the size that it states,
+// or a refusal that blames the sender.
 func FuzzDraws(f *testing.F) {
 	r := newRig(f, 100, 800, nil)
 	for _, q := range []string{"", "from=1&to=3", "axis=drawn&shuffle=window&window=3", "columns=512&rows=512", "tail=pad&batch_size=2147483648", "to_chunk=18446744073709551615", "world_size=2147483648&rank=5", "batch_size=1&from=99", "subset=samples:5-9", "quarantine=samples:1-98"} {

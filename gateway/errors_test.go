@@ -34,7 +34,7 @@ type problemJSON struct {
 	Offset, Length                      *int64
 }
 
-// checkProblem holds an answer to the contract of every error.
+// checkProblem compares a response with the contract of all errors.
 func checkProblem(t *testing.T, a answer, status int, code string, retryable bool) problemJSON {
 	t.Helper()
 	var p problemJSON
@@ -59,7 +59,7 @@ func checkProblem(t *testing.T, a answer, status int, code string, retryable boo
 		t.Errorf("got type %q, title %q; want %q and some words", p.Type, p.Title, want)
 	}
 	shown := bytes.Replace(a.body, []byte(p.Type), nil, 1)
-	if p.Object != "" { // the key below the dataset's prefix, as manifests have it
+	if p.Object != "" { // relative to the dataset's prefix, like in manifests
 		shown = bytes.ReplaceAll(shown, []byte(p.Object), nil)
 	}
 	for _, secret := range []string{"train-", "data/", "goroutine", ".go:", "127.0.0.1", "SECRET"} {
@@ -217,7 +217,7 @@ func TestBodiesAreRefused(t *testing.T) {
 	}
 }
 
-// TestStoreErrors lets the store fail in every way it knows, under the real index.
+// TestStoreErrors makes the store fail in every way, with the real index.
 func TestStoreErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		err       error
@@ -295,7 +295,8 @@ func TestDeadline(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batch/0", "Millrace-Deadline-Ms: 5"), 504, "store_timeout", true)
 }
 
-// The deadline holds for a request that waits for its generation to be opened, too.
+// TestDeadline_EndsWaitForGeneration: the deadline also applies to a request that waits until its
+// generation is open.
 func TestDeadline_EndsWaitForGeneration(t *testing.T) {
 	opening := make(chan struct{})
 	r := newRig(t, 20, 800, func(c *gateway.Config) {

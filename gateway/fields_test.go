@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// serveGolden serves files that another library has written.
+// serveGolden serves files written by another library.
 func serveGolden(t *testing.T, dir string, edit func(*gateway.Config), names ...string) *rig {
 	t.Helper()
 	objects := map[string][]byte{}
@@ -39,7 +39,7 @@ func serveGolden(t *testing.T, dir string, edit func(*gateway.Config), names ...
 	return serveObjects(t, objects, edit)
 }
 
-// fieldsOf returns the fields that the description of a dataset tells.
+// fieldsOf returns the fields in the description of a dataset.
 func fieldsOf(r *rig, dataset string) []format.Field {
 	r.t.Helper()
 	var got struct {
@@ -51,8 +51,8 @@ func fieldsOf(r *rig, dataset string) []format.Field {
 	return got.Fields
 }
 
-// TestDescriptionTellsFields serves a dataset that MDSWriter has written, and compares the
-// description of its columns with the written ones and with the specification.
+// TestDescriptionTellsFields serves a dataset written by MDSWriter. It compares the description of
+// its columns with the written columns and with the specification.
 func TestDescriptionTellsFields(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/format/mds/testdata", nil, "shard.00000.mds", "index.json")
 	want := []format.Field{
@@ -70,8 +70,8 @@ func TestDescriptionTellsFields(t *testing.T) {
 	checkDescriptions(t, r)
 }
 
-// TestDescriptionTellsClasses serves a dataset that the library datasets has written: a column of
-// class labels, and one of lists of structs.
+// TestDescriptionTellsClasses serves a dataset written by the library datasets, with a column of
+// class labels and a column of lists of structs.
 func TestDescriptionTellsClasses(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/codec/rowgroup/testdata", nil, "by-datasets.parquet")
 	text := format.Field{Encoding: "raw", Type: "utf8", Nullable: true}
@@ -92,7 +92,7 @@ func TestDescriptionTellsClasses(t *testing.T) {
 	checkDescriptions(t, r)
 }
 
-// checkDescriptions holds the descriptions of datasets to the specification.
+// checkDescriptions compares the descriptions of datasets with the specification.
 func checkDescriptions(t *testing.T, r *rig) {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)
@@ -108,7 +108,8 @@ func checkDescriptions(t *testing.T, r *rig) {
 	s.check("GET", "/v1/datasets", "", http.StatusOK, r.do("GET", "/v1/datasets"))
 }
 
-// TestDescriptionOfTarsHasNoFields: only the suffix indicates the content of a member.
+// TestDescriptionOfTarsHasNoFields: tars have no fields, because only the suffix indicates the
+// content of a member.
 func TestDescriptionOfTarsHasNoFields(t *testing.T) {
 	r := serveObjects(t, writeTars(t).objects, nil)
 	if a := r.do("GET", "/v1/datasets/photos"); bytes.Contains(a.body, []byte("fields\":[")) {
@@ -116,7 +117,7 @@ func TestDescriptionOfTarsHasNoFields(t *testing.T) {
 	}
 }
 
-// TestFieldsOfMixtures: a mixture has the fields that all of its sources have.
+// TestFieldsOfMixtures: a mixture has the fields common to all of its sources.
 func TestFieldsOfMixtures(t *testing.T) {
 	tars := serveObjects(t, writeTars(t).objects, nil)
 	r := serveGolden(t, "../chunkindex/format/mds/testdata", func(cfg *gateway.Config) {
@@ -136,7 +137,7 @@ func TestFieldsOfMixtures(t *testing.T) {
 	}
 }
 
-// readColumns reads the columns of an answer in the form arrow.
+// readColumns reads the columns of a response in the form arrow.
 func readColumns(t *testing.T, a answer) arrow.RecordBatch {
 	t.Helper()
 	if a.StatusCode != http.StatusOK {
@@ -153,8 +154,8 @@ func readColumns(t *testing.T, a answer) arrow.RecordBatch {
 	return r.RecordBatch()
 }
 
-// TestColumnsOfArrowHaveTheTypesOfTheFields: all of them, in their order, or those that fields names; a length other than the type's is
-// refused by name.
+// TestColumnsOfArrowHaveTheTypesOfTheFields checks the names, order and types of all columns, and
+// of the columns in fields=.
 func TestColumnsOfArrowHaveTheTypesOfTheFields(t *testing.T) {
 	r := serveGolden(t, "../chunkindex/format/mds/testdata", nil, "shard.00000.mds", "index.json")
 	text := func(batch arrow.RecordBatch) (all []string) {
@@ -186,7 +187,8 @@ func TestColumnsOfArrowHaveTheTypesOfTheFields(t *testing.T) {
 	}
 }
 
-// TestArrow_NamesEachColumnOnce where the samples have a column with the name of the keys.
+// TestArrow_NamesEachColumnOnce serves samples with a column __key__: the column of keys gets
+// another name.
 func TestArrow_NamesEachColumnOnce(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "__key__", Type: arrow.BinaryTypes.String}, {Name: "txt", Type: arrow.BinaryTypes.String}}, nil)
 	rows := array.NewRecordBuilder(memory.DefaultAllocator, schema)
@@ -214,13 +216,14 @@ func TestArrow_NamesEachColumnOnce(t *testing.T) {
 	}
 }
 
-// TestLengthThatATypeDoesNotHaveIsRefused: LitData's shards say of no leaf that its length is fixed.
+// TestLengthThatATypeDoesNotHaveIsRefused: LitData's shards do not declare fixed lengths, so a leaf
+// may have another length than its type. The refusal contains the column's name.
 func TestLengthThatATypeDoesNotHaveIsRefused(t *testing.T) {
 	shard := make([]byte, 12, 32)
 	binary.LittleEndian.PutUint32(shard, 1)      // samples
-	binary.LittleEndian.PutUint32(shard[4:], 12) // begin of the first
-	binary.LittleEndian.PutUint32(shard[8:], 23) // and its end
-	shard = append(shard, "\x07\x00\x00\x00"...) // the length of its leaf
+	binary.LittleEndian.PutUint32(shard[4:], 12) // start of the first sample
+	binary.LittleEndian.PutUint32(shard[8:], 23) // end of the first sample
+	shard = append(shard, "\x07\x00\x00\x00"...) // length of its leaf
 	shard = append(shard, "1234567"...)
 	index := fmt.Sprintf(`{"chunks":[{"chunk_bytes":%d,"chunk_size":1,"dim":null,"filename":"chunk-0-0.bin"}],
 		"config":{"data_format":["int"],"data_spec":"[1, null]","item_loader":"PyTreeLoader"}}`, len(shard))

@@ -37,16 +37,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// source reads every sample's own range from the store: the smallest thing that can serve a batch.
+// source reads each sample with a separate range request to the store. It is the simplest source of
+// batches.
 type source struct {
 	index  *chunkindex.Index
 	store  objstore.RangeReader
-	before func(ctx context.Context) error // scripted fault, ahead of every read
+	before func(ctx context.Context) error // called before every read, to inject errors
 	reads  atomic.Int64
-	asked  atomic.Int64 // samples
-	hot    atomic.Int64 // of those, marked as hot
+	asked  atomic.Int64 // requested samples
+	hot    atomic.Int64 // requested samples marked as hot
 	open   atomic.Int64 // bodies not closed
-	moved  atomic.Int64 // segments that were copied, and overwritten where they had been, while a body settled
+	moved  atomic.Int64 // segments that a body copied to reduce its memory; the originals are overwritten
 	warm   func(at shuffle.Cursor) (batch.Warmed, error)
 }
 
@@ -99,7 +100,7 @@ func (s *source) Read(ctx context.Context, _ shuffle.Cursor, chunks []batch.Chun
 	}), nil
 }
 
-// rig is a gateway over a small dataset in memory.
+// rig is a gateway over a small in-memory dataset.
 type rig struct {
 	t       testing.TB
 	store   *memstore.Store
@@ -130,7 +131,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// oddSample has a key that needs every escape.
+// oddSample is the number of a sample whose key needs every escape.
 const oddSample = 3
 
 // newRig serves samples of about meanSize bytes in three shards.
@@ -146,7 +147,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 		for i := s * samples / shards; i < (s+1)*samples/shards; i++ {
 			key := fmt.Sprintf("d%d/s%05d", s, i)
 			if i == oddSample {
-				key += " +&=%?#\";\xff" // all characters with a meaning in a URL
+				key += " +&=%?#\";\xff" // all characters with a special meaning in a URL
 			}
 			stored := member(t, key+".bin", random, meanSize/2+random.IntN(meanSize+1))
 			stored = append(stored, member(t, key+".cls", random, 3)...)
@@ -202,7 +203,7 @@ func newRig(t testing.TB, samples, meanSize int, edit func(*gateway.Config)) *ri
 	return r
 }
 
-// checkPhases holds the phases of each request against its time: together they are all of it.
+// checkPhases checks that the phases of each request add up to its total time.
 func checkPhases(t testing.TB, log string) {
 	t.Helper()
 	for line := range strings.Lines(log) {
@@ -244,7 +245,7 @@ func (r *rig) selections() *selection.Store {
 	return s
 }
 
-// prefixStore roots a store at a prefix.
+// prefixStore adds a prefix to the keys of a store.
 type prefixStore struct {
 	objstore.Store
 	prefix string
@@ -255,7 +256,7 @@ func (p prefixStore) ReadRange(ctx context.Context, ref objstore.Ref, offset int
 	return p.Store.ReadRange(ctx, ref, offset, dst...)
 }
 
-// member is one tar member of random content as it is stored: header, content, padding.
+// member returns a tar member with random content in its stored form: header, content, padding.
 func member(t testing.TB, name string, random *rand.Rand, size int) []byte {
 	t.Helper()
 	content := make([]byte, size)
@@ -281,7 +282,7 @@ func rawMember(tb testing.TB, name string, content []byte) []byte {
 	return b.Bytes()
 }
 
-// answer is a response that has been read.
+// answer is a response with its body.
 type answer struct {
 	*http.Response
 	body []byte
@@ -297,7 +298,7 @@ func (r *rig) do(method, path string, headers ...string) answer {
 	return a
 }
 
-// post sends a body, none if it is empty.
+// post sends a POST request, without a body if body is empty.
 func (r *rig) post(path, body string) answer {
 	r.t.Helper()
 	a, err := r.try("POST", path, strings.NewReader(body))

@@ -29,33 +29,33 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// partOf is a part of a sample as it was written, or as a client reads it.
+// partOf is a part of a sample, written by a test or read by a client.
 type partOf struct {
 	ext     string
 	content []byte
 }
 
-// sampleOf is a sample as it was written, or as a client reads it.
+// sampleOf is a sample, written by a test or read by a client.
 type sampleOf struct {
 	key   string
 	parts []partOf
 }
 
-// storedDataset is a dataset that a test has written, object by object.
+// storedDataset is a dataset whose objects a test has written.
 type storedDataset struct {
 	objects map[string][]byte
 	samples []sampleOf // in any order
 	folders bool       // the samples are pictures in class folders
 }
 
-// formatsWritten returns small datasets of formats that need different work for the forms.
+// formatsWritten returns small datasets in formats that the forms handle differently.
 func formatsWritten(t testing.TB) map[string]storedDataset {
 	t.Helper()
 	return map[string]storedDataset{"tar": writeTars(t), "jsonl": writeLines(), "records": writeArray(), "files": writeFiles()}
 }
 
-// writeTars has names that need every way to write them, samples that lack a part, an empty part, and one that is as long as
-// a block.
+// writeTars writes tars with names that need every encoding of tar names, samples that lack a part,
+// an empty part, and a part of one block's length.
 func writeTars(t testing.TB) storedDataset {
 	t.Helper()
 	w := storedDataset{objects: map[string][]byte{}}
@@ -143,7 +143,8 @@ func writeArray() storedDataset {
 	return w
 }
 
-// writeFiles has pictures of two kinds in twelve class folders, whose numbers differ in length.
+// writeFiles writes pictures of two types in twelve class folders, whose numbers have one or two
+// digits.
 func writeFiles() storedDataset {
 	w := storedDataset{objects: map[string][]byte{}, folders: true}
 	for i := range 40 {
@@ -155,7 +156,7 @@ func writeFiles() storedDataset {
 	return w
 }
 
-// byKey returns the samples by their keys.
+// byKey returns the samples by key.
 func (w storedDataset) byKey() map[string]sampleOf {
 	all := map[string]sampleOf{}
 	for _, s := range w.samples {
@@ -164,7 +165,7 @@ func (w storedDataset) byKey() map[string]sampleOf {
 	return all
 }
 
-// serveObjects serves objects as dataset photos, through the real data path.
+// serveObjects serves objects as dataset photos, with the real data path.
 func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, store: memstore.New(), log: &lockedBuffer{}, source: &source{}}
@@ -202,7 +203,7 @@ func serveObjects(t testing.TB, objects map[string][]byte, edit func(*gateway.Co
 	return r
 }
 
-// keys returns the keys of a batch in its order.
+// keys returns the keys of a batch in order.
 func (r *rig) keys(path string) []string {
 	r.t.Helper()
 	a := r.do("GET", strings.Replace(path, "?", "/manifest?", 1))

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEveryFormIsOneBody holds every form of every format to its headers: length, checksum, HEAD, 304, ranges, and the canonical
-// address, which gives the same bytes.
+// TestEveryFormIsOneBody checks every form of every format: length and checksum in the headers,
+// HEAD, 304, ranges, and the canonical address, which returns the same bytes.
 func TestEveryFormIsOneBody(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for name, w := range formatsWritten(t) {
@@ -53,7 +53,7 @@ type formShown struct {
 	Fields      bool
 }
 
-// formsShown are the forms that a dataset says it has.
+// formsShown returns the forms in the description of a dataset.
 func formsShown(r *rig) []formShown {
 	r.t.Helper()
 	var info struct {
@@ -114,7 +114,7 @@ func holdsToHeaders(t *testing.T, r *rig, path string, random *rand.Rand) (etag 
 	return etag
 }
 
-// TestNativeFormsAreUnchanged: a form that adds nothing gives the bytes of the dataset's own.
+// TestNativeFormsAreUnchanged: a form equal to the dataset's own form returns the same bytes.
 func TestNativeFormsAreUnchanged(t *testing.T) {
 	all := formatsWritten(t)
 	tars := serveObjects(t, all["tar"].objects, nil)
@@ -200,8 +200,8 @@ func TestFieldsAreHeldToTheSamples(t *testing.T) {
 	}
 }
 
-// FuzzViews requests batches in generated forms: each answer is a batch, or a problem of the
-// caller.
+// FuzzViews requests batches in generated forms. Each response is a batch, or a problem that the
+// caller caused.
 func FuzzViews(f *testing.F) {
 	w := formatsWritten(f)
 	rigs := []*rig{serveObjects(f, w["tar"].objects, nil), serveObjects(f, w["jsonl"].objects, nil)}

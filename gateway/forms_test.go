@@ -24,7 +24,7 @@ import (
 
 const formBatch = "/v1/datasets/photos/epochs/3/batches/"
 
-// readForm decodes a body with knowledge of its form but not of Millrace.
+// readForm decodes a body from the specification of its form, without code of Millrace.
 func readForm(t *testing.T, form string, a answer) []sampleOf {
 	t.Helper()
 	switch form {
@@ -148,7 +148,7 @@ func readArrow(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// readFramed decodes the framed form, as in docs/spec/framed.md.
+// readFramed decodes the framed form according to docs/spec/framed.md.
 func readFramed(t *testing.T, body []byte) (all []sampleOf) {
 	t.Helper()
 	le := binary.LittleEndian
@@ -198,7 +198,7 @@ func readFramed(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// readMDS reads a shard as MosaicML's reader does: it knows the columns from the shard.
+// readMDS reads a shard like MosaicML's reader, which takes the columns from the shard.
 func readMDS(t *testing.T, body []byte) (all []sampleOf) {
 	t.Helper()
 	le := binary.LittleEndian
@@ -212,7 +212,7 @@ func readMDS(t *testing.T, body []byte) (all []sampleOf) {
 			size := int(le.Uint32(sample[4*j:]))
 			if name == "__key__" {
 				s.key = string(sample[at : at+size])
-			} else if size > 0 { // empty and not there are one
+			} else if size > 0 { // an empty part and a missing part look the same
 				s.parts = append(s.parts, partOf{name, sample[at : at+size]})
 			}
 			at += size
@@ -225,7 +225,7 @@ func readMDS(t *testing.T, body []byte) (all []sampleOf) {
 	return all
 }
 
-// mdsColumns is a shard's description of its columns.
+// mdsColumns is the description of columns in a shard.
 type mdsColumns struct {
 	Names     []string `json:"column_names"`
 	Encodings []string `json:"column_encodings"`
@@ -238,7 +238,7 @@ func (c *mdsColumns) parse(t *testing.T, b []byte) {
 	}
 }
 
-// expected returns the samples of some keys as a form shows them.
+// expected returns the samples with the given keys as a form represents them.
 func (w storedDataset) expected(form string, keys, fields []string) (all []sampleOf) {
 	known := w.byKey()
 	for _, key := range keys {
@@ -266,14 +266,14 @@ func (w storedDataset) expected(form string, keys, fields []string) (all []sampl
 				s.parts = append(s.parts, p)
 			}
 		}
-		if len(s.parts) > 0 || form != "tar" && form != "multipart" { // an archive says nothing of a sample without members
+		if len(s.parts) > 0 || form != "tar" && form != "multipart" { // an archive has no entry for a sample without members
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// same compares contents; one that is empty is the same as one that is nil.
+// same compares contents. An empty content equals nil.
 func same(t *testing.T, what string, got, want []sampleOf) {
 	t.Helper()
 	text := func(all []sampleOf) (out []string) {
@@ -291,7 +291,8 @@ func same(t *testing.T, what string, got, want []sampleOf) {
 	}
 }
 
-// TestEveryFormShowsTheSamples reads batches of every format in every form, as the libraries of these forms read them.
+// TestEveryFormShowsTheSamples reads batches of every format in every form, like the libraries of
+// these forms read them.
 func TestEveryFormShowsTheSamples(t *testing.T) {
 	fields := map[string][][]string{"tar": {{"cls"}, {"jpg", "cls"}, {"cls", "jpg"}, {"seg.json", "cls"}}, "jsonl": {{"json"}}, "records": {{"bin"}}, "files": {{"jpg"}, {"jpg", "cls"}, {"cls"}, {"cls", "JPEG"}, {"png", "jpg"}}}
 	for name, w := range formatsWritten(t) {

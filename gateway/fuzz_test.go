@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzReports sends bodies to the routes for losses and snapshots: for any body, the answer is an
-// acceptance that counts the values, or a problem of the sender.
+// FuzzReports sends bodies to the routes for losses and snapshots. For any body the response is an
+// acceptance with the number of values, or a problem that the sender caused.
 func FuzzReports(f *testing.F) {
 	r := newRig(f, 50, 800, nil)
 	batch := r.do("HEAD", "/epoch/0/batch/0?rank=1&world_size=4&balance=bytes").Header.Get("Content-Location")

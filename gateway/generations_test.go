@@ -18,10 +18,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// question is a request about a generation that its URL or its body names.
+// question is a request about a generation, which its URL or body contains.
 type question struct{ method, path, body string }
 
-// questions are requests about the generation that g begins with, one or more for each route that is about a generation.
+// questions returns requests about the initial generation of g, at least one for each route with a
+// generation.
 func (g *generations) questions() []question {
 	g.t.Helper()
 	g.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) {
@@ -72,7 +73,7 @@ func (g *generations) questions() []question {
 	return append(all, question{"POST", importancePath + "/snapshots", fmt.Sprintf(`{"url":%q}`, epoch)})
 }
 
-// said returns the gateway's answers by request: status, headers and body.
+// said returns the gateway's responses by request: status, headers and body.
 func (r *rig) said(all []question) map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
@@ -99,8 +100,9 @@ func (r *rig) said(all []question) map[string]string {
 	return out
 }
 
-// TestAnOlderGenerationAnswersAsItDid: every route answers for a generation as it did when that
-// generation was current, as long as it is open and when it is opened again from its index.
+// TestAnOlderGenerationAnswersAsItDid: after a generation is replaced, every route sends the same
+// responses for it as when it was current. This holds while it is open, and when it is opened again
+// from its index.
 func TestAnOlderGenerationAnswersAsItDid(t *testing.T) {
 	g := newGenerations(t, nil)
 	g.newer.Importance, g.newer.Selection = g.losses(importance.Config{Reader: g.store, Writer: g.store}), g.selections()
@@ -136,7 +138,8 @@ func TestAnOlderGenerationAnswersAsItDid(t *testing.T) {
 	}
 }
 
-// TestReportsNameTheirGeneration: losses are those of the generation that their URLs name, one in each request.
+// TestReportsNameTheirGeneration: losses belong to the generation in their URLs, and all reports of
+// a request must have the same generation.
 func TestReportsNameTheirGeneration(t *testing.T) {
 	g := newGenerations(t, nil)
 	g.newer.Importance = g.losses(importance.Config{Reader: g.store, Writer: g.store})
@@ -170,6 +173,6 @@ func TestReportsNameTheirGeneration(t *testing.T) {
 		}
 		checkProblem(t, g.post(path, body), http.StatusNotFound, "generation_gone", false)
 	}
-	alone := newRig(t, 60, 800, nil) // a gateway that opens no older generations
+	alone := newRig(t, 60, 800, nil) // this gateway opens no older generations
 	checkProblem(t, alone.post(importancePath, gone), http.StatusNotFound, "not_found", false)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// hangingIndex is an index of which no more than its head can be read: its store does not answer.
+// hangingIndex is an index that is read in parts, and whose store never responds.
 type hangingIndex struct {
 	plans.Index
 	asked chan struct{}
@@ -31,7 +31,8 @@ func (x hangingIndex) Fetch(ctx context.Context, _ []uint64) error {
 	return nil
 }
 
-// TestAnIndexWhoseStoreHangsHoldsUpItsOwnDatasetAlone: requests that wait for it hold places to plan in, but not those of others.
+// TestAnIndexWhoseStoreHangsHoldsUpItsOwnDatasetAlone: requests that wait for a hanging store hold
+// planning slots of their own dataset, and no slots of other datasets.
 func TestAnIndexWhoseStoreHangsHoldsUpItsOwnDatasetAlone(t *testing.T) {
 	n := admission.PlanningPlaces()
 	x := hangingIndex{asked: make(chan struct{}, n), end: make(chan struct{})}

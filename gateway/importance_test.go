@@ -29,10 +29,11 @@ type snapshotJSON struct {
 	Effective                        float64 `json:"effective_sample_size"`
 }
 
-// lossOf is an example of a trainer's loss at a position.
+// lossOf returns an example of a trainer's loss at a position.
 func lossOf(position uint64) float64 { return float64((position*7919)%101) / 7 }
 
-// reports are the bodies of reports of all batches of an epoch, one for each rank, by their canonical addresses.
+// reports returns the bodies of loss reports for all batches of an epoch, one per rank, with the
+// canonical addresses of the batches.
 func (r *rig) reports(epoch int, query string, ranks int) []string {
 	r.t.Helper()
 	var out []string
@@ -65,7 +66,7 @@ func (r *rig) reports(epoch int, query string, ranks int) []string {
 
 const importancePath = "/v1/datasets/photos/importance"
 
-// freeze makes a snapshot of an epoch's losses.
+// freeze creates a snapshot of an epoch's losses.
 func (r *rig) freeze(status int, epoch int, query, more string) snapshotJSON {
 	r.t.Helper()
 	address := r.do("HEAD", fmt.Sprintf("/v1/datasets/photos/epochs/%d?%s", epoch, query)).Header.Get("Content-Location")
@@ -101,12 +102,13 @@ func (r *rig) snapshot() snapshotJSON {
 	return r.freeze(http.StatusCreated, 0, "seed=3", "")
 }
 
-// TestImportanceIsTheSameWhoeverReports takes the same losses in other orders, pieces and shares.
+// TestImportanceIsTheSameWhoeverReports: the same losses, reported in another order, in other
+// pieces and by other shares, give the same snapshot.
 func TestImportanceIsTheSameWhoeverReports(t *testing.T) {
 	first, second := newRig(t, 50, 800, nil), newRig(t, 50, 800, nil)
 	for _, body := range first.reports(0, "seed=3&tail=pad", 1) {
 		first.accept(body)
-		first.accept(body) // the same again is no conflict
+		first.accept(body) // reporting the same losses again is not a conflict
 	}
 	want := first.freeze(http.StatusCreated, 0, "seed=3&tail=pad", `,"hot_share":0.2,"repeat":5`)
 	if want.Reported != 64 || want.Samples != 50 || want.HotSamples != 10 || want.Repeat != 5 || want.HotShare != .2 || want.Epoch != 0 {
@@ -136,8 +138,8 @@ func TestImportanceIsTheSameWhoeverReports(t *testing.T) {
 	}
 }
 
-// virtual is the reference for the draws of an epoch: the sample of each virtual sample, from the
-// inverse of the gateway's function.
+// virtual is the reference for the draws of an epoch. It computes the sample of each virtual sample
+// with the inverse of the gateway's function.
 func (r *rig) virtual(snapshot string, params shuffle.Params, epoch uint64) (*shuffle.Epoch, []uint64) {
 	r.t.Helper()
 	s, err := r.losses(importance.Config{Reader: r.store}).Open(r.t.Context(), snapshot, r.index.Generation(), r.index.First())
@@ -167,7 +169,8 @@ func (r *rig) virtual(snapshot string, params shuffle.Params, epoch uint64) (*sh
 	return e, samples
 }
 
-// TestImportanceDrawsByWeight holds bodies, manifests and occurrences to the reference, under every shuffle.
+// TestImportanceDrawsByWeight compares bodies, manifests and occurrences with the reference, for
+// every shuffle.
 func TestImportanceDrawsByWeight(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	snapshot := r.snapshot().Snapshot
@@ -234,7 +237,8 @@ func TestImportanceDrawsByWeight(t *testing.T) {
 	}
 }
 
-// TestHotSamplesAreMarked counts the draws that the source is told to keep by themselves: those of the snapshot's hot samples.
+// TestHotSamplesAreMarked compares the number of draws that the source receives as hot with the
+// draws of the snapshot's hot samples.
 func TestHotSamplesAreMarked(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	snapshot := r.snapshot().Snapshot
@@ -287,8 +291,8 @@ func TestImportanceIsInThePlan(t *testing.T) {
 	if err := json.Unmarshal(a.body, &plain); err != nil || plain.Digest == plan.Digest || bytes.Contains(a.body, []byte("coverage")) {
 		t.Errorf("got %s without importance, want another order and no coverage", a.body)
 	}
-	// A second generation of weights is based on the first: a sample without a report keeps its
-	// weight.
+	// A second generation of weights is based on the first: a sample without a report retains
+	// its weight.
 	bodies := r.reports(1, "importance="+s.Snapshot, 1)
 	r.accept(bodies[2])
 	next := r.freeze(http.StatusCreated, 1, "importance="+s.Snapshot, "")
@@ -309,7 +313,7 @@ func TestUnknownSnapshots(t *testing.T) {
 	for _, path := range []string{"/epoch/0/batch/0?importance=abc", importancePath + "/" + strings.ToUpper(unknown), importancePath + "/" + unknown + "?x=1"} {
 		checkProblem(t, r.do("GET", path), http.StatusBadRequest, "invalid_argument", false)
 	}
-	// Once it is there it is found: the failure was not kept.
+	// A snapshot is found once it exists: the earlier failure was not cached.
 	made := r.snapshot().Snapshot
 	stored, _ := r.store.Bytes("data/.millrace/importance/" + made)
 	path := "/epoch/0/batch/0?importance=" + made
@@ -335,7 +339,7 @@ func TestUnknownSnapshots(t *testing.T) {
 	checkProblem(t, damaged.do("GET", path), http.StatusBadGateway, "store_inconsistent", false)
 }
 
-// TestReportsAreRefused: each with everything that is wrong with it.
+// TestReportsAreRefused checks that the refusal of a report lists all of its faults.
 func TestReportsAreRefused(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	batch := r.do("HEAD", "/epoch/0/batch/0?rank=1&world_size=4").Header.Get("Content-Location") // 4 samples: positions 4 to 7
@@ -376,7 +380,8 @@ func TestReportsAreRefused(t *testing.T) {
 			t.Errorf("%s: got faults %q, want %q: %s", body, got, want.names, p.Detail)
 		}
 	}
-	// Nothing of all that is on record: these losses conflict with nothing, and others with them.
+	// None of these losses were stored: correct losses cause no conflict, and different ones
+	// do.
 	r.accept(`{"url":"` + batch + `","losses":[1,2,3,4]}`)
 	p := checkProblem(t, r.post(importancePath, `{"url":"`+batch+`","losses":[9],"positions":[5]}`), http.StatusConflict, "conflict", false)
 	if want := "position 5: loss 2 is on record, not 9"; !strings.Contains(p.Detail, want) {
@@ -389,7 +394,7 @@ func TestSnapshotsAreRefused(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	epoch := r.do("HEAD", "/v1/datasets/photos/epochs/0").Header.Get("Content-Location")
 	path := importancePath + "/snapshots"
-	checkProblem(t, r.post(path, `{"url":"`+epoch+`"}`), http.StatusNotFound, "not_found", false) // nothing was reported
+	checkProblem(t, r.post(path, `{"url":"`+epoch+`"}`), http.StatusNotFound, "not_found", false) // no losses were reported
 	for body, names := range map[string]string{
 		`{"url":"` + epoch + `","hot_share":0,"repeat":0}`: "hot_share repeat",
 		`{"url":"` + epoch + `","hot_share":1.5}`:          "hot_share",
@@ -411,7 +416,8 @@ func TestSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-// TestReadOnlyBucket: the report is kept, and that is said.
+// TestReadOnlyBucket: with a read-only bucket the response says whether the gateway stored the
+// report in its local log.
 func TestReadOnlyBucket(t *testing.T) {
 	for dir, kept := range map[string]bool{t.TempDir(): true, "": false} {
 		r := newRig(t, 50, 800, nil)
@@ -434,8 +440,9 @@ func TestReadOnlyBucket(t *testing.T) {
 	}
 }
 
-// TestLossesWeighTheSamplesTheyAreOf holds a snapshot to the reference: ranks within each global batch, of the sample at each
-// position, the highest position last; first of a plain epoch whose last batch is padded, then of one that draws by the first.
+// TestLossesWeighTheSamplesTheyAreOf compares a snapshot with the reference. Losses are ranked
+// within each global batch, and the highest position of a sample counts. The first epoch is plain
+// with a padded last batch. The second epoch draws by the first snapshot.
 func TestLossesWeighTheSamplesTheyAreOf(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	params := shuffle.Params{Shuffle: shuffle.Slot, Window: 4, Seed: 3}

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestAnnouncedBodiesHoldNoMemory: a client that only says how long its report will be takes no memory from batches.
+// TestAnnouncedBodiesHoldNoMemory: a client that announces a long report without sending it takes
+// no memory from batches.
 func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
 	var b *budget.Budget
 	r := newRig(t, 20, 800, func(c *gateway.Config) {
@@ -40,8 +41,8 @@ func TestAnnouncedBodiesHoldNoMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesHaveAShareOfTheirOwn: reports that do come hold an eighth of the memory at most. Further ones are told to come
-// again.
+// TestBodiesHaveAShareOfTheirOwn: reports that arrive use at most an eighth of the memory. Further
+// reports get an error to retry.
 func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 	var b *budget.Budget
 	r := newRig(t, 20, 800, func(c *gateway.Config) {
@@ -50,7 +51,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 		c.Budget = b
 	})
 	addr, _ := r.serve(gateway.ServerConfig{Connections: 64})
-	const all, fit = 32, 7 // each takes eight times the bytes that it has sent; seven of them take nearly an eighth of the memory
+	const all, fit = 32, 7 // each uses eight times the bytes that it has sent; seven of them use nearly an eighth of the memory
 	idle := b.InUse()
 	sent := make([]byte, 64<<10+512)
 	statuses := make(chan int, all)
@@ -60,7 +61,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 		conns = append(conns, conn)
 		go func() { statuses <- statusOf(conn) }()
 	}
-	for range all - fit { // the others keep their sent bytes until their bodies end
+	for range all - fit { // the remaining reports hold their sent bytes until their bodies end
 		if got := <-statuses; got != http.StatusServiceUnavailable {
 			t.Errorf("a report that finds no memory: got status %d, want 503", got)
 		}
@@ -79,7 +80,7 @@ func TestBodiesHaveAShareOfTheirOwn(t *testing.T) {
 	}
 }
 
-// post begins a report of n bytes over a connection of its own, and sends its beginning.
+// post starts a report of n bytes on a separate connection, and sends only its beginning.
 func post(t *testing.T, addr string, n int, beginning []byte) *net.TCPConn {
 	t.Helper()
 	conn := dial(t, addr).(*net.TCPConn)
@@ -87,17 +88,17 @@ func post(t *testing.T, addr string, n int, beginning []byte) *net.TCPConn {
 	return conn
 }
 
-// endBodies sends nothing more over these connections.
+// endBodies ends the bodies on these connections.
 func endBodies(t *testing.T, conns []*net.TCPConn) {
 	t.Helper()
 	for _, conn := range conns {
-		if err := conn.CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) { // the server has closed it
+		if err := conn.CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) { // the server has closed the connection
 			t.Error(err)
 		}
 	}
 }
 
-// statusOf returns the status of the answer; 0: the connection ends without one.
+// statusOf returns the status of the response, or 0 if the connection closes without one.
 func statusOf(conn net.Conn) int {
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -107,7 +108,8 @@ func statusOf(conn net.Conn) int {
 	return res.StatusCode
 }
 
-// TestIdleConnectionsGiveWay: connections that ask nothing do not lock others out, though the rest of them is busy for long.
+// TestIdleConnectionsGiveWay: idle connections do not block new clients, even while the other
+// connections are busy for a long time.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	entered, leave := make(chan struct{}), make(chan struct{})

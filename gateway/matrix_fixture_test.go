@@ -27,16 +27,16 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// caller is a caller of the matrix and its rights in the access file, written by hand and not read
-// from the file.
+// caller is a caller of the matrix with its rights in the access file. The rights are written by
+// hand, not read from the file.
 type caller struct {
 	name        string
 	headers     []string // values of Authorization
 	certificate *x509.Certificate
-	invalid     bool                // its credentials are not good
+	invalid     bool                // its credentials are invalid
 	rights      map[string][]string // by dataset; "*": any
 	admin       bool
-	mixtures    []string // whose sources it has by grants_sources
+	mixtures    []string // mixtures whose sources it may read because of grants_sources
 }
 
 func (c caller) anonymous() bool { return len(c.headers) == 0 && c.certificate == nil }
@@ -47,10 +47,11 @@ func (c caller) has(right, dataset string) bool {
 	return dataset == "open" && right == "read" || slices.Contains(c.rights[dataset], right) || slices.Contains(c.rights["*"], right)
 }
 
-// sources are those of the matrix's mixtures.
+// sources has the sources of the matrix's mixtures.
 var sources = map[string][]string{"mix": {"photos", "scans"}, "blend": {"photos", "scans"}}
 
-// may is has, except that a mixture requires read on its sources.
+// may reports whether the caller has the right. Unlike has, it requires read on the sources of a
+// mixture.
 func (c caller) may(right, dataset string) bool {
 	if !c.has(right, dataset) {
 		return false
@@ -66,13 +67,14 @@ type matrix struct {
 	*rig
 	guard   *auth.Guard
 	file    string
-	text    string // of the file
+	text    string // text of the file
 	callers []caller
-	secrets []string // that no answer may contain
+	secrets []string // texts that no response may contain
 	lost    map[string]string
 }
 
-// twins are names that no dataset has, each as long as that of a dataset and meant by the same grants.
+// twins has for each dataset a name that no dataset has, with the same length and matched by the
+// same grants.
 var twins = map[string]string{"photos": "photoz", "scans": "scanz", "mix": "mit", "blend": "blent"}
 
 func newMatrix(t *testing.T, edit func(*gateway.Config)) *matrix {
@@ -185,12 +187,12 @@ func (m *matrix) put(t testing.TB, text string) {
 	}
 }
 
-// by returns a caller of a name.
+// by returns the caller with a name.
 func (m *matrix) by(name string) caller {
 	return m.callers[slices.IndexFunc(m.callers, func(c caller) bool { return c.name == name })]
 }
 
-// ask has a caller ask one of the two ports.
+// ask sends a request of a caller to one of the two ports.
 func (m *matrix) ask(port http.Handler, c caller, method, path, body string, headers ...string) answer {
 	m.t.Helper()
 	r := httptest.NewRequestWithContext(m.t.Context(), method, path, strings.NewReader(body))
@@ -236,7 +238,7 @@ func newIssuer(t *testing.T) *issuer {
 	return id
 }
 
-// sign makes a JWT that ends after a while.
+// sign returns a JWT that expires after the given time.
 func (id *issuer) sign(subject string, lasts time.Duration) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)

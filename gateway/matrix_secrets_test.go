@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// canary looks for secrets in all that an operator or a caller without rights may see: the log at every level, metrics and
-// statistics. A line of the log may name a dataset whose request was served.
+// canary searches for secrets in every output for operators and for callers without rights: the log
+// at every level, metrics and statistics. A log line may contain the name of a dataset whose
+// request was served.
 func (m *matrix) canary() {
 	m.t.Helper()
 	boss := m.by("boss")
@@ -27,7 +28,7 @@ func (m *matrix) canary() {
 	for line := range strings.Lines(texts["log"]) {
 		var entry struct {
 			Status  int
-			Dataset string // of a request whose caller has the right
+			Dataset string // set only if the caller has the right
 		}
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			m.t.Fatalf("%s: %v", line, err)
@@ -42,7 +43,8 @@ func (m *matrix) canary() {
 	}
 }
 
-// TestSecretsInTheWrongPlace puts tokens and JWTs wherever a client may put them by mistake: none comes to the log.
+// TestSecretsInTheWrongPlace puts tokens and JWTs wherever a client may put them by mistake, and
+// checks that none appears in the log.
 func TestSecretsInTheWrongPlace(t *testing.T) {
 	m := newMatrix(t, nil)
 	for _, secret := range m.secrets {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/gateway"
 )
 
-// needs is the right that API and documents require for a route, written by hand: a new route fails
-// the test until its right is added here.
+// needs returns the right that the API and its documents require for a route. It is written by
+// hand: a new route fails the test until its right is added here.
 func needs(method, pattern string) string {
 	switch {
 	case slices.Contains([]string{"/healthz", "/readyz", "/openapi.json", "/", "/page/{file}"}, pattern):
@@ -31,7 +31,7 @@ func needs(method, pattern string) string {
 	return "somebody has to say which"
 }
 
-// The answers that the contract defines for a caller.
+// Outcomes that the contract defines for a caller.
 const (
 	served    = "served"
 	challenge = "401"
@@ -39,7 +39,7 @@ const (
 	hidden    = "404, as what is not there"
 )
 
-// expected is the oracle: API.md section 4 in a few lines.
+// expected is the oracle: it returns the outcome according to docs/access.md.
 func expected(c caller, route, right, dataset string) string {
 	switch {
 	case right == "none":
@@ -52,7 +52,7 @@ func expected(c caller, route, right, dataset string) string {
 		return challenge
 	case right == "admin":
 		return forbidden
-	case route == "/v1/datasets": // has "open" for all callers
+	case route == "/v1/datasets": // contains "open", which all callers may read
 		return served
 	case c.may(right, dataset) && there(dataset):
 		return served
@@ -68,7 +68,8 @@ func there(dataset string) bool { return slices.Contains(allDatasets, dataset) }
 
 var allDatasets = []string{"photos", "scans", "open", "mix", "blend"}
 
-// address makes an address of a pattern that is answered with 200 where the caller may have it, and says whose data it is.
+// address returns an address for a route's pattern that returns 200 to a caller with the right, a
+// body, and the dataset whose data it returns.
 func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of string) {
 	query := url.Values{}
 	path = strings.NewReplacer("{dataset}", dataset, "{epoch}", "0", "{batch}", "0", "/page/{file}", "/page/app.js", "{file}", "index.json", "{plan}", "seed=3",
@@ -93,7 +94,7 @@ func (m *matrix) address(row gateway.RouteRow, dataset string) (path, body, of s
 	case strings.HasSuffix(path, "/batches"):
 		query.Set("count", "2")
 	case strings.HasSuffix(path, "/profile"), strings.HasSuffix(path, "/trace"):
-		query.Set("seconds", "0") // is refused, but not because of a missing right
+		query.Set("seconds", "0") // invalid, but not because of a missing right
 	}
 	switch {
 	case strings.HasSuffix(row.Pattern, "/importance"):
@@ -137,7 +138,7 @@ func (m *matrix) prepare() {
 	}
 }
 
-// TestEveryRouteNamesItsRight holds the table of routes against the documents, both ports.
+// TestEveryRouteNamesItsRight compares the routing tables of both ports with the documents.
 func TestEveryRouteNamesItsRight(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for _, admin := range []bool{false, true} {
@@ -149,13 +150,13 @@ func TestEveryRouteNamesItsRight(t *testing.T) {
 	}
 }
 
-// TestMatrix requests every route as every caller for every dataset, in every way, first before any
-// caller was served.
+// TestMatrix sends a request for every route, caller and dataset, with all header variants. The
+// first round runs before any caller was served.
 func TestMatrix(t *testing.T) {
 	m := newMatrix(t, nil)
 	m.prepare()
 	asked := map[string]int{}
-	for _, warm := range []bool{false, true} { // plans and caches
+	for _, warm := range []bool{false, true} { // false: plans and caches are empty
 		for _, c := range m.callers {
 			for _, admin := range []bool{false, true} {
 				port := m.gateway.Handler()
@@ -167,7 +168,7 @@ func TestMatrix(t *testing.T) {
 					if !strings.Contains(row.Pattern, "{dataset}") {
 						datasets = datasets[:1]
 					} else if strings.HasSuffix(row.Pattern, "{dataset}") {
-						datasets = datasets[:len(datasets)-1] // without a name the path is none
+						datasets = datasets[:len(datasets)-1] // without a name the pattern does not match
 					}
 					for _, d := range datasets {
 						m.cell(port, c, row, d, warm, asked)
@@ -185,7 +186,8 @@ func TestMatrix(t *testing.T) {
 	m.canary()
 }
 
-// ways are the further headers of a request. Where caches are warm, and where credentials are not good, few will do.
+// ways returns the additional headers of each variant of a request. It returns few variants if
+// caches are warm or credentials are invalid.
 func (m *matrix) ways(c caller, row gateway.RouteRow, path string, few bool) [][]string {
 	if row.Method == "POST" {
 		return [][]string{nil}
@@ -200,7 +202,7 @@ func (m *matrix) ways(c caller, row gateway.RouteRow, path string, few bool) [][
 	return [][]string{nil, {"Range: bytes=3-9"}, {same}, {"If-None-Match: *"}, {"If-Match: \"none\""}}
 }
 
-// cell asks for one address in every way.
+// cell requests one address in every variant.
 func (m *matrix) cell(port http.Handler, c caller, row gateway.RouteRow, dataset string, few bool, asked map[string]int) {
 	m.t.Helper()
 	path, body, of := m.address(row, dataset)
@@ -231,11 +233,11 @@ func (m *matrix) cell(port http.Handler, c caller, row gateway.RouteRow, dataset
 	}
 }
 
-// check compares an answer with the expected one.
+// check compares a response with the expected outcome.
 func (m *matrix) check(name string, a answer, want, of string, way []string) {
 	m.t.Helper()
 	if want == served {
-		// A mixture has no index, and no losses; a range may be ignored.
+		// Mixtures have no index and no losses. A range may be ignored.
 		fine := a.StatusCode < 300 || a.StatusCode == http.StatusNotModified || a.StatusCode == http.StatusPreconditionFailed && len(way) > 0
 		fine = fine || a.StatusCode == http.StatusBadRequest && strings.Contains(name, "seconds=0")
 		fine = fine || a.StatusCode == http.StatusNotFound && sources[of] != nil && strings.Contains(name, "/importance")
@@ -273,7 +275,7 @@ func (m *matrix) check(name string, a answer, want, of string, way []string) {
 	}
 }
 
-// same holds the refusal of a dataset that is there against that of one that is not.
+// same compares the refusal for an existing dataset with the refusal for one that does not exist.
 func (m *matrix) same(name, of string, a answer, twin string, b answer) {
 	m.t.Helper()
 	plain := func(a answer, dataset string) string {

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestMethodsThatNoRouteTakes: a path that is there names its methods, one that is not is a 404 for all of them.
+// TestMethodsThatNoRouteTakes: for an existing path the error lists its methods. An unknown path
+// returns 404 for every method.
 func TestMethodsThatNoRouteTakes(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	const read, write = "GET, HEAD, OPTIONS", "OPTIONS, POST"
@@ -64,7 +65,8 @@ func TestMethodsThatNoRouteTakes(t *testing.T) {
 	}
 }
 
-// TestOptionsOfTheServer: the real server passes OPTIONS * on, so that it is counted like any request.
+// TestOptionsOfTheServer: the real server passes OPTIONS * to the handler, so that it is counted
+// like any other request.
 func TestOptionsOfTheServer(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	addr, _ := r.serve(gateway.ServerConfig{})
@@ -107,7 +109,7 @@ func TestBrowsersLeaveAnswersAlone(t *testing.T) {
 	}
 }
 
-// TestProfilesHaveLimits asks the admin port for traces.
+// TestProfilesHaveLimits checks the limits of profiles and traces on the admin port.
 func TestProfilesHaveLimits(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.AdminListen = true })
 	data := r.server
@@ -125,7 +127,8 @@ func TestProfilesHaveLimits(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsSpread: clients that were refused together are to come back one by one.
+// TestRetryAfterIsSpread: clients refused together get different waits, so that they do not retry
+// together.
 func TestRetryAfterIsSpread(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.LameDuck = time.Nanosecond })
 	r.gateway.Drain()
@@ -143,8 +146,8 @@ func TestRetryAfterIsSpread(t *testing.T) {
 	}
 }
 
-// TestServeThatFailsLeavesNobodyWaiting: when no new client can connect, the waiting ones are
-// released too.
+// TestServeThatFailsLeavesNobodyWaiting: if the listener fails, Serve also cancels the requests in
+// progress.
 func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	bubble.Test(t, func(t *testing.T) {
@@ -172,7 +175,8 @@ func TestServeThatFailsLeavesNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestReaderThatIsTooSlowEndsTheNextRead: while the first of two batches is sent, the second one is read, in vain.
+// TestReaderThatIsTooSlowEndsTheNextRead: if the reader of the first of two batches is too slow,
+// the gateway cancels the read of the second one.
 func TestReaderThatIsTooSlowEndsTheNextRead(t *testing.T) {
 	r := newRig(t, 160, 100<<10, fastDrain)
 	reads, ended := 0, time.Duration(0)
@@ -191,7 +195,7 @@ func TestReaderThatIsTooSlowEndsTheNextRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		readSlowly(r, res, 256<<10, 5*time.Second, began) // below the floor
+		readSlowly(r, res, 256<<10, 5*time.Second, began) // below the minimum rate
 		res.Body.Close()
 	})
 	if reads != 2 || ended == 0 || ended > 45*time.Second {

@@ -17,7 +17,7 @@ type mixingJSON struct {
 	}
 }
 
-// folders writes pictures in class folders: sizes[i] of class i.
+// folders returns pictures in class folders: sizes[i] pictures of class i.
 func folders(sizes ...int) map[string][]byte {
 	objects := map[string][]byte{}
 	for class, n := range sizes {
@@ -28,7 +28,7 @@ func folders(sizes ...int) map[string][]byte {
 	return objects
 }
 
-// classIn returns the class that a key names.
+// classIn returns the class in a key.
 func classIn(t *testing.T, key string) int {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimPrefix(key, "class")[:2])
@@ -38,7 +38,8 @@ func classIn(t *testing.T, key string) int {
 	return n
 }
 
-// TestMixingIsWhatBatchesHold reckons the figures from the manifests of all batches.
+// TestMixingIsWhatBatchesHold compares the mixing with figures computed from the manifests of all
+// batches.
 func TestMixingIsWhatBatchesHold(t *testing.T) {
 	sizes := []int{300, 100, 50, 150}
 	r := serveObjects(t, folders(sizes...), nil)
@@ -68,7 +69,7 @@ func TestMixingIsWhatBatchesHold(t *testing.T) {
 		}
 		for _, in := range [][2]uint64{{0, plan.Batches}, {2, 5}} {
 			if in[1] != plan.Batches && strings.Contains(query, "subset") {
-				continue // the shares are those of the batches that are looked at
+				continue // the class shares are those of the examined batches
 			}
 			chunks, variance := 0., 0.
 			for _, keys := range batches[in[0]:in[1]] {
@@ -96,8 +97,9 @@ func TestMixingIsWhatBatchesHold(t *testing.T) {
 	}
 }
 
-// TestMixingLooksAtSome batches where all would be too many. The data is sorted by ten classes of
-// equal size: the measured value is the one that the description expects.
+// TestMixingLooksAtSome: only some batches are examined if there are too many. The data is sorted
+// by ten classes of equal size, so the measured value is close to the expected one in the
+// description of the epoch.
 func TestMixingLooksAtSome(t *testing.T) {
 	const each = 3400
 	r := serveObjects(t, folders(each, each, each, each, each, each, each, each, each, each), nil)
@@ -123,7 +125,8 @@ func TestMixingLooksAtSome(t *testing.T) {
 	}
 }
 
-// TestMixingOfUnknownClasses tells the chunks alone, and nothing where one batch is too large to be looked at.
+// TestMixingOfUnknownClasses: without known classes the mixing has only the chunks. There is no
+// mixing if a single batch is too large to examine.
 func TestMixingOfUnknownClasses(t *testing.T) {
 	r := newRig(t, 100, 800, nil)
 	var got mixingJSON
@@ -139,7 +142,8 @@ func TestMixingOfUnknownClasses(t *testing.T) {
 	}
 }
 
-// TestEpochsLinkToTheirPictures where there are such, and the link leads to the plan's own.
+// TestEpochsLinkToTheirPictures: an epoch links to its picture if there is one, and the link has
+// the same plan.
 func TestEpochsLinkToTheirPictures(t *testing.T) {
 	r := newRig(t, 100, 800, nil)
 	for query, linked := range map[string]bool{"window=5&seed=9": true, "balance=bytes": true, "balance=bytes&world_size=2": false, "share=locality&world_size=2&window=8": false} {

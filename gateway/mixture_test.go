@@ -16,12 +16,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// mixedRig serves photos, scans (the same chunks under another name) and mixtures of both. Only
-// scans has no budget of its own, so that the wanted chunks of each source are visible.
+// mixedRig serves photos, scans (the same chunks under another name) and mixtures of both. Each has
+// its own source, so that the requested chunks of each are visible.
 func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 	t.Helper()
 	var other *source
-	t.Cleanup(func() { // once the server is closed
+	t.Cleanup(func() { // after the server is closed
 		if n := other.open.Load(); n != 0 {
 			t.Errorf("got %d bodies left open, want 0", n)
 		}
@@ -35,7 +35,8 @@ func mixedRig(t *testing.T, all ...gateway.Mixture) (*rig, *source) {
 	return r, other
 }
 
-// mixtureSource reads the parts of a batch one after another. How memory is taken for all of them is a matter of the data path, and tested there.
+// mixtureSource reads the parts of a batch one after another. The data path, which is tested
+// separately, reserves memory for all parts together.
 type mixtureSource struct {
 	parts  []gateway.Dataset
 	before []int // chunks before each part
@@ -97,8 +98,8 @@ func (m *mixtureSource) Warm(context.Context, shuffle.Cursor) (batch.Warmed, err
 	return batch.Warmed{}, errors.New("nobody warms this")
 }
 
-// mixedSamples returns the samples that an epoch of a mixture of photos and scans delivers: source
-// and key of each position.
+// mixedSamples returns the samples that an epoch of a mixture of photos and scans delivers: the
+// source and key of each position.
 func (r *rig) mixedSamples(m *shuffle.Mixture, params shuffle.Params, epoch uint64) [][2]string {
 	r.t.Helper()
 	epochs := map[[2]uint64]*shuffle.Epoch{}
@@ -163,7 +164,7 @@ func TestMixtureDeliversWhatItsOrderSays(t *testing.T) {
 	}
 }
 
-// TestMixtureIsSharedOut reads one batch by three ranks, by both ways that a mixture has.
+// TestMixtureIsSharedOut reads one batch by three ranks, with both values of balance.
 func TestMixtureIsSharedOut(t *testing.T) {
 	r, other := mixedRig(t, gateway.Mixture{Name: "m", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "photos", Share: 1}, {Dataset: "scans", Share: 1}}}})
 	for _, how := range []string{"", "&balance=bytes"} {

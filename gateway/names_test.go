@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestArrowColumnsHaveNamesThatReadersTake: a schema's names are UTF-8, for all names of tar
+// TestArrowColumnsHaveNamesThatReadersTake: column names are valid UTF-8 for any names of tar
 // members.
 func TestArrowColumnsHaveNamesThatReadersTake(t *testing.T) {
 	shard := append(rawMember(t, "a.x\xfe\xfd", []byte("content")), make([]byte, 1024)...)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsNotServedIsNamed: a typing error should be seen at once.
+// TestWhatIsNotServedIsNamed: the error contains the unknown name, so that a typing error is
+// visible at once.
 func TestWhatIsNotServedIsNamed(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	old := strings.Repeat("ab", 32)

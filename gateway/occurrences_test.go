@@ -9,10 +9,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// place is where a sample comes, and which rank gets it.
+// place is a delivery of a sample, with the rank that reads it.
 type place struct{ Epoch, Batch, Position, Rank uint64 }
 
-// delivered reads where the samples of an epoch come from the manifests of all ranks, by key.
+// delivered returns the deliveries of an epoch's samples by key, from the manifests of all ranks.
 func (r *rig) delivered(epoch uint64, query string, ranks uint64) map[string][]place {
 	r.t.Helper()
 	var plan struct{ Batches uint64 }
@@ -40,7 +40,7 @@ func (r *rig) delivered(epoch uint64, query string, ranks uint64) map[string][]p
 	return out
 }
 
-// TestOccurrencesNameTheRank compares the ranks with the samples that each rank is sent.
+// TestOccurrencesNameTheRank compares the ranks of occurrences with the samples sent to each rank.
 func TestOccurrencesNameTheRank(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	r.split("train=3,val=1", "")

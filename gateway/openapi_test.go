@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.json and the generated parts of docs/errors.md")
 
-// TestOpenAPI_FollowsFromRoutesAndParameters compares the document that is served with the tables that it follows from;
-// go generate writes it.
+// TestOpenAPI_FollowsFromRoutesAndParameters compares the served document with the tables that
+// define it; go generate writes it.
 func TestOpenAPI_FollowsFromRoutesAndParameters(t *testing.T) {
 	schemas, err := os.ReadFile("testdata/schemas.json")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestOpenAPI_FollowsFromRoutesAndParameters(t *testing.T) {
 
 type object = map[string]any
 
-// document is an OpenAPI document in the making: the components that its operations have referred to.
+// document is an OpenAPI document under construction: the components to which its operations refer.
 type document struct{ parameters, headers, responses, schemas object }
 
 func (d *document) whole(t *testing.T) object {
@@ -98,7 +98,7 @@ func (d *document) whole(t *testing.T) object {
 	}
 }
 
-// operation describes a method of a route. Without a body it is HEAD.
+// operation describes a method of a route. With a suffix it describes HEAD.
 func (d *document) operation(row route, op operation, suffix, id string) object {
 	head := suffix != ""
 	parameters := []any{}
@@ -151,7 +151,7 @@ func (d *document) parameter(name string) object {
 	return ref("parameters", name)
 }
 
-// response describes an answer. One to HEAD has the same headers and no body.
+// response describes a response. A response to HEAD has the same headers and no body.
 func (d *document) response(name string, a answer, head bool) object {
 	if head {
 		name += "-head"
@@ -192,7 +192,7 @@ func (d *document) response(name string, a answer, head bool) object {
 	return ref("responses", name)
 }
 
-// resolvedSchema describes the parameters of a plan as address.Plan.Values has them.
+// resolvedSchema describes the parameters of a plan in the form of address.Plan.Values.
 func resolvedSchema() object {
 	properties := object{"mixture": object{"type": "boolean", "description": "Left out where the dataset is no mixture."}}
 	least := address.DecodePlan(address.ParseQuery(""), address.Dataset{
@@ -213,7 +213,7 @@ func about(r address.Parameter) string {
 	return strings.ReplaceAll(cmp.Or(r.Doc, strings.ToUpper(strings.Trim(r.Help, "`")[:1])+strings.Trim(r.Help, "`")[1:]+"."), "`", "")
 }
 
-// parameterSchema bounds the text of a plan parameter.
+// parameterSchema returns the schema of a plan parameter.
 func parameterSchema(r address.Parameter) object {
 	switch digits := strconv.Itoa(len(strconv.FormatUint(r.Most, 10)) - 1); {
 	case r.Words != nil:
@@ -235,14 +235,15 @@ func parameterSchema(r address.Parameter) object {
 
 // parameter is a parameter of a path or a query.
 type parameter struct {
-	name     string // if it differs from its key
+	name     string // if it differs from the parameter's key
 	about    string
 	schema   object
 	path     bool
 	required bool
 }
 
-// knownParameters are those of the table of plan parameters, and those of single routes.
+// knownParameters returns the parameters of the table of plan parameters, and those of single
+// routes.
 func knownParameters() map[string]parameter {
 	number := object{"type": "string", "pattern": "^(0|[1-9][0-9]{0,19})$"}
 	few := object{"type": "string", "pattern": "^[1-9][0-9]{0,2}$"}
@@ -281,7 +282,7 @@ func knownParameters() map[string]parameter {
 	return all
 }
 
-// headerTexts describes the headers of answers.
+// headerTexts returns the descriptions of response headers.
 func headerTexts() map[string]string {
 	return map[string]string{
 		"Accept-Ranges":                "bytes",
@@ -316,7 +317,7 @@ func headerTexts() map[string]string {
 	}
 }
 
-// The headers of answers; a ? follows one that may be missing.
+// Lists of response headers; a ? marks an optional header.
 const (
 	usual       = "Cache-Control X-Request-Id X-Content-Type-Options"
 	data        = usual + " ETag Content-Length Accept-Ranges Content-Disposition Content-Security-Policy Millrace-Generation"
@@ -335,19 +336,20 @@ const (
 
 type answer struct {
 	about, media, schema, headers string
-	part                          bool // of a body
+	part                          bool // sent for a Range request
 }
 
-// operation describes the answers of a route.
+// operation describes the responses of a route.
 type operation struct {
 	id, summary string
-	query       []string // keys of parameters
+	query       []string // keys in knownParameters
 	ok          answer
-	created     string // meaning of 201; "": never
-	body        string // schema of the request's body
+	created     string // meaning of status 201; "": never sent
+	body        string // schema of the request body
 }
 
-// answers returns the successful answers by their status. Those with an ETag may be 304, those with Accept-Ranges 206.
+// answers returns the successful responses by status. A response with an ETag may be 304, one with
+// Accept-Ranges 206.
 func (op operation) answers() map[string]answer {
 	all := map[string]answer{"200": op.ok}
 	headers := strings.Fields(op.ok.headers)

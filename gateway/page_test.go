@@ -15,7 +15,8 @@ import (
 // browser is Chromium's Accept header for a page.
 const browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
-// TestRoot_SendsThePageToBrowsersAndLinksToPrograms on both ports, by the Accept header.
+// TestRoot_SendsThePageToBrowsersAndLinksToPrograms checks the root of both ports, which depends on
+// the Accept header.
 func TestRoot_SendsThePageToBrowsersAndLinksToPrograms(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.AdminListen = true })
 	admin := httptest.NewServer(r.gateway.Admin())
@@ -44,7 +45,7 @@ func TestRoot_SendsThePageToBrowsersAndLinksToPrograms(t *testing.T) {
 	}
 }
 
-// TestRoot_QuotesTheHost checks that `try` is one shell command for any Host header.
+// TestRoot_QuotesTheHost checks that the value of `try` is one shell command for any Host header.
 func TestRoot_QuotesTheHost(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for _, host := range []string{"data.example:8080", "a';id;'", "a'$(id)"} {
@@ -74,7 +75,7 @@ func TestRoot_LinksMatchThePort(t *testing.T) {
 	type root struct{ Links map[string]string }
 	for name, c := range map[string]struct {
 		edit func(*gateway.Config)
-		data string // links of the data port that matter
+		data string // expected links of the data port
 	}{
 		"one port":   {func(*gateway.Config) {}, "datasets statistics"},
 		"admin port": {func(c *gateway.Config) { c.AdminListen = true }, "datasets"},
@@ -108,7 +109,8 @@ func named(links map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// TestPage_CompressesFiles for clients that accept gzip, with an ETag for each form.
+// TestPage_CompressesFiles checks that clients that accept gzip get compressed files, with a
+// separate ETag.
 func TestPage_CompressesFiles(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	plain := r.do("GET", "/page/app.js", "Accept-Encoding: identity")

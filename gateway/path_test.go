@@ -23,18 +23,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// stack is the real server over the real data path over a store in memory.
+// stack is the real server with the real data path and an in-memory store.
 type stack struct {
 	store  *memstore.Store
 	index  *chunkindex.Index
 	budget *budget.Budget
-	idle   int64 // bytes that plans take, always
+	idle   int64 // bytes permanently reserved for plans
 	addr   string
 
 	gateway *gateway.Gateway
 }
 
-// newStack serves samples of meanSize bytes in two shards, with a budget of so many bytes.
+// newStack serves samples of meanSize bytes in two shards, with a budget of memory bytes.
 func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *stack {
 	tb.Helper()
 	s := &stack{store: memstore.New(), budget: budget.New(memory, 20*time.Millisecond)}
@@ -91,8 +91,8 @@ func newStack(tb testing.TB, samples, meanSize int, chunkSize, memory int64) *st
 	return s
 }
 
-// hold takes all of the budget except the given bytes and those of the plans, once the requests
-// answered so far have released theirs.
+// hold reserves the whole budget except the given bytes and those of the plans, after finished
+// requests have released their memory.
 func (s *stack) hold(tb testing.TB, but int64) *budget.Reservation {
 	tb.Helper()
 	for {
@@ -106,7 +106,7 @@ func (s *stack) hold(tb testing.TB, but int64) *budget.Reservation {
 	}
 }
 
-// get asks for a path and returns the answer, read.
+// get sends a request for a path and returns the response with its body.
 func (s *stack) get(tb testing.TB, path string) answer {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(tb.Context(), "GET", "http://"+s.addr+path, nil)
@@ -146,8 +146,8 @@ func TestBudgetErrorsOfTheRealPath(t *testing.T) {
 	}
 }
 
-// TestKeepAliveEndsWhenMemoryIsPinned: a full cache is normal, but pinned memory is missing for the
-// next batch. Until the last byte is read, a request that finds memory is served.
+// TestKeepAliveEndsWhenMemoryIsPinned: a full cache is normal, but pinned memory is not available
+// to the next batch, so connections close. A request that gets memory is served.
 func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
 	s := newStack(t, 512, 4<<10, 256<<10, 4<<20)
 	total := s.budget.Total()
@@ -156,7 +156,7 @@ func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
 	if whole.StatusCode != http.StatusOK {
 		t.Fatalf("got status %d, want 200", whole.StatusCode)
 	}
-	for s.budget.Pinned() > s.idle { // until its body is closed
+	for s.budget.Pinned() > s.idle { // waits until the body of the batch is closed
 		s.get(t, "/healthz")
 	}
 	rest, ok := s.budget.TryReserve(total - s.budget.InUse())
@@ -186,7 +186,8 @@ func TestKeepAliveEndsWhenMemoryIsPinned(t *testing.T) {
 	}
 }
 
-// TestPlanOfChunksOfOneSample: the smallest windows of the largest samples have a plan, too.
+// TestPlanOfChunksOfOneSample: a plan is also possible for the smallest windows of the largest
+// samples.
 func TestPlanOfChunksOfOneSample(t *testing.T) {
 	s := newStack(t, 8, 4<<10, 1<<10, 4<<20)
 	for _, name := range []string{"none", "window", "slot", "full"} {
@@ -200,8 +201,8 @@ func TestPlanOfChunksOfOneSample(t *testing.T) {
 	}
 }
 
-// TestLargePlansAreReserved: the memory for planning a request of very many samples comes out of
-// the budget.
+// TestLargePlansAreReserved: the memory for planning a request with very many samples is reserved
+// in the budget.
 func TestLargePlansAreReserved(t *testing.T) {
 	s := newStack(t, 512, 1<<10, 256<<10, 4<<20)
 	for _, path := range []string{
@@ -221,7 +222,8 @@ func TestLargePlansAreReserved(t *testing.T) {
 	checkProblem(t, s.get(t, "/v1/datasets/photos/occurrences?key=s000001&epochs=0-999&tail=pad&batch_size=65536"), 400, "invalid_argument", false)
 }
 
-// TestFlippedBitNeverLeaves lets the store deliver one wrong bit under the right ETag.
+// TestFlippedBitNeverLeaves: the store returns one wrong bit with the right ETag, and the gateway
+// does not send it.
 func TestFlippedBitNeverLeaves(t *testing.T) {
 	s := newStack(t, 512, 4<<10, 256<<10, 64<<20)
 	const at = 700 << 10 // in the middle of shard 1

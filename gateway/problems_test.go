@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestErrorsPage_StatesMeaningOfEachCode compares docs/errors.md, where a problem's type leads, with the codes: its table, and the first
-// paragraph of each section, are generated.
+// TestErrorsPage_StatesMeaningOfEachCode compares docs/errors.md, to which the type of a problem
+// links, with the codes. Its table and the first paragraph of each section are generated.
 func TestErrorsPage_StatesMeaningOfEachCode(t *testing.T) {
 	source, err := os.ReadFile("errors.go")
 	if err != nil {

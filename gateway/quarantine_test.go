@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// TestQuarantineHoldsWhatItTakes reads by one list under many seeds, for each of which it is
-// computed again: a few bad samples must not take the memory of the longest list.
+// TestQuarantineHoldsWhatItTakes reads with one list and several seeds, for each of which the
+// quarantine is computed separately. A few bad samples must not use the memory of the longest list.
 func TestQuarantineHoldsWhatItTakes(t *testing.T) {
 	memory := budget.New(20<<20, 20*time.Millisecond)
 	r := newRig(t, 50, 800, func(c *gateway.Config) { c.Budget = memory })
@@ -27,7 +27,7 @@ func TestQuarantineHoldsWhatItTakes(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfAnOlderGeneration reads by a list that was stored before the dataset grew.
+// TestQuarantineOfAnOlderGeneration reads with a list that was stored before the dataset grew.
 func TestQuarantineOfAnOlderGeneration(t *testing.T) {
 	g := newGenerations(t, nil)
 	digest := g.quarantine(1, 5)

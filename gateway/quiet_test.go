@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestQuietCountsEveryRequest: a probe also shows that the gateway is in use, and it is not quiet
+// TestQuietCountsEveryRequest: a probe counts as use of the gateway, and the gateway is not quiet
 // during a request.
 func TestQuietCountsEveryRequest(t *testing.T) {
 	r := newRig(t, 20, 800, nil)

@@ -4,7 +4,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// refOf names the version of a shard that the index is bound to.
+// refOf returns the version of a shard that the index is bound to.
 func refOf(r *rig, key string) objstore.Ref {
 	for i := range r.index.Shards() {
 		if s := r.index.Shard(i); s.Key == key {

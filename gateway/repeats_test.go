@@ -44,7 +44,8 @@ func newRepeatingRig(t *testing.T, shards []string) *rig {
 	return r
 }
 
-// A key that several shards have is looked up with its shard; without one the answer lists the shards.
+// TestKeysThatSeveralShardsHave: a key in several shards requires the shard parameter. Without it
+// the error lists the shards.
 func TestKeysThatSeveralShardsHave(t *testing.T) {
 	shards := []string{"train/000.tar", "val & co/000.tar"}
 	r := newRepeatingRig(t, shards)
@@ -82,7 +83,8 @@ func TestKeysThatSeveralShardsHave(t *testing.T) {
 	}
 }
 
-// The list of shards stays below the limit that a client reads of a problem.
+// TestManyShardsOfOneKey: the list of shards is shorter than the number of bytes of a problem that
+// clients read.
 func TestManyShardsOfOneKey(t *testing.T) {
 	var shards []string
 	for i := range 150 {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/auth"
 )
 
-// TestReportersDoNotMix: reports of one caller neither block nor change those of another one, and a
-// stranger's loss of 1e308 is in no other caller's snapshot.
+// TestReportersDoNotMix: reports of one caller neither block nor change the reports of another one.
+// An untrusted caller's loss of 1e308 appears in no other caller's snapshot.
 func TestReportersDoNotMix(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.yaml")
 	tokens, text := map[string]string{}, "tokens:\n"
@@ -68,8 +68,8 @@ func TestReportersDoNotMix(t *testing.T) {
 	}
 }
 
-// TestInventedEpochsAreBounded: a job cannot begin epochs and batches without end, and those that it invents do not block another job, whose
-// seed is another one.
+// TestInventedEpochsAreBounded: the number of epochs and batches that a job can start is bounded.
+// Invented epochs do not block another job, which has another seed.
 func TestInventedEpochsAreBounded(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	before := len(r.store.Keys())

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/audit"
 )
 
-// revoke takes a caller's tokens out of the access file.
+// revoke removes a caller's tokens from the access file.
 func (m *matrix) revoke(name string) {
 	m.t.Helper()
 	var kept []string
@@ -32,7 +32,7 @@ func (m *matrix) revoke(name string) {
 	}
 }
 
-// audited adds an audit log, whose lines it returns.
+// audited adds an audit log, and returns a function that returns its lines.
 func audited(t *testing.T, cfg *gateway.Config) func() string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "audit.log")
@@ -50,8 +50,8 @@ func audited(t *testing.T, cfg *gateway.Config) func() string {
 	}
 }
 
-// TestRevokedDuringALongAnswer takes a token away while the third batch of eight is read: none after it comes, the
-// connection ends, and the audit log has the refusal.
+// TestRevokedDuringALongAnswer revokes a token while the third batch of eight is read. The gateway
+// sends no later batch and closes the connection, and the audit log contains the refusal.
 func TestRevokedDuringALongAnswer(t *testing.T) {
 	var lines func() string
 	m := newMatrix(t, func(cfg *gateway.Config) { lines = audited(t, cfg) })
@@ -84,7 +84,7 @@ func TestRevokedDuringALongAnswer(t *testing.T) {
 	if status != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || !bytes.HasPrefix(whole, part) || reads.Load() != 3 {
 		t.Errorf("got status %d, %d of %d bytes, %d reads and %v, want 200, three batches and an early end", status, len(part), len(whole), reads.Load(), err)
 	}
-	if status, _, err := get(); status != http.StatusUnauthorized || err != nil { // over a connection that was kept, or not
+	if status, _, err := get(); status != http.StatusUnauthorized || err != nil { // on a kept connection or a new one
 		t.Errorf("got status %d and %v afterwards, want 401", status, err)
 	}
 	if got := lines(); !strings.Contains(got, `"event":"refusal","principal":"token:reader"`) || strings.Count(got, "\n") != 1 {
@@ -92,7 +92,7 @@ func TestRevokedDuringALongAnswer(t *testing.T) {
 	}
 }
 
-// TestRevokedOnAKeptConnection: a connection is no credential.
+// TestRevokedOnAKeptConnection: an open connection does not replace credentials.
 func TestRevokedOnAKeptConnection(t *testing.T) {
 	m := newMatrix(t, nil)
 	token := m.by("reader").headers[0]
@@ -105,7 +105,8 @@ func TestRevokedOnAKeptConnection(t *testing.T) {
 	}
 }
 
-// TestReportsNameTheirDatasetAlone: an address in a body leads to no other dataset, whether it is there or not.
+// TestReportsNameTheirDatasetAlone: an address in a body must not refer to another dataset, whether
+// that dataset exists or not.
 func TestReportsNameTheirDatasetAlone(t *testing.T) {
 	m := newMatrix(t, nil)
 	m.prepare()
@@ -131,7 +132,7 @@ func TestReportsNameTheirDatasetAlone(t *testing.T) {
 	}
 }
 
-// TestListsLeaveOut: a list has exactly the items that its caller may read.
+// TestListsLeaveOut: a list has exactly the datasets that its caller may read.
 func TestListsLeaveOut(t *testing.T) {
 	m := newMatrix(t, nil)
 	for _, c := range m.callers {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// listed writes positions as at= takes them.
+// listed formats positions for at=.
 func listed(at []uint64) string {
 	text := make([]string, len(at))
 	for i, n := range at {
@@ -22,7 +22,7 @@ func listed(at []uint64) string {
 	return strings.Join(text, ",")
 }
 
-// checkPositions draws positions of an epoch, which has these keys, and compares the answers with
+// checkPositions draws positions of an epoch with the given keys, and compares the responses with
 // the samples.
 func (r *rig) checkPositions(dataset string, epoch int, query string, keys []string) {
 	r.t.Helper()
@@ -61,7 +61,8 @@ func (r *rig) checkPositions(dataset string, epoch int, query string, keys []str
 	}
 }
 
-// TestSamplesByPositionAreThoseOfTheBatches holds every kind of plan against the manifests of its epoch.
+// TestSamplesByPositionAreThoseOfTheBatches compares samples by position with the manifests of the
+// epoch, for every kind of plan.
 func TestSamplesByPositionAreThoseOfTheBatches(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	made := r.split("train=3,val=1", "")
@@ -96,7 +97,7 @@ func TestSamplesByPositionOfMixtures(t *testing.T) {
 	}
 }
 
-// TestSamplesByPositionHaveForms reads one list in two ways, and in part.
+// TestSamplesByPositionHaveForms reads one list with two spellings, and a part of it.
 func TestSamplesByPositionHaveForms(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	const path = "/v1/datasets/photos/epochs/1/samples"
@@ -121,7 +122,8 @@ func TestSamplesByPositionHaveForms(t *testing.T) {
 	}
 }
 
-// TestSamplesByPositionRefuse: strict parameters, none that has no meaning, and the bounds of a batch.
+// TestSamplesByPositionRefuse: samples by position have strict parameters, refuse parameters
+// without effect, and have the limits of a batch.
 func TestSamplesByPositionRefuse(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	const path = "/v1/datasets/photos/epochs/0/samples"

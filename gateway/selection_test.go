@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// split cuts the rig's dataset.
+// split stores a split of the rig's dataset.
 func (r *rig) split(rule, salt string) selection.SplitResult {
 	r.t.Helper()
 	parsed, err := selection.ParseRule(rule, salt)
@@ -42,14 +42,14 @@ func (r *rig) quarantine(numbers ...uint64) string {
 	return digest
 }
 
-// manifestEntry is a sample as a manifest has it.
+// manifestEntry is a sample in a manifest.
 type manifestEntry struct {
 	Source, Key string
 	Position    uint64
 	Raw         []byte `json:"key_base64"`
 }
 
-// entries reads the samples of a manifest. A name that is no UTF-8 is in Key too.
+// entries returns the samples of a manifest. A key that is not UTF-8 is in Key too.
 func (r *rig) entries(path string) []manifestEntry {
 	r.t.Helper()
 	var m struct{ Samples []manifestEntry }
@@ -62,7 +62,8 @@ func (r *rig) entries(path string) []manifestEntry {
 	return m.Samples
 }
 
-// epochKeys reads the keys of an epoch from its manifests, and checks each body against the samples that they name.
+// epochKeys returns the keys of an epoch from its manifests, and compares each body with the
+// samples in its manifest.
 func (r *rig) epochKeys(epoch int, query string) []string {
 	r.t.Helper()
 	var plan struct{ Batches, Samples uint64 }
@@ -150,7 +151,7 @@ func TestSubsetsAreSharedOut(t *testing.T) {
 	}
 }
 
-// manifest returns the keys of a batch.
+// manifest returns the keys of a batch from its manifest.
 func (r *rig) manifest(path string) []string {
 	r.t.Helper()
 	var keys []string
@@ -226,7 +227,7 @@ func TestQuarantineReplacesTheBadAlone(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfASubset replaces by samples of the same subset.
+// TestQuarantineOfASubset: substitutes belong to the same subset.
 func TestQuarantineOfASubset(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	r.split("train=1,val=1", "")
@@ -279,7 +280,7 @@ func TestSelectionRefuses(t *testing.T) {
 		"quarantine=" + none:                                             404,
 		"importance=" + none + "&subset=train":                           400,
 		"importance=" + none + "&quarantine=" + none:                     400,
-		"subset=val&quarantine=" + r.quarantine(val...):                  400, // nothing healthy is left
+		"subset=val&quarantine=" + r.quarantine(val...):                  400, // no healthy sample is left
 		"quarantine=" + r.quarantine(all...) + "&subset=":                400,
 		"subset=train&share=locality&shuffle=slot&window=1&world_size=9": 400,
 	} {

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// generations is a rig whose dataset photos has three generations: the one of the rig, the one that grew adds, and one
-// whose index is gone.
+// generations is a rig whose dataset photos has three generations: the one of the rig, a larger
+// one, and one whose index no longer exists.
 type generations struct {
 	*rig
 	older  gateway.Dataset
@@ -61,14 +61,15 @@ func newGenerations(t *testing.T, edit func(*gateway.Config)) *generations {
 	return g
 }
 
-// closing notes when a dataset is closed.
+// closing records when a dataset is closed.
 func (g *generations) closing(d gateway.Dataset) gateway.Dataset {
 	generation := d.Index.Generation()
 	d.Close = func() { g.closed = append(g.closed, generation) }
 	return d
 }
 
-// TestADatasetThatGrows: URLs that name the older generation are answered as before, those that name none by the new one.
+// TestADatasetThatGrows: responses to URLs with the older generation do not change. URLs without a
+// generation return the newer one.
 func TestADatasetThatGrows(t *testing.T) {
 	g := newGenerations(t, nil)
 	old, fresh := g.older.Index.Generation(), g.newer.Index.Generation()
@@ -100,7 +101,8 @@ func TestADatasetThatGrows(t *testing.T) {
 	}
 }
 
-// TestAnOlderGenerationIsOpenedOnDemand, if its index is kept.
+// TestAnOlderGenerationIsOpenedOnDemand: the gateway opens an older generation on demand if its
+// index exists.
 func TestAnOlderGenerationIsOpenedOnDemand(t *testing.T) {
 	var edited gateway.Dataset
 	g := newGenerations(t, func(c *gateway.Config) { edited = c.Datasets[0] })
@@ -123,7 +125,7 @@ func TestAnOlderGenerationIsOpenedOnDemand(t *testing.T) {
 	}
 }
 
-// newRigOf serves one dataset, and opens as g does.
+// newRigOf returns a rig that serves one dataset, and opens the generations of g.
 func newRigOf(t *testing.T, g *generations, d gateway.Dataset) *rig {
 	return newRig(t, 60, 800, func(c *gateway.Config) {
 		c.Datasets[0], c.Mix = d, mix
@@ -137,7 +139,7 @@ func newRigOf(t *testing.T, g *generations, d gateway.Dataset) *rig {
 	})
 }
 
-// TestServeRefusesAsAWhole: an invalid configuration changes nothing.
+// TestServeRefusesAsAWhole: an invalid configuration has no effect.
 func TestServeRefusesAsAWhole(t *testing.T) {
 	g := newGenerations(t, nil)
 	err := g.gateway.Serve([]gateway.Dataset{g.newer}, []gateway.Mixture{{Name: "both", Mixture: address.Mixture{Sources: []address.Source{{Dataset: "texts", Share: 1}}}}})
@@ -152,7 +154,8 @@ func TestServeRefusesAsAWhole(t *testing.T) {
 	}
 }
 
-// TestWhatIsOpenStandsForWhatIsGiven: the same generation once more is closed at once.
+// TestWhatIsOpenStandsForWhatIsGiven: if Serve gets the same generation again, it closes the given
+// dataset immediately and keeps the open one.
 func TestWhatIsOpenStandsForWhatIsGiven(t *testing.T) {
 	g := newGenerations(t, nil)
 	again := g.closing(gateway.Dataset{Name: "photos", Index: g.older.Index, Source: &source{}})
@@ -167,8 +170,8 @@ func TestWhatIsOpenStandsForWhatIsGiven(t *testing.T) {
 	}
 }
 
-// TestAnotherOriginTakesItsPlace: the same generation with a new origin is read from there, and the
-// open one is not closed yet.
+// TestAnotherOriginTakesItsPlace: a dataset with the same generation and a new origin is read from
+// the new origin. The open dataset is not closed yet.
 func TestAnotherOriginTakesItsPlace(t *testing.T) {
 	g := newGenerations(t, nil)
 	moved := g.closing(gateway.Dataset{Name: "photos", Index: g.older.Index, Source: &source{before: func(context.Context) error { return objstore.ErrUnavailable }}, Origin: "elsewhere"})

@@ -78,7 +78,8 @@ func TestServerServesAndDrains(t *testing.T) {
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	// A request in flight is finished although the server is going; who comes now is told.
+	// A request in flight finishes although the server is shutting down. Readiness probes on
+	// new connections get a 503.
 	for {
 		late := dial(t, addr)
 		fmt.Fprintf(late, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -115,7 +116,7 @@ func TestConnectionLimit(t *testing.T) {
 	if _, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil {
 		t.Fatal(err)
 	}
-	second := dial(t, addr) // in the kernel's queue: it is served once the first one is gone
+	second := dial(t, addr) // in the kernel's queue: it is served after the first connection is closed
 	fmt.Fprintf(second, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	first.Close()
 	if _, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil {
@@ -163,8 +164,8 @@ func TestReaderThatLeavesAbortsTheBody(t *testing.T) {
 	}
 }
 
-// TestReaderThatLeavesALongAnswer: the reader leaves while the next batch is read, and the gateway
-// reports no error.
+// TestReaderThatLeavesALongAnswer: the reader disconnects while the next batch is read, and the
+// gateway reports no error.
 func TestReaderThatLeavesALongAnswer(t *testing.T) {
 	r := newRig(t, 40, 800, nil)
 	var reads atomic.Int64
@@ -218,8 +219,8 @@ func TestMetricsAndStats(t *testing.T) {
 	}
 }
 
-// TestMetricsHaveFewSeries: no text of a caller becomes a label, and a HEAD's omitted body is not
-// counted.
+// TestMetricsHaveFewSeries: no text of a caller becomes a label. The omitted body of a HEAD
+// response is not counted.
 func TestMetricsHaveFewSeries(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for i := range 20 {
@@ -268,7 +269,8 @@ func TestAccessLineAndServerTimingSayWhereTheTimeWent(t *testing.T) {
 	}
 }
 
-// TestAccessLineOfManyBatchesHasTheirSums: the header can tell the first batch alone, the line tells all.
+// TestAccessLineOfManyBatchesHasTheirSums: the header Server-Timing covers only the first batch,
+// and the access log line covers all batches.
 func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 	r := newRig(t, 60, 800, nil)
 	a := r.do("GET", "/epoch/5/batches?count=3&format=arrow", "User-Agent: trainer/1 "+strings.Repeat("x", 1000))
@@ -292,7 +294,8 @@ func TestAccessLineOfManyBatchesHasTheirSums(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheAccessLineAreInTheDocumentation holds lines of many kinds to the table of docs/spec/output.md.
+// TestFieldsOfTheAccessLineAreInTheDocumentation compares access log lines of many kinds with the
+// table in docs/spec/output.md.
 func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../docs/spec/output.md")
 	if err != nil {
@@ -319,7 +322,8 @@ func TestFieldsOfTheAccessLineAreInTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestAccessLineTellsTheWaitForMemory: another reservation takes the budget for a while.
+// TestAccessLineTellsTheWaitForMemory: another reservation uses the whole budget for some time, and
+// the timing contains the wait.
 func TestAccessLineTellsTheWaitForMemory(t *testing.T) {
 	var memory *budget.Budget
 	r := newRig(t, 2000, 80, func(c *gateway.Config) { memory = c.Budget })

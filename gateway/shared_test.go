@@ -32,11 +32,11 @@ type neighbour struct {
 	t           *testing.T
 	conn        *net.UnixConn
 	in          *bufio.Reader
-	descriptors []int // that came, oldest first
+	descriptors []int // received descriptors, oldest first
 	segments    map[string][]byte
 }
 
-// Read notes the descriptors that come along.
+// Read records the descriptors that accompany the bytes.
 func (n *neighbour) Read(p []byte) (int, error) {
 	control := make([]byte, 256)
 	got, m, _, _, err := n.conn.ReadMsgUnix(p, control)
@@ -54,15 +54,15 @@ func (n *neighbour) Read(p []byte) (int, error) {
 	return got, nil
 }
 
-// sharedAnswer is an answer to a neighbour.
+// sharedAnswer is a response to a neighbour.
 type sharedAnswer struct {
 	*http.Response
 	body []byte
-	said map[string]string // of Millrace-Shared; nil: there is none
-	data []byte            // the samples in memory
+	said map[string]string // members of Millrace-Shared; nil: no such header
+	data []byte            // samples in memory
 }
 
-// get asks for a path, with more lines for the head, each with its end.
+// get sends a request for a path, with additional header lines, each with its line end.
 func (n *neighbour) get(method, path, lines string) sharedAnswer {
 	n.t.Helper()
 	if _, err := fmt.Fprintf(n.conn, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, path, lines); err != nil {
@@ -90,7 +90,7 @@ func (n *neighbour) get(method, path, lines string) sharedAnswer {
 	return a
 }
 
-// memory returns the samples that a header tells of.
+// memory returns the samples that a header describes.
 func (n *neighbour) memory(said map[string]string) []byte {
 	n.t.Helper()
 	size, err := strconv.Atoi(said["size"])
@@ -118,7 +118,7 @@ func (n *neighbour) memory(said map[string]string) []byte {
 	return n.segments[said["segment"]][:length]
 }
 
-// serveNeighbours serves samples to neighbours, which connect to them.
+// serveNeighbours serves samples to neighbours, which the returned function connects.
 func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *shared.Pool, func() *neighbour) {
 	t.Helper()
 	var pool *shared.Pool
@@ -130,11 +130,11 @@ func serveNeighbours(t *testing.T, samples, meanSize int, total int64) (*rig, *s
 		}
 		cfg.Shared = pool
 	})
-	t.Cleanup(pool.Close) // once no connection is left
+	t.Cleanup(pool.Close) // after all connections are closed
 	return r, pool, listenToNeighbours(t, r)
 }
 
-// listenToNeighbours serves the rig at a Unix socket too, and returns a function that connects to
+// listenToNeighbours also serves the rig at a Unix socket, and returns a function that connects to
 // it.
 func listenToNeighbours(t *testing.T, r *rig) (connect func() *neighbour) {
 	t.Helper()
@@ -164,7 +164,8 @@ func listenToNeighbours(t *testing.T, r *rig) (connect func() *neighbour) {
 	}
 }
 
-// TestSharedIsTheFramedForm: table and memory are its body, and the headers are its headers.
+// TestSharedIsTheFramedForm: table and memory together are the body of the framed form, with the
+// same headers.
 func TestSharedIsTheFramedForm(t *testing.T) {
 	_, _, connect := serveNeighbours(t, 60, 16<<10, 64<<20)
 	n := connect()
@@ -201,7 +202,8 @@ func TestSharedIsTheFramedForm(t *testing.T) {
 	}
 }
 
-// TestShared_ClassesFollowTheTable: the table is cut from the classes that the gateway writes behind it.
+// TestShared_ClassesFollowTheTable: the body contains only the table, and not the classes that the
+// gateway writes after it.
 func TestShared_ClassesFollowTheTable(t *testing.T) {
 	objects := writeFiles().objects
 	for key := range objects {
@@ -229,7 +231,8 @@ func TestShared_ClassesFollowTheTable(t *testing.T) {
 	}
 }
 
-// TestBytesWhereMemoryIsNotAskedFor, or does not pay.
+// TestBytesWhereMemoryIsNotAskedFor: the gateway sends bytes if the client does not request shared
+// memory, or if sharing does not pay.
 func TestBytesWhereMemoryIsNotAskedFor(t *testing.T) {
 	r, pool, connect := serveNeighbours(t, 60, 16<<10, 64<<20)
 	n := connect()
@@ -266,7 +269,8 @@ func TestBytesWhereMemoryIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// TestBytesWhereThereIsNoMemory: never an error, and lent memory stays as it is.
+// TestBytesWhereThereIsNoMemory: without memory the gateway sends bytes and never an error, and
+// shared memory does not change.
 func TestBytesWhereThereIsNoMemory(t *testing.T) {
 	r, pool, connect := serveNeighbours(t, 60, 16<<10, 3<<20)
 	n := connect()
@@ -300,7 +304,8 @@ func TestBytesWhereThereIsNoMemory(t *testing.T) {
 	}
 }
 
-// TestDescriptorsThatComeAreClosed: a reader cannot fill the gateway's table of files.
+// TestDescriptorsThatComeAreClosed: the gateway closes received descriptors, so that a reader
+// cannot fill its table of files.
 func TestDescriptorsThatComeAreClosed(t *testing.T) {
 	_, _, connect := serveNeighbours(t, 60, 1<<10, 64<<20)
 	n := connect()

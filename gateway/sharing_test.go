@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// homely are the plans whose shares can follow homes, as queries and as parameters.
+// homely returns the plans whose shares can follow homes, by query.
 func homely() map[string]shuffle.Params {
 	return map[string]shuffle.Params{
 		"shuffle=slot&window=8":             {Shuffle: shuffle.Slot, Window: 8, Seed: 7},
@@ -26,7 +26,8 @@ func homely() map[string]shuffle.Params {
 	}
 }
 
-// TestLocalityFollowsHomes holds bodies, headers and manifests of all ranks to the definition, for every tail.
+// TestLocalityFollowsHomes compares bodies, headers and manifests of all ranks with the definition,
+// for every tail.
 func TestLocalityFollowsHomes(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for query, params := range homely() {
@@ -45,7 +46,8 @@ func TestLocalityFollowsHomes(t *testing.T) {
 	}
 }
 
-// checkLocality holds the shares of a batch to their places, and these to all of the batch.
+// checkLocality compares the shares of a batch with their places, and checks that the places cover
+// the batch.
 func (r *rig) checkLocality(query string, order *shuffle.Epoch, batching shuffle.Batching, m, world, homes uint64) {
 	t := r.t
 	t.Helper()
@@ -243,8 +245,8 @@ func TestSharing_NamesEveryFault(t *testing.T) {
 	}
 }
 
-// TestLossesOfScatteredShares: reported losses of shares that follow homes are those of the same
-// positions, so the snapshot equals the one from a single rank's reports.
+// TestLossesOfScatteredShares: losses reported for shares that follow homes are stored for the same
+// positions. So the snapshot equals the one from the reports of a single rank.
 func TestLossesOfScatteredShares(t *testing.T) {
 	const query = "seed=3&shuffle=slot&window=8&tail=pad"
 	alone, ranks := newRig(t, 50, 800, nil), newRig(t, 50, 800, nil)
@@ -289,8 +291,8 @@ func (c *cursors) Read(ctx context.Context, at shuffle.Cursor, chunks []batch.Ch
 	return c.Source.Read(ctx, at, chunks)
 }
 
-// TestCursorTellsTheShare: the cursor determines later samples and their ranks wherever the plan
-// can.
+// TestCursorTellsTheShare: the cursor determines later samples and their ranks if the plan
+// determines them.
 func TestCursorTellsTheShare(t *testing.T) {
 	c := &cursors{}
 	r := newRig(t, 50, 800, func(cfg *gateway.Config) { c.Source, cfg.Datasets[0].Source = cfg.Datasets[0].Source, c })
@@ -317,7 +319,7 @@ func TestCursorTellsTheShare(t *testing.T) {
 	next := r.do("GET", strings.Replace(path, "batch/1", "batch/2", 1)+"&tail=pad&share=locality")
 	var keys []string
 	for _, n := range later {
-		key, _, _ := strings.Cut(r.order[n], " ") // the odd one has more in its name
+		key, _, _ := strings.Cut(r.order[n], " ") // the odd sample's key contains more text
 		keys = append(keys, key)
 	}
 	found := names(t, next.body)

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// pipes is a listener whose connections live in memory, so that their deadlines follow the clock of a synctest bubble.
+// pipes is a listener with in-memory connections, whose deadlines follow the clock of a synctest
+// bubble.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -68,14 +69,15 @@ func (r *rig) serveOne(t *testing.T, cfg gateway.ServerConfig, client func(conn 
 	})
 }
 
-// TestSlowReaders lets readers take a batch of 8 MiB at their own pace, on a clock of the test's own.
+// TestSlowReaders has readers that read a batch of 8 MiB at different rates, on the clock of a
+// synctest bubble.
 func TestSlowReaders(t *testing.T) {
 	for name, c := range map[string]struct {
-		piece int           // bytes read at a time
-		pause time.Duration // after each
-		after time.Duration // the connection ends within this time; 0: the whole body comes
+		piece int           // bytes per read
+		pause time.Duration // pause after each read
+		after time.Duration // the connection ends within this time; 0: the whole body is sent
 		cause string
-		short bool // four fifths of the memory are in use by others
+		short bool // other requests hold four fifths of the memory
 	}{
 		"stalled":                          {1, time.Hour, 31 * time.Second, "timeout", false},
 		"below the floor":                  {256 << 10, 5 * time.Second, 40 * time.Second, "reader is too slow", false},
@@ -116,13 +118,12 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestSlowBodiesSettle: a body that is not sent within a second must reduce its memory where memory
-// is short, and so must the batch that was prefetched behind it. The reader still gets the right
-// bytes.
+// TestSlowBodiesSettle: if memory is short, a body that is not sent within a second must reduce its
+// memory, and so must the prefetched batch after it. The reader still gets the right bytes.
 func TestSlowBodiesSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		path  string
-		short bool // four fifths of the memory are in use by others
+		short bool // other requests hold four fifths of the memory
 		moved bool
 	}{
 		"memory short":               {"/epoch/0/batch/0?batch_size=40", true, true},
@@ -175,7 +176,8 @@ func TestSlowBodiesSettle(t *testing.T) {
 	}
 }
 
-// TestDrainThatRunsOutOfTimeWaitsForHandlers: their resources are closed once Serve has returned.
+// TestDrainThatRunsOutOfTimeWaitsForHandlers: Serve returns only after all handlers have returned,
+// because their resources are closed afterwards.
 func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	bubble.Test(t, func(t *testing.T) {
@@ -208,11 +210,12 @@ func TestDrainThatRunsOutOfTimeWaitsForHandlers(t *testing.T) {
 	})
 }
 
-// readSlowly reads a body to its end and returns its length and when the server had finished with it.
+// readSlowly reads a body to its end. It returns the body's length and the time when the server
+// finished with it.
 func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, began time.Time) (n int64, ended time.Duration) {
 	finished := make(chan time.Duration, 1)
 	stop := make(chan struct{})
-	go func() { // the access line shows when the server gave up, which a stopped reader cannot see
+	go func() { // the access log line shows when the server aborts, which a stalled reader cannot see
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
@@ -241,7 +244,7 @@ func readSlowly(r *rig, res *http.Response, piece int, pause time.Duration, bega
 	return n, <-finished
 }
 
-// panicWriter panics once so many bytes of a body were written through it.
+// panicWriter panics after a number of bytes of a body.
 type panicWriter struct {
 	http.ResponseWriter
 	left int
@@ -256,8 +259,8 @@ func (f *panicWriter) Write(p []byte) (int, error) {
 	return f.ResponseWriter.Write(p)
 }
 
-// TestPanicAfterTheFirstByteAbortsTheConnection: a client with a part of a body must see that the
-// rest is missing.
+// TestPanicAfterTheFirstByteAbortsTheConnection: a client with a part of a body must notice that
+// the rest is missing.
 func TestPanicAfterTheFirstByteAbortsTheConnection(t *testing.T) {
 	r := newRig(t, 20, 100<<10, nil)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

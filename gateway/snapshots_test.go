@@ -40,7 +40,7 @@ func (w *countingOpener) opened(digest string) int {
 	return w.opens[digest]
 }
 
-// watchedRig has so many snapshots, and has opened none of them.
+// watchedRig returns a rig with a number of snapshots, none of which is open.
 func watchedRig(t *testing.T, snapshots int) (*rig, *countingOpener, *budget.Budget, []string) {
 	t.Helper()
 	w := &countingOpener{opens: map[string]int{}}
@@ -66,7 +66,7 @@ func TestSnapshotIsOpenedOnceForAllWhoWait(t *testing.T) {
 	r, w, _, names := watchedRig(t, 1)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	w.before = func(context.Context) error {
-		close(entered) // a second time panics
+		close(entered) // a second opening panics
 		<-leave
 		return nil
 	}
@@ -89,13 +89,13 @@ func TestSnapshotIsOpenedOnceForAllWhoWait(t *testing.T) {
 	}
 }
 
-// TestOpeningEndsWithItsLastWaiter: the first waiter to leave does not end it for the others, and a
-// later one is served.
+// TestOpeningEndsWithItsLastWaiter: opening continues when the first waiting request leaves, and is
+// cancelled when the last one leaves. A later request is served.
 func TestOpeningEndsWithItsLastWaiter(t *testing.T) {
 	r, w, b, names := watchedRig(t, 1)
 	before := b.InUse()
 	entered, ended := make(chan struct{}), make(chan struct{})
-	var enter, end sync.Once // the second may come so late that it opens again
+	var enter, end sync.Once // the second request may arrive so late that it opens the snapshot again
 	w.before = func(ctx context.Context) error {
 		enter.Do(func() { close(entered) })
 		<-ctx.Done()
@@ -131,7 +131,7 @@ func TestOpeningEndsWithItsLastWaiter(t *testing.T) {
 	if got := w.opened(names[0]); got < 2 {
 		t.Errorf("got %d opened, want another after the one that was given up", got)
 	}
-	r.server.Close() // waits for those whose clients have left
+	r.server.Close() // waits for the handlers of disconnected clients
 	if err := r.gateway.Close(); err != nil {
 		t.Error(err)
 	}
@@ -140,7 +140,7 @@ func TestOpeningEndsWithItsLastWaiter(t *testing.T) {
 	}
 }
 
-// TestFewSnapshotsStayOpen uses more of them, one after the other, than are kept.
+// TestFewSnapshotsStayOpen uses more snapshots, one after the other, than stay open.
 func TestFewSnapshotsStayOpen(t *testing.T) {
 	r, w, b, names := watchedRig(t, 4)
 	before := b.InUse()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// traced is a rig whose requests are traced.
+// traced returns a rig whose requests are traced.
 func traced(t *testing.T, samples int) (*rig, tracingtest.Recorder) {
 	recorder, tracer := tracingtest.New()
 	return newRig(t, samples, 800, func(c *gateway.Config) { c.Trace = tracer }), recorder
@@ -24,8 +24,8 @@ const (
 	traceparent  = "Traceparent: 00-" + callersTrace + "-" + callersSpan + "-0"
 )
 
-// TestRequestsAreTraced: a request is a span of its caller's trace, and its phases are spans below it. A caller that says
-// that its trace is not recorded has none.
+// TestRequestsAreTraced: a request is a span of its caller's trace, and its phases are spans below
+// it. If the caller does not record its trace, the request has no span.
 func TestRequestsAreTraced(t *testing.T) {
 	r, recorder := traced(t, 20)
 	r.source.before = func(ctx context.Context) error {
@@ -47,7 +47,7 @@ func TestRequestsAreTraced(t *testing.T) {
 			t.Errorf("%s is below %s in trace %s, want it below the request", s.Name, s.Parent, s.Trace)
 		}
 	}
-	first, last := below[0], below[len(below)-1] // with any names: a short phase is joined with its neighbor
+	first, last := below[0], below[len(below)-1] // any names, because a short phase is merged into an adjacent one
 	if len(recorder.Named("read")) != 1 || len(recorder.Named("store")) != 1 || first.Name == "read" || last.Name == "read" || last.Parent != root.ID {
 		t.Errorf("got spans %+v, want one read with what is below it, and phases before and after it", below)
 	}
@@ -63,15 +63,15 @@ func TestRequestsAreTraced(t *testing.T) {
 	}
 }
 
-// TestPhasesOfATraceHaveNoGaps: the spans below a request's add up to it. Of several requests one at least is not held up
-// by other programs between two looks at the clock.
+// TestPhasesOfATraceHaveNoGaps: the spans below a request's span add up to its time. Other programs
+// may delay single requests between two reads of the clock, so one request without a gap is enough.
 func TestPhasesOfATraceHaveNoGaps(t *testing.T) {
 	r, recorder := traced(t, 20)
 	for range 10 {
 		r.do("GET", "/epoch/5/batch/1")
 	}
 	r.server.Close()
-	least := time.Hour // of the time of a request that no phase has
+	least := time.Hour // minimum over the requests of the time outside any phase
 	for _, root := range recorder.Named("GET /epoch/{epoch}/batch/{batch}") {
 		missing := root.End.Sub(root.Start)
 		for _, s := range recorder.Spans() {
@@ -86,7 +86,7 @@ func TestPhasesOfATraceHaveNoGaps(t *testing.T) {
 	}
 }
 
-// TestManyBatchesAreTraced: reads during the sending of a batch belong to the request too.
+// TestManyBatchesAreTraced: reads that run while a batch is sent belong to the request too.
 func TestManyBatchesAreTraced(t *testing.T) {
 	r, recorder := traced(t, 60)
 	r.do("GET", "/epoch/5/batches?count=3")
@@ -96,7 +96,7 @@ func TestManyBatchesAreTraced(t *testing.T) {
 	}
 }
 
-// TestFailuresAreTold: the span of a request that the gateway cannot serve says why.
+// TestFailuresAreTold: the span of a request that the gateway fails to serve contains the reason.
 func TestFailuresAreTold(t *testing.T) {
 	r, recorder := traced(t, 20)
 	r.source.before = func(context.Context) error { panic("a bug") }
@@ -112,7 +112,7 @@ func TestFailuresAreTold(t *testing.T) {
 	}
 }
 
-// TestExemplarsNameTraces: a scrape that takes OpenMetrics finds the trace of a slow request.
+// TestExemplarsNameTraces: a scrape that accepts OpenMetrics gets the trace ID of a slow request.
 func TestExemplarsNameTraces(t *testing.T) {
 	r, _ := traced(t, 20)
 	r.do("GET", "/epoch/5/batch/1", traceparent+"1")

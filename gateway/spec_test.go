@@ -21,7 +21,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestLiveAnswersMatchTheSpecification holds status, headers and body of every route to the document that is served.
+// TestLiveAnswersMatchTheSpecification compares status, headers and body of every route with the
+// served document.
 func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	r := newRig(t, 20, 800, func(c *gateway.Config) { c.Mix = mix })
 	r.source.warm = func(at shuffle.Cursor) (batch.Warmed, error) { return batch.Warmed{Next: at.First + 1}, nil }
@@ -132,7 +133,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			if method == "HEAD" && strings.HasPrefix(c.header, "Range") {
-				continue // a HEAD has no ranges
+				continue // ranges do not apply to HEAD
 			}
 			spec.check(method, c.path, "", c.status, r.do(method, c.path, splitHeader(c.header)...))
 		}
@@ -179,7 +180,7 @@ func TestLiveAnswersMatchTheSpecification(t *testing.T) {
 	}
 }
 
-// specification holds answers to the document.
+// specification compares responses with the OpenAPI document.
 type specification struct {
 	*testing.T
 	r      *rig
@@ -205,7 +206,7 @@ func (s specification) check(method, path, body string, status int, a answer) {
 	}
 	in := &openapi3filter.RequestValidationInput{
 		Request: req, PathParams: params, Route: route,
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}, // the matrix asks for rights
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}, // the matrix tests rights
 	}
 	if err := openapi3filter.ValidateRequest(s.Context(), in); err != nil && status != http.StatusBadRequest {
 		s.Errorf("%s %s: %v", method, path, err)
@@ -213,7 +214,7 @@ func (s specification) check(method, path, body string, status int, a answer) {
 	checkHeaders(s.T, method+" "+path, a, route.Operation)
 	media, _, _ := strings.Cut(a.Header.Get("Content-Type"), ";")
 	if strings.HasPrefix(media, "application/vnd.") || slices.Contains([]string{"application/x-tar", "application/octet-stream", "multipart/mixed", "text/html", "text/css", "text/javascript"}, media) || a.StatusCode == http.StatusPartialContent {
-		return // bytes without a structure
+		return // bytes without a schema
 	}
 	out := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: a.StatusCode, Header: a.Header, Body: io.NopCloser(bytes.NewReader(a.body)),
@@ -224,7 +225,8 @@ func (s specification) check(method, path, body string, status int, a answer) {
 	}
 }
 
-// checkHeaders holds the headers of an answer to those that the document names for its status, both ways.
+// checkHeaders compares the headers of a response with those in the document for its status, in
+// both directions.
 func checkHeaders(t *testing.T, what string, a answer, op *openapi3.Operation) {
 	t.Helper()
 	response := op.Responses.Status(a.StatusCode)
@@ -252,7 +254,8 @@ func checkHeaders(t *testing.T, what string, a answer, op *openapi3.Operation) {
 	}
 }
 
-// TestHeadIsGetWithoutTheBody compares the headers of both, for every kind of resource and of failure.
+// TestHeadIsGetWithoutTheBody compares the headers of HEAD and GET, for every kind of resource and
+// error.
 func TestHeadIsGetWithoutTheBody(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	for _, path := range []string{
@@ -279,7 +282,7 @@ func TestHeadIsGetWithoutTheBody(t *testing.T) {
 	}
 }
 
-// TestSpecificationNamesTheRightOfEachRoute holds the document to the table of routes.
+// TestSpecificationNamesTheRightOfEachRoute compares the document with the routing tables.
 func TestSpecificationNamesTheRightOfEachRoute(t *testing.T) {
 	r := newRig(t, 20, 800, nil)
 	doc, err := openapi3.NewLoader().LoadFromData(r.do("GET", "/openapi.json").body)

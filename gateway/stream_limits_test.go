@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestManyBatchesHaveLimits asks for as many batches and samples as one answer may have, and for one more.
+// TestManyBatchesHaveLimits requests the maximum number of batches and of samples in one response,
+// and one more.
 func TestManyBatchesHaveLimits(t *testing.T) {
 	r := serveObjects(t, writeLines().objects, nil)
 	for _, c := range []struct {

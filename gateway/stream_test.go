@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestManyBatchesAreTheBatches takes an answer with many batches apart and asks for each of them by itself.
+// TestManyBatchesAreTheBatches splits a response with several batches, and compares each batch with
+// a separate response.
 func TestManyBatchesAreTheBatches(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	for _, plan := range []string{"?", "?rank=1&world_size=3&tail=pad&format=framed&table=keys&", "?fields=cls&batch_size=7&", "?balance=bytes&rank=0&world_size=2&tail=pad&"} {
@@ -70,11 +71,11 @@ func TestManyBatchesEndWithTheEpoch(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batches?count=1024&batch_size=1&from=x"), http.StatusBadRequest, "invalid_argument", false)
 }
 
-// TestManyBatchesBreakOffWhereOneCannotBeRead: only whole batches are sent, and the connection ends
-// before the next one.
+// TestManyBatchesBreakOffWhereOneCannotBeRead: if a batch cannot be read, the gateway sends the
+// whole batches before it and closes the connection.
 func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
-	var left atomic.Int64 // reads until one fails
+	var left atomic.Int64 // number of reads before one fails
 	r.source.before = func(context.Context) error {
 		if left.Add(-1) == 0 {
 			return objstore.ErrUnavailable
@@ -104,7 +105,8 @@ func TestManyBatchesBreakOffWhereOneCannotBeRead(t *testing.T) {
 	checkProblem(t, r.do("GET", "/epoch/0/batches?count=4"), http.StatusServiceUnavailable, "store_unavailable", true)
 }
 
-// TestEpochAsDirectories: the lists name every batch, with its length, and each is there under its name.
+// TestEpochAsDirectories: the lists contain every batch with its length, and each batch has a file
+// with its name.
 func TestEpochAsDirectories(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	var index struct {
@@ -169,7 +171,8 @@ func TestEpochAsDirectories(t *testing.T) {
 	checkProblem(t, r.do("GET", "/v1/datasets/photos/epochs/5/mds/seed=x/index.json"), http.StatusBadRequest, "invalid_argument", false)
 }
 
-// TestVirtualDirectoryIsADataset indexes an epoch that is offered as an MDS dataset as one, and finds the same samples.
+// TestVirtualDirectoryIsADataset serves an epoch as an MDS dataset, indexes it, and finds the same
+// samples.
 func TestVirtualDirectoryIsADataset(t *testing.T) {
 	w := writeTars(t)
 	r := serveObjects(t, w.objects, nil)

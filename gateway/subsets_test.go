@@ -68,7 +68,7 @@ func TestPostSubset_Keys(t *testing.T) {
 	}
 }
 
-// TestPostSubset_Text stores a subset whose text is longer than an address takes.
+// TestPostSubset_Text stores a subset whose text is too long for an address.
 func TestPostSubset_Text(t *testing.T) {
 	r := newRig(t, 3000, 800, nil)
 	var text strings.Builder

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// secret returns the settings of a server over TLS, and of a client that believes it.
+// secret returns the TLS settings of a server, and of a client that trusts it.
 func secret(t testing.TB) (served, client *tls.Config) {
 	t.Helper()
 	ca := certtest.New(t)
@@ -32,7 +32,7 @@ func secret(t testing.TB) (served, client *tls.Config) {
 	return port.Server(), &tls.Config{RootCAs: ca.Pool(), ServerName: "localhost"}
 }
 
-// ask sends a request and returns its answer, whose body is read.
+// ask sends a request and returns the status and body of its response.
 func ask(t *testing.T, conn net.Conn, path string) (status int, body []byte) {
 	t.Helper()
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
@@ -47,8 +47,8 @@ func ask(t *testing.T, conn net.Conn, path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// TestBatchesOverTLSAreTheSame reads batches of small and of large samples, plainly and over TLS, of
-// which a part is asked for, too.
+// TestBatchesOverTLSAreTheSame compares batches of small and large samples over TLS with those over
+// plain HTTP.
 func TestBatchesOverTLSAreTheSame(t *testing.T) {
 	for _, size := range []int{60, 4 << 10, 110 << 10} {
 		r := newRig(t, 64, size, fastDrain)
@@ -65,7 +65,8 @@ func TestBatchesOverTLSAreTheSame(t *testing.T) {
 	}
 }
 
-// TestDrainOverTLS: a request in flight is finished, and a connection that is idle is closed.
+// TestDrainOverTLS: while the gateway drains, a request in flight finishes, and an idle connection
+// is closed.
 func TestDrainOverTLS(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	served, client := secret(t)
@@ -99,9 +100,9 @@ func TestDrainOverTLS(t *testing.T) {
 	}
 }
 
-// TestDeafClientsKeepNoConnection: TLS ends a connection with a last word, which takes five seconds
-// where the client does not read it. No other client waits for that, neither when idle connections
-// give way nor when the gateway drains.
+// TestDeafClientsKeepNoConnection: TLS closes a connection with an alert, which takes five seconds
+// if the client does not read. No other client waits for that, neither when idle connections are
+// closed for new ones nor when the gateway drains.
 func TestDeafClientsKeepNoConnection(t *testing.T) {
 	served, client := secret(t)
 	client.InsecureSkipVerify = true // the bubble's clock is years before the certificate's time
@@ -142,7 +143,8 @@ func TestDeafClientsKeepNoConnection(t *testing.T) {
 	})
 }
 
-// TestHandshakesHaveTheTimeOfAHeader: a client that says nothing, or too little, gives its place back.
+// TestHandshakesHaveTheTimeOfAHeader: a client that sends nothing, or too little, loses its
+// connection.
 func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 	served, client := secret(t)
 	client.InsecureSkipVerify = true // the bubble's clock is years before the certificate's time
@@ -178,7 +180,7 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 				end := make(chan struct{})
 				var speaking sync.WaitGroup
 				speaking.Go(func() { speak(mute, end) })
-				conn := tls.Client(ln.dial(), client) // waits for a place
+				conn := tls.Client(ln.dial(), client) // waits until the first connection is closed
 				if took := time.Since(began); took > 11*time.Second {
 					t.Errorf("got the place after %v, want it after 5 s, and as many for a last word", took)
 				}
@@ -196,7 +198,7 @@ func TestHandshakesHaveTheTimeOfAHeader(t *testing.T) {
 	}
 }
 
-// stalledConn is a connection whose client writes and never reads.
+// stalledConn is a connection whose client writes but never reads.
 type stalledConn struct {
 	net.Conn
 	end chan struct{}
@@ -207,8 +209,8 @@ func (d stalledConn) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestStalledReadersOverTLS are disconnected as plain ones are, and the memory of their bodies is
-// released.
+// TestStalledReadersOverTLS: stalled readers over TLS are disconnected like those over plain HTTP,
+// and the memory of their bodies is released.
 func TestStalledReadersOverTLS(t *testing.T) {
 	served, client := secret(t)
 	client.InsecureSkipVerify = true // the bubble's clock is years before the certificate's time
@@ -235,7 +237,8 @@ func TestStalledReadersOverTLS(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotFillTheLog: requests without TLS are told so, and the log has few lines of them.
+// TestStrangersDoNotFillTheLog: requests without TLS get an error that names HTTPS, and the log has
+// a single line for all of them.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	r := newRig(t, 20, 800, fastDrain)
 	served, _ := secret(t)

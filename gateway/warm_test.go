@@ -18,7 +18,7 @@ type warmedJSON struct {
 	Full, Done    bool
 }
 
-// TestWarmGoesOnWhereItIsTold follows next to the end of an epoch.
+// TestWarmGoesOnWhereItIsTold follows the member next of each response to the end of an epoch.
 func TestWarmGoesOnWhereItIsTold(t *testing.T) {
 	r := newRig(t, 50, 800, nil)
 	var asked []uint64

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// mixedKeys reads the sources and keys of an epoch from its manifests, and checks each body against the samples that they name.
+// mixedKeys returns the sources and keys of an epoch from its manifests, and compares each body
+// with the samples in its manifest.
 func (r *rig) mixedKeys(dataset string, epoch int, query string) []string {
 	r.t.Helper()
 	base := fmt.Sprintf("/v1/datasets/%s/epochs/%d", dataset, epoch)
@@ -37,7 +38,8 @@ func (r *rig) mixedKeys(dataset string, epoch int, query string) []string {
 	return out
 }
 
-// TestWrittenMixtureIsTheOperatorsOne compares mixtures that URLs define with the same ones of the operator's.
+// TestWrittenMixtureIsTheOperatorsOne compares mixtures that URLs define with the same mixtures in
+// the configuration.
 func TestWrittenMixtureIsTheOperatorsOne(t *testing.T) {
 	r, _ := mixedRig(t,
 		gateway.Mixture{Name: "weighed", Mixture: address.Mixture{Samples: 70, Sources: []address.Source{{Dataset: "photos", Share: 3}, {Dataset: "scans", Share: 1}}}},
@@ -67,7 +69,7 @@ func TestWrittenMixtureIsTheOperatorsOne(t *testing.T) {
 	}
 }
 
-// TestWrittenMixtureOfParts mixes parts of datasets, one of them without its bad samples.
+// TestWrittenMixtureOfParts mixes parts of datasets, and replaces the bad samples of one.
 func TestWrittenMixtureOfParts(t *testing.T) {
 	r, _ := mixedRig(t)
 	train, scans := r.epochKeys(0, "shuffle=none&subset=train=3,val=1:train"), r.order[10:20]
@@ -111,8 +113,8 @@ func TestWrittenMixtureOfParts(t *testing.T) {
 	}
 }
 
-// TestWrittenMixtureHasOneAddress requests another form, and requires the canonical address, which
-// pins all data.
+// TestWrittenMixtureHasOneAddress: another spelling of a mixture has the same canonical address,
+// which pins all data.
 func TestWrittenMixtureHasOneAddress(t *testing.T) {
 	r, _ := mixedRig(t)
 	a := r.do("GET", "/v1/datasets/mix:photos(subset=samples:3,4&quarantine=samples:3):14,scans:6/epochs/2/batches/1?batch_size=4")
@@ -174,8 +176,8 @@ func TestWrittenMixtureRefuses(t *testing.T) {
 		"mix:photos:1,photos:2":                   400,
 		"mix:ph%20otos:1":                         400,
 		"mix:..:1":                                400,
-		"mix:m:1,photos:1":                        400, // a mixture itself
-		"mix:photos(subset=train):1":              400, // a default split
+		"mix:m:1,photos:1":                        400, // the source is a mixture
+		"mix:photos(subset=train):1":              400, // a mixture cannot use a default split
 		"mix:photos(seed=3):1":                    400,
 		"mix:photos():1":                          400,
 		"mix:photos(subset=samples:1:1":           400,
@@ -223,7 +225,8 @@ func TestWrittenMixtureRefuses(t *testing.T) {
 	checkProblem(t, alone.do("GET", "/v1/datasets/mix:photos:1/epochs/0"), 404, "not_found", false)
 }
 
-// TestWrittenMixtureWantsReadOnItsSources asks as every caller of the matrix: who lacks read on one source learns nothing.
+// TestWrittenMixtureWantsReadOnItsSources sends requests of every caller of the matrix. A caller
+// without read on one source learns nothing about the others.
 func TestWrittenMixtureWantsReadOnItsSources(t *testing.T) {
 	m := newMatrix(t, nil)
 	const batch = "/epochs/0/batches/0"
@@ -266,8 +269,8 @@ func TestWrittenMixtureWantsReadOnItsSources(t *testing.T) {
 	}
 }
 
-// TestWrittenMixtureOfOlderGenerations uses the generations that a URL names when the sources have
-// newer ones, and at a gateway that never had the mixture.
+// TestWrittenMixtureOfOlderGenerations requests older generations by URL when the sources have
+// newer ones. It does so at the same gateway, and at one that never had the mixture.
 func TestWrittenMixtureOfOlderGenerations(t *testing.T) {
 	g := newGenerations(t, func(c *gateway.Config) { c.Mix = mix })
 	before := g.do("GET", "/v1/datasets/mix:photos(subset=samples:0-39):1/epochs/3/batches/1")
