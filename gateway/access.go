@@ -96,10 +96,10 @@ func (g *Gateway) permit(x *exchange, p auth.Principal, name string, ofDataset b
 	return g.denied(x, p, name, ofDataset)
 }
 
-// errRevoked ends a long answer whose caller has lost its rights.
+// errRevoked ends a long response whose caller has lost its rights.
 var errRevoked = errors.New("the right to this response was revoked")
 
-// permitAgain checks the caller's rights again, since they may end during a long answer. It does
+// permitAgain checks the caller's rights again, since they may end during a long response. It does
 // not change x.
 func (g *Gateway) permitAgain(x *exchange) error {
 	p, err := g.identify(x)
@@ -115,7 +115,7 @@ func (g *Gateway) permitAgain(x *exchange) error {
 // changes reports whether the request writes to the bucket or to shared caches.
 func (x *exchange) changes() bool { return x.route.method == http.MethodPost }
 
-// datasetName returns the name of the route's dataset, and false if the route has none.
+// datasetName returns the name of the route's dataset. ok is false if the route has no dataset.
 func (g *Gateway) datasetName(x *exchange) (string, bool) {
 	if strings.HasPrefix(x.route.pattern, "/epoch/") {
 		return g.standard().Name(), true
@@ -160,7 +160,7 @@ func notServed(name string) error {
 	return address.Refuse(address.NotFound, "dataset %.100q is not served: see GET /v1/datasets", name)
 }
 
-// unauthenticated returns the problem that asks for credentials. fault is appended to the
+// unauthenticated returns the problem that requests credentials. fault is appended to the
 // challenge.
 func unauthenticated(fault string, cause error) *problem {
 	p := &problem{
@@ -173,7 +173,7 @@ func unauthenticated(fault string, cause error) *problem {
 	return p
 }
 
-// account returns the account that limits a principal; nil: no limits.
+// account returns the account that limits a principal, or nil without limits.
 func (g *Gateway) account(x *exchange) *admission.Account {
 	limits := g.access.Limits(x.principal)
 	if limits.Requests <= 0 && limits.Memory <= 0 {

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// accessLog collects the fields of the access line and Server-Timing.
+// accessLog collects the fields of the access log line and of Server-Timing.
 type accessLog struct {
 	dataset  string
-	batch    address.Batch // valid as far as hasEpoch and hasBatch are set
+	batch    address.Batch // its fields are valid as far as hasEpoch and hasBatch are set
 	hasEpoch bool
 	hasBatch bool
 	stack    string // stack trace of a panic
@@ -26,7 +26,7 @@ type accessLog struct {
 	timing.Record
 }
 
-// Maximum lengths of the caller's values in the access line.
+// Maximum lengths of the caller's values in the access log line.
 const (
 	maxUserAgent = 200
 	maxMethod    = 16
@@ -35,7 +35,7 @@ const (
 
 func cutTo(s string, most int) string { return s[:min(len(s), most)] }
 
-// finish writes the access line and counts the request.
+// finish writes the access log line and counts the request.
 func (g *Gateway) finish(x *exchange, route string, cause error, abort bool) {
 	took := x.log.End()
 	if x.r.Method == http.MethodHead {
@@ -105,7 +105,7 @@ func (x *exchange) logCause(e *zerolog.Event, status int, cause error) {
 	}
 }
 
-// audit records a request that changes something, or that its caller may not make.
+// audit records a request that changes something, or that the caller has no right to make.
 func (g *Gateway) audit(x *exchange, route string, status int) {
 	if g.cfg.Audit == nil || !x.refused && !x.changes() {
 		return

@@ -27,7 +27,7 @@ import (
 // retryNotReady is the Retry-After of a gateway that is not ready.
 const retryNotReady = time.Second
 
-// getBatch answers with one rank's share of a global batch.
+// getBatch sends one rank's share of a global batch.
 func (g *Gateway) getBatch(x *exchange) error {
 	a, err := g.decodeBatch(x)
 	if err != nil {
@@ -36,7 +36,7 @@ func (g *Gateway) getBatch(x *exchange) error {
 	return g.answerAny(x, a)
 }
 
-// getSamples answers with the samples at given positions of an epoch, as a batch.
+// getSamples sends the samples at given positions of an epoch, as a batch.
 func (g *Gateway) getSamples(x *exchange) error {
 	a, err := g.decodeSamples(x)
 	if err != nil {
@@ -45,7 +45,7 @@ func (g *Gateway) getSamples(x *exchange) error {
 	return g.answerAny(x, a)
 }
 
-// answerAny negotiates the form of a batch and answers with the batch.
+// answerAny negotiates the form of a batch and sends the batch.
 func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 	x.w.Header().Set("Vary", "Accept")
 	if err := a.View.Negotiate(x.accept(), a.Address.Forms); err != nil {
@@ -57,7 +57,7 @@ func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 	return g.answerBatch(x, a)
 }
 
-// answerBatch answers with a batch in the negotiated form.
+// answerBatch sends a batch in the negotiated form.
 func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	answer := a.answer()
 	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.BatchOrder, b *body.Body) error {
@@ -183,8 +183,8 @@ func (g *Gateway) place(ctx context.Context, x *exchange) (leave func(), err err
 }
 
 // placesOf returns the planning slots for a dataset. A dataset whose index is read in parts has
-// slots of its own: its requests hold a slot while they wait for the store, and a hanging store
-// would otherwise block all datasets.
+// separate slots: its requests hold a slot while they wait for the store, and a hanging store would
+// otherwise block all datasets.
 func (g *Gateway) placesOf(d *dataset) admission.Places {
 	if d.Index.InPart() {
 		return d.places
@@ -268,7 +268,7 @@ func (x *exchange) checkFields(d *dataset, v address.View) error {
 	return d.CheckFields(x.r.Context(), v)
 }
 
-// checkSharing rejects shares by homes that the dataset cannot have.
+// checkSharing rejects shares by homes that the dataset does not support.
 func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
 	if a.Sharing == shuffle.Contiguous {
 		return nil
@@ -280,8 +280,8 @@ func (g *Gateway) checkSharing(x *exchange, a batchRequest) error {
 // accept returns the lines of the Accept header, joined.
 func (x *exchange) accept() string { return strings.Join(x.r.Header.Values("Accept"), ",") }
 
-// send answers with a body, or with the part that Range selects. It reads all segments before it
-// writes the first byte.
+// send sends a body, or the part that Range selects. It reads all segments before it writes the
+// first byte.
 func (g *Gateway) send(x *exchange, d *dataset, answer body.Answer, at shuffle.Cursor, b *body.Body) error {
 	h := x.w.Header()
 	h.Set("Content-Type", answer.ContentType())
@@ -330,7 +330,7 @@ func (h *loadedPart) settle(sent int64) net.Buffers {
 	return left.Fill(h.read.Segments)
 }
 
-// arrival returns the arrival time of the batch that is read next.
+// arrival returns the arrival time of the batch that is currently being read.
 func (x *exchange) arrival() arrival.Arrival {
 	if x.w.Wrote {
 		return arrival.Arrival{Ahead: true}
@@ -362,8 +362,8 @@ func (g *Gateway) read(
 		return batch.NewBody(nil, nil, nil), nil
 	}
 	release, ok := x.account.Hold(part.Size())
-	// ErrOverloaded makes a long answer retry the next batch after the previous one has freed its
-	// memory.
+	// ErrOverloaded makes a long response retry the next batch after the previous one has freed
+	// its memory.
 	if !ok {
 		p := tooMany(time.Second, "the batches that these credentials are being sent hold their share of the memory")
 		p.Cause = budget.ErrOverloaded

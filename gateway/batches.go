@@ -35,14 +35,14 @@ const (
 // streamEntry describes one batch of a stream before the first byte is sent.
 type streamEntry struct {
 	request batchRequest
-	at      int64 // offset of its header in the body
+	at      int64 // offset of the batch's header in the body
 	size    int64 // size of the batch without its header
 	crc     uint32
 	samples uint64
 	padded  uint64
 }
 
-// getBatches answers with consecutive batches, each after a header.
+// getBatches sends consecutive batches, each after a header.
 func (g *Gateway) getBatches(x *exchange) error {
 	a, count, err := g.decodeBatches(x)
 	if err != nil {
@@ -107,7 +107,7 @@ func (g *Gateway) decodeBatches(x *exchange) (a batchRequest, count uint64, err 
 }
 
 // measureBatches computes the size and checksum of each batch, and the checksum of the whole
-// answer, from the index only.
+// response, from the index only.
 func (g *Gateway) measureBatches(x *exchange, a batchRequest, count uint64) (list []streamEntry, crc uint32, err error) {
 	list = make([]streamEntry, 0, count)
 	at := int64(0)
@@ -162,10 +162,11 @@ type loadedBatch struct {
 	parts net.Buffers
 	close func()
 	err   error
-	tiers []batch.TierTime // tiers that it was read from, if the access line does not have them yet
+	tiers []batch.TierTime // tiers that it was read from, if the access log line does not include them yet
 }
 
-// settle is loadedPart.settle for a batch that may lie outside the requested range.
+// settle reduces the memory of the batch, like loadedPart.settle. It does nothing for a batch
+// outside the requested range.
 func (b *loadedBatch) settle(sent int64) net.Buffers {
 	if len(b.parts) > 0 {
 		b.parts = b.held.settle(sent)
@@ -199,13 +200,13 @@ func (g *Gateway) sendBatches(x *exchange, list []streamEntry, crc uint32, etag 
 	if now.err != nil {
 		return now.err
 	}
-	h.Set("Server-Timing", x.log.ServerTiming()) // of the first batch; the access line has the totals
+	h.Set("Server-Timing", x.log.ServerTiming()) // timing of the first batch; the access log line has the totals
 	x.w.WriteHeader(status)
 	x.w.Renew(now.size)
 	return g.pump(x, now, list[1:], part)
 }
 
-// pump sends a loaded batch and those after it. After a send error it stops reading.
+// pump sends a loaded batch and the batches after it. After a send error it stops reading.
 func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part body.Span) error {
 	defer func() { now.close() }()
 	ctx, cancel := context.WithCancel(x.whole.Context())
@@ -277,7 +278,7 @@ func (x *exchange) beside() *exchange {
 	return &own
 }
 
-// takeLater loads a batch after the first byte of the answer was sent, with a deadline of its own.
+// takeLater loads a batch after the first byte of the response was sent, with a separate deadline.
 // x must be from beside.
 func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, part body.Span) (b loadedBatch) {
 	defer func() {

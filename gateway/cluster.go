@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// getCluster answers with this gateway's view of the cluster.
+// getCluster sends this gateway's view of the cluster.
 func (g *Gateway) getCluster(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err

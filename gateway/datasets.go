@@ -27,7 +27,7 @@ type datasetInfo struct {
 	ContentType string              `json:"content_type"`
 	Forms       []formInfo          `json:"forms"`
 	Constants   json.RawMessage     `json:"constants,omitempty"`
-	Fields      []format.Field      `json:"fields,omitempty"`        // content of the parts, where known
+	Fields      []format.Field      `json:"fields,omitempty"`        // content of the parts, if known
 	OtherParts  bool                `json:"other_parts,omitempty"`   // samples have parts that Fields does not list
 	ClassCounts []uint64            `json:"class_samples,omitempty"` // samples per class of class folders, if the index has the counts
 	Samples     uint64              `json:"samples"`

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// getDirectory answers with the files of a directory.
+// getDirectory sends the files of a directory.
 func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 	return func(x *exchange) error {
 		file := chi.URLParam(x.r, "file")
@@ -39,7 +39,7 @@ func (g *Gateway) getDirectory(v body.Directory) handlerFunc {
 }
 
 // decodeDirectory decodes the plan of a directory from the query, or from a path segment with the
-// same text. Libraries append file names to the path, which leaves that segment in place.
+// same text. Libraries append file names to the path, which does not affect that segment.
 func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, error) {
 	defer x.log.Leave(x.log.Enter(timing.Decode))
 	raw := chi.URLParam(x.r, "plan")
@@ -62,7 +62,7 @@ func (g *Gateway) decodeDirectory(x *exchange, v body.Directory) (batchRequest, 
 // shardBytes estimates the memory for an entry of a shard list under construction.
 const shardBytes = 1 << 10
 
-// getDirectoryIndex answers with the list of shards, whose sizes follow from the index.
+// getDirectoryIndex sends the list of shards, whose sizes follow from the index.
 func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchRequest) error {
 	batches := a.Batching().Batches()
 	if batches > body.MaxSamples {
@@ -76,8 +76,8 @@ func (g *Gateway) getDirectoryIndex(x *exchange, v body.Directory, a batchReques
 		return err
 	}
 	h := x.w.Header()
-	// A trainer reads this list and then forks its workers. Some clients keep connections, such as
-	// boto3, and all workers would share the inherited one.
+	// A trainer reads this list and then forks its workers. Some clients, such as boto3, keep
+	// connections open, and all workers would share the inherited one.
 	h.Set("Connection", "close")
 	etag := a.DescriptionETag(v.Form + " " + body.DirectoryIndex)
 	h.Set("ETag", etag)

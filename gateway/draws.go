@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// getDraws answers with the chunks that the batches of an epoch draw from, as data of a picture.
+// getDraws sends the picture data of an epoch: the chunks that its batches draw from.
 func (g *Gateway) getDraws(x *exchange) error {
 	a, in, err := g.decodeDraws(x)
 	if err != nil {

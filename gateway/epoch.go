@@ -22,8 +22,8 @@ func (g *Gateway) getEpoch(x *exchange) error {
 	})
 }
 
-// answerDescription answers with the result of describe. what distinguishes several descriptions of
-// an epoch. describe may use the given number of bytes and runs in a planning slot.
+// answerDescription sends the result of describe. what distinguishes several descriptions of an
+// epoch. describe may use the given number of bytes and runs in a planning slot.
 func (g *Gateway) answerDescription(
 	x *exchange, a batchRequest, what, location string, bytes int64, describe func(context.Context) (any, error),
 ) error {

@@ -107,8 +107,8 @@ func meaningOf(code string) meaning {
 }
 
 // spread returns a random duration between d/2 and 2.5d, so that clients that were refused together
-// do not retry together. Retry-After has a resolution of seconds: a narrower range around one
-// second would round to one value.
+// do not retry together. Retry-After has a resolution of one second: a narrower range around one
+// second would round to a single value.
 func spread(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -263,12 +263,12 @@ func refused(r *address.Refusal) *problem {
 	}
 }
 
-// unstored returns the problem for losses that cannot be stored; nil for other errors.
+// unstored returns the problem for losses that cannot be stored, or nil for other errors.
 func unstored(err error) *problem {
 	var conflict *importance.ConflictError
 	var readOnly *importance.ReadOnlyError
 	switch {
-	case errors.Is(err, importance.ErrCorrupt): // other faults in a damaged object do not matter
+	case errors.Is(err, importance.ErrCorrupt): // a damaged object may cause other errors too
 		return nil
 	case errors.As(err, &conflict):
 		return &problem{Code: codeConflict, Detail: conflict.Error(), Cause: err}
@@ -308,7 +308,7 @@ type problemBody struct {
 	*place
 }
 
-// sendProblem answers with a problem. It removes headers that describe another body.
+// sendProblem sends a problem. It removes headers that describe another body.
 func sendProblem(x *exchange, p *problem) {
 	h := x.w.Header()
 	for name := range h {

@@ -83,12 +83,12 @@ type Config struct {
 	// Mix returns a source that combines several: their chunks and shards are numbered
 	// consecutively. The memory for a batch is reserved once for all of them. Mixtures require it.
 	Mix func(sources []Dataset) Source
-	// Reload reads the configuration of one dataset, or of all ("") again, and calls Serve. nil:
-	// reload is not supported.
+	// Reload reloads the configuration of one dataset, or of all datasets (""), and calls
+	// Serve. nil: reload is not supported.
 	Reload  func(ctx context.Context, only string) ([]Change, error)
 	Follows bool           // generations change by themselves, without Reload
 	Budget  *budget.Budget // nil: unlimited
-	// memory for readers on this machine; nil: all batches are sent as bytes
+	// memory shared with readers on this machine; nil: all batches are sent as bytes
 	Shared  *shared.Pool
 	Log     zerolog.Logger
 	Version string
@@ -135,11 +135,11 @@ type Gateway struct {
 	spec      func() ([]byte, error)         // OpenAPI document as JSON; made on the first request, like page
 	page      func() (dashboard.Page, error) // dashboard
 	active    atomic.Int64                   // requests in progress
-	ended     atomic.Int64                   // end of the last answer in nanoseconds after started; 0: none
+	ended     atomic.Int64                   // end of the last response in nanoseconds after started; 0: none
 	posted    atomic.Int64                   // memory held by request bodies, in bytes
 	places    admission.Places               // planning slots for datasets that read no store while planning
 	measuring admission.Places               // slots for measuring many batches
-	records   sync.Pool                      // *[recordSize]byte, for answers over TLS
+	records   sync.Pool                      // *[recordSize]byte, for responses over TLS
 	callers   admission.Callers
 	origin    *origin.Policy
 	drained   atomic.Int64 // time of Drain in nanoseconds after started; 0: not draining
@@ -198,7 +198,7 @@ func (g *Gateway) Close() error {
 	return err
 }
 
-// Drain makes readyz answer 503. New batches are refused after the lame-duck time.
+// Drain makes readyz return 503. New batches are refused after the lame-duck time.
 func (g *Gateway) Drain() {
 	g.drained.CompareAndSwap(0, max(1, int64(time.Since(g.started))))
 }
@@ -233,8 +233,9 @@ type ServerConfig struct {
 	Leave       func() bool
 }
 
-// A connection takes about 16 KiB outside the budget while it sends its headers. One connection per
-// 64 KiB of the budget keeps those of a small gateway within its memory outside the budget.
+// A connection uses about 16 KiB outside the budget while it sends its headers. One connection per
+// 64 KiB of the budget keeps the connections of a small gateway within its memory outside the
+// budget.
 const (
 	budgetPerConnection = 64 << 10
 	leastConnections    = 256

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxURL       = 16 << 10 // an escaped key of 4 KiB, and reserve
+	maxURL       = 16 << 10 // for an escaped key of 4 KiB, with a reserve
 	maxGoneBody  = 64 << 10 // bodies above this are reported as too large, smaller ones as unexpected
 	maxRequestID = 128
 )
 
-// exchange is one request and its answer.
+// exchange is one request and its response.
 type exchange struct {
 	w     *sending.Writer
 	r     *http.Request // its context ends at the deadline of the first byte
@@ -38,15 +38,16 @@ type exchange struct {
 	account   *admission.Account // limits of the principal; nil: none
 	dataset   *dataset           // dataset of the route; nil: none
 	leave     func()             // releases the dataset
-	open      bool               // every caller may read the answer
+	open      bool               // every caller may read the response
 	refused   bool               // the caller lacks the right
 }
 
-// handlerFunc answers an exchange or returns an error. It writes nothing while it can still fail,
-// and aborts instead of returning an error after the first byte.
+// handlerFunc sends the response to an exchange or returns an error. It writes nothing while it can
+// still fail. After the first byte it aborts instead of returning an error.
 type handlerFunc func(x *exchange) error
 
-// edge wraps every route: ID, limits, rights, deadline, errors, panics, access line, metrics.
+// edge wraps every route: request ID, limits, rights, deadline, errors, panics, access log line,
+// metrics.
 func (g *Gateway) edge(row route) http.HandlerFunc {
 	name := row.name()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +85,8 @@ func (g *Gateway) edge(row route) http.HandlerFunc {
 // ends.
 const pinnedPercent = 95
 
-// unwelcome reports whether clients should use another gateway: this one is draining, or the next
-// batch may find no memory.
+// unwelcome reports whether clients should use another gateway: this one is draining, or there may
+// be no memory for the next batch.
 func (g *Gateway) unwelcome() bool {
 	if begun, _ := g.draining(); begun {
 		return true
@@ -135,8 +136,8 @@ func (g *Gateway) guard(ctx context.Context, x *exchange) (abort bool, cause err
 
 var errAborted = errors.New("connection aborted after the first byte")
 
-// settle answers a request that failed before its first byte, and reports whether to abort the
-// connection.
+// settle sends the error of a request that failed before its first byte, and reports whether to
+// abort the connection.
 func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort bool) {
 	// a client that exceeded a read deadline is still connected
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(cause, os.ErrDeadlineExceeded) {
@@ -144,7 +145,7 @@ func (g *Gateway) settle(ctx context.Context, x *exchange, cause error) (abort b
 		return true
 	}
 	defer func() {
-		if v := recover(); v != nil { // the client disconnected while the error was written
+		if v := recover(); v != nil { // the client disconnected while the error was being written
 			abort = true
 		}
 	}()

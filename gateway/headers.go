@@ -25,7 +25,7 @@ func describeBatch(x *exchange, b address.Batch, resource address.Resource, etag
 	}
 }
 
-// describeEpoch sets the headers of all answers with batches.
+// describeEpoch sets the headers common to all responses with batches.
 func describeEpoch(x *exchange, b address.Batch, etag string) {
 	h := x.w.Header()
 	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -43,7 +43,7 @@ func (x *exchange) cacheControl(pinned bool) string {
 	return x.keep(pinned, "max-age=31536000, immutable")
 }
 
-// describing is cacheControl for descriptions, which a later release may extend.
+// describing is like cacheControl, for descriptions, which a later release may extend.
 func (x *exchange) describing(pinned bool) string { return x.keep(pinned, "max-age=3600") }
 
 func (x *exchange) keep(pinned bool, howLong string) string {
@@ -58,7 +58,7 @@ func (x *exchange) keep(pinned bool, howLong string) string {
 	return "private, no-cache"
 }
 
-// settled checks preconditions. It answers a request whose ETag matches, and refuses all others
+// settled checks preconditions. It responds to a request whose ETag matches, and refuses all others
 // while the gateway drains.
 func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
 	if answered, err = x.preconditions(etag); answered || err != nil {
@@ -67,8 +67,8 @@ func (g *Gateway) settled(x *exchange, etag string) (answered bool, err error) {
 	return false, g.refuseDraining()
 }
 
-// preconditions rejects a request whose If-Match does not name etag, and answers 304 if
-// If-None-Match does. If-Unmodified-Since is ignored (RFC 9110, 13.1.4), because answers have no
+// preconditions rejects a request whose If-Match does not contain etag, and sends 304 if
+// If-None-Match does. If-Unmodified-Since is ignored (RFC 9110, 13.1.4), because responses have no
 // modification date.
 func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	if match := x.r.Header.Values("If-Match"); len(match) > 0 && !conditional.Names(match, etag, etag) {
@@ -84,8 +84,8 @@ func (x *exchange) preconditions(etag string) (answered bool, err error) {
 	return true, nil
 }
 
-// part returns the part of a body to send, and the status, and sets the matching headers. extension
-// is the file extension for a stored body.
+// part returns the part of a body to send, and the status. It also sets the corresponding headers.
+// extension is the file extension for a stored body.
 func (x *exchange) part(etag string, size int64, extension string) (body.Span, int, error) {
 	h := x.w.Header()
 	h.Set("Accept-Ranges", "bytes")
@@ -127,7 +127,7 @@ func (x *exchange) fileName(kind string) string {
 	return string(append(append(name, '.'), kind...))
 }
 
-// sendPart answers with a body in memory, or with the part that Range selects.
+// sendPart sends a body in memory, or the part that Range selects.
 func sendPart(x *exchange, contentType, etag string, content []byte) error {
 	part, status, err := x.part(etag, int64(len(content)), "json")
 	if err != nil {

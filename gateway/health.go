@@ -37,14 +37,14 @@ func (g *Gateway) getSpec(x *exchange) error {
 	return nil
 }
 
-// getHealth answers that the process is alive, even while it drains.
+// getHealth reports that the process is alive, even while it drains.
 func (g *Gateway) getHealth(x *exchange) error {
 	sendBytes(x, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
 }
 
-// notReady returns the reason why new requests should use another gateway; nil: none. It advises
-// load balancers only: a gateway that waits for its cluster answers every request.
+// notReady returns the reason why new requests should use another gateway, or nil. It advises load
+// balancers only: a gateway that waits for its cluster serves every request.
 func (g *Gateway) notReady() *problem {
 	p := &problem{RetryAfter: retryNotReady}
 	if begun, _ := g.draining(); begun {
@@ -62,7 +62,7 @@ func (g *Gateway) notReady() *problem {
 	return p
 }
 
-// getReady answers whether load balancers should send requests here.
+// getReady reports whether load balancers should send requests to this gateway.
 func (g *Gateway) getReady(x *exchange) error {
 	if p := g.notReady(); p != nil {
 		return p

@@ -24,7 +24,7 @@ func indexETag(x plans.Index) string {
 	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
-// getIndex answers with the index object as it is stored.
+// getIndex sends the stored index object.
 func (g *Gateway) getIndex(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "generation")

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// sendJSON answers with v as JSON. The caller has already checked preconditions.
+// sendJSON sends v as JSON. The caller has already checked preconditions.
 func sendJSON(x *exchange, v any) error { return sendJSONStatus(x, http.StatusOK, v) }
 
 func sendJSONStatus(x *exchange, status int, v any) error {
@@ -22,7 +22,7 @@ func sendJSONStatus(x *exchange, status int, v any) error {
 	return nil
 }
 
-// encodeJSON does not escape & and <, unlike json.Marshal, so that links stay readable. No answer
+// encodeJSON does not escape & and <, unlike json.Marshal, so that links stay readable. No response
 // is HTML.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -34,7 +34,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// sendBytes answers with a body in memory.
+// sendBytes sends a body in memory.
 func sendBytes(x *exchange, status int, contentType string, body []byte) {
 	h := x.w.Header()
 	if h.Get("Cache-Control") == "" {

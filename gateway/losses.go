@@ -25,7 +25,7 @@ type lossReport struct {
 	Positions []uint64  `json:"positions"` // positions of the losses, if they are not the whole share
 }
 
-// checkWeighed rejects requests about losses of a dataset without importance sampling.
+// checkWeighed rejects requests about losses if the dataset has no importance sampling.
 func (g *Gateway) checkWeighed(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (g *Gateway) checkWeighed(x *exchange) error {
 	return g.refuseDraining()
 }
 
-// postReports accepts the losses of one batch or of several.
+// postReports accepts the losses of one batch or of several batches.
 func (g *Gateway) postReports(x *exchange) error {
 	if err := g.checkWeighed(x); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (g *Gateway) postReports(x *exchange) error {
 	return sendJSON(x, map[string]int{"accepted": accepted})
 }
 
-// reporter returns the name under which a caller's reports are stored, separately from those of
-// others.
+// reporter returns the name under which a caller's reports are stored, separately from the reports
+// of other callers.
 func reporter(x *exchange) string {
 	if x.principal.Anonymous() {
 		return ""
@@ -94,7 +94,7 @@ func reporter(x *exchange) string {
 func (g *Gateway) decodeReports(x *exchange, d *dataset, sent []lossReport, single bool) ([]importance.Report, error) {
 	reports := make([]importance.Report, 0, len(sent))
 	all := &address.Query{}
-	var first error // first error that is not a fault of a parameter
+	var first error // first error that is not the fault of a parameter
 	for i, s := range sent {
 		q, prefix := &address.Query{}, ""
 		if !single {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// getManifest answers with the stored location of each sample of a batch.
+// getManifest sends the stored location of each sample of a batch.
 func (g *Gateway) getManifest(x *exchange) error {
 	a, err := g.decodeBatch(x)
 	if err != nil {
@@ -20,7 +20,7 @@ func (g *Gateway) getManifest(x *exchange) error {
 	return g.answerManifest(x, a)
 }
 
-// getSamplesManifest answers with the stored location of samples that are given by position.
+// getSamplesManifest sends the stored location of samples given by their positions.
 func (g *Gateway) getSamplesManifest(x *exchange) error {
 	a, err := g.decodeSamples(x)
 	if err != nil {
@@ -36,8 +36,9 @@ func (g *Gateway) answerManifest(x *exchange, a batchRequest) error {
 	})
 }
 
-// sendManifest encodes a short manifest once. It encodes a long one twice, first for its length,
-// which depends on the keys, and then to send it: a long manifest is never in memory as a whole.
+// sendManifest encodes a short manifest once. It encodes a long manifest twice: once to compute its
+// length, which depends on the keys, and once to send it. So a long manifest is never in memory as
+// a whole.
 func sendManifest(x *exchange, a batchRequest, b *body.Body) error {
 	length, short := 0, make([]byte, 0, unreserved)
 	err := b.EncodeManifest(x.r.Context(), a.dataset.Dataset, func(p []byte) {

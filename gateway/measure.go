@@ -13,7 +13,7 @@ import (
 // together.
 const groupShare = 8
 
-// grouped returns how many of count batches are measured together.
+// grouped returns the number of batches, of count, that are measured together.
 func (g *Gateway) grouped(a batchRequest, count uint64) uint64 {
 	return min(count, max(1, uint64(g.cfg.Budget.Total()/groupShare/max(groupBytes(a), 1))))
 }
@@ -67,7 +67,7 @@ func (g *Gateway) toMeasure(x *exchange, bytes int64) (leave func(), err error) 
 	return func() { free(); release(); turn() }, nil
 }
 
-// measureGroup is measure for batches that fit in memory together.
+// measureGroup does the work of measure for batches that fit in memory together.
 func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit func(a batchRequest, b *body.Body) error) error {
 	leave, err := g.toMeasure(x, int64(count)*groupBytes(a)+planningBytes(a))
 	if err != nil {

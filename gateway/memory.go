@@ -42,8 +42,8 @@ func planMemory(want, total int64, indexes []plans.Index) int64 {
 	return max(min(want, total/64), plans.LeastBytes(indexes))
 }
 
-// unreserved is the memory in bytes that a request may use without a reservation: as much as its
-// connection's buffers.
+// unreserved is the memory in bytes that a request may use without a reservation, which is the size
+// of its connection's buffers.
 const unreserved = 64 << 10
 
 // memory reserves memory for requests from the budget.
@@ -77,7 +77,7 @@ func (g *Gateway) reserve(ctx context.Context, n int64) (release func(), err err
 	return memory{g.cfg.Budget}.Reserve(ctx, n)
 }
 
-// await is reserve with its wait recorded in the access line.
+// await reserves memory to plan a request, and records the wait in the access log line.
 func (g *Gateway) await(x *exchange, n int64) (release func(), err error) {
 	defer x.log.Leave(x.log.Enter(timing.Wait))
 	return g.reserve(x.r.Context(), n)

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/timing"
 )
 
-// metrics are the gateway's own metrics, in a registry of their own.
+// metrics are the gateway's own metrics, in a separate registry.
 type metrics struct {
 	registry *prometheus.Registry
 	scrape   http.Handler
@@ -113,8 +113,8 @@ func (g *Gateway) getMetrics(x *exchange) error {
 	return nil
 }
 
-// getStats answers with every counter and gauge by its Prometheus name, with the readers, and with
-// their bottlenecks. The parameter readers=jobs selects the readers in columns, per job.
+// getStats sends every counter and gauge by its Prometheus name, the readers, and their
+// bottlenecks. The parameter readers=jobs selects the readers in columns, per job.
 func (g *Gateway) getStats(x *exchange) error {
 	q := address.ParseQuery(x.r.URL.RawQuery, "readers")
 	form := q.Word("readers", "list", "list", "jobs")
@@ -143,7 +143,7 @@ func (g *Gateway) getStats(x *exchange) error {
 	return sendJSON(x, answer)
 }
 
-// addressOf returns the address of a dataset in the form of the command line; "" for a mixture.
+// addressOf returns the address of a dataset in the form of the command line, or "" for a mixture.
 func (g *Gateway) addressOf(name string) string {
 	for _, d := range g.datasets.All() {
 		if d.Name() == name {

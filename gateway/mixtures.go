@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// maxCachedMixtures bounds the cached mixtures of URLs. A job reads one or two of them batch after
-// batch, and building one takes time and memory per chunk of its sources.
+// maxCachedMixtures is the maximum number of cached mixtures defined by URLs. A job reads one or
+// two of them batch after batch. Building one takes time and memory per chunk of its sources.
 const maxCachedMixtures = 8
 
 // mixtureCache caches the mixtures of URLs while their sources are open. It only saves time: a
@@ -85,8 +85,8 @@ func plainName(text string) string {
 	return text
 }
 
-// mayMixture reports whether a principal has a right, and read access, on every source of a URL's
-// mixture.
+// mayMixture reports whether a principal has a right, and read access, on every source of a mixture
+// in a URL.
 func (g *Gateway) mayMixture(p auth.Principal, right auth.Right, name string) bool {
 	m, err := address.ParseMixture(name)
 	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool {
@@ -94,7 +94,7 @@ func (g *Gateway) mayMixture(p auth.Principal, right auth.Right, name string) bo
 	})
 }
 
-// isServed reports whether a dataset is served; for a mixture, whether all its sources are.
+// isServed reports whether a dataset is served, or for a mixture, whether all its sources are.
 func (g *Gateway) isServed(name string) bool {
 	if !address.IsMixture(name) {
 		_, ok := g.datasets.Current(name)
@@ -104,8 +104,8 @@ func (g *Gateway) isServed(name string) bool {
 	return err == nil && !slices.ContainsFunc(m.Sources, func(s address.Source) bool { return !g.isServed(s.Dataset) })
 }
 
-// acquireMixture builds or finds the mixture that a URL defines, from the generations of its
-// sources in the URL or the current ones. The request holds all sources until its end.
+// acquireMixture finds or builds the mixture that a URL defines, with the source generations in the
+// URL or the current ones. The request holds all sources until it ends.
 func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err error) {
 	m, err := address.ParseMixture(name)
 	if err != nil {
@@ -146,7 +146,7 @@ func (g *Gateway) acquireMixture(x *exchange, name, generation string) (err erro
 	return nil
 }
 
-// buildMixture builds the dataset of a URL's mixture.
+// buildMixture builds the dataset of a mixture in a URL.
 func (g *Gateway) buildMixture(x *exchange, m address.Mixture, parts []*dataset) (*dataset, error) {
 	if g.cfg.Mix == nil {
 		return nil, address.Refuse(address.NotFound, "this gateway does not support mixtures")

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// getOccurrences answers with the positions of a sample in some epochs, by inverting the order.
+// getOccurrences sends the positions of a sample in a range of epochs, by inverting the order.
 func (g *Gateway) getOccurrences(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, plans.OccurrenceNames()...)
@@ -49,8 +49,8 @@ func (g *Gateway) getOccurrences(x *exchange) error {
 	return sendJSON(x, map[string]any{"occurrences": found})
 }
 
-// addRanks adds the rank of each occurrence. If shares are scattered, each occurrence costs as much
-// as locating a global batch.
+// addRanks adds the rank of each occurrence. If shares are scattered, each occurrence costs the
+// same as locating a global batch.
 func (g *Gateway) addRanks(x *exchange, a address.Plan, found []plans.Occurrence) error {
 	d := x.dataset.Dataset
 	if b := (address.Batch{Plan: a}); a.Scattered() {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// getRoot answers browsers with the dashboard, and programs with links to the API.
+// getRoot sends the dashboard to browsers, and links to the API to programs.
 func (g *Gateway) getRoot(x *exchange) error {
 	scheme := "http"
 	if x.r.TLS != nil {
@@ -32,20 +32,21 @@ func (g *Gateway) getRoot(x *exchange) error {
 	return g.sendRoot(x, map[string]any{
 		"service": "millrace",
 		"version": g.cfg.Version,
-		// quoted, since Host may contain quotes; other datasets have other forms
+		// quoted, since Host may contain quotes; format=tar, since the default form depends
+		// on the dataset
 		"try":   fmt.Sprintf("curl %s | tar -t", words.Quoted(scheme+"://"+x.r.Host+"/epoch/0/batch/0?format=tar")),
 		"links": links,
 	})
 }
 
-// getAdminRoot is getRoot for the admin port.
+// getAdminRoot is like getRoot, for the admin port.
 func (g *Gateway) getAdminRoot(x *exchange) error {
 	links := g.statisticsLinks()
 	links["health"], links["ready"] = "/healthz", "/readyz"
 	return g.sendRoot(x, map[string]any{"service": "millrace", "version": g.cfg.Version, "links": links})
 }
 
-// statisticsLinks returns the links to statistics. The dashboard shows bottlenecks where they
+// statisticsLinks returns the links to statistics. The dashboard shows bottlenecks if these links
 // exist.
 func (g *Gateway) statisticsLinks() map[string]string {
 	links := map[string]string{"metrics": "/metrics", "statistics": "/v1/stats"}
@@ -63,7 +64,7 @@ func (g *Gateway) sendRoot(x *exchange, links map[string]any) error {
 	return sendJSON(x, links)
 }
 
-// getPage answers with a file of the dashboard. The files contain no data of users.
+// getPage sends a file of the dashboard. The files contain no data of users.
 func (g *Gateway) getPage(x *exchange) error {
 	if err := noQuery(x); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (g *Gateway) sendFile(x *exchange, name string) error {
 	}
 	h := x.w.Header()
 	h.Add("Vary", "Accept-Encoding")
-	h.Set("Cache-Control", "no-cache") // another release has other files under the same names
+	h.Set("Cache-Control", "no-cache") // another release has different files with the same names
 	content, etag := f.Content, f.ETag
 	if takesGzip(x.r.Header.Values("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")

@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-data/millrace/gateway/plans"
 )
 
-// maxBody bounds request bodies without a limit of their own.
+// maxBody is the maximum size of request bodies on routes without a limit of their own.
 const maxBody = 64 << 10
 
 const (
-	// bodyStep is the number of bytes of a request body that are read, and reserved, at a time.
+	// bodyStep is the number of bytes of a request body that are read and reserved together.
 	bodyStep = 64 << 10
 
 	// bodyShare is the divisor of the memory budget that gives the memory for all request bodies
@@ -29,9 +29,9 @@ func (g *Gateway) mostOfBodies() int64 {
 	return max(g.cfg.Budget.Total()/bodyShare, bodyStep*reportTimes)
 }
 
-// body reads a request body of at most limit bytes, or fewer if the share of the bodies is smaller.
-// Decoding needs times as much memory as the bytes. The memory is reserved as bytes arrive and held
-// until release. The server's ReadTimeout bounds the duration.
+// body reads a request body of at most limit bytes, or fewer if the share of all bodies is smaller.
+// Decoding needs times as much memory as the body has bytes. The memory is reserved as bytes arrive
+// and held until release. The server's ReadTimeout bounds the duration.
 func (g *Gateway) body(x *exchange, limit, times int64) (_ []byte, release func(), err error) {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || x.r.Header.Get("Content-Encoding") != "" {

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// readerStats sums up the readers. A metric per rank of each job would be too many.
+// readerStats returns totals over all readers. A metric per rank of each job would be too many
+// metrics.
 func readerStats(rs []stats.Reader) []Stat {
 	var rate, behind, waiting float64
 	for _, r := range rs {
@@ -23,7 +24,7 @@ func readerStats(rs []stats.Reader) []Stat {
 	}
 }
 
-// ranks returns the readers in the form that bottleneck analyses.
+// ranks returns the readers in the form that package bottleneck analyses.
 func ranks(rs []stats.Reader) []bottleneck.Rank {
 	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 	out := make([]bottleneck.Rank, len(rs))

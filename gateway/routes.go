@@ -16,7 +16,7 @@ import (
 )
 
 // route is one row of the routing table: method, pattern, required right, maximum body in bytes,
-// handler. A GET route answers HEAD too. The right applies to the dataset in the path; short paths
+// handler. A GET route also accepts HEAD. The right applies to the dataset in the path; short paths
 // below /epoch mean the default dataset.
 type route struct {
 	method  string
@@ -84,7 +84,7 @@ func (g *Gateway) healthRoutes() []route {
 	}
 }
 
-// statisticsRoutes are the routes about the gateway itself.
+// statisticsRoutes returns the routes about the gateway itself.
 func (g *Gateway) statisticsRoutes() []route {
 	return []route{
 		{http.MethodGet, "/metrics", auth.Admin, 0, g.getMetrics},
@@ -94,7 +94,7 @@ func (g *Gateway) statisticsRoutes() []route {
 	}
 }
 
-// adminRoutes is the routing table of the admin port, which alone serves pprof.
+// adminRoutes is the routing table of the admin port, the only port that serves pprof.
 func (g *Gateway) adminRoutes() []route {
 	return append(append(g.statisticsRoutes(), g.healthRoutes()...),
 		route{http.MethodGet, "/", auth.None, 0, g.getAdminRoot},
@@ -150,7 +150,7 @@ func getProfile(h http.HandlerFunc) handlerFunc {
 	}
 }
 
-// untimedWriter sends a trace without the minimum rate of other answers, because the program sets
+// untimedWriter sends a trace without the minimum rate of other responses, because the program sets
 // the pace.
 type untimedWriter struct{ *sending.Writer }
 
@@ -159,8 +159,8 @@ func (w untimedWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// unrouted answers requests that no route accepts. OPTIONS and disallowed methods get the allowed
-// ones; * means all paths.
+// unrouted handles requests that no route accepts. Responses to OPTIONS and to disallowed methods
+// list the allowed methods; * means all paths.
 func unrouted(x *exchange, r chi.Routes) error {
 	methods := []string{
 		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,

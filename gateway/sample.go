@@ -29,8 +29,8 @@ func findSample(x *exchange, d *dataset, s address.Sample) (uint64, error) {
 	return n, nil
 }
 
-// maxShardText bounds the total length of the shard names in a problem. Clients read 64 KiB of a
-// problem, and JSON may escape a byte as six.
+// maxShardText is the maximum total length of the shard names in a problem. Clients read 64 KiB of
+// a problem, and JSON may escape a byte as six.
 const maxShardText = 8 << 10
 
 func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
@@ -52,7 +52,7 @@ func ambiguousKey(e *chunkindex.AmbiguousKeyError) *problem {
 	return p
 }
 
-// getSample answers with one sample by its key, as a batch of one.
+// getSample sends one sample by its key, as a batch of one.
 func (g *Gateway) getSample(x *exchange) error {
 	d := x.dataset
 	q := address.ParseQuery(x.r.URL.RawQuery, "key", "shard", "generation", "format", "fields", "table")

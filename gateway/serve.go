@@ -39,18 +39,19 @@ func (d *dataset) Key() (name, generation string) { return d.Name(), d.Index.Gen
 // Needs returns the sources of a mixture.
 func (d *dataset) Needs() []*dataset { return d.parts }
 
-// ErrConfiguration is returned for datasets, mixtures and limits that do not fit together.
+// ErrConfiguration is returned for a combination of datasets, mixtures and limits that is not
+// possible.
 var ErrConfiguration = errors.New("gateway configuration")
 
 // Serve replaces the served datasets, the default one first, and the mixtures of them.
 //
 // Requests in progress finish with the generation they started with. A dataset that is no longer
-// listed stays available to its readers. It is closed after a minute without requests, at the
+// listed stays available to its readers. It is closed after a minute without requests, and at the
 // latest after ten minutes.
 //
-// If a given dataset has the generation and origin of an open one, the open one stays and the given
-// one is closed at once. If only the origin differs, the given one replaces the open one. After an
-// error nothing has changed, and the caller must close the new datasets.
+// If a given dataset has the generation and origin of an open one, Serve keeps the open one and
+// closes the given one immediately. If only the origin differs, the given one replaces the open
+// one. After an error the served datasets are unchanged, and the caller must close the new ones.
 func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	g.serving.Lock()
 	defer g.serving.Unlock()
@@ -73,7 +74,7 @@ func (g *Gateway) Serve(datasets []Dataset, mixtures []Mixture) error {
 	return nil
 }
 
-// make returns the datasets to serve. It reuses open ones of the same generation and origin.
+// make returns the datasets to serve. It reuses open datasets with the same generation and origin.
 func (g *Gateway) make(datasets []Dataset) (all []*dataset, err error) {
 	var faults []error
 	if len(datasets) == 0 {
@@ -122,7 +123,8 @@ func named(all []*dataset, name string) *dataset {
 	return nil
 }
 
-// opener returns the function that opens generations that are not current; nil: not supported.
+// opener returns the function that opens generations that are not current, or nil if that is not
+// supported.
 func (g *Gateway) opener() catalog.Opener[*dataset] {
 	if g.cfg.Open == nil {
 		return nil
@@ -199,7 +201,7 @@ func (g *Gateway) mix(m Mixture, all []*dataset) (*dataset, error) {
 func (g *Gateway) standard() *dataset { return g.datasets.All()[0] }
 
 // acquire acquires the dataset of a request in a generation, by default the current one. The
-// request holds it until its end.
+// request holds the dataset until it ends.
 func (g *Gateway) acquire(x *exchange, name, generation string) error {
 	if address.IsMixture(name) {
 		return g.acquireMixture(x, name, generation)
@@ -241,8 +243,8 @@ func (g *Gateway) absent(name, generation string, err error) error {
 	return err
 }
 
-// generation returns the generation in a URL's query, or in a plan in its path; "": none, or no
-// valid one.
+// generation returns the generation in a URL's query, or in a plan in its path, or "" if there is
+// no valid one.
 func (x *exchange) generation() string {
 	if generation := generationIn(x.r.URL.RawQuery); generation != "" {
 		return generation
@@ -254,7 +256,7 @@ func (x *exchange) generation() string {
 	return generationIn(plan)
 }
 
-// generationIn returns the generation in a query; "": none, or no valid one. The query decoder
+// generationIn returns the generation in a query, or "" if there is no valid one. The query decoder
 // reports faults, and rejects escapes in the parameters of a batch.
 func generationIn(query string) (generation string) {
 	for part := range strings.SplitSeq(query, "&") {
@@ -271,8 +273,8 @@ func generationIn(query string) (generation string) {
 	return generation
 }
 
-// isGeneration reports whether text has the form of a generation, or of those of a mixture's
-// sources.
+// isGeneration reports whether a text has the form of a generation, or of the list of generations
+// of a mixture's sources.
 func isGeneration(text string) bool {
 	for one := range strings.SplitSeq(text, ",") {
 		if !address.IsDigest(one) {
@@ -282,14 +284,15 @@ func isGeneration(text string) bool {
 	return true
 }
 
-// generationOf returns the generation in the URL of a batch or epoch; "": none, or no valid one.
+// generationOf returns the generation in the URL of a batch or epoch, or "" if there is no valid
+// one.
 func generationOf(text string) string {
 	_, query, _ := strings.Cut(text, "?")
 	return generationIn(query)
 }
 
 // acquireOf switches a request to the generation in a URL from its body. A job reports losses of
-// the generation that it reads, which need not be the current one.
+// the generation that it reads, which may not be the current one.
 func (g *Gateway) acquireOf(x *exchange, text string) error {
 	generation := generationOf(text)
 	if generation == "" || generation == x.dataset.Index.Generation() {
@@ -318,7 +321,7 @@ func (g *Gateway) postReload(x *exchange) error {
 	changes, err := g.cfg.Reload(x.r.Context(), only)
 	if err != nil {
 		return &problem{
-			Code: codeReloadRefused, Cause: err, // a caller that may reload may see file and dataset names
+			Code: codeReloadRefused, Cause: err, // a caller with the right to reload may see names of files and datasets
 			Detail: auth.Conceal(strings.ReplaceAll(err.Error(), "\n", "; ")) + "; the previous datasets are still served",
 		}
 	}

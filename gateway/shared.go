@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// leastShared is the minimum total length of samples that are sent as shared memory. Sending fewer
-// bytes is as cheap.
+// leastShared is the minimum total length of samples that are sent as shared memory. For fewer
+// samples, sending bytes is as cheap.
 const leastShared = 64 << 10
 
 // letGo ends the leases that a request lists: the reader no longer uses their memory.
@@ -37,13 +37,13 @@ func (g *Gateway) letGo(x *exchange) {
 	g.lender(local).Release(leases)
 }
 
-// lender returns the lender of a connection's peer.
+// lender returns the lender for the process at the other end of a connection.
 func (g *Gateway) lender(local *socket.Local) *shared.Lender {
 	return local.Holds(func() io.Closer { return g.cfg.Shared.Lender() }).(*shared.Lender)
 }
 
-// lend answers with a whole framed body: it sends the table as bytes and the samples as memory that
-// the reader maps. If it returns false, it has sent nothing, and the caller must send the bytes.
+// lend sends a whole framed body: the table as bytes and the samples as memory that the reader
+// maps. If it returns false, it has sent nothing, and the caller must send the bytes.
 func (g *Gateway) lend(x *exchange, d *dataset, answer body.Answer, held *loadedPart) bool {
 	local := socket.LocalOf(x.r.Context())
 	if g.cfg.Shared == nil || local == nil || !answer.View.Form.Table || !address.Names(x.accept(), body.SharedType) {

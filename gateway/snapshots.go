@@ -38,7 +38,7 @@ func (g *Gateway) getSnapshot(x *exchange) error {
 }
 
 // postSnapshot freezes the losses reported for an epoch. It is idempotent, on any gateway: the same
-// losses make the same snapshot.
+// losses give the same snapshot.
 func (g *Gateway) postSnapshot(x *exchange) error {
 	if err := g.checkWeighed(x); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (g *Gateway) decodeFreeze(x *exchange) (a batchRequest, want plans.FreezeOp
 	}
 	defer release()
 	var wish struct {
-		URL      string   `json:"url"` // URL of the epoch, or of a batch of it
+		URL      string   `json:"url"` // URL of the epoch, or of any batch in it
 		HotShare *float64 `json:"hot_share"`
 		Repeat   *uint32  `json:"repeat"`
 	}

@@ -14,7 +14,7 @@ const (
 )
 
 // postSubset stores a subset that is given by keys, or whose text is too long for a URL. It is
-// idempotent, on any gateway: the same samples have the same name.
+// idempotent, on any gateway: the same samples give the same name.
 func (g *Gateway) postSubset(x *exchange) error {
 	d := x.dataset
 	if err := d.Address.Check(address.ParseQuery(x.r.URL.RawQuery, "generation")); err != nil {

@@ -3,7 +3,7 @@ package gateway
 import "net/http"
 
 // endFraming closes the connection after requests whose end proxies and net/http may see at
-// different places (RFC 9112, 6.1). These are chunked requests, since net/http hides a
+// different bytes (RFC 9112, 6.1). These are chunked requests, since net/http hides their
 // Content-Length, and HTTP/1.0 requests, since net/http hides their chunks.
 func endFraming(x *exchange) {
 	if len(x.r.TransferEncoding) > 0 || !x.r.ProtoAtLeast(1, 1) {

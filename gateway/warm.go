@@ -52,7 +52,7 @@ func (g *Gateway) postWarm(x *exchange) error {
 	return sendJSON(x, answer)
 }
 
-// warmResult is the answer to a warm request.
+// warmResult is the response to a warm request.
 type warmResult struct {
 	Next    uint64 `json:"next"`    // position of the next request
 	Samples uint64 `json:"samples"` // positions in the epoch
