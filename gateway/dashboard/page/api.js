@@ -1,5 +1,5 @@
 // Requests to the gateway. All addresses are relative to the page, so that it works behind a proxy that serves the
-// gateway under a path. The token is sent in a header, never in an address, and closing the tab deletes it.
+// gateway under a path. The token is sent in a header, never in an address. Closing the tab deletes it.
 
 const key = "millrace-token";
 let token = sessionStorage.getItem(key) ?? "";
@@ -54,7 +54,7 @@ export async function request(path, { signal, accept, range } = {}) {
 
 async function problemOf(answer) {
   let body = {};
-  try { body = await answer.json() ?? {}; } catch { /* a proxy answers in another format */ }
+  try { body = await answer.json() ?? {}; } catch { /* a proxy responds in another format */ }
   const text = (v) => (typeof v === "string" ? v : "");
   const p = new Problem({
     status: answer.status, code: text(body.code), title: text(body.title) || `The request failed with status ${answer.status}`, detail: text(body.detail),
@@ -96,9 +96,9 @@ export async function bytes(path, options) {
   }));
 }
 
-// poll calls `ask` until the signal aborts, except while the page is hidden: a hidden tab costs nothing. The pause is
-// `every` milliseconds or ten times the duration of the last answer, whichever is longer. `failed` receives Problems;
-// the next attempt respects the problem's retryAfter.
+// poll calls `ask` until the signal aborts, except while the page is hidden. The pause is `every` milliseconds or ten
+// times the duration of the last call, whichever is longer. `failed` receives Problems, and the next attempt waits for
+// the problem's retryAfter.
 export async function poll(ask, every, signal, failed) {
   while (!signal.aborted) {
     if (document.hidden) await visible(signal);

@@ -1,13 +1,13 @@
-// The frame of the page: it shows the view of an address, and reports the state of the gateway.
+// The frame of the page. It shows the view of the current address and the state of the gateway.
 //
 // An address is the URL's fragment: #/data/photos/epochs/3/batches/17?seed=4. Its parts are percent-encoded. A view is a
-// module with a function show(place), which fills place.main. It may return a function that accepts a new query of the
-// same path: then the view stays and updates in place. A place has
+// module with a function show(place), which fills place.main. show may return a function that updates the view for a new
+// query of the same path. A place has
 //
 //	main    the element to fill
 //	path    the decoded parts after the view's name: ["photos", "epochs", "3", "batches", "17"]
 //	query   URLSearchParams
-//	root    the gateway's answer at /: version, links
+//	root    the gateway's response at /: version, links
 //	signal  aborts when the user leaves the view; pass it to all requests
 //	go(path, params)     navigates to another address; to(path, params) returns that address, for links
 //	replace(params)      changes the query in the address bar, without a new entry in the history
@@ -45,12 +45,12 @@ function split(text, at) {
   return i < 0 ? [text, ""] : [text.slice(0, i), text.slice(i + 1)];
 }
 
-// failure shows a problem and a button to retry. It retries by itself if the problem is retryable.
+// failure shows a problem and a button to retry. It retries automatically if the problem is retryable.
 function failure(error, again, signal) {
   if (!(error instanceof Problem) && !signal.aborted) console.error(error);
   const p = error instanceof Problem ? error : new Problem({ title: "Error in the page", detail: String(error) });
   const box = el("div", { class: "problem", role: "alert" }, el("h2", null, p.title),
-    p.faults.length > 1 ? el("ul", null, p.faults.map((f) => el("li", null, `${f.name ?? ""}: ${f.reason ?? ""}`))) : el("p", null, p.detail), // the detail repeats them
+    p.faults.length > 1 ? el("ul", null, p.faults.map((f) => el("li", null, `${f.name ?? ""}: ${f.reason ?? ""}`))) : el("p", null, p.detail), // the detail repeats the list of faults
     el("p", { class: "buttons" },
       again && el("button", { type: "button", onclick: again }, "Try again"),
       p.status === 401 && el("button", { type: "button", onclick: askToken }, hasToken() ? "Use another token" : "Enter a token")),
@@ -62,10 +62,10 @@ function failure(error, again, signal) {
 }
 
 let leave = new AbortController();
-let shown = null; // { at, update }: the view on the screen, and its function for another query
+let shown = null; // { at, update }: the current view, and its function for a new query
 let root = null;
 
-// emptied returns a new element for a view to fill. A view that the user has left then cannot draw over the next one.
+// emptied returns a new element for a view to fill, so that a view that the user has left cannot draw into the next one.
 function emptied() {
   const main = el("main", { id: "main", tabindex: -1 }), old = document.getElementById("main"), focused = old === document.activeElement;
   old.replaceWith(main);
@@ -101,7 +101,7 @@ async function render() {
     const place = {
       main, path: address.path, query: address.query, root, signal, to, title, say, askToken,
       go: (path, params) => { location.hash = to(path, params); },
-      replace: (params) => { // unless another address is due
+      replace: (params) => { // unless the user has navigated to another address
         const now = parse(location.hash);
         if (to([now.view || name, ...now.path]) === to([name, ...address.path])) history.replaceState(null, "", to([name, ...address.path], params));
       },
@@ -148,7 +148,7 @@ dialog.addEventListener("close", () => {
 function markToken() { document.getElementById("token").textContent = hasToken() ? "Token: set" : "Token: none"; }
 document.getElementById("token").addEventListener("click", askToken);
 
-// The theme follows the system until the user chooses another one.
+// The theme follows the system until the user chooses one.
 const themes = ["system", "light", "dark"];
 function setTheme(theme) {
   if (theme === "system") document.documentElement.removeAttribute("data-theme");

@@ -10,9 +10,9 @@ import { Blobs, isSeen, line, whole } from "./show.js";
 import { look, visible } from "./values.js";
 
 const perPage = 64;
-const mostClasses = 20; // in the summary of a batch
+const mostClasses = 20; // classes in the summary of a batch
 const groupBytes = 4 << 20, groupSamples = 16, groupsAtOnce = 3;
-let focused = ""; // id of the link that led here: it gets the focus again
+let focused = ""; // id of the link that the user followed: it gets the focus again
 
 export function show(place) {
   if (place.path[1] === "sample") return sampleView(place);
@@ -76,7 +76,7 @@ class Batch {
     return ["data", this.dataset, "epochs", String(epoch), "batches", String(batch)];
   }
 
-  // links lead to the adjacent batches, across epochs.
+  // links returns links to the adjacent batches, across epochs.
   links(plan) {
     const whole = wholeOf(this.place.query), { world_size } = plan;
     const link = (id, text, path, params = plan) => {
@@ -111,7 +111,7 @@ class Batch {
     this.open();
   }
 
-  // draw makes the tiles of one page, and drops those of the page before.
+  // draw creates the tiles of one page, and removes those of the previous page.
   draw() {
     this.stop?.abort();
     this.stop = new AbortController();
@@ -152,7 +152,7 @@ class Batch {
     return { s, node, seen, label };
   }
 
-  // work requests the next groups of waiting tiles. A large sample is a request of its own.
+  // work requests the next groups of waiting tiles. A large sample gets a separate request.
   work() {
     const { signal } = this.stop;
     while (this.running < groupsAtOnce && this.waiting.length > 0 && !signal.aborted) {
@@ -177,7 +177,7 @@ class Batch {
     return `${this.path}/samples?at=${positions.map((p) => p % this.own).join(",")}${and(orderOf(this.place.query))}`;
   }
 
-  // fetch fills the tiles of a group. If the group fails, it requests each sample on its own, so that one bad sample hides no others.
+  // fetch fills the tiles of a group. If the group fails, it requests each sample separately, so that one bad sample hides no others.
   async fetch(group, signal, blobs, tries = 0) {
     try {
       const path = this.at(group.map((t) => t.s.position));
@@ -211,7 +211,7 @@ class Batch {
     fill(tile.seen, main && whole(main.found, main.bytes ?? main.p.bytes, blobs, `${visible(main.name.slice(0, 60))} of ${visible(s.key.slice(0, 100))}`),
       only ? el("div", { class: "only" }, whole(parts[0].found, parts[0].p.bytes, blobs, "", 700)) : el("ul", { class: "lines" }, rest.map((x) => el("li", { class: x.found.broken ? "broken" : null }, x.name && el("span", { class: "dim" }, `${visible(x.name.slice(0, 60))} `), line(x.found)))),
       s.length > mostLoaded && el("p", { class: "small" }, `${size(s.length)}: only its beginning is loaded.`));
-    for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one stop: its key
+    for (const stop of tile.seen.querySelectorAll("[tabindex]")) stop.removeAttribute("tabindex"); // a tile has one tab stop: its key
     if (!tile.node.dataset.state) this.checked++;
     tile.node.dataset.state = "shown";
     if (label) {
@@ -222,7 +222,7 @@ class Batch {
     this.tell();
   }
 
-  // tell counts the classes of the samples that were read, and lists those that cannot be shown.
+  // tell shows the number of samples read of each class, and lists the samples that cannot be shown.
   tell() {
     const labels = [...this.labels].sort(([, a], [, b]) => b - a), of = [...this.labels.values()].reduce((sum, n) => sum + n, 0);
     fill(this.classes, labels.length > 0 ? `Classes${of < this.samples.length ? ` (${count(of)} of ${count(this.samples.length)} samples)` : ""}: ${labels.slice(0, mostClasses).map(([text, n]) => `${text} \u00d7${count(n)}`).join(", ")}${labels.length > mostClasses ? `, and ${count(labels.length - mostClasses)} more` : ""}` : "\u00a0");
@@ -269,5 +269,5 @@ function unwrap(x) {
   return x.found.rows.map(([name, found]) => ({ p: x.p, name, found, bytes: found.bytes ?? x.p.bytes }));
 }
 
-// ends divides a key: a narrow tile truncates its head and shows its end, by which keys differ.
+// ends divides a key: a narrow tile truncates its beginning and shows its end, by which keys differ.
 const ends = (key) => (key.length < 18 ? key : [el("span", { class: "head" }, key.slice(0, -12)), el("span", { class: "end" }, key.slice(-12))]);

@@ -8,15 +8,15 @@
 //	  value: rate,                          // formats a figure
 //	  x: { time: true },                    // or { label: "Window", value: count }, for numbers
 //	  range: () => [from, to],              // of x; default: the range of the data
-//	  most: 1,                              // least upper end of y; the lower end is 0
+//	  most: 1,                              // minimum of the upper end of y; the lower end is 0
 //	  idle: "Nothing was read.",            // shown in place of lines that are all zero or null
-//	  zeros: true,                          // zeros are figures: only null counts as idle
+//	  zeros: true,                          // zeros are data: only null counts as idle
 //	}, signal);
 //	fill(main, c.node);
 //	c.draw([xs, ys of line 1, ys of line 2]); // ascending xs; null is a gap
 //	c.mark(x);                                // a vertical line at x, such as a slider's value; null: none
 //
-// The chart ends with the signal, and frees its memory and listeners.
+// When the signal aborts, the chart frees its memory and listeners.
 
 import { el, fill } from "./dom.js";
 
@@ -25,13 +25,13 @@ const css = (name) => styles.getPropertyValue(name).trim();
 const dashes = [[], [7, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
 const font = "12px system-ui, sans-serif";
 
-// charts are the charts on the screen. A change of theme redraws them.
+// charts has the charts of the current view. A change of theme redraws them.
 const charts = new Set();
 const redrawAll = () => { for (const u of charts) u.redraw(false, true); };
 document.addEventListener("themechange", redrawAll);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 
-// clock writes a time of day in the local time zone.
+// clock formats a time of day in the local time zone.
 export const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
 
 export function chart(options, signal) {
@@ -70,7 +70,7 @@ export function chart(options, signal) {
     hooks: { setCursor: [show], draw: [drawMark] },
   }, data, frame);
 
-  // show writes the figures at the cursor, at the mark, or the last ones.
+  // show displays the figures at the cursor, otherwise at the mark, otherwise the last ones.
   function show() {
     const i = u.cursor.idx;
     const known = i !== null && i !== undefined && data[0][i] !== undefined;
@@ -150,7 +150,7 @@ function sample(line) {
   return svg;
 }
 
-// describe is the text of a chart for screen readers.
+// describe returns the text of a chart for screen readers.
 function describe(title, lines, data, writeX) {
   const [xs] = data;
   if (xs.length === 0) return `${title}: no figures yet`;

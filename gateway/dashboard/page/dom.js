@@ -1,7 +1,7 @@
 // Elements and number formats for the views. Text from a gateway becomes a text node or an attribute's value, never markup.
 
-// el makes an element. Props that begin with `on` add listeners, and `data` is a map of data attributes. true sets an empty
-// attribute; false, null and undefined set none. Children are nodes, texts, numbers, lists of these, or nothing.
+// el creates an element. Props that begin with `on` add listeners, and `data` is a map of data attributes. true sets an
+// empty attribute; false, null and undefined set none. Children are nodes, texts, numbers, lists of these, or nothing.
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -22,8 +22,8 @@ export function fill(node, ...children) {
   return node;
 }
 
-// patch replaces the children of a node as fill does, but keeps the nodes that are there: with them the focus, a
-// selection and the scroll position. It does not copy listeners of the new children.
+// patch replaces the children of a node like fill does, but reuses existing nodes. So the focus, a selection and the
+// scroll position stay. It does not copy listeners of the new children.
 export const patch = (node, ...children) => match(node, fill(node.cloneNode(), ...children));
 
 function match(old, fresh) {
@@ -40,7 +40,7 @@ function match(old, fresh) {
 }
 
 // table builds a table in a frame that scrolls sideways and can be focused. A head is a text, or { text, number, minor }:
-// number marks a column of numbers, minor a column that narrow windows leave out. Rows are lists of cells.
+// number marks a column of numbers, minor a column that narrow windows omit. Rows are lists of cells.
 export function table(caption, heads, rows) {
   const kind = heads.map((h) => [h.number && "number", h.minor && "minor"].filter(Boolean).join(" ") || null);
   return el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption },
@@ -50,7 +50,7 @@ export function table(caption, heads, rows) {
         cells.map((c, i) => el("td", { class: kind[i] }, c)))))));
 }
 
-// facts builds a list of names and values from pairs. It leaves out pairs without a value.
+// facts builds a list of names and values from pairs. It omits pairs without a value.
 export function facts(pairs) {
   return el("dl", { class: "facts" }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "")
     .map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
@@ -74,10 +74,10 @@ export function copyable(text) {
   return el("span", { class: "copyable" }, code, button);
 }
 
-// count writes a whole number with thousands separators.
+// count formats an integer with thousands separators.
 export const count = (n) => Number(n).toLocaleString("en-US", { maximumFractionDigits: 0 });
 
-// size writes bytes in binary units, as the command line does.
+// size formats bytes in binary units, like the command line does.
 export function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let i = 0, n = Number(bytes);
@@ -85,7 +85,7 @@ export function size(bytes) {
   return `${i === 0 ? Math.round(n) : short(n)} ${units[i]}`;
 }
 
-// short writes a number with at most three significant digits.
+// short formats a number with at most three significant digits.
 export function short(n) {
   const a = Math.abs(n);
   if (a >= 1e4) return count(n);
@@ -96,10 +96,10 @@ export const rate = (bytesPerSecond) => `${short(bytesPerSecond / 1e6)} MB/s`;
 
 export const share = (x) => `${Math.round(100 * x)} %`;
 
-// digest shortens a hash; the title has all of it.
+// digest shortens a hash; its title is the whole hash.
 export const digest = (text) => el("span", { title: text }, text.slice(0, 12));
 
-// duration writes seconds in a suitable unit.
+// duration formats seconds in a suitable unit.
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 0.001) return `${short(seconds * 1e6)} us`;

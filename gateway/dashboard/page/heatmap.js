@@ -1,20 +1,20 @@
 // The heatmap of a shuffle: batches from left to right, chunks from top to bottom. Darker cells draw more samples.
-// heatmap() returns { node, show(rectangle) }. Its options are ask(rectangle), which returns the gateway's answer, the
+// heatmap() returns { node, show(rectangle) }. Its options are ask(rectangle), which returns the gateway's response, the
 // callbacks opened(batch) and moved(rectangle), and say(text) for screen readers.
 
 import { count, el, fill, short, table } from "./dom.js";
 
 const height = 360;
 const mostColumns = 512, mostRows = 256;
-const mostLines = 24; // of one kind: more borders would hide the cells
+const mostLines = 24; // borders of one kind; more would hide the cells
 
 const styles = getComputedStyle(document.documentElement);
 const color = (name) => styles.getPropertyValue(name).trim();
 
-// span writes the numbers from one up to another, which is excluded.
+// span formats the numbers from one number to another, which is excluded.
 const span = (from, to) => (to - from === 1 ? count(from) : `${count(from)} to ${count(to - 1)}`);
 
-// edges are the limits of part i of a range, as the gateway divides it.
+// edges returns the limits of part i of a range, like the gateway divides it.
 const edges = (from, to, parts, i) => [i, i + 1].map((k) => from + Math.floor((k * (to - from)) / parts));
 
 const few = (borders) => (borders && borders.length <= mostLines ? borders : []);
@@ -40,7 +40,7 @@ export function heatmap(options, signal) {
   const batchesOf = (x) => edges(seen.from, seen.to, seen.columns, x);
   const rowsOf = (y) => edges(seen.from_chunk, seen.to_chunk, seen.rows, y);
 
-  // rowName names the chunks of a row, or their places in the order of the epoch.
+  // rowName returns the chunks of a row, or their places in the order of the epoch.
   function rowName(y) {
     const [from, to] = rowsOf(y);
     if (seen.row_chunks) return `chunk ${count(seen.row_chunks[y])} at place ${count(from)}`;
@@ -81,7 +81,7 @@ export function heatmap(options, signal) {
     frame.removeAttribute("aria-busy");
     paint();
     tell();
-    if (mine > 1) options.moved(rectangle); // the address has the first one
+    if (mine > 1) options.moved(rectangle); // the first rectangle is already in the address
   }
 
   function zoom(factor, at = cursor) {

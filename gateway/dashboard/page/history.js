@@ -1,11 +1,11 @@
-// The recent history of a gateway's counters: rates and shares between polls. Without side effects.
+// The recent history of a gateway's counters: rates and shares between polls. No function has side effects.
 
 import { order } from "./parameters.js";
 
-const most = 300; // polls: ten minutes, one every two seconds
+const most = 300; // polls: ten minutes, with a poll every two seconds
 const span = 600; // seconds
 
-// sum adds the counters of a name whose labels contain `label`.
+// sum returns the sum of the counters with a name and with labels that contain `label`.
 export function sum(counters, name, label = "") {
   let n = 0;
   for (const [key, value] of Object.entries(counters)) {
@@ -26,7 +26,8 @@ function totals(c) {
   };
 }
 
-// History keeps rates per second and shares between polls. Counters begin at zero after a restart: a gap (null) marks it.
+// History stores rates per second and shares between polls. Counters start at zero after a restart, which a gap (null)
+// marks.
 export class History {
   constructor() { this.kept = []; }
 
@@ -49,10 +50,10 @@ export class History {
 
   latest() { return this.kept.at(-1); }
 
-  // range is the time axis of the charts: at least two minutes.
+  // range returns the time axis of the charts: at least two minutes.
   range() { return [Math.min(this.kept[0]?.at ?? 0, this.last() - 120), this.last() || 1]; }
 
-  // columns are the data of a chart: the times, and the figures of each line.
+  // columns returns the data of a chart: the times, and the figures of each line.
   columns(figures) {
     const rows = this.kept.map(figures);
     return [this.kept.map((l) => l.at), ...(rows[0] ?? figures({ tiers: {} })).map((_, i) => rows.map((r) => r[i]))];
@@ -61,7 +62,7 @@ export class History {
 
 const middle = (sorted) => (sorted.length === 0 ? null : sorted[Math.floor((sorted.length - 1) / 2)]);
 
-// middleOf is the lower median of a figure of ranks.
+// middleOf returns the lower median of a figure of ranks.
 export const middleOf = (ranks, name) => middle(ranks.map((r) => r[name]).sort((a, b) => a - b));
 
 const columnsOfRanks = ["rank", "epoch", "batch", "batches_behind", "samples_per_second", "think_ms", "waiting_share", "epoch_left_seconds", "idle_seconds"];
@@ -83,7 +84,7 @@ export function jobsOf(jobs) {
   });
 }
 
-// planOfJob has the parameters of an address that leads to a job's batches.
+// planOfJob returns the parameters for the address of a job's batches.
 export const planOfJob = (job) => Object.fromEntries([...order, "batch_size"].map((name) => [name, job[name] || ""]));
 
 // plan describes a job's plan in a few words, with digests cut to eight digits.

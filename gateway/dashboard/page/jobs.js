@@ -1,4 +1,4 @@
-// Active jobs and their bottleneck, as the status and the performance view show them.
+// Active jobs and their bottleneck, for the status view and the performance view.
 
 import { count, duration, el, fill, share, short, table } from "./dom.js";
 import { jobsOf, plan, planOfJob } from "./history.js";
@@ -8,12 +8,12 @@ const rowsShown = 50;
 // nameOf identifies a job in a title and in an address.
 export const nameOf = (job) => `${job.dataset}: ${plan(job)}, ${count(job.world_size)} ranks`;
 
-// linkOf leads to data that a job reads. A port without data gets the text alone.
+// linkOf links to the data that a job reads. On a port without data it returns only the text.
 export function linkOf(place, job, path, more, text, title) {
   return place.root.links.datasets ? el("a", { href: place.to(path, { ...planOfJob(job), ...more }), title }, text) : text;
 }
 
-// positionOf is the batch that a rank requested last, as epoch:batch.
+// positionOf returns the last batch that a rank requested, as epoch:batch.
 export function positionOf(place, job, rank) {
   return linkOf(place, job, ["data", job.dataset, "epochs", String(rank.epoch), "batches", String(rank.batch)], { world_size: job.world_size, rank: rank.rank },
     `${count(rank.epoch)}:${count(rank.batch)}`, `rank ${rank.rank}, epoch ${rank.epoch}, batch ${rank.batch}`);
@@ -44,7 +44,7 @@ export class Bottleneck {
     this.spoken = "";
   }
 
-  // draw shows a finding of /v1/stats, and tells screen readers about another code.
+  // draw shows a finding of /v1/stats, and announces a change of its code to screen readers.
   draw(limits, at, say) {
     fill(this.sentence, limits.sentence || "None.");
     fill(this.remedy, limits.do ? `What to do: ${limits.do}.` : "");
@@ -56,5 +56,5 @@ export class Bottleneck {
   }
 }
 
-// jobsIn are the jobs of an answer of /v1/stats?readers=jobs.
+// jobsIn returns the jobs in a response of /v1/stats?readers=jobs.
 export const jobsIn = (stats) => jobsOf(stats.jobs ?? []);

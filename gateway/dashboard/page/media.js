@@ -1,6 +1,6 @@
 // Media types by their first bytes: images with width and height, audio, video.
 
-export const mostPixels = 1 << 26; // browsers take 4 bytes per pixel: 256 MiB
+export const mostPixels = 1 << 26; // browsers use 4 bytes per pixel: 256 MiB
 
 const latin = (b, from, to) => String.fromCharCode(...b.subarray(from, to));
 
@@ -36,7 +36,7 @@ const others = [
 function jpeg(b, view) {
   for (let at = 2; at + 9 < b.length;) {
     const mark = b[at + 1];
-    if (b[at] !== 0xff || mark < 2 || mark === 0xff || (mark >= 0xd0 && mark <= 0xd9)) { at++; continue; } // as decoders do
+    if (b[at] !== 0xff || mark < 2 || mark === 0xff || (mark >= 0xd0 && mark <= 0xd9)) { at++; continue; } // like decoders do
     if (mark >= 0xc0 && mark <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(mark)) return [view.getUint16(at + 7), view.getUint16(at + 5)];
     at += 2 + view.getUint16(at + 2);
   }
@@ -63,9 +63,9 @@ function webp(b, view) {
 }
 
 function avif(b, view) {
-  let most = [0, 0]; // of all images and videos in the file
+  let most = [0, 0]; // size of the largest image or video in the file
   for (let at = 4; at + 16 <= b.length; at++) {
-    const box = view.getUint32(at), film = box === 0x746b6864; // "tkhd", or "ispe"
+    const box = view.getUint32(at), film = box === 0x746b6864; // "tkhd"; the other one is "ispe"
     if (!film && box !== 0x69737065) continue;
     const found = [0, 4].map((i) => (film ? view.getUint16(at + (b[at + 4] ? 92 : 80) + i) : view.getUint32(at + 8 + i)));
     if (found[0] * found[1] > most[0] * most[1]) most = found;

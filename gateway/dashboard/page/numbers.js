@@ -1,4 +1,4 @@
-// Numbers and other values of a fixed size, by their type names in Arrow and NumPy.
+// Decoders of numbers and other values of a fixed size, by their type names in Arrow and NumPy.
 
 const units = { s: 1n, ms: 1000n, us: 1000000n, ns: 1000000000n };
 
@@ -22,7 +22,7 @@ const types = {
 types.float32 = types.float;
 types.float64 = types.double;
 
-// typeOf returns { size, read(view, at, littleEndian), number } of an Arrow type name; null without a fixed size.
+// typeOf returns { size, read(view, at, littleEndian), number } of an Arrow type, or null for a type without a fixed size.
 export function typeOf(name = "") {
   if (Object.hasOwn(types, name)) return types[name];
   const [, kind, inner = ""] = /^(\w+?)(?:\[(.*)\]|\((.*)\))?$/.exec(name.replace("(", "[").replace(")", "]")) ?? [];
@@ -42,7 +42,7 @@ export function typeOf(name = "") {
   return null;
 }
 
-// byLogical decodes bytes by their logical type: big-endian decimals, UUIDs, INT96; undefined for others.
+// byLogical decodes big-endian decimals, UUIDs and INT96 by their logical type. It returns undefined for other types.
 export function byLogical(logical, v) {
   const d = /^decimal\d+\((\d+), *(-?\d+)\)$/.exec(logical);
   if (d) return decimal(integer(v, 0, v.byteLength, false), Number(d[2]));
@@ -78,7 +78,7 @@ function date(n, unit, length = 99) {
   return (whole + fraction).slice(0, length);
 }
 
-// numpyType converts a NumPy type such as "<f4" or ">u2"; null for types other than plain numbers.
+// numpyType converts a NumPy type such as "<f4" or ">u2". It returns null for types other than plain numbers.
 export function numpyType(text) {
   const [, order, kind, bytes] = /^([<>|=]?)([biuf?])(\d*)$/.exec(text) ?? [];
   if (!kind) return null;
@@ -86,7 +86,7 @@ export function numpyType(text) {
   return Object.hasOwn(types, name ?? "") ? { name, big: order === ">" } : null;
 }
 
-const mostCounted = 1 << 22; // elements searched for the least and the greatest
+const mostCounted = 1 << 22; // elements searched for the minimum and the maximum
 
 // array describes elements of one type: { dtype, shape, first, least, greatest, picture }.
 export function array(bytes, name, shape, big = false) {

@@ -1,5 +1,5 @@
-// The performance view: the bottleneck, every job and rank, where bytes come from, and the state of memory, store and
-// cluster. It polls /v1/stats every two seconds while the tab is visible, and keeps ten minutes of figures.
+// The performance view: the bottleneck, every job and rank, the sources of bytes, and the state of memory, store and
+// cluster. It polls /v1/stats every two seconds while the tab is visible, and stores ten minutes of figures.
 // #/performance?rank=2 compares a rank with the median rank of its job; with several jobs, `job` is a prefix of the
 // job's name.
 
@@ -10,7 +10,7 @@ import { History, middleOf, sum } from "./history.js";
 import { Bottleneck, jobsIn, jobsTable, nameOf, positionOf } from "./jobs.js";
 
 const every = 2000; // milliseconds between two polls
-const rowsShown = 50; // ranks in the table, the first ones by the chosen order
+const rowsShown = 50; // rows of the table, in the selected order
 
 const orders = {
   need: { text: "needs attention", of: (r) => [r.batches_behind, r.waiting_share] },
@@ -96,7 +96,7 @@ class Performance {
     this.opened = location.hash;
   }
 
-  // address is that of this view, with the given rank or none.
+  // address returns the address of this view, with the given rank or none.
   address(focus) { return [["performance"], { sort: this.sort.value === "need" ? "" : this.sort.value, only: this.filter.value, ...focus }]; }
 
   choose() {
@@ -135,7 +135,7 @@ class Performance {
     this.place.main.classList.add("stale");
     fill(this.bottleneck.period, this.stats ? `Figures of ${clock(this.history.last())}: the gateway sends no new ones.` : "");
     const p = e.status === 401 ? new Problem({ ...e, detail: `${e.detail}. This view requires the right "admin".` }) : e;
-    patch(this.trouble, e.status !== 0 && this.place.fail(p, null)); // the frame reports a gateway that does not answer
+    patch(this.trouble, e.status !== 0 && this.place.fail(p, null)); // the frame reports a gateway that does not respond
   }
 
   drawRanks() {
@@ -148,7 +148,7 @@ class Performance {
     const of = orders[this.sort.value].of, only = this.filter.value.trim().toLowerCase(), { every } = this;
     const kept = every.filter((r) => !only || `${r.job.dataset} rank ${r.rank} of ${r.job.world_size} epoch ${r.epoch}`.toLowerCase().includes(only));
     const sorted = kept.map((r) => [of(r), r]).sort(([a], [b]) => b[0] - a[0] || b[1] - a[1]).slice(0, rowsShown).map(([, r]) => r);
-    const held = isHeld(this.ranks); // rows keep their places while the user works with them
+    const held = isHeld(this.ranks); // rows keep their order while the user works with them
     if (held) sorted.sort((a, b) => this.rows.indexOf(keyOf(a)) - this.rows.indexOf(keyOf(b)));
     this.rows = sorted.map(keyOf);
     const number = (text, minor) => ({ text, number: true, minor });
@@ -176,7 +176,7 @@ class Performance {
     this.unfocused = false;
   }
 
-  // drawStrip paints one cell per rank, filled by its waiting share.
+  // drawStrip draws one cell per rank, filled according to its waiting share.
   drawStrip(ranks) {
     this.cells.hidden = ranks.length < 2;
     const width = Math.max(1, Math.floor(this.strip.parentElement.clientWidth)), cell = ranks.length > 2000 ? 5 : 12;
@@ -197,7 +197,7 @@ class Performance {
     this.strip.setAttribute("aria-label", `${count(ranks.length)} ranks, one cell each, filled by the share of time waiting for data: ${count(waiting)} wait more than 20 %.`);
   }
 
-  // nameCell names the rank under the pointer.
+  // nameCell shows the name of the rank under the pointer.
   nameCell({ offsetX, offsetY }) {
     const { ranks, cell, columns } = this.grid, r = ranks[Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell))];
     this.strip.title = r ? `rank ${r.rank} of ${nameOf(r.job)}: waits ${share(r.waiting_share)}` : "";

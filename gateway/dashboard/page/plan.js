@@ -11,13 +11,13 @@ export const planNames = [...sharing, "rank", ...orderNames];
 const pick = (query, names) => Object.fromEntries(names.map((n) => [n, query.get(n)]).filter(([, v]) => v));
 export const planOf = (query) => pick(query, planNames);
 export const orderOf = (query) => pick(query, order);
-export const wholeOf = (query) => pick(query, orderNames); // of whole batches
-export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // an address without parameters means the default plan
+export const wholeOf = (query) => pick(query, orderNames); // parameters of whole batches
+export const isOwn = (query) => Object.keys(wholeOf(query)).length === 0; // without parameters an address means the default plan
 export const soughtOf = (query) => (query.get("world_size") ? pick(query, [...orderNames, ...sharing]) : wholeOf(query));
 
 export const datasetPath = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 
-// describe returns the description of a dataset. Of a mixture, `described` has those of its sources, by name.
+// describe returns the description of a dataset. For a mixture, `described` has the descriptions of its sources by name.
 export async function describe(name, signal) {
   const d = await json(datasetPath(name), {}, signal);
   const names = [...new Set((d.sources ?? []).map((s) => s.dataset))];
@@ -26,7 +26,7 @@ export async function describe(name, signal) {
   return d;
 }
 
-// jobsThatRead lists the plans by which active jobs read a dataset. They may differ from the default plan.
+// jobsThatRead lists the plans with which active jobs read a dataset. They may differ from the default plan.
 export async function jobsThatRead(place, name) {
   if (!place.root.links?.statistics) return el("p", { class: "small" }, "Jobs may use another plan. Performance, on the gateway's admin port, lists the active ones.");
   const { jobs } = await json("/v1/stats", { readers: "jobs" }, place.signal).catch(() => ({})); // the token may lack the right
@@ -52,7 +52,7 @@ export const and = (params) => Object.entries(params).map(([n, v]) => `&${n}=${e
 
 const sly = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffd]/;
 
-// quote writes bytes as one word of a shell, with escapes for invisible characters and invalid UTF-8.
+// quote formats bytes as one shell word, with escapes for invisible characters and invalid UTF-8.
 export function quote(bytes) {
   const text = new TextDecoder().decode(bytes);
   if (!sly.test(text)) return /^[\w@%+=:,./-]+$/.test(text) && /^[^-]/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
@@ -61,16 +61,16 @@ export function quote(bytes) {
 
 export const quoteText = (text) => quote(new TextEncoder().encode(text));
 
-// quarantine is the command that excludes a sample; "" for a key that no command line can hold.
+// quarantine returns the command that excludes a sample, or "" for a key that no command line can contain.
 export function quarantine(s) {
   const bytes = keyBytes(s), key = new TextDecoder().decode(bytes);
   if (bytes.includes(0) || key === "") return "";
   if (!key.includes(",") && key === key.trim()) return `millrace quarantine ADDRESS --key=${quote(bytes)}${s.shard ? ` --shard=${quoteText(s.shard)}` : ""} --reason="seen on the page"`;
-  if (/[\t\n\r]/.test(key)) return ""; // a key with a comma requires the file, whose lines cannot hold these
+  if (/[\t\n\r]/.test(key)) return ""; // a key with a comma requires a file, whose lines cannot contain these
   return `printf '%s\\t%s\\t%s\\n' ${quote(bytes)} "seen on the page" ${quoteText(s.shard ?? "")} | millrace quarantine ADDRESS --keys -`;
 }
 
-// curl is the command that downloads a path of the gateway.
+// curl returns the command that downloads a path of the gateway.
 export function curl(path, file) {
   const url = new URL(path.replace(/^\//, ""), location.href.replace(/#.*$/, ""));
   return `curl -o ${quoteText(file)}${hasToken() ? ' -H "Authorization: Bearer $MILLRACE_TOKEN"' : ""} ${quoteText(url.href)}`;
@@ -78,7 +78,7 @@ export function curl(path, file) {
 
 export const fileName = (text) => text.replace(/[^\w.-]+/g, "_").replace(/^[.-]+/, "_").slice(-100) || "sample";
 
-// goTo is a form that opens a batch.
+// goTo returns a form that opens a batch.
 export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
   const q = place.query;
   const number = (name, text, value, least = 0) => el("label", null, text, el("br"), el("input", { type: "number", name, min: least, step: 1, required: true, value }));
@@ -96,7 +96,7 @@ export function goTo(place, dataset, { epoch = 0, batch = 0 } = {}) {
     el("details", { open: others.some((n) => q.get(n)) }, el("summary", null, "More plan parameters"), el("div", { class: "controls" }, others.map(text))));
 }
 
-// byKey is a form that opens a sample.
+// byKey returns a form that opens a sample.
 export function byKey(place, name, pin) {
   const submit = (e) => {
     e.preventDefault();

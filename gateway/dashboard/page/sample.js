@@ -9,8 +9,8 @@ import { look, visible } from "./values.js";
 import { readTokenizer, tokenizerName } from "./tokens.js";
 
 export const mostLoaded = 8 << 20; // largest sample that is loaded whole, in bytes
-const beginning = 1 << 16; // bytes that are loaded of a larger one
-const mostSaved = 256 << 20; // largest download, in bytes: browsers keep it in memory
+const beginning = 1 << 16; // bytes that are loaded of a larger sample
+const mostSaved = 256 << 20; // largest download, in bytes: browsers hold it in memory
 
 // load fetches the parts of a sample, or the beginning of a large one.
 export async function load(path, length, signal) {
@@ -20,8 +20,8 @@ export async function load(path, length, signal) {
   return found[0];
 }
 
-// details is the content of a sample's panel and of its own view. s is the manifest's entry, with `dataset`: the sample's
-// dataset, or the source of a mixture. at is the address of its bytes.
+// details returns the content of a sample's panel and of its view. s is the manifest entry of the sample, with `dataset`:
+// the sample's dataset, or the source of a mixture. at is the address of its bytes.
 export function details(place, description, s, { at, epoch, batch }) {
   const signal = place.signal, blobs = new Blobs(signal), own = `${datasetPath(s.dataset)}/sample${keyQuery(s)}`;
   const generation = s.dataset === description.name ? place.query.get("generation") : "";
@@ -118,7 +118,7 @@ function takeOut(place, description, s) {
     line ? el("div", { class: "take-out" }, copyable(line)) : el("p", null, "No command line can hold this key: use the list below."), el("p", null, "Then add ", el("code", null, "quarantine=NAME"), " to the URLs of the job, or ", el("code", null, "client.quarantine(\"NAME\")"), " in Python."), box];
 }
 
-// show is the view of a sample by its key.
+// show shows the view of a sample by its key.
 export async function show(place) {
   const name = place.path[0], q = place.query, wanted = { key: q.get("key") ?? "", shard: q.get("shard") ?? "", key_base64: q.get("key64") ?? undefined };
   const pin = q.get("generation") ? { generation: q.get("generation") } : {}, plan = planOf(q), path = datasetPath(name);

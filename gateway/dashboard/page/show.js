@@ -22,7 +22,7 @@ export class Blobs {
 // isSeen reports whether a value is an image, audio or video.
 export const isSeen = (found) => ["image", "audio", "video", "picture"].includes(found.kind) || (found.kind === "array" && found.array.picture);
 
-// line is a value in a few words.
+// line returns a value as a short text.
 export function line(found) {
   switch (found.kind) {
     case "image": return found.width > 1 ? `${found.type.slice(6)}, ${found.width} x ${found.height} pixels` : found.type.slice(6);

@@ -12,7 +12,7 @@ const usesWindow = (shuffle) => shuffle === "window" || shuffle === "slot";
 const usual = [16, 64, 256]; // windows to compare
 const slider = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const fine = 1.25, enough = 2; // thresholds of the variance; see docs/page.md
-const fewest = 100; // least batches x classes at which a measured variance is accurate to a seventh
+const fewest = 100; // minimum of batches x classes for a measured variance that is accurate to a seventh
 
 export async function show(place) {
   if (place.path.length === 0) return choose(place, "Shuffle", (await json("v1/datasets", {}, place.signal)).datasets.map((d) => d.name));
@@ -21,9 +21,9 @@ export async function show(place) {
   if (dataset.sources) return choose(place, `Shuffle of ${name}, a mixture`, dataset.sources.map((s) => s.dataset));
   const plan = planOf(place.query, dataset.default_plan);
   place.title(`Shuffle of ${name}`);
-  const known = new Map(); // answers by request
+  const known = new Map(); // responses by request
   let drawn;
-  const first = new Promise((resolve) => { drawn = resolve; }); // the heatmap comes before the figures of other plans
+  const first = new Promise((resolve) => { drawn = resolve; }); // the heatmap is requested before the figures of other plans
   const ask = (what, more, extra) => {
     const chosen = !more.shuffle || (more.shuffle === plan.shuffle && (!more.window || more.window === Number(plan.window))); // strata may not fit other plans
     const params = { ...parameters({ ...plan, strata: chosen ? plan.strata : "", ...more }), ...extra }, key = what + JSON.stringify(params);
@@ -33,7 +33,7 @@ export async function show(place) {
   const describe = (more) => ask("", more);
   const measure = (more) => ask("/draws", more, { columns: 1, rows: 1, to_chunk: 1 }).then((p) => p.mixing ?? {}, () => ({}));
   const stats = place.root.links?.statistics ? json("v1/stats", {}, place.signal).catch(() => null) : null; // the token may lack the right
-  const jobs = isOwn(place.query) && jobsThatRead(place, name); // jobs may use other plans than the default
+  const jobs = isOwn(place.query) && jobsThatRead(place, name); // jobs may not use the default plan
   const [own, mixing, gateway, read] = await Promise.all([describe({}), measure({}), stats, jobs]);
   const memory = gateway?.counters.millrace_budget_bytes;
   const at = { place, name, dataset, plan, own, mixing, describe, measure, first: drawn };
@@ -44,19 +44,19 @@ export async function show(place) {
     form(place, name, plan), drawing(at), buys(at), side(at));
 }
 
-// parameters are the query parameters of a plan.
+// parameters returns the query parameters of a plan.
 function parameters(plan) {
   const params = Object.fromEntries(orderNames.map((n) => [n, plan[n]]));
   if (!usesWindow(plan.shuffle)) params.window = "";
   return plan.share ? { ...params, share: plan.share, world_size: plan.world_size } : params;
 }
 
-// planOf reads the plan of an address, with the dataset's defaults.
+// planOf returns the plan of an address, with the dataset's defaults.
 const planOf = (query, own) => ({
   epoch: "0", window: "128", axis: "stored", world_size: "8", ...Object.fromEntries([...Object.entries(own ?? {}), ...query].filter(([, v]) => v !== "").map(([n, v]) => [n, String(v)])), share: "",
 });
 
-// addressOf is the query of this view for a plan.
+// addressOf returns the query of this view for a plan.
 const addressOf = ({ share, from, to, from_chunk: first, to_chunk: end, ...plan }, more) => ({ ...plan, window: usesWindow(plan.shuffle) ? plan.window : "", ...more });
 
 function choose(place, title, names) {
@@ -80,10 +80,10 @@ function form(place, name, plan) {
   field("Batch size", "batch_size", whole), field("Ranks", "world_size", whole), list("Chunk order", "axis", ["stored", "drawn"]), el("button", null, "Show"));
 }
 
-// worst is the largest variance that the gateway expects of a plan for any classes.
+// worst returns the largest variance that the gateway expects of a plan for any classes.
 const worst = (p) => Math.max(p.expected_batch_variance, p.expected_batch_variance_10, p.expected_batch_variance_100);
 
-// judged is the variance that decides the verdict: the measured one if it is accurate, else the worst.
+// judged returns the variance for the verdict: the measured one if it is accurate, otherwise the worst.
 const sure = ({ dataset, mixing: m }) => "class_variance" in m && m.batches * (dataset.class_samples?.length - 1) >= fewest;
 const judged = (at) => (sure(at) ? at.mixing.class_variance : worst(at.own));
 const verdict = (v) => (v <= fine ? "Yes" : v <= enough ? "Nearly" : "No");
@@ -96,10 +96,10 @@ function mixed(at) {
     + `classes vary ${asMuch(v)}${sure(at) ? `, measured in ${count(mixing.batches)} batches` : ""}${v <= fine ? ": as well as a full shuffle" : ""}. `;
 }
 
-// need is the --cache-size that a plan requires: seven tenths of it hold chunks.
+// need returns the --cache-size that a plan requires: seven tenths of it hold chunks.
 const need = (p) => p.window_memory / 0.7;
 
-// cure names the well-mixed shuffle with the least memory. has is the gateway's cache size.
+// cure returns the well-mixed shuffle with the least memory. has is the gateway's cache size.
 async function cure({ describe, plan }, has) {
   const all = await Promise.all([...rowsOf(plan), ...slider.map((w) => ["slot", w])].map(async ([shuffle, window]) => [await describe({ shuffle, window }), nameOf(shuffle, window)]));
   const [p, order] = all.filter(([p]) => worst(p) <= enough).sort(([a], [b]) => a.window_memory - b.window_memory)[0] ?? [];
@@ -114,7 +114,7 @@ function fits(own, has) {
     : `No: this gateway has ${size(has)}. ${keeps} With less, the gateway reads chunks more than once per epoch. Use a smaller window, or a cluster of ${count(Math.ceil(want / has))} such gateways.`;
 }
 
-// byLabel is a form that measures the mixing of labels in the data: it reads them from some batches.
+// byLabel returns a form that measures the mixing of labels in the data, which it reads from some batches.
 function byLabel({ place, name, dataset, plan, own }) {
   const said = el("output");
   const guess = dataset.fields?.find((f) => f.classes || /^(labels?|class)$/.test(f.name))?.name ?? "cls";
@@ -161,14 +161,14 @@ const figure = (text) => ({ text, number: true });
 const nameOf = (shuffle, window) => (window ? `${shuffle} ${count(window)}` : shuffle);
 const number = (v) => (v === undefined ? "-" : short(v));
 
-// rowsOf are the shuffles to compare.
+// rowsOf returns the shuffles to compare.
 function rowsOf(plan) {
   const rows = [["none"], ...usual.map((w) => ["window", w]), ...usual.map((w) => ["slot", w]), ["full"]];
   if (usesWindow(plan.shuffle) && !usual.includes(Number(plan.window))) rows.push([plan.shuffle, Number(plan.window)]);
   return rows;
 }
 
-// side is the section that compares shuffles.
+// side returns the section that compares shuffles.
 function side(at) {
   const { place, plan, mixing } = at;
   const box = el("div", { id: "side" }, el("p", { class: "loading" }, "Loading ..."));
@@ -188,7 +188,7 @@ async function compare(at) {
   return table("Figures of each shuffle", ["Shuffle", ...["Variance by chunk", "10 classes", "100 classes", ...(measured ? ["Measured"] : []), "Chunks per batch", "Memory", "Chunk reads", "Moved"].map(figure)], cells);
 }
 
-// movedOf requests the share that share=locality moves. Only slot without strata supports it.
+// movedOf requests the share of samples that share=locality moves. Only slot without strata supports it.
 async function movedOf(describe, plan, shuffle, window) {
   if (shuffle !== "slot" || window < Number(plan.world_size) || Number(plan.world_size) < 2) return "-";
   try {
@@ -199,7 +199,7 @@ async function movedOf(describe, plan, shuffle, window) {
   }
 }
 
-// buys compares a window of choice with the plan of the address.
+// buys compares a selected window with the plan of the address.
 function buys({ place, name, plan, describe, measure, dataset, own, mixing }) {
   const shuffle = usesWindow(plan.shuffle) ? plan.shuffle : "window";
   const windows = slider.filter((w, i) => i < 2 || slider[i - 1] < dataset.chunks);

@@ -1,5 +1,5 @@
-// The status view, which the page opens on: whether the gateway is ready, its datasets, active jobs, the bottleneck,
-// and code to read a dataset.
+// The status view, which is the start of the page: readiness, datasets, active jobs, the bottleneck, and code to read
+// a dataset.
 
 import { Problem, json, poll, request } from "./api.js";
 import { copyable, count, el, facts, fill, patch, short } from "./dom.js";
@@ -51,7 +51,7 @@ class Status {
       el("section", { "aria-label": "Active jobs" }, el("h2", null, "Active jobs"), this.jobs), links.datasets && this.usage);
   }
 
-  // asksReady asks /readyz, which tells load balancers whether to send new requests.
+  // asksReady polls /readyz, which also tells load balancers whether to send new requests.
   async asksReady() {
     try {
       await request("/readyz", { signal: this.place.signal });
@@ -62,7 +62,7 @@ class Status {
     }
   }
 
-  // list returns the datasets, or the problem that came in place of them. It asks once: a reload shows new datasets.
+  // list returns the datasets, or a problem. It sends one request: reloading the page shows new datasets.
   async list() {
     this.listed ??= json("/v1/datasets", {}, this.place.signal).catch((e) => {
       if (e.status === 0) throw e;
@@ -76,7 +76,7 @@ class Status {
     }
   }
 
-  // stats returns the statistics, or the problem that came in place of them.
+  // stats returns the statistics, or a problem.
   stats() {
     return this.denied ?? json("/v1/stats", { readers: "jobs" }, this.place.signal).catch((e) => {
       if (e.status === 401 || e.status === 403) this.denied = { problem: e };

@@ -1,4 +1,4 @@
-// Text of tokens by a Hugging Face tokenizer.json. The file stays in this tab.
+// Decodes tokens with a Hugging Face tokenizer.json. The file stays in this tab.
 
 let texts = null; // the text or bytes of each token
 let name = "";
@@ -21,7 +21,7 @@ export async function readTokenizer(file) {
   return found.size;
 }
 
-// textOf decodes tokens; null without a tokenizer.
+// textOf decodes tokens, and returns null without a tokenizer.
 export function textOf(ids) {
   if (!texts) return null;
   const all = ids.map((id) => texts.get(Number(id)) ?? new TextEncoder().encode(`<${id}?>`));

@@ -1,4 +1,4 @@
-// Decodes the parts of samples: pure functions over bytes, the part's name, and its field in the dataset's description
+// Decoders of parts of samples: pure functions of the bytes, the part's name, and its field in the dataset's description
 // (docs/api.md, Fields). look returns one of
 //
 //	{ kind: "image" | "audio" | "video", type, width, height }   for the browser to decode
@@ -16,13 +16,13 @@ import { nested } from "./nested.js";
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-// utf8 decodes a text; null for invalid UTF-8. A truncated text may end within a character.
+// utf8 decodes a text, and returns null for invalid UTF-8. A truncated text may end within a character.
 export function utf8(bytes, whole = true) {
   try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: !whole }); } catch { return null; }
 }
 
-// visible escapes invisible characters and those that change the direction of text. With lines, it keeps tabs and line
-// ends.
+// visible escapes invisible characters and characters that change the direction of text. With lines, it does not escape
+// tabs and line ends.
 export function visible(text, lines = false) {
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g,
     (c) => (lines && /[\n\t]/.test(c) ? c : lines && c === "\r" ? "" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`));
@@ -38,7 +38,7 @@ export function hex(bytes, most) {
   return out;
 }
 
-// pretty indents JSON without parsing its numbers, so that each keeps its spelling.
+// pretty indents JSON without parsing its numbers, so that their spelling does not change.
 export function pretty(text, most = 1 << 16) {
   let out = "", depth = 0, at = 0;
   const line = () => `\n${"  ".repeat(Math.min(depth, 24))}`;
@@ -188,7 +188,7 @@ function cells(line, delimiter) {
   return out;
 }
 
-// bare decodes pixels after their width, height and mode, as MosaicML Streaming and LitData write them.
+// bare decodes pixels that follow their width, height and mode, like MosaicML Streaming and LitData write them.
 function bare(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const [width, height, letters] = [0, 4, 8].map((at) => view.getUint32(at, true));
