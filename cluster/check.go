@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Met handles the hello of another gateway. It returns this gateway's own hello, or an error if the
-// other one cannot be a member. remote is the address that the hello came from. A gateway becomes a
-// member, or counts as draining, only when it answers a hello at an address that the discovery
-// knows. It may reach this gateway although this gateway cannot reach it, and a hello may be sent
-// in another gateway's name.
+// Met handles the hello of another gateway, which came from the address remote. It returns this
+// gateway's own hello, or an error if the other gateway cannot be a member. The other gateway
+// becomes a member, or counts as draining, only when it answers a hello at an address that the
+// discovery lists. A hello alone is not enough: the link may work in one direction only, and the
+// hello may be sent in another gateway's name.
 func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -35,8 +35,8 @@ func (c *Cluster) Met(h peer.Hello, remote string) (peer.Hello, error) {
 	return own, nil
 }
 
-// check returns the reason why a gateway cannot be a member. remote is the address that its hello
-// came from, or where it was found.
+// check returns the reason why a gateway cannot be a member, nil if it can. remote is the address
+// that its hello came from, or the address where it was found.
 func (c *Cluster) check(h peer.Hello, remote string) error {
 	if err := CheckName(h.Cluster); err != nil {
 		return fmt.Errorf("a hello's cluster: %w", err)

@@ -27,15 +27,15 @@ type Cluster struct {
 	building sync.Mutex               // held while a snapshot is built; mu may be locked meanwhile
 	troubles []string                 // the faults that were logged last; guarded by building
 
-	mu       sync.Mutex // guards the fields below; held only for lookups and counting, since each Read locks it
+	mu       sync.Mutex // guards the fields below; held only for lookups and counting, since every Read locks it
 	stale    bool       // a new snapshot is due
 	rng      *rand.Rand // for jitter, so that gateways started together do not stay synchronized
 	contacts map[string]*contact
 	start    func(work func(context.Context)) // starts goroutines that Run waits for; nil while Run is not running
 	members  map[string]*member
-	address  string // the address at which this gateway has found itself; "": none yet
+	address  string // the address at which this gateway has found itself; "" until then
 	listed   bool   // the discovery has delivered addresses
-	ready    bool   // this gateway waits for no other: see Awaits
+	ready    bool   // this gateway no longer waits for others: see Awaits
 	draining bool
 	heirs    map[string][]peer.ChunkList // while this gateway drains: the chunks that each member takes over, by ID
 	notes    []logLine                   // log lines to write after mu is unlocked
@@ -43,7 +43,7 @@ type Cluster struct {
 	hedged   uint64                      // number of hedged questions
 	earned   time.Time                   // when the credit was last increased
 	slowest  time.Duration               // recent maximum time of an answer
-	prompt   time.Duration               // timeout for a member's first sign of life
+	prompt   time.Duration               // timeout for a member's first sign of life (see hedge.go)
 }
 
 // New returns a cluster with this gateway only. It starts no goroutines.
@@ -59,7 +59,7 @@ func New(cfg Config) *Cluster {
 	return c
 }
 
-// Run sends hellos to all found addresses, repeated about every ten seconds, until ctx ends.
+// Run sends hellos to all found addresses about every ten seconds, until ctx ends.
 func (c *Cluster) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -93,8 +93,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// starting sets how goroutines are started, and starts those of the known contacts. nil: no more
-// are started.
+// starting sets the function that starts goroutines, and starts those of the known contacts. If it
+// is nil, no more are started.
 func (c *Cluster) starting(start func(work func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

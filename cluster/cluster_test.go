@@ -44,7 +44,8 @@ func TestViewsAgreeOnceAllKnowEachOther(t *testing.T) {
 	})
 }
 
-// A gateway may receive a hello before it sends any itself. It remembers the sender.
+// TestHelloBeforeRun checks that a gateway remembers the sender of a hello that it received before
+// its own Run.
 func TestHelloBeforeRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.join(1, nil, nil)
@@ -61,7 +62,7 @@ func TestHelloBeforeRun(t *testing.T) {
 	})
 }
 
-// growing is a discovery whose list of addresses grows. It counts the requests to look again.
+// growing is a discovery whose list of addresses grows. It counts the requests for another lookup.
 type growing struct {
 	more  chan []string
 	again atomic.Int32
@@ -80,8 +81,8 @@ func (g *growing) Run(ctx context.Context, found func([]string)) error {
 	}
 }
 
-// A gateway that introduces itself from a host which is not known has the discovery look again, and
-// is asked back once that knows it.
+// TestOnlyKnownAddressesAreGreeted: a hello from an unknown host causes another lookup. The sender
+// gets a hello only once the discovery lists its address.
 func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		knows := &growing{more: make(chan []string)}
@@ -103,8 +104,8 @@ func TestOnlyKnownAddressesAreGreeted(t *testing.T) {
 	})
 }
 
-// A gateway that can reach this one but cannot be reached owns nothing in this gateway's view, and
-// vice versa.
+// TestAsymmetricLink: a gateway that can reach this one but cannot be reached owns nothing in this
+// gateway's view. In its own view both gateways own chunks.
 func TestAsymmetricLink(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cut = func(from, to string) bool { return from == at(0) && to == at(1) }
@@ -128,7 +129,7 @@ func TestAsymmetricLink(t *testing.T) {
 
 func TestAlone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.join(0, []int{0, 7}, nil) // a list names ourselves too
+		a := w.join(0, []int{0, 7}, nil) // a list may contain the gateway itself
 		w.pass(time.Minute)
 		st := a.Status()
 		if len(st.Members) != 0 || len(st.Others) != 1 || st.Others[0].State != Unknown {
@@ -164,7 +165,7 @@ func TestGenerationsAreOwnedByThoseWhoServeThem(t *testing.T) {
 	})
 }
 
-// TestStrangersAreRefused: each stranger is refused on both sides and reported with the reason.
+// TestStrangersAreRefused checks that both sides refuse each stranger and report the reason.
 func TestStrangersAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Config)
@@ -195,7 +196,7 @@ func TestStrangersAreRefused(t *testing.T) {
 				for _, n := range []*node{a, b} {
 					got := refusals(n)
 					if tc.hello != nil && n == b {
-						continue // it does not see the result of its hello
+						continue // this side does not see the result of its hello
 					}
 					if len(got) == 0 || n == a && !strings.Contains(strings.Join(got, "\n"), tc.want) {
 						t.Errorf("%s: got %q, want %q", n.address, got, tc.want)
@@ -213,8 +214,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// A gateway that is found at two addresses is one member, at the first of them that answers, until
-// that one does not.
+// TestTwoAddressesOfOneGateway: a gateway that is found at two addresses is one member. It is
+// reached at the first address that answers, until that one stops answering.
 func TestTwoAddressesOfOneGateway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.join(1, nil, nil)
@@ -246,8 +247,9 @@ func TestTwoAddressesOfOneGateway(t *testing.T) {
 	})
 }
 
-// TestServe_ChangesOwners: the others hear at once of a generation that comes and goes. As long as
-// two gateways have one in common, that one of them has more of them is no fault.
+// TestServe_ChangesOwners: the other gateways learn at once of an added or removed generation. Two
+// gateways with a common generation are no fault, even if one of them serves additional
+// generations.
 func TestServe_ChangesOwners(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		nodes := w.fleet(2)

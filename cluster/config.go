@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// PeerClient sends questions and hellos to other gateways; *peer.Client implements it.
+// PeerClient sends questions and hellos to other gateways. *peer.Client implements it.
 type PeerClient interface {
 	Hello(ctx context.Context, address string, h peer.Hello) (peer.Hello, error)
 	Read(ctx context.Context, address string, q *peer.Query, dst [][]byte) error
@@ -24,27 +24,27 @@ type PeerClient interface {
 // gateways are members.
 type Discovery interface {
 	// Run calls found with all known addresses (host:port), at the start and after each change,
-	// until ctx ends. It returns an error if it can never find any.
+	// until ctx ends. It returns an error if it can never find any addresses.
 	Run(ctx context.Context, found func(addresses []string)) error
-	// Again requests another lookup soon, since a new gateway may have been registered. It does not
-	// wait.
+	// Again requests another lookup soon, for example because a new gateway may have been
+	// registered. It does not wait for the lookup.
 	Again()
 }
 
-// Config of a Cluster. Name, ID, Boot, Weight, Discovery and Client are required; the caller has
-// validated the names (CheckName).
+// Config configures a Cluster. Name, ID, Boot, Weight, Discovery and Client are required. The
+// caller has validated the names (CheckName).
 type Config struct {
-	Name   string                         // of the cluster
-	ID     string                         // of this gateway: the same after a restart
-	Boot   string                         // of this process: different after each start
-	Weight uint64                         // bytes of its cache: it owns chunks in proportion
+	Name   string                         // the cluster's name
+	ID     string                         // this gateway's ID: the same after a restart
+	Boot   string                         // this process's ID: different after each start
+	Weight uint64                         // size of its cache in bytes: the gateway owns chunks in proportion
 	Serves map[peer.DatasetGeneration]int // the generations that this gateway serves, with their numbers of chunks
 
 	Discovery Discovery
 	Client    PeerClient
-	// Inherit loads the chunks that a draining member holds and this gateway owns from now on. It
-	// runs in a goroutine of its own until ctx ends. nil: the chunks are loaded when they are
-	// needed.
+	// Inherit loads the chunks that a draining member holds and this gateway owns from now on.
+	// It runs in a goroutine of its own until ctx ends. If it is nil, the chunks are loaded
+	// when they are needed.
 	Inherit func(ctx context.Context, member string, held []peer.ChunkList)
 	Log     zerolog.Logger
 }
@@ -58,13 +58,12 @@ const (
 
 // Times of membership.
 const (
-	helloEvery = 10 * time.Second // between two hellos to one member; a tenth of that after an unanswered one
+	helloEvery = 10 * time.Second // time between two hellos to a member; a tenth of that after an unanswered hello
 	missesGone = 3                // consecutive unanswered hellos after which a member counts as gone
-	remember   = 5 * time.Minute  // how long a change of members, and a member that has gone, are remembered
+	remember   = 5 * time.Minute  // how long a change of members, and a member that is gone, are remembered
 )
 
-// CheckName returns an error for names of clusters and members that cannot be written to a log or a
-// header.
+// CheckName returns an error for a name of a cluster or member that is unsafe in a log or a header.
 func CheckName(name string) error {
 	bad := func(r rune) bool {
 		return r > unicode.MaxASCII || !unicode.IsGraphic(r) || unicode.IsSpace(r) || strings.ContainsRune(`/"\`, r)

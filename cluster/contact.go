@@ -20,9 +20,9 @@ type contact struct {
 	since   time.Time // when it was added, or last answered
 	asked   bool      // its first hello has ended, with or without an answer
 
-	misses int    // consecutive hellos without an answer
-	reason string // why there is no answer, or why the answering gateway is no member; "": it is one
-	who    string // the member that answered last
+	misses int    // number of consecutive hellos without an answer
+	reason string // why there is no answer, or why the gateway that answers is no member; "" for a member
+	who    string // ID of the member that answered last
 	alias  bool   // the member is reached at another address, or it is this gateway
 }
 
@@ -64,8 +64,8 @@ func (c *Cluster) list(address string) {
 }
 
 // seek sends hellos to all known addresses of a host at once, after a gateway there has reported a
-// change. If there are none, the discovery repeats its lookup. A gateway cannot name an address to
-// dial. The caller holds mu.
+// change. If there are none, the discovery repeats its lookup. So a gateway cannot make another one
+// dial an address of its choice. The caller holds mu.
 func (c *Cluster) seek(remote string) {
 	host, _, _ := net.SplitHostPort(remote)
 	known := false
@@ -80,7 +80,7 @@ func (c *Cluster) seek(remote string) {
 	}
 }
 
-// greets starts to send hellos to a contact, now or when Run begins.
+// greets starts the goroutine that sends hellos to a contact, now or when Run begins.
 func (c *Cluster) greets(k *contact) {
 	if c.start != nil {
 		c.start(func(ctx context.Context) { c.keep(ctx, k) })
@@ -119,16 +119,16 @@ func (c *Cluster) pause(k *contact) (time.Duration, bool) {
 	}
 	every := helloEvery
 	if k.misses > 0 && k.misses < missesGone {
-		every /= 10 // it may be gone, with the chunks that it owns
+		every /= 10 // the gateway may be gone, with the chunks that it owns
 	}
 	pause := every*4/5 + time.Duration(c.rng.Int64N(int64(every*2/5)+1))
 	if m := c.here(k); k.misses == 0 && !k.alias && m != nil && m.state == Ejected {
-		pause = min(pause, max(0, time.Until(m.until))) // it may be readmitted then
+		pause = min(pause, max(0, time.Until(m.until))) // the member may be readmitted at that time
 	}
 	return pause, true
 }
 
-// greet sends one hello and handles the result.
+// greet sends one hello and handles the answer or error.
 func (c *Cluster) greet(ctx context.Context, k *contact) {
 	begun := time.Now()
 	h, err := c.cfg.Client.Hello(ctx, k.address, c.Self())
@@ -147,7 +147,7 @@ func (c *Cluster) greet(ctx context.Context, k *contact) {
 }
 
 // hear handles the answer to a hello. A member is reached at the first of its addresses that
-// answers, until that one stops answering.
+// answers, until that address stops answering.
 func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 	if k.misses >= missesGone {
 		c.retry()
@@ -179,7 +179,7 @@ func (c *Cluster) hear(k *contact, h peer.Hello, begun time.Time) {
 
 // retry sends hellos to all unresponsive addresses at once. It is called when one of them answers
 // again, since a network partition may have ended. If members came back one by one, views would
-// differ for longer, and chunks that two gateways own in their views would be read twice.
+// differ for longer. A chunk that two gateways own, each in its own view, would be read twice.
 func (c *Cluster) retry() {
 	for _, k := range c.contacts {
 		if k.misses >= missesGone {
@@ -188,7 +188,7 @@ func (c *Cluster) retry() {
 	}
 }
 
-// unanswered handles a failed hello. A gateway that refuses this one is no member either.
+// unanswered handles a failed hello. A gateway that refuses this gateway cannot be a member either.
 func (c *Cluster) unanswered(k *contact, err error) {
 	if no, ok := errors.AsType[*peer.RefusalError](err); ok && slices.Contains([]string{peer.CodeRefused, peer.CodeOtherCluster, peer.CodeOtherVersion}, no.Code) {
 		k.misses = 0
@@ -217,14 +217,14 @@ func (c *Cluster) refuse(k *contact, who string, why error) {
 		k.reason = why.Error()
 		c.note(c.cfg.Log.Warn().Str("address", k.address).Err(why), "not a member")
 	}
-	// Another gateway answers there than the member before, or the member has changed.
+	// Another gateway answers at the address now, or the member has changed.
 	if m := c.here(k); m != nil {
 		c.turn(m, Gone, why.Error())
 	}
 	k.who = who
 }
 
-// forget removes members that have been gone for long.
+// forget removes members that have been gone for a long time.
 func (c *Cluster) forget() {
 	c.mu.Lock()
 	defer c.unlock()

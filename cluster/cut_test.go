@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// After a network partition heals, all gateways have met again as soon as one gateway of each side
-// has met the other. If they came back one by one, views would differ and chunks would be read
-// twice.
+// TestCutEndsForAllAtOnce: when a network partition heals, all gateways meet again as soon as one
+// gateway of each side has met the other. If they came back one by one, views would differ and
+// chunks would be read twice.
 func TestCutEndsForAllAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(8)

@@ -5,9 +5,9 @@
 // answers a hello there with the same cluster name and version of the order is a member. Others are
 // refused with a reason, which the status shows. A gateway that introduces itself gets a hello in
 // return, so it is enough if one side finds the other. Hellos are independent of the data path.
-// They are sent about every ten seconds, and one second after an unanswered one; three unanswered
-// ones end a membership. When an unresponsive address answers again, all such addresses get a hello
-// at once.
+// They are sent about every ten seconds, and one second after an unanswered hello. Three unanswered
+// hellos end a membership. When an unresponsive address answers again, all such addresses get a
+// hello at once.
 //
 // A member owns chunks of a generation (package placement) if it serves that generation, is not
 // draining, and is healthy. An unhealthy member is ejected: other members own its chunks, and no
@@ -26,8 +26,8 @@
 // reads the store.
 //
 // For some minutes after a gateway has joined, the previous owners of its chunks are remembered
-// (Former), since they may still hold chunks that were read from the store. Chunks of a draining
-// member are asked of it as long as it answers.
+// (Former), since they may still hold chunks that were read from the store. A draining member gets
+// questions for its former chunks as long as it answers.
 //
 // A draining gateway announces that in a hello (Drain). Each member then asks it for a list of the
 // chunks to take over (Config.Inherit).

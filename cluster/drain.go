@@ -6,9 +6,9 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// Drain announces at once, in a hello, that this gateway will be gone soon: it still answers, but
-// owns nothing any more. Each member then sends a hello to this gateway. The answer lists the
-// chunks of held, soonest needed first, that the member owns from now on. So the member can load
+// Drain announces at once, in a hello, that this gateway will soon be gone: it still answers, but
+// no longer owns chunks. Each member then sends a hello to this gateway. The answer lists those
+// chunks of held that the member owns from now on, soonest needed first. So the member can load
 // them while this gateway still answers.
 func (c *Cluster) Drain(held []peer.Chunk) {
 	after := c.membership()
@@ -25,8 +25,8 @@ func (c *Cluster) Drain(held []peer.Chunk) {
 	}
 }
 
-// heirs returns which member takes over which chunks. If there are too many for one member, those
-// needed last are omitted.
+// heirs returns the chunks that each member takes over, by the member's ID. If there are too many
+// for one member, the chunks needed last are omitted.
 func (s *snapshot) heirs(held []peer.Chunk) map[string][]peer.ChunkList {
 	all, count := map[string][]peer.ChunkList{}, map[string]int{}
 	for _, ch := range held {

@@ -10,13 +10,14 @@ import (
 )
 
 // A sick member answers hellos, but refuses questions or answers them late. The cause may be
-// elsewhere: with the store down no member can answer. So a question counts against a member only
+// elsewhere: with the store down, no member can answer. So a question counts against a member only
 // if another gateway has answered it in the member's place. Ejection follows Envoy's outlier
-// detection: after consecutive failures, at most a share of the members, longer each time.
+// detection: consecutive failures eject a member, at most a share of the members is ejected, and
+// each ejection is longer than the last one.
 //
-// A failed member is ejected for coolFirst, twice as long after each failure up to coolMost, and
-// for at least coolLie after wrong bytes. The count restarts after the member was healthy for
-// forgiven.
+// A failed member is ejected for coolFirst. The time doubles with each failure, up to coolMost, and
+// is at least coolLie after wrong bytes. It starts at coolFirst again after the member was healthy
+// for the time forgiven.
 const (
 	coolFirst = 2 * time.Second
 	coolMost  = 30 * time.Second
@@ -27,11 +28,11 @@ const (
 	probeBytes = 1 << 20 // maximum size of the sample for testing an ejected member
 )
 
-// fault is the conclusion from a failed question about the member.
+// fault is what a failed question shows about the member.
 type fault int
 
 const (
-	none   fault = iota // healthy: a legitimate refusal, or the asker canceled the question
+	none   fault = iota // healthy: the refusal was legitimate, or the asking side canceled the question
 	ill                 // possibly sick: it lacks memory, its store fails, or it is late
 	broken              // it is silent, or breaks the protocol
 )
@@ -43,7 +44,7 @@ func faultOf(ctx context.Context, err error) fault {
 		return ill
 	case errors.Is(err, peer.ErrNotHere), errors.Is(err, peer.ErrNotServed), errors.Is(err, peer.ErrMismatch), errors.Is(err, peer.ErrQuestion):
 		return none
-	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // it was already silent for too long when the asker canceled
+	case ctx.Err() == nil || errors.Is(err, peer.ErrDown): // the member was already silent for too long when the question was canceled
 		return broken
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return ill
@@ -51,9 +52,9 @@ func faultOf(ctx context.Context, err error) fault {
 	return none
 }
 
-// failed counts an unanswered question. A broken member is ejected, unless more than half would be.
-// If most members are silent, this machine may be the slow one, and the remaining members would
-// take the chunks of all. Hellos find out which members are gone.
+// failed counts an unanswered question. A broken member is ejected, unless more than half of the
+// members would be. If most members are silent, this machine may be the slow one; ejecting them all
+// would give their chunks to the few that remain. Hellos find out which members are gone.
 func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -64,7 +65,7 @@ func (c *Cluster) failed(r *memberRead, says fault, err error) {
 	if c.members[m.ID] != m || m.state == Gone || says != broken {
 		return
 	}
-	m.at.awake() // a hello shows whether it is gone
+	m.at.awake() // the next hello shows whether the member is gone
 
 	// A draining member owns nothing.
 	if m.Draining || !c.most(func(o *member) bool { return o == m || o.state == Ejected }) {
@@ -85,9 +86,9 @@ func (c *Cluster) Lied(id string) {
 	c.eject(m, time.Now(), coolLie, "its bytes differ from the index")
 }
 
-// blame counts a question that another gateway answered in the member's place, and ejects the
-// member after too many. Concurrent questions count as one. A recently ejected member is ejected
-// after the first one.
+// blame counts a question that another gateway answered in the member's place. After too many the
+// member is ejected. Concurrent questions count as one. A recently ejected member is ejected after
+// the first such question.
 func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -109,9 +110,9 @@ func (c *Cluster) blame(r *memberRead, q *peer.Query, err error) {
 	c.eject(m, r.begun, 0, fmt.Sprintf("other gateways answered %d consecutive questions, the last because: %v", m.sick, err))
 }
 
-// pair reports whether there is exactly one other gateway. If its answers are late, this gateway
-// may be the slow one, or the link between them may be full, and no third gateway can tell. With
-// full links each would eject the other and read everything itself.
+// pair reports whether there is exactly one other gateway. If that gateway's answers are late, this
+// gateway may be the slow one, or the link between them may be full. No third gateway can tell.
+// With a full link each gateway would eject the other and read everything itself.
 func (c *Cluster) pair() bool {
 	others := 0
 	for _, m := range c.members {
@@ -122,8 +123,8 @@ func (c *Cluster) pair() bool {
 	return others == 1
 }
 
-// most reports whether the condition holds for more than half of the gateways, including this one,
-// for which it does not hold.
+// most reports whether a condition holds for more than half of the gateways. This gateway is
+// counted among them, and the condition is taken as false for it.
 func (c *Cluster) most(are func(*member) bool) bool {
 	all, so := 1, 0
 	for _, m := range c.members {
@@ -138,8 +139,8 @@ func (c *Cluster) most(are func(*member) bool) bool {
 	return 2*so > all
 }
 
-// probe returns a small question made from an unanswered one: its smallest sample, for no reader.
-// It returns nil if that sample is large.
+// probe returns a small question made from an unanswered one: its smallest sample, without the
+// reader. It returns nil if that sample is large.
 func probe(q *peer.Query) *peer.Query {
 	var small *peer.Query
 	least := uint32(probeBytes)
@@ -157,8 +158,8 @@ func probe(q *peer.Query) *peer.Query {
 	return small
 }
 
-// try sends the probe to a sick member after its ejection time, independently of the data path. The
-// member is healthy if the answer arrives in time.
+// try sends the probe to a sick member when its ejection time is over, independently of the data
+// path. The member is healthy if the answer arrives in time.
 func (c *Cluster) try(ctx context.Context, k *contact) {
 	c.mu.Lock()
 	m := c.here(k)
@@ -192,9 +193,9 @@ func (c *Cluster) try(ctx context.Context, k *contact) {
 	k.awake()
 }
 
-// eject ejects a member, for longer after each failure, and for least at least. begun is when the
-// failed question began. A question that began before the member was readmitted does not count
-// again.
+// eject ejects a member, for longer after each failure, and for at least the time least. begun is
+// when the failed question began. A question that began before the member was readmitted does not
+// count again.
 func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why string) {
 	now := time.Now()
 	if m.state == Ejected {
@@ -214,7 +215,7 @@ func (c *Cluster) eject(m *member, begun time.Time, least time.Duration, why str
 	c.turn(m, Ejected, why)
 }
 
-// cool returns how long a failed member is ejected: longer each time.
+// cool returns how long a failed member is ejected. Each ejection is longer than the last one.
 func (m *member) cool(least time.Duration) time.Duration {
 	m.strikes++
 	return max(least, min(coolFirst<<min(m.strikes-1, 10), coolMost))

@@ -11,7 +11,7 @@ import (
 // mostNames is the maximum number of members in one fault, and of generations in the list.
 const mostNames = 8
 
-// faults describes problems of the members together, although each one is healthy.
+// faults describes problems that the members have only together, while each one is healthy.
 func (n membership) faults() []string {
 	ours := map[string]string{} // one generation of each dataset that this gateway serves
 	for s := range n.serves {
@@ -47,7 +47,7 @@ func (n membership) faults() []string {
 	return apart[:min(len(apart), mostNames)]
 }
 
-// warn logs the faults after each change. c.building is held.
+// warn logs the faults after each change. The caller holds c.building.
 func (c *Cluster) warn(faults []string) {
 	if slices.Equal(faults, c.troubles) {
 		return

@@ -34,8 +34,8 @@ func ask(t *testing.T, n *node, c peer.Chunk) (string, error) {
 	return id, n.Read(t.Context(), id, query(c), [][]byte{make([]byte, 1000)}, nil)
 }
 
-// A failed read ejects a silent member at once: the second choice owns the chunk, and the first one
-// is not asked before its ejection is over and it has answered a hello.
+// TestFailedReadEjects: a failed read ejects a silent member at once, and the second choice owns
+// the chunk. The member gets no question until its ejection is over and it has answered a hello.
 func TestFailedReadEjects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -79,8 +79,8 @@ func TestFailedReadEjects(t *testing.T) {
 	})
 }
 
-// A member that does not answer a hello stays ejected when its ejection time is over, and is
-// removed in the end.
+// TestEjectedMemberMustAnswerAHello: a member that does not answer a hello stays ejected when its
+// ejection time is over, and is removed in the end.
 func TestEjectedMemberMustAnswerAHello(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -106,7 +106,7 @@ func TestEjectedMemberMustAnswerAHello(t *testing.T) {
 	})
 }
 
-// cooling returns how long a member stays ejected, to a tenth of a second.
+// cooling returns how long a member stays ejected, rounded to a tenth of a second.
 func (w *world) cooling(n *node, id string) (d time.Duration) {
 	for states(n)[id] == Ejected {
 		w.pass(100 * time.Millisecond)
@@ -138,7 +138,7 @@ func TestCoolDownDoubles(t *testing.T) {
 	})
 }
 
-// Many reads that fail at the same time count as one failure.
+// TestReadsThatFailTogether: many reads that fail at the same time count as one failure.
 func TestReadsThatFailTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -171,14 +171,14 @@ func TestLiarIsLeftAloneForLong(t *testing.T) {
 		}
 		w.fails(at(1), peer.ErrDown)
 		_, _ = ask(t, a, c) // ejected for 4 s
-		a.Lied("gw-1")      // another one of that burst lied
+		a.Lied("gw-1")      // another read of the same burst got wrong bytes
 		if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolLie {
 			t.Errorf("ejected already: got %v, want %v", got, coolLie)
 		}
 	})
 }
 
-// Errors that say nothing about the member do not change its state.
+// TestRefusalsInOrderAreNoFault: errors that say nothing about the member do not change its state.
 func TestRefusalsInOrderAreNoFault(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -233,8 +233,9 @@ func TestTrafficIsCounted(t *testing.T) {
 	})
 }
 
-// If nearly all members are silent, because this machine is stopped or overloaded, half of them
-// stay owners. Hellos find out those that are gone, and a draining member owns nothing anyway.
+// TestSilenceOfAllEjectsHalf: if nearly all members are silent, because this machine is stopped or
+// overloaded, half of them remain owners. Hellos find the members that are gone. A draining member
+// owns nothing in any case.
 func TestSilenceOfAllEjectsHalf(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
@@ -272,7 +273,8 @@ func TestSilenceOfAllEjectsHalf(t *testing.T) {
 	})
 }
 
-// A refused gateway that is gone is shown without a member.
+// TestStrangerThatIsGone: the status shows the address of a refused gateway that has stopped as one
+// without a member.
 func TestStrangerThatIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)
@@ -289,7 +291,8 @@ func TestStrangerThatIsGone(t *testing.T) {
 	})
 }
 
-// An ejected member is readmitted when its time is over, regardless of when the last hello was.
+// TestEjectedMemberIsBackInTime: an ejected member is readmitted when its time is over, regardless
+// of when the last hello was sent.
 func TestEjectedMemberIsBackInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -301,13 +304,13 @@ func TestEjectedMemberIsBackInTime(t *testing.T) {
 			if got := w.cooling(a, "gw-1"); got.Round(time.Second) != coolFirst {
 				t.Errorf("round %d: got %v, want %v", round, got, coolFirst)
 			}
-			w.pass(2*forgiven + time.Duration(round)*time.Second) // each round at another time between two hellos
+			w.pass(2*forgiven + time.Duration(round)*time.Second) // the ejection of each round begins at a different time between two hellos
 		}
 	})
 }
 
-// A member whose store hangs sends signs of life for ever. It must not delay every batch if others
-// can answer.
+// TestStuckMemberIsEjected: a member whose store hangs sends signs of life for ever. It must not
+// delay every batch if others can answer.
 func TestStuckMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -358,7 +361,8 @@ func TestStuckMemberIsEjected(t *testing.T) {
 	})
 }
 
-// A gateway that drains and restarts is a member again at once, however often it does so.
+// TestManyRestartsInGoodOrder: a gateway that drains and restarts is a member again at once,
+// however often it does so.
 func TestManyRestartsInGoodOrder(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
@@ -376,8 +380,8 @@ func TestManyRestartsInGoodOrder(t *testing.T) {
 	})
 }
 
-// A refused member that is stopped now is gone because it does not answer: the status shows the
-// current reason.
+// TestStatus_CurrentReason: a refused member that has stopped is gone because it does not answer.
+// The status shows this reason instead of the first one.
 func TestStatus_CurrentReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
@@ -396,7 +400,7 @@ func TestStatus_CurrentReason(t *testing.T) {
 	})
 }
 
-// The status contains the reason why an address does not answer.
+// TestStatus_ReasonWithoutAnswer: the status contains the reason why an address does not answer.
 func TestStatus_ReasonWithoutAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)

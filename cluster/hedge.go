@@ -11,34 +11,34 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// If a member is late, another gateway or the store is asked concurrently, and the first answer is
-// used.
+// If a member is late, the question is hedged: another gateway or the store gets it concurrently,
+// and the first answer is used.
 const (
 	hedgeShare = 0.02 // maximum share of hedged questions
 	hedgeBurst = 8    // maximum burst of hedged questions
-	hedgeRate  = 0.5  // maximum hedged questions per second: each may cost the store a chunk
+	hedgeRate  = 0.5  // maximum hedged questions per second; each may cost the store a read of a chunk
 
-	// A member sends a sign of life 10 ms after a question, or the answer if the bytes are in its
-	// memory. It is late if there is neither after that time, a margin, and eight times the recent
-	// time of a hello. That is the median of all members, since the hellos of a sick member are
-	// slow too.
+	// Within 10 ms of a question a member sends a sign of life, or the answer if the bytes are
+	// in its memory. It is late if neither arrives within that time, a margin, and eight times
+	// the recent time of a hello. The time of a hello is the median of all members, since the
+	// hellos of a sick member are slow too.
 	promptFloor = 20 * time.Millisecond
 	promptTimes = 8
 
-	// After a sign of life the member loads the bytes. It is late after twice the time of the
-	// slowest recent answer of all members. The initial value allows for a cold store, which takes
-	// seconds.
+	// After a sign of life the member loads the bytes. It is late if this takes more than twice
+	// as long as the slowest recent answer of all members. The initial value allows for a cold
+	// store, which takes seconds.
 	loadFloor = 250 * time.Millisecond
 	loadCold  = 2 * time.Second
 	loadTimes = 2
-	loadFade  = 8 // answers after which a slow one has decayed to a third
+	loadFade  = 8 // number of answers after which a slow one has decayed to a third
 )
 
 // errLate reports that another gateway was faster.
 var errLate = errors.New("the member is late")
 
-// race asks the member, and concurrently another gateway if the member is late. It returns when
-// both have ended: nil if the member answered first.
+// race sends the question to the member, and concurrently to another gateway if the member is late.
+// It returns when both have ended: nil if the member answered first.
 func (r *memberRead) race(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	c := r.cluster
 	if r.instead == nil {
@@ -92,7 +92,7 @@ func (r *memberRead) race(ctx context.Context, q *peer.Query, dst [][]byte) erro
 	}
 }
 
-// ask asks the member, in a span of its own that excludes the hedge.
+// ask sends the question to the member, in a span of its own that excludes the hedge.
 func (r *memberRead) ask(ctx context.Context, q *peer.Query, dst [][]byte) error {
 	ctx, span := tracing.Call(ctx, "peer question")
 	span.Text("millrace.peer.member", r.id)
@@ -113,8 +113,8 @@ func notify(to chan struct{}) func() {
 	}
 }
 
-// late is called when the timeout of a member has expired. It returns the additional time if loads
-// are currently slow, or whether to hedge the question.
+// late is called when the timeout of a member has expired. It returns more time if loads are
+// currently slow; otherwise it reports whether to hedge the question.
 func (c *Cluster) late(r *memberRead, loads bool) (more time.Duration, hedge bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,5 +146,5 @@ func (c *Cluster) measured(m *member, took time.Duration) {
 		}
 	}
 	slices.Sort(all)
-	c.prompt = promptFloor + promptTimes*all[(len(all)-1)/2] // of two members the faster one's, since the other may be sick
+	c.prompt = promptFloor + promptTimes*all[(len(all)-1)/2] // of two members the faster one's time, since the other may be sick
 }

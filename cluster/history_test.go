@@ -14,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/seeds"
 )
 
-// TestHistories: gateways start, die, drain, restart, lose links in one or both directions, fail
-// reads and send wrong bytes, as a seed determines. At any time a gateway reads only from members
-// that are healthy in its view, and from an ejected one only after its ejection. Some time after
-// the last fault all views are the same.
+// TestHistories: gateways start, die, drain and restart, lose links in one or both directions, fail
+// reads and send wrong bytes, all determined by a seed. At any time a gateway reads only from
+// members that are healthy in its view, or from an ejected member whose ejection is over. Some time
+// after the last fault all views are the same.
 func TestHistories(t *testing.T) {
 	from, to, _ := seeds.Range(t, 60, 3000)
 	for seed := from; seed < to; seed++ {
@@ -36,7 +36,7 @@ type history struct {
 
 	mu     sync.Mutex
 	broken map[[2]string]bool // links
-	sick   map[string]bool    // reads fail there
+	sick   map[string]bool    // addresses of gateways whose reads fail
 }
 
 func newHistory(w *world, seed uint64) *history {
@@ -103,7 +103,8 @@ func (h *history) run(t *testing.T) {
 	}
 }
 
-// halfOut reports whether so many members are ejected that silence ejects no further member.
+// halfOut reports whether so many members are ejected already that silence ejects no further
+// member.
 func (n *node) halfOut() bool {
 	all, out := 1, 1 // this gateway, and one more
 	for _, state := range states(n) {
@@ -150,7 +151,7 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// ask reads some chunks and compares the results with the state before.
+// ask reads some chunks, and compares the results with each member's state before the read.
 func (h *history) ask(t *testing.T, n *node) {
 	for range 5 {
 		c := chunk(h.rng.IntN(1000))

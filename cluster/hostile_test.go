@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// A hostile member announces that another member leaves. Only a member's own announcement is
-// believed.
+// TestMet_NoHelloForAnother: a hostile member announces that another member leaves. Only a member's
+// own announcement counts.
 func TestMet_NoHelloForAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -37,8 +37,8 @@ func TestMet_NoHelloForAnother(t *testing.T) {
 	})
 }
 
-// A stranger cannot make a gateway dial an address that its discovery does not list, nor prevent it
-// from meeting others.
+// TestStrangersNameNoAddresses: a stranger cannot make a gateway dial an address that its discovery
+// does not list, nor prevent it from meeting others.
 func TestStrangersNameNoAddresses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1}, nil)
@@ -60,8 +60,8 @@ func TestStrangersNameNoAddresses(t *testing.T) {
 	})
 }
 
-// Where another gateway answers now, the one before it is gone, as if it had been stopped: pods
-// change their names and keep addresses.
+// TestAnotherGatewayAtTheAddress: pods change their names and keep their addresses. A member at
+// whose address another gateway answers is gone, as if it had been stopped.
 func TestAnotherGatewayAtTheAddress(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)

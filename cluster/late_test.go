@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// A read that began before a member was ejected, and fails when that is back, says nothing new of
-// it.
+// TestLateFailureOfOldRead: a read that began before a member was ejected, and fails after its
+// readmission, does not eject it again.
 func TestLateFailureOfOldRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]

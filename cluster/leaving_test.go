@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// All members learn of a drain at once, and each gets exactly the list of chunks that it owns from
-// now on.
+// TestLeaving: all members learn of a drain at once, and each gets exactly the list of chunks that
+// it owns from now on.
 func TestLeaving(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(4)
@@ -72,7 +72,7 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// The answer to a hello is bounded: the chunks needed last are omitted.
+// TestDrain_ListIsBounded: the answer to a hello is bounded. The chunks needed last are omitted.
 func TestDrain_ListIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(2)
@@ -91,14 +91,14 @@ func TestDrain_ListIsBounded(t *testing.T) {
 	})
 }
 
-// After a restart at the same address the member has a new boot and owns the same chunks. The
-// restarted gateway knows who held its chunks.
+// TestRestart: after a restart at the same address the member has a new boot and owns the same
+// chunks. The restarted gateway returns the former owner of its chunks.
 func TestRestart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(3)
 		before := owned(fleet[0])
 		fleet[1].end()
-		w.pass(500 * time.Millisecond) // less than it takes to be missed
+		w.pass(500 * time.Millisecond) // too short for the others to notice its absence
 		again := w.join(1, []int{0, 1, 2}, func(c *Config) { c.Boot = "boot-1b" })
 		w.pass(3 * time.Second)
 		if got := owned(fleet[0]); got["gw-1"] != before["gw-1"] {
@@ -120,8 +120,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Several that come back together know that none of them has anything: those that stayed hold the
-// chunks.
+// TestSeveralComeBackTogether: gateways that restart together are empty, so none of them is a
+// former owner. The members that did not restart hold the chunks.
 func TestSeveralComeBackTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fleet := w.fleet(6)
@@ -160,7 +160,8 @@ func TestSeveralComeBackTogether(t *testing.T) {
 	})
 }
 
-// Two machines use the same name: the second one waits until the first one no longer answers.
+// TestTwins: two machines use the same name. The second one is refused until the first one no
+// longer answers.
 func TestTwins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(0, []int{1, 5}, nil)
@@ -180,8 +181,8 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// A stopped gateway answers no hello either: it is suspect first, then gone, and back once it
-// continues.
+// TestStandstill: a stopped gateway does not answer hellos. It is suspect first, then gone, and a
+// member again once it continues.
 func TestStandstill(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]

@@ -13,20 +13,20 @@ import (
 
 // member is a gateway that has answered with a valid hello.
 type member struct {
-	peer.Hello           // its last one
+	peer.Hello           // its most recent hello
 	at         *contact  // the address where it answers
-	state      State     // Alive, Draining, Ejected or Gone; set by turn
+	state      State     // Alive, Draining, Ejected or Gone; set only by turn
 	reason     string    // why it is gone or ejected
-	started    time.Time // according to its hello
+	started    time.Time // start time according to its hello
 	seen       time.Time // when it last answered
 
 	until   time.Time   // minimum end of an ejection
 	strikes int         // consecutive ejections
-	back    time.Time   // end of the last ejection or absence
-	sick    int         // consecutive questions that another gateway answered in its place
-	sickAt  time.Time   // when the last of them was
-	probe   *peer.Query // the question that it must answer before it is readmitted; nil: a hello is enough
-	poorAt  time.Time   // the last question that it refused or was late for; zero: it has answered one in time since
+	back    time.Time   // when the last ejection or absence ended
+	sick    int         // number of consecutive questions that another gateway answered in its place
+	sickAt  time.Time   // time of the last of these questions
+	probe   *peer.Query // the question that it must answer before it is readmitted; nil: answering a hello is enough
+	poorAt  time.Time   // time of the last question that it refused or was late for; zero: it has answered in time since
 
 	latency  time.Duration // recent time of a hello
 	rate     float64       // recent bytes per second of the faster reads
@@ -41,11 +41,11 @@ const mostUp = 1 << 40
 // as after a crash of several.
 const together = 2 * time.Second
 
-// newcomer reports whether a member was started with this gateway or after it, so it held no chunks
-// before.
+// newcomer reports whether a member was started together with this gateway or after it. Such a
+// member held no chunks before.
 func (c *Cluster) newcomer(m *member) bool { return m.started.After(c.started.Add(-together)) }
 
-// here returns the member whose address a contact is, nil if there is none.
+// here returns the member that is reached at a contact's address, nil if there is none.
 func (c *Cluster) here(k *contact) *member {
 	if m := c.members[k.who]; m != nil && m.at == k {
 		return m
@@ -53,7 +53,8 @@ func (c *Cluster) here(k *contact) *member {
 	return nil
 }
 
-// alive handles the hello of a member, known or new. begun is when this gateway's hello was sent.
+// alive handles the hello of a member, which may be new. begun is when this gateway's hello was
+// sent.
 func (c *Cluster) alive(k *contact, h peer.Hello, begun time.Time) {
 	now := time.Now()
 	h.Serves = distinct(h.Serves)

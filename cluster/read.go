@@ -12,10 +12,10 @@ import (
 // rateBytes is the minimum size of a read that is used to measure the link.
 const rateBytes = 256 << 10
 
-// Read asks a member once. A silent member is ejected at once, one that refuses or is late after
-// some questions (blame). An ejected member is not asked. instead, unless nil, gets the bytes
-// elsewhere: concurrently while the member is late, or after it has failed. peer.ErrOutdone reports
-// that instead has the bytes.
+// Read sends a question to a member once. A silent member is ejected at once. A member that refuses
+// or is late is ejected after several such questions (blame). An ejected member gets no question.
+// instead, unless nil, gets the bytes elsewhere: concurrently while the member is late, or after
+// the member has failed. peer.ErrOutdone reports that instead has the bytes.
 func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]byte, instead func(ctx context.Context, concurrent bool) error) error {
 	r, err := c.begin(id, instead)
 	says := none
@@ -43,16 +43,16 @@ func (c *Cluster) Read(ctx context.Context, id string, q *peer.Query, dst [][]by
 type memberRead struct {
 	cluster *Cluster
 	id      string  // of the member
-	member  *member // nil: it could not be asked
+	member  *member // nil: the member cannot get a question
 	address string
 	begun   time.Time
-	prompt  time.Duration // timeout for its first sign of life
+	prompt  time.Duration // timeout for the member's first sign of life
 	instead func(ctx context.Context, concurrent bool) error
-	hedged  bool // instead was called concurrently
+	hedged  bool // instead was called while the member was late
 	outdone bool // instead has the bytes
 }
 
-// begin looks up a member, and counts the question.
+// begin looks up a member and counts the question.
 func (c *Cluster) begin(id string, instead func(ctx context.Context, concurrent bool) error) (*memberRead, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +94,8 @@ func bytesOf(dst [][]byte) (n int64) {
 	return n
 }
 
-// measure updates the link's rate: upwards at once, downwards slowly, since a read may also wait
-// for bytes that are loaded first.
+// measure updates the measured rate of the link: upwards at once, downwards slowly, since a read
+// may include the time to load the bytes.
 func (m *member) measure(n uint64, took time.Duration) {
 	if n < rateBytes || took <= 0 {
 		return

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// mostWait is the maximum time that a newly started gateway waits for the others. It covers two
-// lookups of names without an answer, 5 s each; addresses without an answer take 2 s. After that
-// the gateway serves even if the others do not answer.
+// mostWait is the maximum time that a newly started gateway waits for others. It covers two DNS
+// lookups without an answer, 5 s each; an address without an answer takes 2 s. After that the
+// gateway serves even if no other has answered.
 const mostWait = 10 * time.Second
 
 // Awaits describes the condition for which this gateway waits before it should receive requests, ""
@@ -30,8 +30,8 @@ func (c *Cluster) Awaits() string {
 	return c.awaited()
 }
 
-// awaited describes the current wait. It contains no addresses, which may be confidential. The
-// caller holds mu.
+// awaited describes what the gateway currently waits for. It contains no addresses, which may be
+// confidential. The caller holds mu.
 func (c *Cluster) awaited() string {
 	if !c.listed {
 		return "looking up the addresses of other gateways"
@@ -76,7 +76,7 @@ func (c *Cluster) settle() {
 	c.ready = c.met() || c.listed && asked == all
 }
 
-// stopWaiting ends the wait in any case, and logs its last state.
+// stopWaiting ends the wait in any case, and logs what it was waiting for.
 func (c *Cluster) stopWaiting() {
 	c.mu.Lock()
 	defer c.unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// wantsReady compares the readiness of a gateway. waiting is a part of the expected reason, "" if
-// the gateway is to be ready.
+// wantsReady checks the readiness of a gateway. waiting is a part of the expected reason for
+// waiting, "" if the gateway must be ready.
 func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	t.Helper()
 	synctest.Wait()
@@ -23,7 +23,7 @@ func wantsReady(t *testing.T, when string, n *node, waiting string) {
 	}
 }
 
-// delayedDiscovery finds its addresses after a delay, and never if the delay is negative.
+// delayedDiscovery finds its addresses after a delay. If the delay is negative, it never finds any.
 type delayedDiscovery struct {
 	wait  time.Duration
 	knows list
@@ -40,8 +40,8 @@ func (a delayedDiscovery) Run(ctx context.Context, found func([]string)) error {
 	return a.knows.Run(ctx, found)
 }
 
-// TestFirstOfAllIsReadyAtOnce: the discovery finds only the gateway itself, or nothing, or
-// addresses without a gateway.
+// TestFirstOfAllIsReadyAtOnce: a gateway is ready at once if the discovery finds only the gateway
+// itself, or nothing, or addresses without a gateway.
 func TestFirstOfAllIsReadyAtOnce(t *testing.T) {
 	for name, known := range map[string][]int{"itself": {0}, "a name without addresses": {}, "all dead": {0, 5, 6, 7}} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -50,15 +50,15 @@ func TestFirstOfAllIsReadyAtOnce(t *testing.T) {
 	}
 }
 
-// TestReadyOnceItHasMetAnother: not before the other's answer, and then at once: it waits for no
-// third one.
+// TestReadyOnceItHasMetAnother: a gateway is ready as soon as one other gateway has answered. It
+// does not wait for a third one.
 func TestReadyOnceItHasMetAnother(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow = map[string]time.Duration{at(0): 100 * time.Millisecond, at(2): 3 * time.Second}
 		w.join(0, []int{0}, nil)
 		w.join(2, []int{2}, nil)
 		b := w.join(1, []int{0, 1, 2, 7}, nil)
-		wantsReady(t, "before any answer", b, "2 of 4 addresses have been asked") // itself, and an address without a gateway
+		wantsReady(t, "before any answer", b, "2 of 4 addresses have been asked") // the gateway itself, and an address without a gateway
 		w.pass(99 * time.Millisecond)
 		wantsReady(t, "before the answer", b, "2 of 4 addresses have been asked")
 		w.pass(time.Millisecond)
@@ -66,7 +66,8 @@ func TestReadyOnceItHasMetAnother(t *testing.T) {
 	})
 }
 
-// TestReadyOnceAllWereAsked: the answers may be of any gateway.
+// TestReadyOnceAllWereAsked: answers of gateways that are no members, or serve another generation,
+// end the wait too.
 func TestReadyOnceAllWereAsked(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"another generation": func(c *Config) { c.Serves = map[peer.DatasetGeneration]int{{Dataset: "photos", Generation: "g1"}: 1} },
@@ -85,8 +86,8 @@ func TestReadyOnceAllWereAsked(t *testing.T) {
 	}
 }
 
-// TestReadyAfterSomeSecondsAnyway: a lookup or an address that hangs delays readiness only for a
-// while. This is logged once.
+// TestReadyAfterSomeSecondsAnyway: a lookup or an address that hangs delays readiness for at most
+// mostWait. This is logged once.
 func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	for name, c := range map[string]struct {
 		where   Discovery
@@ -113,7 +114,7 @@ func TestReadyAfterSomeSecondsAnyway(t *testing.T) {
 	}
 }
 
-// TestReady_NeverWaitsAgain: a ready gateway never waits again, if members leave or are found later.
+// TestReady_NeverWaitsAgain: a ready gateway stays ready when members leave or are found later.
 func TestReady_NeverWaitsAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var log bytes.Buffer
@@ -134,8 +135,8 @@ func TestReady_NeverWaitsAgain(t *testing.T) {
 	})
 }
 
-// TestReady_GatewaysStartedInTurn: a gateway that is started when the one before it is ready, as by a
-// StatefulSet, is ready by itself.
+// TestReady_GatewaysStartedInTurn: gateways are started one by one, each when the previous one is
+// ready, as by a StatefulSet. Each of them becomes ready at once.
 func TestReady_GatewaysStartedInTurn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := []int{0, 1, 2, 3}

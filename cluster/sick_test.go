@@ -13,11 +13,11 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// other simulates the bytes from elsewhere in a member's place.
+// other stands for another gateway or the store, and answers in a member's place.
 type other struct {
 	err        error
-	concurrent int // times that it was asked while the member was late
-	after      int // times that it was asked when the member had failed
+	concurrent int // number of calls while the member was late
+	after      int // number of calls after the member had failed
 }
 
 func (o *other) instead(_ context.Context, concurrent bool) error {
@@ -44,8 +44,9 @@ func sicknesses() map[string]error {
 	}
 }
 
-// A member that refuses questions that another one can answer is ejected. If the others cannot
-// answer either, as with the store down, it counts as healthy.
+// TestRefusalsThatOthersDoNotGive: a member that refuses questions is ejected if another gateway
+// can answer them. If the others cannot answer either, for example because the store is down, the
+// member counts as healthy.
 func TestRefusalsThatOthersDoNotGive(t *testing.T) {
 	for name, refusal := range sicknesses() {
 		t.Run(name, func(t *testing.T) {
@@ -81,12 +82,12 @@ func TestRefusalsThatOthersDoNotGive(t *testing.T) {
 	}
 }
 
-// A member whose answers are late is ejected; other gateways are asked concurrently while that is
-// rare.
+// TestLateMemberIsEjected: a member whose answers are late is ejected. Other gateways are asked
+// concurrently as long as that is rare.
 func TestLateMemberIsEjected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
-		var slow atomic.Int64 // time of an answer
+		var slow atomic.Int64 // time that an answer takes
 		w.read = func(string, string) error { time.Sleep(time.Duration(slow.Load())); return nil }
 		o := &other{}
 		ask := func() error {
@@ -113,7 +114,8 @@ func TestLateMemberIsEjected(t *testing.T) {
 		if got := states(a)["gw-1"]; got != Ejected || o.concurrent != sickAfter || o.after != 0 {
 			t.Errorf("got %v after %d and %d elsewhere, want %v after %d and 0", got, o.concurrent, o.after, Ejected, sickAfter)
 		}
-		// It is tried by itself, and comes back only when it is prompt again.
+		// The gateway sends it probes, and readmits it only when the answers are prompt
+		// again.
 		w.pass(5 * time.Minute)
 		if got := states(a)["gw-1"]; got != Ejected {
 			t.Errorf("still slow: got %v, want %v", got, Ejected)
@@ -129,8 +131,8 @@ func TestLateMemberIsEjected(t *testing.T) {
 	})
 }
 
-// Of two gateways neither ejects the other for being late, since no third one can tell which of
-// them is.
+// TestLateMemberOfAPairStays: of two gateways, neither ejects the other for being late, since no
+// third one can tell which of them is slow.
 func TestLateMemberOfAPairStays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(2)[0]
@@ -140,7 +142,7 @@ func TestLateMemberOfAPairStays(t *testing.T) {
 			if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil && !errors.Is(err, peer.ErrOutdone) {
 				t.Fatal(err)
 			}
-			w.pass(10 * time.Second) // hedges are earned again
+			w.pass(10 * time.Second) // enough time to earn credit for more hedges
 		}
 		if got := states(a)["gw-1"]; got != Alive || o.concurrent < 2*sickAfter {
 			t.Errorf("got %v after %d answers of others that were faster, want %v after many", got, o.concurrent, Alive)
@@ -148,8 +150,8 @@ func TestLateMemberOfAPairStays(t *testing.T) {
 	})
 }
 
-// TestHellosOfALateMemberAreNoMeasure: of three gateways the one that is late has late hellos too,
-// which make no other limit.
+// TestHellosOfALateMemberAreNoMeasure: the late one of three gateways has late hellos too. They do
+// not raise the timeout for its answers.
 func TestHellosOfALateMemberAreNoMeasure(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow = map[string]time.Duration{at(1): 300 * time.Millisecond}
@@ -189,7 +191,7 @@ func TestRefusingMemberOfAPairIsEjected(t *testing.T) {
 	}
 }
 
-// However many queries are late, only a few of them are sent twice.
+// TestHedgesAreFew: however many questions are late, only a few of them are hedged.
 func TestHedgesAreFew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -210,8 +212,8 @@ func TestHedgesAreFew(t *testing.T) {
 	})
 }
 
-// A question is hedged once, even if the hedge fails and the member sends a sign of life
-// afterwards.
+// TestAQuestionIsHedgedOnce: a question is hedged once, even if the hedge fails and the member
+// sends a sign of life afterwards.
 func TestAQuestionIsHedgedOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -223,7 +225,8 @@ func TestAQuestionIsHedgedOnce(t *testing.T) {
 	})
 }
 
-// No more than half of the members are ejected for faults that may have a common cause.
+// TestHalfOfTheMembersStay: at most half of the members are ejected for faults that may have a
+// common cause.
 func TestHalfOfTheMembersStay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(8)[0]
@@ -252,14 +255,15 @@ func TestHalfOfTheMembersStay(t *testing.T) {
 	})
 }
 
-// If all members are slow or refuse requests, none is ejected, though this gateway is faster
-// itself. A member that stays slow after the others have recovered is ejected.
+// TestEjection_NotIfAllAreSlow: if all members are slow or refuse requests, none is ejected, even
+// though this gateway is faster itself. A member that stays slow after the others have recovered is
+// ejected.
 func TestEjection_NotIfAllAreSlow(t *testing.T) {
 	for name, refusal := range map[string]error{"late": nil, "overloaded": &peer.RefusalError{Status: 503, Code: peer.CodeOverloaded}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				a := w.fleet(8)[0]
-				var well atomic.Bool // all but gw-1
+				var well atomic.Bool // all but gw-1 are fast
 				w.read = func(_, to string) error {
 					if well.Load() && to != at(1) {
 						return nil
@@ -305,7 +309,8 @@ func TestEjection_NotIfAllAreSlow(t *testing.T) {
 	}
 }
 
-// A cold store is slow for all members: the first answers are waited for, and not hedged.
+// TestColdStoreIsWaitedFor: a cold store is slow for all members. The first answers are awaited
+// without a hedge.
 func TestColdStoreIsWaitedFor(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.fleet(3)[0]
@@ -316,7 +321,7 @@ func TestColdStoreIsWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.loads = 1900 * time.Millisecond // as it may
+		w.loads = 1900 * time.Millisecond // still within the limit
 		if err := a.Read(t.Context(), "gw-1", sample(chunk(1)), [][]byte{make([]byte, 1000)}, o.instead); err != nil || o.concurrent != 0 {
 			t.Errorf("got %v and %d hedges, want none", err, o.concurrent)
 		}
@@ -327,8 +332,9 @@ func TestColdStoreIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A member that is left alone is greeted early when it may be back. Who answers at its address but
-// is no member, or another one, is greeted as seldom as others are.
+// TestEjectedMemberIsNotGreetedWithoutEnd: an ejected member gets an early hello at the end of its
+// ejection. If the gateway that answers there is no member, or is another member, hellos return to
+// their normal interval.
 func TestEjectedMemberIsNotGreetedWithoutEnd(t *testing.T) {
 	for name, change := range map[string]func(h *peer.Hello){
 		"another release": func(h *peer.Hello) { h.OrderVersion++ },

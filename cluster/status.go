@@ -15,8 +15,8 @@ type State string
 // The states.
 const (
 	Alive    State = "alive"    // it answers, and owns chunks
-	Suspect  State = "suspect"  // it has not answered the last hello, or the last two
-	Ejected  State = "ejected"  // it was silent, refused or was late too often, or sent wrong bytes; temporarily not asked
+	Suspect  State = "suspect"  // it has not answered the last one or two hellos
+	Ejected  State = "ejected"  // it was silent, refused or was late too often, or sent wrong bytes; it gets no questions for now
 	Draining State = "draining" // it answers, owns nothing any more, and will be gone soon
 	Gone     State = "gone"     // it does not answer hellos
 	Refused  State = "refused"  // the gateway at the address is no member, or refuses this gateway
@@ -30,8 +30,8 @@ type Status struct {
 	Self    MemberStatus   `json:"self"`
 	Members []MemberStatus `json:"members"` // the other members, by name
 	Others  []OtherStatus  `json:"others"`  // addresses without a member
-	Faults  []string       `json:"faults"`  // problems of the members together: different generations
-	Hedges  uint64         `json:"hedges"`  // questions that were also asked of a second member because the first was late
+	Faults  []string       `json:"faults"`  // problems that the members have together, such as different generations
+	Hedges  uint64         `json:"hedges"`  // questions that were also sent to a second member because the first was late
 }
 
 // MemberStatus is one gateway of the cluster.
@@ -43,15 +43,15 @@ type MemberStatus struct {
 	Reason      string            `json:"reason,omitempty"` // why it is gone or ejected
 	CacheBytes  uint64            `json:"cache_bytes"`
 	Serves      []OwnershipStatus `json:"serves"`
-	LatencyMS   float64           `json:"latency_ms"`    // recent time of a hello
-	SeenSeconds float64           `json:"seen_seconds"`  // since it last answered
-	RetryAfter  float64           `json:"retry_seconds"` // until an ejected member is tried again
+	LatencyMS   float64           `json:"latency_ms"`    // recent time that a hello took
+	SeenSeconds float64           `json:"seen_seconds"`  // time since it last answered
+	RetryAfter  float64           `json:"retry_seconds"` // time until an ejected member is tried again
 	LinkRate    int64             `json:"link_bytes_per_second"`
 	Asked       Traffic           `json:"asked"`    // by this gateway
 	Answered    Traffic           `json:"answered"` // to it
 }
 
-// OwnershipStatus is a generation that a gateway serves, and its share of the chunks.
+// OwnershipStatus is a generation that a gateway serves, and the gateway's share of the chunks.
 type OwnershipStatus struct {
 	Dataset    string  `json:"dataset"`
 	Generation string  `json:"generation"`
@@ -66,7 +66,7 @@ type Traffic struct {
 	Failed   uint64 `json:"failed"`
 }
 
-// OtherStatus is an address without a member.
+// OtherStatus is an address at which there is no member.
 type OtherStatus struct {
 	Address string `json:"address"`
 	ID      string `json:"id,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/cluster/peer"
 )
 
-// BenchmarkThousandMembers measures the cost of a cluster of 1,000 gateways for each of them: a
-// snapshot for each change of members, a status for each scrape, and each result of the discovery.
+// BenchmarkThousandMembers measures the cost to one gateway of a cluster with 1,000 others: of a
+// snapshot at each change of members, a status at each scrape, and each result of the discovery.
 func BenchmarkThousandMembers(b *testing.B) {
 	for _, datasets := range []int{1, 16} {
 		c, addresses := thousand(datasets)
@@ -25,7 +25,7 @@ func BenchmarkThousandMembers(b *testing.B) {
 				c.Status()
 			}
 		})
-		b.Run(fmt.Sprintf("copied/datasets=%d", datasets), func(b *testing.B) { // holds the lock all the while
+		b.Run(fmt.Sprintf("copied/datasets=%d", datasets), func(b *testing.B) { // the cluster is locked throughout
 			for b.Loop() {
 				c.copied()
 			}
@@ -38,8 +38,8 @@ func BenchmarkThousandMembers(b *testing.B) {
 	}
 }
 
-// thousand is a gateway that knows 1,000 others, of unequal weights, which all serve the same
-// datasets; and their addresses.
+// thousand returns a gateway that knows 1,000 others, and their addresses. The others have unequal
+// weights, and all serve the same datasets.
 func thousand(datasets int) (*Cluster, []string) {
 	serves := map[peer.DatasetGeneration]int{}
 	var all []peer.DatasetGeneration

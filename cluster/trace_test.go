@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// wire is an asker that records the spans sent to members. One member may never answer.
+// wire is a client that records the span of each question. One member may never answer.
 type wire struct {
 	PeerClient
 	deaf string // its address
@@ -35,13 +35,13 @@ func (s *wire) Read(ctx context.Context, address string, q *peer.Query, dst [][]
 	return s.PeerClient.Read(ctx, address, q, dst)
 }
 
-// TestQuestionsAreSiblings: a question to another member, concurrent with a late one or after a
-// failed one, is a sibling of the first question in the trace, whose span contains the reason of
+// TestQuestionsAreSiblings: if a member is late or fails, the question to the next member is a
+// sibling of the first question in the trace. The span of the first question contains the reason of
 // its failure.
 func TestQuestionsAreSiblings(t *testing.T) {
 	for name, c := range map[string]struct {
 		deaf  string // the address of a member that never answers
-		fails string // the reason in the trace of the first question
+		fails string // the reason of failure in the span of the first question
 	}{
 		"late":    {at(1), errLate.Error()},
 		"refuses": {"", peer.CodeOverloaded},

@@ -10,15 +10,16 @@ import (
 	"github.com/millrace-data/millrace/cluster/placement"
 )
 
-// snapshot is the ownership of chunks until the next change. It is immutable.
+// snapshot holds the owners of chunks until the next change. It is immutable.
 type snapshot struct {
-	number uint64                                     // grows when a chunk may have another owner
-	owners map[peer.DatasetGeneration]*placement.View // by generation, the members that serve it
-	before map[peer.DatasetGeneration]*placement.View // the owners before a change: see Cluster.snapshot
+	number uint64                                     // increases when a chunk may have another owner
+	owners map[peer.DatasetGeneration]*placement.View // members that serve a generation, by generation
+	before map[peer.DatasetGeneration]*placement.View // the owners before a change, by generation: see Cluster.snapshot
 	recent bool                                       // this gateway was started recently
 }
 
-// ownerIn returns the ID of the member that owns a chunk, "" if there is none.
+// ownerIn returns the ID of the member that owns a chunk, "" if there is none. Members in asked are
+// skipped.
 func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 	if view == nil {
 		return ""
@@ -34,8 +35,8 @@ func ownerIn(view *placement.View, c peer.Chunk, asked ...string) string {
 	return view.Members()[i].ID
 }
 
-// Owner returns the member that owns a chunk, or the next choice if some have been asked already.
-// It returns "" for this gateway, and if none is known.
+// Owner returns the ID of the member that owns a chunk. Members in asked are skipped, so it then
+// returns the next choice. It returns "" for this gateway, and if no owner is known.
 func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	id := ownerIn(c.now.Load().owners[ch.DatasetGeneration], ch, asked...)
 	if id == c.cfg.ID {
@@ -44,9 +45,10 @@ func (c *Cluster) Owner(ch peer.Chunk, asked ...string) string {
 	return id
 }
 
-// Former returns a member that may hold a chunk that this gateway has owned only recently: the
-// previous owner if it is draining and still answers, or if this gateway was started some minutes
-// ago and the owner before it. When other gateways join, this gateway gets no additional chunks.
+// Former returns a member that may hold a chunk that this gateway has owned only for a short time.
+// That is the previous owner if it is draining and still answers. If this gateway was started some
+// minutes ago, it is the owner before the start. When other gateways join, this gateway gets no
+// additional chunks.
 func (c *Cluster) Former(ch peer.Chunk) string {
 	id := ownerIn(c.now.Load().before[ch.DatasetGeneration], ch)
 	if id == c.cfg.ID {
@@ -84,8 +86,8 @@ type membership struct {
 	members  []member // by ID
 }
 
-// membership returns the members by ID. A member that has not answered the last hello is Suspect in
-// it.
+// membership returns the members by ID. A member that has not answered the last hello has the state
+// Suspect there.
 func (c *Cluster) membership() membership {
 	n := c.copied()
 	slices.SortFunc(n.members, func(a, b member) int { return cmp.Compare(a.ID, b.ID) })
@@ -106,8 +108,8 @@ func (c *Cluster) copied() membership {
 	return n
 }
 
-// rebuild builds the snapshot if it is stale, unless another goroutine has done so. c.mu is not
-// held.
+// rebuild builds the snapshot if it is stale, unless another goroutine has done so. The caller does
+// not hold c.mu.
 func (c *Cluster) rebuild() {
 	c.building.Lock()
 	defer c.building.Unlock()
@@ -130,7 +132,7 @@ func (c *Cluster) rebuild() {
 // sameMembers reports whether two views give every chunk the same owner.
 func sameMembers(a, b *placement.View) bool { return slices.Equal(a.Members(), b.Members()) }
 
-// due reports whether the snapshot is stale; the caller rebuilds it.
+// due reports whether the snapshot is stale, and marks it as current: the caller rebuilds it.
 func (c *Cluster) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +141,9 @@ func (c *Cluster) due() bool {
 	return stale
 }
 
-// snapshot computes the owners. The previous owners are those without draining. For some minutes
-// after this gateway was started, they exclude this gateway and those that were started with it.
+// snapshot computes the owners. The previous owners include the draining members. For some minutes
+// after this gateway was started, they exclude this gateway and the gateways that were started with
+// it.
 func (c *Cluster) snapshot(n membership) *snapshot {
 	s := &snapshot{
 		number: 1, recent: c.recent(), owners: map[peer.DatasetGeneration]*placement.View{}, before: map[peer.DatasetGeneration]*placement.View{},
@@ -158,7 +161,7 @@ func (c *Cluster) snapshot(n membership) *snapshot {
 		for _, served := range m.Serves {
 			of := all[served]
 			if of == nil {
-				continue // this gateway does not serve it
+				continue // this gateway does not serve the generation
 			}
 			if !m.Draining {
 				of.now = append(of.now, p)

@@ -21,17 +21,17 @@ import (
 type world struct {
 	t     *testing.T
 	mu    sync.Mutex
-	nodes map[string]*node                       // by address, the current listener
-	cut   func(from, to string) bool             // by address: nothing passes
-	read  func(from, to string) error            // result of reads; nil: they fill dst with zeros
-	mute  time.Duration                          // that a member takes until it gives a sign of life
-	loads time.Duration                          // that a member takes after a sign of life
+	nodes map[string]*node                       // the current listener, by address
+	cut   func(from, to string) bool             // reports whether a link is cut, by address; a cut link passes nothing
+	read  func(from, to string) error            // returns the result of a read; nil: all reads succeed with zeros
+	mute  time.Duration                          // time that a member takes until it sends a sign of life
+	loads time.Duration                          // time that a member takes after a sign of life
 	reads []string                               // from>to
-	told  map[string]map[string][]peer.ChunkList // by ID: the chunks that each member was to take over, by the ID of the draining one
+	told  map[string]map[string][]peer.ChunkList // by ID of the new owner and of the draining member: the chunks to take over
 	hello func(from string, h *peer.Hello)       // modifies a gateway's hello
-	early func(c *Cluster)                       // is called before a gateway runs
-	slow  map[string]time.Duration               // by address: how long a gateway takes to answer a hello
-	peers map[string]int                         // by address: how many gateways it knows, as its client is told
+	early func(c *Cluster)                       // called before a gateway runs
+	slow  map[string]time.Duration               // how long a gateway takes to answer a hello, by address
+	peers map[string]int                         // how many gateways each gateway knows, as its client was told, by address
 }
 
 // node is one running gateway.
@@ -58,7 +58,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// list is a discovery that knows some addresses from the beginning.
+// list is a discovery with a fixed list of addresses.
 type list []string
 
 func (l list) Again() {}
@@ -69,7 +69,7 @@ func (l list) Run(ctx context.Context, found func([]string)) error {
 	return ctx.Err()
 }
 
-// pass is an Asker that sends through the world.
+// pass is a PeerClient that sends through the world.
 type pass struct {
 	w    *world
 	from string
@@ -131,12 +131,12 @@ func (p pass) Read(ctx context.Context, address string, _ *peer.Query, dst [][]b
 	return nil
 }
 
-// at is the address of gateway i.
+// at returns the address of gateway i.
 func at(i int) string { return fmt.Sprintf("10.0.0.%d:7946", i+1) }
 
 const generation = "g0"
 
-// join starts gateway i, which is given the addresses of some others. change alters its
+// join starts gateway i, whose discovery lists the addresses of some others. change alters its
 // configuration.
 func (w *world) join(i int, others []int, change func(*Config)) *node {
 	w.t.Helper()
@@ -207,7 +207,7 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// asked returns the members that have been read from since its last call.
+// asked returns the reads since the last call of asked, each as from>to.
 func (w *world) asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +234,7 @@ func ofOwner(t *testing.T, n *node, owner string) peer.Chunk {
 	return peer.Chunk{}
 }
 
-// owned counts the chunks that each member owns, by ID, as one gateway sees it.
+// owned returns the number of chunks that each member owns, by ID, in a gateway's view.
 func owned(n *node) map[string]int {
 	out := map[string]int{}
 	for i := range 1000 {
@@ -247,7 +247,7 @@ func owned(n *node) map[string]int {
 	return out
 }
 
-// states returns the members that a gateway knows, with their states.
+// states returns the state of each member that a gateway knows.
 func states(n *node) map[string]State {
 	out := map[string]State{}
 	for _, m := range n.Status().Members {
@@ -256,7 +256,7 @@ func states(n *node) map[string]State {
 	return out
 }
 
-// refusals returns the status of gateways that are not members.
+// refusals returns the status of the gateways that are not members.
 func refusals(n *node) []string {
 	var out []string
 	for _, o := range n.Status().Others {

@@ -62,7 +62,7 @@ func TestParseJoin(t *testing.T) {
 	}
 }
 
-// book is a fake name service.
+// book is a fake DNS server.
 type book struct {
 	mu  sync.Mutex
 	of  map[string][]string
@@ -97,8 +97,8 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 	return "", all, b.err
 }
 
-// looking runs a lookup in a bubble. check compares the last result and the number of results after
-// a while with the expected ones.
+// looking runs Names in a bubble. check waits, then compares the last addresses, and the number of
+// calls with addresses, with the expected ones.
 func looking(t *testing.T, where Join, b *book, log io.Writer) (n *Names, check func(when string, wait time.Duration, wantCalls int, want ...string), end func()) {
 	t.Helper()
 	n = New(where, zerolog.New(log))
@@ -138,7 +138,7 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 		defer end()
 		check("at first", time.Second, 1, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.9:7946", "[fd00::1]:9")
 		check("unchanged", time.Minute, 1, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.9:7946", "[fd00::1]:9")
-		b.set("gateways", []string{"10.0.0.2", "10.0.0.3"}, nil) // .1 is listed by itself
+		b.set("gateways", []string{"10.0.0.2", "10.0.0.3"}, nil) // the list itself contains .1
 		check("changed", resolveEvery, 2, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.3:7946", "10.0.0.9:7946", "[fd00::1]:9")
 		b.set("", nil, errors.New("server misbehaving"))
 		check("failing", time.Hour, 2, "10.0.0.1:7946", "10.0.0.2:7946", "10.0.0.3:7946", "10.0.0.9:7946", "[fd00::1]:9")
@@ -150,8 +150,8 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// TestAgainLooksSooner: Again causes an earlier lookup, but at most one per resolveApart, however
-// often it is called.
+// TestAgainLooksSooner: Again causes an earlier lookup. However often it is called, at most one
+// lookup takes place per resolveApart.
 func TestAgainLooksSooner(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"gateways": {"10.0.0.1"}}}
@@ -174,7 +174,8 @@ func TestAgainLooksSooner(t *testing.T) {
 	})
 }
 
-// SRV records name hosts and ports. The hosts are resolved like those of a list.
+// TestServicesAreLookedUp: SRV records name hosts and ports. The hosts are resolved like those of a
+// list.
 func TestServicesAreLookedUp(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := &book{of: map[string][]string{"_peer._tcp.job": {"gw-0.job.", "gw-1.job."}, "gw-0.job": {"10.0.0.1"}, "gw-1.job": {"10.0.0.2"}, "gw-2.job": {"10.0.0.3"}}}
@@ -188,8 +189,8 @@ func TestServicesAreLookedUp(t *testing.T) {
 	})
 }
 
-// TestListsThatAreNone: files that cannot be read completely or are no lists are refused; the
-// gateway continues, and can stop.
+// TestListsThatAreNone: ReadList returns an error for a file that it cannot read completely, and
+// for anything that is not a regular file. It never blocks.
 func TestListsThatAreNone(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
@@ -203,7 +204,7 @@ func TestListsThatAreNone(t *testing.T) {
 	if _, err := writer.WriteString("gw-0:1\n"); err != nil {
 		t.Fatal(err)
 	}
-	closing := time.AfterFunc(time.Second, func() { writer.Close() }) // ends a ReadList that has begun to read
+	closing := time.AfterFunc(time.Second, func() { writer.Close() }) // ends a ReadList that waits for the writer
 	defer writer.Close()
 	defer closing.Stop()
 	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), mostList+1), 0o600); err != nil {
@@ -216,8 +217,8 @@ func TestListsThatAreNone(t *testing.T) {
 	}
 }
 
-// A file is read again when it changes. A file that cannot be read, or that has an invalid line,
-// changes nothing, and the log names it.
+// TestFilesAreReadAgain: a file is read again when it changes. A file that cannot be read, or that
+// has an invalid line, changes nothing; the log names it.
 func TestFilesAreReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateways")
 	write := func(text string) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// PeerPort is the default port for questions between gateways.
+// PeerPort is the default port of a gateway for questions from other gateways.
 const PeerPort = 7946
 
 // Scheme is a way to find other gateways.
@@ -18,15 +18,15 @@ type Scheme string
 // The schemes. A list has no scheme prefix.
 const (
 	SchemeList Scheme = ""     // HOST:PORT, HOST, ...
-	SchemeDNS  Scheme = "dns"  // the addresses of one name
-	SchemeSRV  Scheme = "srv"  // the hosts and ports of a service: SRV records
+	SchemeDNS  Scheme = "dns"  // the addresses of one DNS name
+	SchemeSRV  Scheme = "srv"  // SRV records: the hosts and ports of a service
 	SchemeFile Scheme = "file" // a file of addresses, one per line, read again when it changes
 )
 
 // Join specifies how to find other gateways. A host may be a name; all its addresses are used.
 type Join struct {
 	Scheme  Scheme
-	Targets []string // host:port of a list or a DNS name; otherwise the name of the service or the file
+	Targets []string // host:port for a list or a DNS name; otherwise the name of the service or the file
 }
 
 // ParseJoin parses a Join. The default port is PeerPort.
@@ -79,12 +79,12 @@ func addresses(list string) ([]string, error) {
 	return all, nil
 }
 
-// mostList is the maximum size of a list of gateways in bytes: many times the size of mostContacts
+// mostList is the maximum size of a file of addresses in bytes, many times the size of mostContacts
 // addresses.
 const mostList = 1 << 20
 
 // ReadList reads a file of addresses: one per line; a # begins a comment. It returns an error for a
-// pipe, since reading it would wait for its writer, and the gateway could not stop meanwhile.
+// pipe: reading one would wait for its writer, and the gateway could not stop meanwhile.
 func ReadList(file string) ([]string, error) {
 	info, err := os.Stat(file)
 	switch {

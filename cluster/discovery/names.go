@@ -14,19 +14,20 @@ import (
 )
 
 // Names are looked up, and a file is read, every resolveEvery, so a newly registered gateway gets a
-// hello within seconds. Again makes that earlier, at least resolveApart after the last lookup.
+// hello within seconds. Again causes an earlier lookup, but at least resolveApart after the last
+// one.
 const (
 	resolveEvery = 5 * time.Second
 	resolveApart = time.Second
 )
 
-// Resolver looks up names; *net.Resolver implements it.
+// Resolver looks up DNS names. *net.Resolver implements it.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// Names finds gateways according to a Join. The last result of a name service or file stays valid
+// Names finds gateways according to a Join. The last result of a DNS server or file stays valid
 // until the next one: an address without a gateway costs only an occasional hello.
 type Names struct {
 	Where    Join
@@ -34,7 +35,7 @@ type Names struct {
 	Log      zerolog.Logger
 
 	again   chan struct{}
-	last    map[string][]string // the last result by name
+	last    map[string][]string // the last result of each name
 	failing map[string]bool
 }
 
@@ -107,7 +108,8 @@ func (n *Names) targets(ctx context.Context) []string {
 	return from
 }
 
-// hosts looks up the names among some targets concurrently, so that a slow lookup delays no other.
+// hosts looks up the DNS names among some targets concurrently, so that a slow lookup delays no
+// other.
 func (n *Names) hosts(ctx context.Context, targets []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveEvery)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// batchQuery is one batch of 4,096 samples in 500 chunks.
+// batchQuery returns the query for a batch of 4,096 samples in 500 chunks.
 func batchQuery() *Query {
 	const chunks, samples = 500, 4096
 	r := rand.New(rand.NewPCG(1, 2))
@@ -53,8 +53,8 @@ func BenchmarkQueryRead(b *testing.B) {
 
 const benchSamples, benchSize = 256, 110 << 10
 
-// BenchmarkPeerRead measures moving a batch from one gateway's memory into another's over loopback:
-// with samples the size of images, and with small ones.
+// BenchmarkPeerRead measures the transfer of a batch from one gateway's memory into another's over
+// loopback, with samples of the size of images and with small ones.
 func BenchmarkPeerRead(b *testing.B) {
 	for _, c := range []struct {
 		name                   string
@@ -94,8 +94,9 @@ func benchPeer(b *testing.B, chunks, ranges, length int, encrypted bool) (client
 	return asker(b, func(cfg *ClientConfig) { cfg.TLS = asks }), start(b, server), q, dst
 }
 
-// BenchmarkTwoHops compares a batch that passes through two processes: bare, where two handlers
-// only write one slice and copy it, and with the second process asking the first as a peer.
+// BenchmarkTwoHops compares two ways for a batch to pass through two processes. In "bare", both
+// handlers only write and copy one slice. In "peer", the second process asks the first one as a
+// peer.
 func BenchmarkTwoHops(b *testing.B) {
 	body := make([]byte, benchSamples*benchSize)
 	far := listenAndServe(b, func(w http.ResponseWriter) error {
@@ -145,8 +146,8 @@ func get(b *testing.B, transport *http.Transport, address string, to io.Writer) 
 	return err
 }
 
-// listenAndServe answers each request with as many bytes as a batch has, using only net/http's
-// server.
+// listenAndServe answers each request through net/http's server with the body that answer writes,
+// and returns its address.
 func listenAndServe(b *testing.B, answer func(http.ResponseWriter) error) string {
 	b.Helper()
 	ln := listen(b)

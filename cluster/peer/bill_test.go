@@ -15,7 +15,7 @@ import (
 type purse struct {
 	mu               sync.Mutex
 	total, now, most int64
-	back             chan struct{} // one token for each time that some is given back
+	back             chan struct{} // one token each time that memory is released
 }
 
 func (p *purse) reserve(n int64) (func(), bool) {
@@ -34,7 +34,7 @@ func (p *purse) reserve(n int64) (func(), bool) {
 	}, true
 }
 
-// post sends a body as a gateway would and returns the status.
+// post sends a body with the headers of a gateway, and returns the status and body of the response.
 func post(t *testing.T, address, path, member string, body []byte) (status int, said string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
@@ -59,7 +59,7 @@ func post(t *testing.T, address, path, member string, body []byte) (status int, 
 	return resp.StatusCode, string(text)
 }
 
-// greedy is a question with as many ranges as its bytes can hold.
+// greedy returns a question with as many ranges as fit into size bytes.
 func greedy(t *testing.T, size int) []byte {
 	t.Helper()
 	q := &Query{Dataset: testDataset, Generation: testGeneration, Chunks: []ChunkQuery{{Digest: digestOf(0)}}}
@@ -71,7 +71,8 @@ func greedy(t *testing.T, size int) []byte {
 	return text
 }
 
-// The memory of a question is reserved before it is read; a question without memory is refused.
+// TestQuestionsArePaidFor: the memory of a question is reserved before its body is read. A question
+// without memory is refused.
 func TestQuestionsArePaidFor(t *testing.T) {
 	const questions = 12
 	wallet := &purse{total: 32 << 20, back: make(chan struct{}, 1)}

@@ -23,27 +23,27 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// ClientConfig of a Client. Cluster and ID are required; the zero value of other fields means the
-// default.
+// ClientConfig configures a Client. Cluster and ID are required; the zero value of other fields
+// means the default.
 type ClientConfig struct {
 	Cluster string
-	ID      string      // of the gateway that asks
+	ID      string      // ID of the gateway that asks
 	TLS     *tls.Config // nil: plain HTTP
 
 	SharedCert bool // certificates are not checked for member names
 
-	// Transport replaces the client's own connections, for example in a simulation. It must respect
-	// the request's context, and may call a Server's ServeHTTP with its own ResponseWriter. For
-	// each informational status that the handler writes, such as WriteHeader(102), it calls
-	// httptrace.ContextClientTrace(request.Context()).Got1xxResponse when the status would arrive:
-	// that is how the client learns that a peer is alive. Without these calls a peer appears silent
-	// until its answer begins. If a handler panics with http.ErrAbortHandler, RoundTrip or the
-	// body's Read must return an error.
+	// Transport replaces the client's own connections, for example in a simulation. It must
+	// respect the request's context, and may call a Server's ServeHTTP with its own
+	// ResponseWriter. For each informational status that the handler writes, such as
+	// WriteHeader(102), it calls httptrace.ContextClientTrace(request.Context()).Got1xxResponse
+	// when the status would arrive. This call tells the client that the peer is alive. Without
+	// it a peer appears silent until its answer begins. If a handler panics with
+	// http.ErrAbortHandler, RoundTrip or the body's Read must return an error.
 	Transport http.RoundTripper
 
-	Dial    time.Duration // timeout for a connection, 250 ms
-	Silence time.Duration // timeout without a sign of life before the answer, or without a byte of it, 500 ms
-	Total   time.Duration // timeout for a whole hello, 2 s
+	Dial    time.Duration // timeout for opening a connection: 250 ms
+	Silence time.Duration // timeout without a sign of life before the answer, or without a byte of the answer: 500 ms
+	Total   time.Duration // timeout for a whole hello: 2 s
 	PerPeer int           // concurrent reads from one peer: 64, fewer if there are many peers; others wait
 	MostAge time.Duration // maximum age of the client's own connections: 1 h
 }
@@ -53,8 +53,8 @@ const (
 	defaultSilence = 500 * time.Millisecond
 	defaultTotal   = 2 * time.Second
 	defaultPerPeer = 64
-	fewPeers       = 16              // up to so many peers have PerPeer reads each; more peers share that total
-	leastPerPeer   = 8               // minimum concurrent reads from one peer, with any number of peers
+	fewPeers       = 16              // up to this number of peers each has PerPeer reads; more peers share the same total
+	leastPerPeer   = 8               // minimum concurrent reads from one peer, for any number of peers
 	dialsAtOnce    = 4               // concurrent dials to one peer
 	longestWait    = time.Minute     // timeout for an answer to begin, even with signs of life
 	maxWait        = 2 * time.Minute // maximum wait of a server, also for a later deadline
@@ -66,8 +66,8 @@ const (
 	floorAfter = 2 * time.Second
 	floorRate  = 1 << 20 // bytes per second
 
-	clientIdle     = 90 * time.Second // less than the server's, so the server seldom closes a connection that is about to be used
-	readBuffer     = 64 << 10         // many small samples and TLS records per system call
+	clientIdle     = 90 * time.Second // shorter than the server's, so the server seldom closes a connection that is about to be used
+	readBuffer     = 64 << 10         // holds many small samples and TLS records per system call
 	maxReplyHeader = 16 << 10
 )
 
@@ -78,7 +78,7 @@ type Client struct {
 	transport http.RoundTripper
 	reads     *addressLimiter // each read takes as many units as there are peers, at least fewPeers
 	peers     atomic.Int64
-	dials     *addressLimiter // of reads without a connection; nil with ClientConfig.Transport
+	dials     *addressLimiter // limits the dials of reads without a connection; nil with ClientConfig.Transport
 	buffers   sync.Pool       // *bufio.Reader of readBuffer bytes, for bodies
 }
 
@@ -133,7 +133,7 @@ func newTransport(cfg ClientConfig) *http.Transport {
 		}
 	}
 	t := &http.Transport{
-		DialContext:            dial, // without a proxy: a peer is reached directly
+		DialContext:            dial, // no proxy: a peer is reached directly
 		TLSClientConfig:        cfg.TLS,
 		TLSHandshakeTimeout:    cfg.Silence,
 		DisableCompression:     true,
@@ -146,7 +146,7 @@ func newTransport(cfg ClientConfig) *http.Transport {
 	return t
 }
 
-// bufferedConn buffers reads below TLS, which would otherwise make a system call for each record.
+// bufferedConn buffers reads below TLS. Without it TLS makes a system call for each record.
 type bufferedConn struct {
 	net.Conn
 	in *bufio.Reader
@@ -202,9 +202,10 @@ func (c *Client) hello(ctx context.Context, address string, h Hello) (theirs Hel
 	return theirs, nil
 }
 
-// post sends one request, watched by w, and returns the answer when its body begins, or an error if
-// the peer refuses. It calls connected when it has a connection. The request may be sent again on
-// another connection if the first one was closed unused: all requests are idempotent.
+// post sends one request, watched by w. It returns the answer when the answer's body begins, or an
+// error if the peer refuses. It calls connected when it has a connection. If the connection was
+// closed before it was used, net/http may repeat the request on another one: all requests are
+// idempotent.
 func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wait time.Duration, body []byte, connected func()) (*http.Response, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
@@ -236,7 +237,8 @@ func (c *Client) post(ctx context.Context, w *watchdog, address, path string, wa
 	return resp, nil
 }
 
-// trace reports events before the answer to w: from net/http, or from a transport in its place.
+// trace makes the events before the answer known to w. The events come from net/http, or from the
+// transport that replaces it.
 func (c *Client) trace(ctx context.Context, w *watchdog, connected func()) context.Context {
 	signs := 0
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -270,7 +272,7 @@ func refusal(w *watchdog, resp *http.Response) error {
 	return fmt.Errorf("unexpected status %d, probably not from a gateway (%.200q): %w", resp.StatusCode, first, ErrMalformed)
 }
 
-// some limits a text from a peer to the length that a log needs.
+// some shortens a text from a peer to at most most bytes for the log.
 func some(said string, most int) string { return said[:min(len(said), most)] }
 
 // plain replaces control characters in a text from a peer, which could move the cursor of a

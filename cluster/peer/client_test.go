@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestPeersThatLie: for any answer, the client accepts exactly the requested bytes or returns an
-// error.
+// TestPeersThatLie: whatever a peer answers, the client accepts exactly the requested bytes or
+// returns an error.
 func TestPeersThatLie(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	body := strings.Repeat("x", 100)
@@ -138,8 +138,8 @@ func TestRead_NoListener(t *testing.T) {
 	}
 }
 
-// TestRestartsBetweenReadsAreNotNoticed: connections that the previous process has closed do not
-// mean that the peer is down.
+// TestRestartsBetweenReadsAreNotNoticed: if the peer's previous process has closed the connections,
+// the peer does not count as down.
 func TestRestartsBetweenReadsAreNotNoticed(t *testing.T) {
 	s := newShelf(1, 100)
 	ln := listen(t)
@@ -220,8 +220,8 @@ func TestReadsOfOnePeerTakeTurns(t *testing.T) {
 	}
 }
 
-// A cold start does not cause a burst of connections: only a few are dialled to one peer at a time,
-// and a request that has a connection proceeds.
+// TestFewConnectionsAreMadeAtATime: a cold start does not cause a burst of connections. Only a few
+// connections to one peer are dialed at a time, while requests that have a connection proceed.
 func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	s := newShelf(1, 100)
 	address := start(t, serverOf(s))
@@ -232,7 +232,7 @@ func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
-		runtime.Gosched() // the others come meanwhile
+		runtime.Gosched() // let the other goroutines dial meanwhile
 		return dial(ctx, network, address)
 	}
 	begun, end := make(chan struct{}, 20), make(chan struct{})
@@ -251,7 +251,7 @@ func TestFewConnectionsAreMadeAtATime(t *testing.T) {
 		})
 	}
 	for range cap(begun) {
-		<-begun // all of them are asked, though none is answered
+		<-begun // all requests arrive although none is answered yet
 	}
 	close(end)
 	wg.Wait()
@@ -284,7 +284,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTransportsThatSendMoreThanTheySay simulates links with wrong lengths.
+// TestTransportsThatSendMoreThanTheySay simulates transports that send more or fewer bytes than
+// their Content-Length.
 func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 	for _, c := range []struct {
 		sent string
@@ -305,8 +306,8 @@ func TestTransportsThatSendMoreThanTheySay(t *testing.T) {
 	}
 }
 
-// TestAskersThatGiveUpLeaveNothing: in any state of the peer, its connection ends, and with it
-// everything that waits for it.
+// TestAskersThatGiveUpLeaveNothing: when an asker gives up, its connection ends, and so does
+// everything that waits for it. The peer may be in any state.
 func TestAskersThatGiveUpLeaveNothing(t *testing.T) {
 	for _, said := range []string{
 		"", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234",

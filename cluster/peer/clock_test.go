@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// onPipes runs f in a synctest bubble with a client that has the production limits and dials over
-// pipes in memory.
+// onPipes runs f in a synctest bubble. The client has the production limits and dials over
+// in-memory pipes.
 func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
@@ -31,8 +31,8 @@ func onPipes(t *testing.T, f func(t *testing.T, ln *pipes, client *Client)) {
 	})
 }
 
-// TestSlowStoresAreWaitedFor: 295 keep-alive signs precede the answer, through net/http on both
-// sides.
+// TestSlowStoresAreWaitedFor: an answer that follows 295 signs of life is accepted, with net/http
+// on both sides.
 func TestSlowStoresAreWaitedFor(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -57,13 +57,13 @@ func TestSlowStoresAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestSilentPeersAreGivenUp: each kind of silence lasts exactly as long as its limit.
+// TestSilentPeersAreGivenUp: each kind of silence ends a read exactly after its limit.
 func TestSilentPeersAreGivenUp(t *testing.T) {
 	const sign = "HTTP/1.1 102 Processing\r\n\r\n"
 	say := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text)
-			_, _ = io.Copy(io.Discard, conn) // stopped, until the other side has gone
+			_, _ = io.Copy(io.Discard, conn) // silent until the other side closes
 		}
 	}
 	every := func(d time.Duration, text string) func(net.Conn) {
@@ -121,8 +121,8 @@ func TestRead_ListenerDoesNotAccept(t *testing.T) {
 	})
 }
 
-// TestTheAskersDeadlineIsItsOwn: when the caller's deadline passes, the peer is not blamed, and it
-// stops as well.
+// TestTheAskersDeadlineIsItsOwn: when the asker's deadline passes, the peer does not count as down,
+// and stops answering.
 func TestTheAskersDeadlineIsItsOwn(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -173,7 +173,7 @@ func TestServersKeepTheDeadlineToo(t *testing.T) {
 	})
 }
 
-// signFilter drops the keep-alive signs, which a recorder would mistake for the answer.
+// signFilter drops the signs of life, which httptest.ResponseRecorder would mistake for the answer.
 type signFilter struct{ *httptest.ResponseRecorder }
 
 func (s signFilter) WriteHeader(status int) {
@@ -182,8 +182,8 @@ func (s signFilter) WriteHeader(status int) {
 	}
 }
 
-// TestConnectionsAtATimeAreBounded: while all have a question, one more waits until one of them
-// ends.
+// TestConnectionsAtATimeAreBounded: while all permitted connections have a question, a further
+// connection waits until one of them ends.
 func TestConnectionsAtATimeAreBounded(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, client *Client) {
 		s := newShelf(1, 100)
@@ -212,7 +212,7 @@ func TestConnectionsAtATimeAreBounded(t *testing.T) {
 			if err := r.Write(conn); err != nil {
 				t.Fatal(err)
 			}
-			go io.Copy(io.Discard, conn) // signs of life
+			go io.Copy(io.Discard, conn) // discards the signs of life
 		}
 		greet := func() error {
 			_, err := client.Hello(t.Context(), "b:1", Hello{Cluster: testCluster, ID: "a"})
@@ -228,7 +228,8 @@ func TestConnectionsAtATimeAreBounded(t *testing.T) {
 	})
 }
 
-// TestAskersThatStopReadingAreCutOff: an answer that is not read does not keep its memory.
+// TestAskersThatStopReadingAreCutOff: an answer that the asker does not read releases its memory
+// after a timeout.
 func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	onPipes(t, func(t *testing.T, ln *pipes, _ *Client) {
 		s := newShelf(1, 100_000)
@@ -259,7 +260,7 @@ func TestAskersThatStopReadingAreCutOff(t *testing.T) {
 	})
 }
 
-// inProcess is how a simulation calls a server: without a connection, with keep-alive signs
+// inProcess calls a server as a simulation does: without a connection, and with signs of life
 // delivered through the trace.
 type inProcess struct{ handler http.Handler }
 
@@ -312,8 +313,8 @@ func (w *inMemory) length() int64 {
 	return n
 }
 
-// TestRead_StoppedAskerBlamesNoPeer: a process that was stopped finds its timers run out, and the
-// answers unread.
+// TestRead_StoppedAskerBlamesNoPeer: when a stopped process continues, its timers have expired and
+// answers are unread. This must not count against the peer.
 func TestRead_StoppedAskerBlamesNoPeer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ctx, w := startWatchdog(t.Context(), 0, time.Second, time.Minute)

@@ -17,7 +17,7 @@ import (
 //	"MRQ" and the version of this form, 1 byte
 //	length of the head, number of chunks
 //	head: the Query as JSON, without its chunks
-//	each chunk: its number, how many ranges it has, its digest (32 bytes)
+//	each chunk: its number, its number of ranges, its digest (32 bytes)
 //	each range, chunk after chunk: offset, length
 //	CRC-32C of everything before
 const (
@@ -32,8 +32,8 @@ const (
 const (
 	maxQueryBytes = 16 << 20
 	maxHeadBytes  = 24 << 10
-	maxSubset     = 8 << 10                // bytes of a subset that is written out
-	maxChunk      = math.MaxUint32 - 1<<20 // as in an index
+	maxSubset     = 8 << 10                // bytes of a subset that is given as a list
+	maxChunk      = math.MaxUint32 - 1<<20 // same limit as in an index
 	maxPosition   = math.MaxInt64
 	maxThink      = 24 * time.Hour
 )
@@ -184,7 +184,7 @@ func (r *Reader) check() error {
 
 func checkNames(names ...string) error { return checkTexts(maxNameBytes, names...) }
 
-// checkTexts checks that names can be written to a log.
+// checkTexts checks that names are safe in a log.
 func checkTexts(most int, names ...string) error {
 	for _, name := range names {
 		if len(name) > most || !utf8.ValidString(name) {

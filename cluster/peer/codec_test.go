@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// goldenQuery contains each kind of field once.
+// goldenQuery returns a query with a value in every field.
 func goldenQuery() *Query {
 	q := &Query{
 		Dataset: "images", Generation: "5fb8",
@@ -44,7 +44,7 @@ func goldenQuery() *Query {
 }
 
 // TestQueryIsWrittenAsPublished compares with bytes that another program has produced
-// (testdata/query.hex): the format that gateways of two releases share.
+// (testdata/query.hex). Gateways of two releases share this format.
 func TestQueryIsWrittenAsPublished(t *testing.T) {
 	text, err := os.ReadFile("testdata/query.hex")
 	if err != nil {
@@ -136,8 +136,8 @@ func TestQuery_RoundTrip(t *testing.T) {
 	})
 }
 
-// TestDamagedQueriesAreRefused tries each flipped bit, each prefix and one byte too many: the
-// checksum or the length detects each.
+// TestDamagedQueriesAreRefused flips each bit, tries each prefix, and appends a byte. The checksum
+// or the length detects every change.
 func TestDamagedQueriesAreRefused(t *testing.T) {
 	good, err := goldenQuery().AppendBinary(nil)
 	if err != nil {
@@ -160,14 +160,14 @@ func TestDamagedQueriesAreRefused(t *testing.T) {
 	}
 }
 
-// seal appends the correct checksum to a hostile text, as only a deliberate attacker would.
+// seal appends the correct checksum to a hostile text, as a deliberate attacker can.
 func seal(text []byte) []byte {
 	sum := crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 	return append(text, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// wire puts a query together by hand, with the right checksum: chunks is how many the head
-// promises.
+// wire builds the binary form of a query by hand, with the right checksum. chunks is the number of
+// chunks that the form announces.
 func wire(magic, head string, chunks uint32, rest string) []byte {
 	b := append([]byte(magic), 0, 0, 0, 0, 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(b[len(magic):], uint32(len(head)))
@@ -175,7 +175,7 @@ func wire(magic, head string, chunks uint32, rest string) []byte {
 	return seal(append(append(b, head...), rest...))
 }
 
-// numbers encodes numbers as they are on the wire.
+// numbers returns the binary form of numbers.
 func numbers(all ...uint32) (text string) {
 	for _, n := range all {
 		text += string(binary.LittleEndian.AppendUint32(nil, n))
@@ -262,7 +262,8 @@ func TestQuery_RefusesInvalid(t *testing.T) {
 	}
 }
 
-// FuzzQuery parses any bytes: an accepted query is the same after writing and parsing it again.
+// FuzzQuery parses any bytes. An accepted query must be the same after writing and parsing it
+// again.
 func FuzzQuery(f *testing.F) {
 	good, err := goldenQuery().AppendBinary(nil)
 	if err != nil {
@@ -272,7 +273,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add(wire(queryMagic, `{"Dataset":"d","Generation":"g","Cached":true}`, 1, numbers(5, 1)+strings.Repeat("\x07", 32)+numbers(0, 9)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, _ = ParseQuery(text)
-		q, err := ParseQuery(seal(bytes.Clone(text))) // else no input would get past the checksum
+		q, err := ParseQuery(seal(bytes.Clone(text))) // without it no input would pass the checksum
 		if err != nil {
 			return
 		}

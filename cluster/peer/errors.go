@@ -6,9 +6,11 @@ import (
 	"net/http"
 )
 
-// Errors of questions without an answer. A refusal of a Holder is a *RefusalError.
+// Errors of questions without an answer. If a Holder refuses a question, the error is a
+// *RefusalError.
 var (
-	// ErrDown reports that the peer did not answer, or not in time, or not completely.
+	// ErrDown reports that the peer did not answer, answered too late, or sent an incomplete
+	// answer.
 	ErrDown = errors.New("the peer does not answer")
 	// ErrOutdone reports that the bytes came from elsewhere, because the peer refused or was late.
 	ErrOutdone = errors.New("the bytes came from elsewhere")
@@ -39,10 +41,10 @@ const (
 type row struct {
 	code   string
 	status int
-	means  error // error of a Holder, which the client's errors match with errors.Is; nil for most
+	means  error // the Holder's error, which the client's errors match with errors.Is; usually nil
 }
 
-// rows is the table of codes.
+// rows returns the table of codes.
 func rows() []row {
 	return []row{
 		{CodeNotHere, http.StatusNotFound, ErrNotHere},
@@ -59,7 +61,7 @@ func rows() []row {
 	}
 }
 
-// rowOf returns the row of a code, or one without a status for an unknown code.
+// rowOf returns the row of a code. An unknown code has a row without a status.
 func rowOf(code string) row {
 	for _, r := range rows() {
 		if r.code == code {
@@ -74,13 +76,14 @@ func rowOf(code string) row {
 // running answers.
 type RefusalError struct {
 	Status int
-	Code   string // one of the codes above, or one of a later version
+	Code   string // one of the codes above, or a code of a later version
 	Detail string // explanation for the log
 }
 
 func (r *RefusalError) Error() string {
 	if rowOf(r.Code).status == 0 {
-		// A gateway's data port answers so: the operator has probably confused the two ports.
+		// The answer looks like that of a gateway's data port: the operator has probably
+		// confused the two ports.
 		return fmt.Sprintf("answer %d %q is not from a peer port: %s", r.Status, r.Code, r.Detail)
 	}
 	return fmt.Sprintf("the peer refused (%d %s): %s", r.Status, r.Code, r.Detail)
@@ -88,7 +91,7 @@ func (r *RefusalError) Error() string {
 
 func (r *RefusalError) Unwrap() error { return rowOf(r.Code).means }
 
-// refuse returns the refusal that a handler answers with.
+// refuse returns the refusal for a code, with a detail for the log.
 func refuse(code, format string, args ...any) *RefusalError {
 	return &RefusalError{Status: rowOf(code).status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }

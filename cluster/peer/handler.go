@@ -22,11 +22,11 @@ import (
 
 const (
 	waitGrace = 250 * time.Millisecond
-	firstSign = 10 * time.Millisecond // until the first sign of life; an answer from memory needs none
+	firstSign = 10 * time.Millisecond // delay before the first sign of life; an answer from memory needs no sign
 
-	// Memory of a request while it is answered, per byte of its body. The 8 bytes of a range in a
-	// question become 128 in the lists of query, batch, segments and samples. A JSON value is
-	// larger than its text.
+	// Memory that a request uses while it is answered, per byte of its body. The 8 bytes of a
+	// range in a question become 128 in the lists of query, batch, segments and samples. A
+	// decoded JSON value is larger than its text.
 	queryTimes, jsonTimes = 16, 4
 )
 
@@ -96,7 +96,7 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	if err != nil {
 		return err
 	}
-	select { // before the body, so that their number limits the memory of questions
+	select { // acquired before the body is read, so that the number of reads limits the memory of questions
 	case s.reads <- struct{}{}:
 		defer func() { <-s.reads }()
 	default:
@@ -129,7 +129,7 @@ func (s *Server) read(out *sending.Writer, r *http.Request) (err error) {
 	defer release()
 	total, err := q.fits(segments)
 	if err != nil {
-		panic(err) // the answer does not match the question
+		panic(err) // the holder's answer does not match the question
 	}
 	span.Number("millrace.bytes", total)
 	begin(out, http.StatusOK, contentBytes, total)
@@ -154,8 +154,8 @@ func (s *Server) trace(r *http.Request) (context.Context, tracing.Span) {
 	return ctx, span
 }
 
-// waitOf returns the timeout of an answer: the asker's, and a little more, so that the asker's
-// expires first.
+// waitOf returns the timeout of an answer. It is a little longer than the asker's timeout, so that
+// the asker's expires first.
 func waitOf(h http.Header) (time.Duration, error) {
 	given := h.Get(DeadlineHeader)
 	ms, err := strconv.ParseUint(given, 10, 31)
@@ -188,8 +188,8 @@ func signs(out *sending.Writer) (stop func()) {
 	})
 }
 
-// body reads the body of a request, after reserving so many times its length of memory. It does not
-// wait for memory, since the asker holds some. done frees it.
+// body reads the body of a request. First it reserves memory: times the body's length. It does not
+// wait for memory, since the asker holds some. done frees the memory.
 func (s *Server) body(r *http.Request, limit, times int64) (text []byte, done func(), err error) {
 	n := r.ContentLength
 	if n < 0 || n > limit {
@@ -247,8 +247,8 @@ func (s *Server) hello(out *sending.Writer, r *http.Request) error {
 	return nil
 }
 
-// refusalOf converts an error to a refusal for the asker. It omits the texts of other errors, which
-// may contain keys and host names.
+// refusalOf converts an error to a refusal for the asker. It omits the text of any other error,
+// which may contain keys and host names.
 func refusalOf(err error) *RefusalError {
 	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused
@@ -264,8 +264,8 @@ func refusalOf(err error) *RefusalError {
 	return refuse(CodeStore, "the bytes could not be read; read them from the store directly")
 }
 
-// logRefusal logs refusals that should not occur between compatible gateways, each kind once a
-// minute.
+// logRefusal logs refusals that should not occur between compatible gateways, at most one line per
+// kind and minute.
 func (s *Server) logRefusal(r *http.Request, refused *RefusalError, err error) {
 	level, leftOut := zerolog.DebugLevel, 0
 	switch refused.Code {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// TestRequests_LeaveNothing in the context of their caller, nor of the memory for questions,
-// however they end.
+// TestRequests_LeaveNothing: after a request, however it ends, nothing is left in its caller's
+// context, and the memory for the question is released.
 func TestRequests_LeaveNothing(t *testing.T) {
 	shelf := newShelf(1, 100)
 	server := NewServer(serverOf(shelf))
@@ -87,7 +87,7 @@ func TestWatchdog_LeavesNoTimerAndNoLock(t *testing.T) {
 }
 
 // TestTransport_ClosesIdleConnections: the transport closes idle connections when it is closed, and
-// when their time is up.
+// when they reach their maximum age.
 func TestTransport_ClosesIdleConnections(t *testing.T) {
 	for age, end := range map[time.Duration]func(*renewingTransport){
 		time.Hour: func(r *renewingTransport) { r.CloseIdleConnections() },

@@ -17,14 +17,15 @@ type addressLimiter struct {
 
 type addressLimit struct {
 	*semaphore.Weighted
-	users int // requests with or waiting for a turn; the last one removes the address
+	users int // number of requests that have or wait for a turn; the last one removes the address
 }
 
 func newAddressLimiter(most int) *addressLimiter {
 	return &addressLimiter{most: int64(most), open: map[string]*addressLimit{}}
 }
 
-// take waits for a turn of n units. The returned function returns them; further calls do nothing.
+// take waits for a turn of n units. The returned function releases them; further calls of it do
+// nothing.
 func (t *addressLimiter) take(ctx context.Context, address string, n int64) (give func(), err error) {
 	t.mu.Lock()
 	at := t.open[address]

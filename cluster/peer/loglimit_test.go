@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestStrangersDoNotFillTheLog: repeated wrong requests of one host are one line per minute, with
-// the number of omitted lines.
+// TestStrangersDoNotFillTheLog: repeated wrong requests of one host cause one log line per minute,
+// with the number of omitted lines.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -14,8 +14,8 @@ import (
 // ErrName reports that a gateway's certificate does not have the gateway's name.
 var ErrName = errors.New("its certificate has another name: give each gateway a certificate with its --member name, or set MILLRACE_PEER_SHARED_CERT=true for all")
 
-// certified returns an error unless the peer certificate of a connection is for a member. Without
-// TLS it returns nil.
+// certified returns an error unless the peer certificate of a connection is issued for a member.
+// Without TLS it returns nil.
 func certified(state *tls.ConnectionState, member string) error {
 	if state == nil {
 		return nil
@@ -27,7 +27,7 @@ func certified(state *tls.ConnectionState, member string) error {
 	return fmt.Errorf("the gateway calls itself %.300q, and its certificate is for %.300q: %w", member, names, ErrName)
 }
 
-// Certify returns an error unless a gateway's own certificate is for a member.
+// Certify returns an error unless a gateway's own certificate is issued for a member.
 func Certify(own *x509.Certificate, member string) error {
 	return certified(&tls.ConnectionState{PeerCertificates: []*x509.Certificate{own}}, member)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// A gateway is the member in its certificate, and not by the name that it uses: in questions, in its hello and
-// in its answers.
+// TestNamesAreThoseOfCertificates: the certificate determines which member a gateway is. Questions,
+// hellos and answers under another name are refused.
 func TestNamesAreThoseOfCertificates(t *testing.T) {
 	ours := certtest.New(t)
 	named := func(name string) *certs.Peer {

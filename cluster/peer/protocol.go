@@ -3,12 +3,13 @@ package peer
 // Version is the protocol version. Both gateways must have the same one.
 const Version = 2
 
-// Headers of every request. None contains a time of day, since the clocks of gateways may differ.
+// Headers of every request. No header contains a time of day, since the clocks of gateways may
+// differ.
 const (
 	ClusterHeader  = "Millrace-Cluster"      // the cluster's name
 	VersionHeader  = "Millrace-Peer-Version" // Version
 	MemberHeader   = "Millrace-Member"       // the ID of the gateway that asks
-	DeadlineHeader = "Millrace-Deadline-Ms"  // of a read: how long the asker waits for the answer to begin
+	DeadlineHeader = "Millrace-Deadline-Ms"  // in a read: maximum time that the asker waits for the answer to begin
 )
 
 // Paths on the peer port, all for POST.
@@ -21,8 +22,7 @@ const (
 	contentProblem = "application/problem+json"
 )
 
-// Hello is a gateway's description of itself. It is exchanged in both directions: the answer to a
-// hello is the other gateway's.
+// Hello is a gateway's description of itself. The answer to a hello is the other gateway's hello.
 type Hello struct {
 	Cluster      string              `json:"cluster"`
 	ID           string              `json:"id"`   // the same after a restart
@@ -33,13 +33,13 @@ type Hello struct {
 	Draining     bool                `json:"draining"` // it still answers, but will be gone soon
 	UpMS         uint64              `json:"up_ms"`    // milliseconds since it was started
 
-	// Held is set in the answer of a draining gateway: the chunks in its memory that the asker owns
-	// from now on, so that the asker can load them while the gateway still answers. It is ignored
-	// in requests, which may be sent in another gateway's name.
+	// Held is set in the answer of a draining gateway. It lists the chunks in its memory that
+	// the asker owns from now on, so that the asker can load them while the gateway still
+	// answers. Held is ignored in requests, which may be sent in another gateway's name.
 	Held []ChunkList `json:"held,omitempty"`
 }
 
-// named reports whether h has an ID, and names of acceptable length.
+// named reports whether h has an ID, and whether its names have an acceptable length.
 func (h Hello) named() bool {
 	return h.ID != "" && max(len(h.Cluster), len(h.ID), len(h.Boot)) <= maxNameBytes
 }
@@ -50,7 +50,7 @@ type DatasetGeneration struct {
 	Generation string `json:"generation"`
 }
 
-// ChunkList lists chunks of one generation by number, the soonest needed first.
+// ChunkList lists chunks of one generation by number, soonest needed first.
 type ChunkList struct {
 	DatasetGeneration
 	Chunks []uint32 `json:"chunks"`
@@ -61,9 +61,9 @@ const MostHeld = 1 << 18
 
 // Limits of messages. They bound the memory that an unknown sender can use.
 const (
-	maxHelloBytes   = 512 << 10 // of a thousand datasets, by name and generation
-	maxHeldBytes    = 4 << 20   // for MostHeld chunks, in addition to the rest of an answer
+	maxHelloBytes   = 512 << 10 // enough for a thousand datasets, by name and generation
+	maxHeldBytes    = 4 << 20   // enough for MostHeld chunks, in addition to the rest of the answer
 	maxProblemBytes = 16 << 10
 	maxNameBytes    = 255
-	maxDetailBytes  = 500 // of a refusal: it is written to logs
+	maxDetailBytes  = 500 // length of a refusal's detail, which is written to logs
 )

@@ -9,18 +9,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Errors of a Holder that does not answer a Query. None of them means that the gateway is faulty.
+// Errors of a Holder that cannot answer a Query. They do not mean that the gateway is faulty.
 var (
-	ErrNotHere   = errors.New("the chunk is not here")             // and the query does not request loading
-	ErrNotServed = errors.New("the dataset is not served here")    // by this name, or not in this generation
-	ErrMismatch  = errors.New("the chunk is another one here")     // another digest, or no such chunk or range
+	ErrNotHere   = errors.New("the chunk is not here")             // returned if the query forbids loading
+	ErrNotServed = errors.New("the dataset is not served here")    // no dataset with this name, or another generation
+	ErrMismatch  = errors.New("the chunk is another one here")     // the digest differs, or there is no such chunk or range
 	ErrNoRoom    = errors.New("there is no memory for the answer") // an answer does not wait for memory, since the asker holds some
 )
 
 // Chunk identifies one chunk of a dataset.
 type Chunk struct {
 	DatasetGeneration
-	Number int // in the index
+	Number int // number in the index
 	Digest [32]byte
 }
 
@@ -29,8 +29,8 @@ type Query struct {
 	Dataset    string
 	Generation string
 	Chunks     []ChunkQuery `json:"-"`          // each chunk once, in ascending order
-	Cached     bool         `json:",omitempty"` // only one whole chunk, from memory or disk: nothing is loaded for it
-	Reader     *Reader      `json:",omitempty"` // the rank that needs the ranges; nil: its plan is not known
+	Cached     bool         `json:",omitempty"` // the query is for one whole chunk, only from memory or disk: nothing is loaded
+	Reader     *Reader      `json:",omitempty"` // the rank that needs the ranges; nil: unknown
 }
 
 // ChunkQuery asks for ranges of one chunk. The digest ensures that both gateways refer to the same
@@ -47,7 +47,7 @@ type Range struct{ Offset, Length uint32 }
 // Reader is a rank of a job and its position, so that the other gateway can prefetch for it as for
 // its own readers. It affects speed, never bytes.
 type Reader struct {
-	Params         shuffle.Params // of its plan
+	Params         shuffle.Params // parameters of its plan
 	Epoch          uint64
 	shuffle.Cursor               // without plan and epoch, which are not sent
 	Think          time.Duration // recent mean time from the end of an answer to the next request; 0: unknown

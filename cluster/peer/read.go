@@ -13,9 +13,9 @@ import (
 // query, in order, with the range's length. It does not check the bytes against an index. After an
 // error dst may be partly written.
 //
-// Errors: ErrDown, ErrMalformed, *RefusalError, ErrQuestion, or the context's cause. No goroutine
-// outlives the call except those of idle connections. Read asks once; net/http repeats the request
-// on another connection only if a reused one was closed before it was sent.
+// Errors: ErrDown, ErrMalformed, *RefusalError, ErrQuestion, or the context's cause. When Read
+// returns, only the goroutines of idle connections are left. Read asks once. net/http repeats the
+// request on another connection only if a reused connection was closed before the request was sent.
 func (c *Client) Read(ctx context.Context, address string, q *Query, dst [][]byte) error {
 	if err := c.read(ctx, address, q, dst); err != nil {
 		return fmt.Errorf("read %d chunks from %s: %w", len(q.Chunks), address, err)
@@ -39,8 +39,8 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	defer give()
 	connected := func() {}
 	if c.dials != nil {
-		// Limit dials: in a cold start healthy gateways would be too busy with handshakes to send
-		// signs of life.
+		// Limit dials: in a cold start healthy gateways would be too busy with handshakes
+		// to send signs of life.
 		if connected, err = c.dials.take(ctx, address, 1); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (c *Client) read(ctx context.Context, address string, q *Query, dst [][]byt
 	return c.fill(w, resp.Body, dst)
 }
 
-// fill reads the ranges into dst, and checks that nothing follows them.
+// fill reads the ranges into dst, and checks that no further bytes follow.
 func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	in, _ := c.buffers.Get().(*bufio.Reader)
 	if in == nil {
@@ -92,7 +92,7 @@ func (c *Client) fill(w *watchdog, body io.Reader, dst [][]byte) error {
 	return nil
 }
 
-// Progress has callbacks for the progress of a Read. They must not block.
+// Progress has callbacks that report the progress of a Read. They must not block.
 type Progress struct {
 	Alive func() // the peer has sent a sign of life
 	Begun func() // the answer has begun to arrive
@@ -100,13 +100,13 @@ type Progress struct {
 
 type progressKey struct{}
 
-// WithProgress returns a context for one Read that calls p.
+// WithProgress returns a context for one Read, which reports its progress to p.
 func WithProgress(ctx context.Context, p *Progress) context.Context {
 	return context.WithValue(ctx, progressKey{}, p)
 }
 
-// ProgressOf returns the Progress of a context, or one that does nothing. It is for replacements of
-// a Client.
+// ProgressOf returns the Progress of a context, or one that does nothing. It is for types that
+// replace a Client.
 func ProgressOf(ctx context.Context) *Progress {
 	if p, ok := ctx.Value(progressKey{}).(*Progress); ok {
 		return p

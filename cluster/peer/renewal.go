@@ -8,21 +8,21 @@ import (
 	"github.com/millrace-data/millrace/internal/port"
 )
 
-// mostAge is the maximum age of a connection, and so of the use of a certificate that has expired
-// or whose authority was removed. One handshake per hour and connection costs a busy gateway less
-// than 0.01 % of its time.
+// mostAge is the maximum age of a connection. So it also limits how long a certificate works after
+// it has expired, or after its authority was removed. One handshake per hour and connection costs a
+// busy gateway less than 0.01 % of its time.
 const mostAge = time.Hour
 
 // renewingTransport limits the age of its connections, independently of the other side. At
-// intervals new requests use a new transport, and the old one closes each connection after its
-// request: no request fails.
+// intervals new requests switch to a new transport. The old one closes each connection after the
+// connection's current request, so no request fails.
 type renewingTransport struct {
 	age   time.Duration
 	fresh func() *http.Transport
 
 	mu    sync.Mutex // guards the fields below
 	now   *http.Transport
-	until time.Time // end of the use of now
+	until time.Time // when a new transport replaces now
 }
 
 func (r *renewingTransport) current() *http.Transport {

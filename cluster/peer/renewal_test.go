@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// unbounded is an age that no connection of a test reaches.
+// unbounded is a maximum age that no connection of a test reaches.
 const unbounded = 1000 * time.Hour
 
-// lives records how long the connections of a client are open.
+// lives records how long each connection of a client is open.
 type lives struct {
 	mu      sync.Mutex // guards the fields below
 	count   int
@@ -38,9 +38,9 @@ func (l *trackedConn) Close() error {
 	return l.Conn.Close()
 }
 
-// renewals runs f in a bubble with two members that have certificates of their own, and connections
-// with the given maximum ages. f gets the connections and a function that reads from the answering
-// member.
+// renewals runs f in a bubble with two members, each with its own certificate. Their connections
+// have the given maximum ages. f gets the record of connections, and a function that reads from the
+// answering member.
 func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.Peer, f func(t *testing.T, all *lives, read func() error)) {
 	t.Helper()
 	ln, all, s := newPipes(), &lives{}, newShelf(2, 100)
@@ -79,8 +79,8 @@ func renewals(t *testing.T, asks, answers time.Duration, asker, answerer *certs.
 	})
 }
 
-// Each end by itself keeps connections from growing old, and no question fails for it. Four askers
-// ask all the time.
+// TestConnectionsAreRenewed: either side alone limits the age of connections, and no question fails
+// because of it. Four askers ask throughout the test.
 func TestConnectionsAreRenewed(t *testing.T) {
 	for name, ages := range map[string][2]time.Duration{
 		"by the asker": {time.Minute, unbounded}, "by the answerer": {unbounded, time.Minute}, "by both": {time.Minute, time.Minute},
@@ -102,9 +102,10 @@ func TestConnectionsAreRenewed(t *testing.T) {
 						})
 					}
 					askers.Wait()
-					// An answerer ends a connection with the next answer, so that an idle one may
-					// come on top.
-					all.mu.Lock() // a connection that ends late still notes it
+					// The answering side ends a connection with its next
+					// answer, so the connection may be idle for a while beyond
+					// its maximum age.
+					all.mu.Lock() // a connection that ends late still records it
 					defer all.mu.Unlock()
 					if most := time.Minute + clientIdle; all.longest > most || all.count < 8 || all.count > 4*2*13 {
 						t.Errorf("got %d connections in 530 s, the longest for %v, want new ones every 45 to 60 s and none for %v", all.count, all.longest, most)
@@ -115,14 +116,15 @@ func TestConnectionsAreRenewed(t *testing.T) {
 	}
 }
 
-// A certificate that has expired works no longer than the age of a connection, whichever end it
-// belongs to and whichever end looks. One that is replaced in time costs no question.
+// TestExpiredCertificatesStopWorking: an expired certificate works for at most the maximum age of a
+// connection. This holds for certificates of either side, and if only one side checks. A
+// certificate that is replaced in time costs no question.
 func TestExpiredCertificatesStopWorking(t *testing.T) {
 	const good, age = 90 * time.Minute, time.Hour
 	for _, c := range []struct {
 		name          string
 		asks, answers time.Duration
-		asker         bool // whose certificate expires
+		asker         bool // the asker's certificate expires, not the answerer's
 		replaced      bool
 	}{
 		{name: "the asker's, the answerer looks", asks: unbounded, answers: age, asker: true},
@@ -141,7 +143,7 @@ func TestExpiredCertificatesStopWorking(t *testing.T) {
 				}
 				renewals(t, c.asks, c.answers, asker, answerer, func(t *testing.T, _ *lives, read func() error) {
 					begun := time.Now()
-					var last time.Duration // that an answer came
+					var last time.Duration // when the last answer arrived
 					for time.Since(begun) < good+3*age {
 						if c.replaced && time.Since(begun) > good/2 {
 							ours.Issue(t, dir, nil)

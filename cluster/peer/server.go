@@ -17,57 +17,57 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// ServerConfig of a Server. Cluster, Met and Holder are required; the zero value of other fields
-// means the default.
+// ServerConfig configures a Server. Cluster, Met and Holder are required; the zero value of other
+// fields means the default.
 type ServerConfig struct {
-	// Cluster is the name of the cluster whose members may ask.
+	// Cluster is the name of the cluster. Only its members may ask.
 	Cluster string
-	// Met handles the hello of a gateway and the address that it came from. It returns this
-	// gateway's hello, or the reason for refusing the other one.
+	// Met handles the hello of a gateway, and receives the address that the hello came from. It
+	// returns this gateway's hello, or the reason for refusing the other gateway.
 	Met func(h Hello, remote string) (Hello, error)
 	// Holder answers questions.
 	Holder Holder
 	// Heard is called with the reader of a question before it is answered. It must not block.
 	Heard func(dataset, generation string, r Reader)
-	// Reserve reserves memory for a question in the gateway's budget without waiting. nil: there is
-	// no budget.
+	// Reserve reserves memory for a question in the gateway's budget, without waiting. If
+	// Reserve is nil, there is no budget.
 	Reserve func(n int64) (release func(), ok bool)
-	// Answered is called with the number of bytes sent to a member, by the member's own name. It
-	// must not block.
+	// Answered is called with the number of bytes sent to a member, under the name that the
+	// member states. It must not block.
 	Answered func(member string, bytes int64)
 
 	TLS        *tls.Config // nil: plain HTTP
 	SharedCert bool        // certificates are not checked for member names
 	Log        zerolog.Logger
-	Trace      tracing.Tracer // records answers to questions whose asker is recorded
+	Trace      tracing.Tracer // records the answer to a question if the asker records the question
 
-	Connections int           // open at once: default half of the data port's limit
-	Reads       int           // concurrent answers, default 512; above it CodeOverloaded
-	DrainTime   time.Duration // for running answers after Serve's ctx ends, default 10 s
-	MostAge     time.Duration // of a connection, default 1 h
+	Connections int           // maximum open connections: default half of the data port's limit
+	Reads       int           // maximum concurrent answers, default 512; above it CodeOverloaded
+	DrainTime   time.Duration // time for running answers after Serve's ctx ends, default 10 s
+	MostAge     time.Duration // maximum age of a connection, default 1 h
 }
 
 const (
 	defaultReads     = 512
-	defaultSignEvery = 200 * time.Millisecond // between two signs of life while an answer is loaded
+	defaultSignEvery = 200 * time.Millisecond // time between two signs of life while an answer is loaded
 	defaultDrainTime = 10 * time.Second
-	writeStall       = 5 * time.Second // without a byte of an answer sent
+	writeStall       = 5 * time.Second // maximum time without progress in sending an answer
 
 	// unreservedBudget is the memory that all questions together may use without
-	// ServerConfig.Reserve. Questions are small, and a budget filled by a cache must not refuse
-	// each of them.
+	// ServerConfig.Reserve. Questions are small. A budget that is filled by a cache must not
+	// refuse all of them.
 	unreservedBudget = 8 << 20
 )
 
-// Server answers the questions of other gateways. It is an http.Handler, for use with other
-// transports.
+// Server answers the questions of other gateways. It is an http.Handler, so other transports can
+// use it.
 type Server struct {
 	cfg        ServerConfig
-	reads      chan struct{}       // one token for each running answer
+	reads      chan struct{}       // holds one token for each running answer
 	active     atomic.Int64        // running requests
-	unreserved *semaphore.Weighted // bytes of questions that are not reserved
+	unreserved *semaphore.Weighted // bytes of questions that do not count against the gateway's budget
 	records    sync.Pool           // of sending.New
-	logLimit   loglimit.Limiter    // for the log
+	logLimit   loglimit.Limiter    // limits log lines
 }
 
 // NewServer returns a server. It starts no goroutines.

@@ -21,19 +21,19 @@ import (
 
 func TestReadReturnsTheRangesInOrder(t *testing.T) {
 	for _, c := range []struct{ chunks, length, ranges, each int }{
-		{1, 10, 1, 0},               // nothing but a sample without bytes
-		{1, 100, 3, 10},             // within the first bytes that net/http looks at
-		{40, 30_000, 100, 90},       // small ones, gathered over several pieces
+		{1, 10, 1, 0},               // only a sample without bytes
+		{1, 100, 3, 10},             // within the first bytes that net/http inspects
+		{40, 30_000, 100, 90},       // small samples, gathered into several pieces
 		{3, 5 << 20, 2, 3 << 20},    // larger than a piece
 		{20, 200_000, 9, 20_000},    // the usual
-		{2, 2 << 20, 1, 1<<20 + 99}, // a piece and a little
+		{2, 2 << 20, 1, 1<<20 + 99}, // slightly more than a piece
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			s := newShelf(c.chunks, c.length)
 			address := start(t, serverOf(s))
 			client := asker(t, nil)
 			q, dst, want := s.question(c.ranges, c.each)
-			for range 3 { // on a connection that is kept
+			for range 3 { // on one connection, kept alive
 				if err := client.Read(t.Context(), address, q, dst); err != nil {
 					t.Fatal(err)
 				}
@@ -46,14 +46,14 @@ func TestReadReturnsTheRangesInOrder(t *testing.T) {
 				t.Errorf("the query that came (-want +got):\n%s", diff)
 			}
 			for range 3 {
-				<-s.given // or the test hangs: a body was kept
+				<-s.given // the test hangs here if a body is not released
 			}
 		})
 	}
 }
 
-// TestSmallAndLargeRangesMixed makes runs of small and large ranges meet at the limits of a piece
-// and of the buffer for small ranges.
+// TestSmallAndLargeRangesMixed puts small and large ranges at the limits of a piece, and at those
+// of the buffer for small ranges.
 func TestSmallAndLargeRangesMixed(t *testing.T) {
 	s := newShelf(1, 4<<20)
 	address := start(t, serverOf(s))
@@ -75,7 +75,7 @@ func TestSmallAndLargeRangesMixed(t *testing.T) {
 	same(t, dst, want)
 }
 
-// ask posts a request with the headers of a gateway, which change may alter.
+// ask posts a request with the headers of a gateway. change may alter the request.
 func ask(t *testing.T, address, path string, body []byte, change func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
@@ -142,7 +142,7 @@ func TestCodes(t *testing.T) {
 		change     func(*http.Request)
 		status     int
 		code       string
-		words      string // in the detail
+		words      string // expected in the detail
 	}{
 		{"a batch asked of the peer port", "/epoch/0/batch/1", nil, get, 421, CodePeerPort, "clients use the data port"},
 		{"a data set asked of the peer port", "/v1/datasets", nil, get, 421, CodePeerPort, "clients use the data port"},
@@ -177,8 +177,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestHoldersErrorsReachTheAsker: each error passes through server and client, without the text of
-// the errors that it wraps.
+// TestHoldersErrorsReachTheAsker: each error of a holder passes through server and client, without
+// the text of the errors that it wraps.
 func TestHoldersErrorsReachTheAsker(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -299,7 +299,7 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// The longest answer to a hello is within the limit for reading one.
+// TestTheLongestHelloIsRead: the longest answer to a hello is within the limit for reading one.
 func TestTheLongestHelloIsRead(t *testing.T) {
 	own := self()
 	own.Held = []ChunkList{{DatasetGeneration: DatasetGeneration{Dataset: "x"}, Chunks: make([]uint32, MostHeld)}}
@@ -344,7 +344,8 @@ func TestReadsAtATimeAreBounded(t *testing.T) {
 	same(t, dst, want)
 }
 
-// TestAskersThatLeaveEndTheirQuestion: no bytes are kept for an asker that has left.
+// TestAskersThatLeaveEndTheirQuestion: when an asker leaves, its question ends and its bytes are
+// released.
 func TestAskersThatLeaveEndTheirQuestion(t *testing.T) {
 	s := newShelf(1, 100)
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -388,13 +389,13 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	cancel()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	for closes := false; !closes; { // until it drains
+	for closes := false; !closes; { // until the server drains
 		r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "http://"+ln.Addr().String()+helloPath, strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header = header()
-		r.Header.Set("Idempotency-Key", "hello") // it is sent once more where the server has just closed the idle connection
+		r.Header.Set("Idempotency-Key", "hello") // lets the transport repeat the request if the server has just closed the idle connection
 		resp, err := transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
@@ -416,7 +417,7 @@ func TestServeEndsWhatIsInFlightAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestServeLeavesNothingWhenItsListenerBreaks: a server whose Serve has returned must not answer.
+// TestServeLeavesNothingWhenItsListenerBreaks: when Serve has returned, no answer is still running.
 func TestServeLeavesNothingWhenItsListenerBreaks(t *testing.T) {
 	s := newShelf(1, 100)
 	begun := make(chan struct{})
@@ -455,7 +456,7 @@ func say(t *testing.T, address, text string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, text) // it may have heard enough before the end
+	_, _ = io.WriteString(conn, text) // the server may close before it has read everything
 	answer, _ := io.ReadAll(bufio.NewReader(conn))
 	return string(answer)
 }

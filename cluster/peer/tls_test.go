@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// issue writes certificate files. Each certificate is for b.gateways unless change alters it.
+// issue writes the files of a certificate. The certificate is for b.gateways unless change alters
+// it.
 func issue(t testing.TB, a *certtest.Authority, change func(*x509.Certificate)) certs.Config {
 	t.Helper()
 	return a.Issue(t, t.TempDir(), func(c *x509.Certificate) {
@@ -48,7 +49,7 @@ func pairOf(t *testing.T, cfg certs.Config) tls.Certificate {
 	return pair
 }
 
-// journal is a log that a server writes to while the test runs.
+// journal is a log whose lines the test reads while the server runs.
 type journal struct{ lines chan string }
 
 func (j journal) Write(p []byte) (int, error) {
@@ -56,7 +57,7 @@ func (j journal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// await returns when a log line contains the words.
+// await waits for a log line that contains the words.
 func (j journal) await(words string) {
 	for line := range j.lines {
 		if strings.Contains(line, words) {
@@ -97,7 +98,7 @@ func TestTLS_AcceptedCertificates(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		client *tls.Config
-		in     string // the server's log; "" : it is answered
+		in     string // expected in the server's log; "": the question is answered
 	}{
 		{"a member", named(nil), ""},
 		{"a member by URI", named(func(c *x509.Certificate) { c.DNSNames, c.URIs = nil, []*url.URL{spiffe} }), ""},
@@ -136,7 +137,7 @@ func TestTLS_AcceptedCertificates(t *testing.T) {
 	}
 }
 
-// TestTLS_AcceptedServers: the asker looks at the server's certificate just so.
+// TestTLS_AcceptedServers: the asker checks the server's certificate in the same way.
 func TestTLS_AcceptedServers(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	client := files(t, issue(t, ours, nil), "b.gateways").Client()
@@ -148,7 +149,8 @@ func TestTLS_AcceptedServers(t *testing.T) {
 	}{
 		{"a member", files(t, issue(t, ours, nil)).Server(), ""},
 		{"another CA's", func() *tls.Config {
-			// It believes in our CA, too, so that it takes the asker's certificate.
+			// The server also trusts our CA, so that it accepts the asker's
+			// certificate.
 			served, err := files(t, issue(t, theirs, nil)).Server().GetConfigForClient(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -170,7 +172,7 @@ func TestTLS_AcceptedServers(t *testing.T) {
 	}
 }
 
-// TestFilesAreReadAgain covers a change of CA, certificate and key on both sides.
+// TestFilesAreReadAgain: both sides reload a changed CA, certificate and key.
 func TestFilesAreReadAgain(t *testing.T) {
 	first, second := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()
@@ -214,7 +216,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestNoOtherProtocolIsSpoken: HTTP/2 would allow one connection unlimited requests.
+// TestNoOtherProtocolIsSpoken: the server accepts only HTTP/1.1. HTTP/2 would allow unlimited
+// requests on one connection.
 func TestNoOtherProtocolIsSpoken(t *testing.T) {
 	f := files(t, issue(t, certtest.New(t), nil))
 	cfg := serverOf(newShelf(1, 100))
@@ -253,8 +256,8 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestRecordsGoToTheKernelTogether: without buffering, TLS would write each 16 KiB record
-// separately.
+// TestRecordsGoToTheKernelTogether: TLS records are buffered and written together. Without
+// buffering, TLS would write each record of 16 KiB separately.
 func TestRecordsGoToTheKernelTogether(t *testing.T) {
 	f := files(t, issue(t, certtest.New(t), nil))
 	var writes atomic.Int64
@@ -273,8 +276,8 @@ func TestRecordsGoToTheKernelTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, dst, want)
-		// The first and the last write of a mebibyte are shorter, and there is a handshake or a
-		// key.
+		// The first and the last write of a mebibyte are shorter. A handshake or a new key
+		// adds writes.
 		total := int64(len(dst) * c.length)
 		if most := total/(100<<10) + 3*(total>>20) + 8; writes.Load() > most {
 			t.Errorf("%d ranges of %d bytes: got %d writes, want %d at most", len(dst), c.length, writes.Load(), most)

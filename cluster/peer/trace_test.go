@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// direct carries requests to a server without a connection: its answer is complete when RoundTrip
+// direct sends requests to a server without a connection. The answer is complete when RoundTrip
 // returns.
 type direct struct{ *Server }
 
@@ -21,8 +21,9 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out.Result(), nil
 }
 
-// TestAnswersAreOfTheAskersTrace: an answer is a span below the question, and the waits of the
-// answering gateway are below the answer. The answer to an unrecorded question is not recorded.
+// TestAnswersAreOfTheAskersTrace: the span of an answer is below that of the question, and the
+// waits of the answering gateway are below the answer. If the question is not recorded, the answer
+// is not recorded either.
 func TestAnswersAreOfTheAskersTrace(t *testing.T) {
 	spans, tracer := tracingtest.New()
 	shelf := newShelf(2, 1000)

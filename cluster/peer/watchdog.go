@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// missedSigns is the silence after which a peer counts as down when the asker's deadline expires:
-// two signs of life are missing. Otherwise an asker with a short deadline could not distinguish a
-// stopped peer from a slow one.
+// missedSigns is the length of silence after which a peer counts as down when the asker's deadline
+// expires: the time of two signs of life. Without this rule an asker with a short deadline could
+// not distinguish a stopped peer from a slow one.
 const missedSigns = 2 * defaultSignEvery
 
 // watchdog cancels a request whose peer is silent for too long or misses a deadline. A slow store
 // does not trigger it: a peer that waits for its store sends signs of life.
 type watchdog struct {
-	asker   func() error // returns why the asker canceled; nil if it has not
+	asker   func() error // returns why the asker canceled the request; nil if it has not
 	end     context.CancelFunc
 	silence time.Duration // maximum silence after last
 
@@ -32,8 +32,8 @@ type watchdog struct {
 	verdict error     // why the watchdog canceled the request
 }
 
-// startWatchdog starts to watch a request. Until the first sign of the peer, it allows additional
-// silence for connecting.
+// startWatchdog starts to watch a request. Until the peer's first sign of life, it allows
+// additional silence for connecting.
 func startWatchdog(ctx context.Context, connecting, silence, total time.Duration) (context.Context, *watchdog) {
 	watched, end := context.WithCancel(ctx)
 	now := time.Now()
@@ -61,7 +61,7 @@ func (w *watchdog) look() {
 	defer w.mu.Unlock()
 	now := time.Now()
 	if now.Sub(w.due) > w.silence/2 {
-		w.last = now // this gateway was stopped: signs of the peer may not have been read yet
+		w.last = now // this gateway was stopped, so it may not have read the peer's signs of life yet
 	}
 	switch {
 	case !now.Before(w.until):
@@ -91,14 +91,14 @@ func (w *watchdog) within(total time.Duration, doing string) {
 	w.heard()
 }
 
-// finish ends the watchdog and the request's context.
+// finish stops the watchdog and ends the request's context.
 func (w *watchdog) finish() {
 	w.timer.Stop()
 	w.end()
 }
 
-// fault returns the cause of an error: the asker's cancelation, the watchdog's verdict, or a peer
-// that is gone.
+// fault returns the cause of an error: the asker's cancelation, the watchdog's verdict, or the fact
+// that the peer is gone.
 func (w *watchdog) fault(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,12 +112,12 @@ func (w *watchdog) fault(err error) error {
 		return w.verdict
 	}
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
-		err = http.ErrSchemeMismatch // the error of http.Client for a server without TLS
+		err = http.ErrSchemeMismatch // same error as http.Client returns for a server without TLS
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)
 }
 
-// activityReader reports every byte to a watchdog. It only stores a time, which the timer reads
+// activityReader reports every byte to a watchdog. It only stores the time, which the timer reads
 // when it fires.
 type activityReader struct {
 	io.Reader

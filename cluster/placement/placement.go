@@ -1,7 +1,8 @@
-// Package placement computes which gateway of a cluster owns a chunk. It is pure arithmetic over
-// the current members, without state or consensus. Different views cost a read, never wrong bytes.
-// The arithmetic uses integers, is frozen, and is specified in docs/spec/placement.md, so that
-// every machine and every release computes the same owner.
+// Package placement computes which gateway of a cluster owns a chunk. The result depends only on
+// the current members; there is no state and no consensus. If gateways have different views, a
+// chunk is read twice, but bytes are never wrong. The arithmetic uses integers, is frozen, and is
+// specified in docs/spec/placement.md, so that every machine and every release computes the same
+// owner.
 package placement
 
 import (
@@ -12,15 +13,15 @@ import (
 // Member is one gateway for placement.
 type Member struct {
 	ID     string // the same after a restart
-	Weight uint64 // bytes of cache: a member owns chunks in proportion; 0: none
+	Weight uint64 // bytes of cache: a member owns chunks in proportion; with 0 it owns none
 }
 
-// View is the set of members of a cluster as seen by one of them. It is immutable and safe for
+// View is the set of members of a cluster, as one of them sees it. It is immutable and safe for
 // concurrent use.
 type View struct {
 	members []Member
-	keys    []uint64  // of each member
-	sum     float64   // of the weights
+	keys    []uint64  // key of each member
+	sum     float64   // sum of the weights
 	log     *logTable // nil: all members that own chunks have the same weight
 }
 
@@ -44,14 +45,14 @@ func NewView(members []Member) *View {
 func (v *View) Members() []Member { return v.members }
 
 // Owner returns the index in Members of the gateway that owns the chunk with a digest, by weighted
-// rendezvous; -1: there is none. skip, which may be nil, excludes members, for example to get the
-// second choice. It must return the same result for the same member.
+// rendezvous hashing. It returns -1 if there is none. skip, which may be nil, excludes members, for
+// example to get the second choice. It must return the same result for the same member.
 func (v *View) Owner(digest [32]byte, skip func(i int) bool) int {
 	return v.rendezvous(chunkKey(digest), skip)
 }
 
 // Share returns the expected share of chunks, from 0 to 1, that the gateway with an ID owns. It is
-// 0 if the gateway is no member, or if v is nil.
+// 0 if the gateway is not a member, or if v is nil.
 func (v *View) Share(id string) float64 {
 	if v == nil {
 		return 0

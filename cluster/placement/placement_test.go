@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fleet returns p members. weight returns the weight of the i-th.
+// fleet returns p members. weight returns the weight of the i-th member.
 func fleet(p int, weight func(i int) uint64) []Member {
 	members := make([]Member, p)
 	for i := range members {
@@ -20,7 +20,7 @@ func fleet(p int, weight func(i int) uint64) []Member {
 
 func alike(int) uint64 { return 8 << 30 }
 
-// owned returns the owner's ID for each of n chunks.
+// owned returns the ID of the owner of each of n chunks.
 func owned(v *View, n int) []string {
 	ids := make([]string, n)
 	for c := range ids {
@@ -77,7 +77,7 @@ func TestLoadIsEven(t *testing.T) {
 		for _, p := range []int{2, 4, 8, 32} {
 			v := NewView(fleet(p, c.weight))
 			n := 0
-			for i := range p { // from 2,000 chunks up for the lightest
+			for i := range p { // at least 2,000 chunks for the member with the least weight
 				n = max(n, int(math.Ceil(2000/v.Share(v.Members()[i].ID))))
 			}
 			count := map[string]int{}
@@ -113,8 +113,8 @@ func TestOwner_NoMemberWithWeight(t *testing.T) {
 	}
 }
 
-// TestViewsDoNotDependOnOrder shuffles members and compares; and weights scaled alike change
-// nothing.
+// TestViewsDoNotDependOnOrder: shuffling the members, or scaling all their weights alike, changes
+// no owner.
 func TestViewsDoNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(1, 9).Draw(t, "members")
@@ -147,8 +147,8 @@ func TestViewsDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// TestNewView_MakesLogarithmsForUnequalWeights: equal weights need none, and members of weight 0
-// own nothing.
+// TestNewView_MakesLogarithmsForUnequalWeights: equal weights need no logarithms. Members of weight
+// 0 own nothing and are not compared.
 func TestNewView_MakesLogarithmsForUnequalWeights(t *testing.T) {
 	for _, c := range []struct {
 		weights []uint64
@@ -164,7 +164,8 @@ func TestNewView_MakesLogarithmsForUnequalWeights(t *testing.T) {
 	}
 }
 
-// TestOwner_TiesGoToTheFirst: members with equal keys draw equal numbers for each chunk.
+// TestOwner_TiesGoToTheFirst: members with equal keys draw equal numbers for each chunk, and the
+// first one owns it.
 func TestOwner_TiesGoToTheFirst(t *testing.T) {
 	for name, weight := range map[string]func(int) uint64{
 		"equal":   alike,

@@ -8,7 +8,7 @@ import (
 // gamma is the odd constant of the golden ratio, as in SplitMix64.
 const gamma = 0x9e3779b97f4a7c15
 
-// with appends a word to a key, by the finalizer of SplitMix64, as in docs/spec/order.md. It is
+// with appends a word to a key, using the finalizer of SplitMix64 like docs/spec/order.md. It is
 // frozen too.
 func with(k, word uint64) uint64 {
 	z := (k ^ word) + gamma
@@ -19,8 +19,8 @@ func with(k, word uint64) uint64 {
 	return z ^ z>>31
 }
 
-// memberKey returns the key of an ID, from its length and its bytes, eight to a word, the first one
-// lowest.
+// memberKey returns the key of an ID. It hashes the length and the bytes, eight bytes to a word,
+// with the first byte lowest.
 func memberKey(id string) uint64 {
 	k := with(0, uint64(len(id)))
 	for len(id) > 0 {
@@ -31,7 +31,7 @@ func memberKey(id string) uint64 {
 	return k
 }
 
-// chunkKey returns the key of a digest, from its four words.
+// chunkKey returns the key of a digest. It hashes the digest's four words.
 func chunkKey(digest [32]byte) uint64 {
 	var k uint64
 	for i := 0; i < len(digest); i += 8 {
@@ -42,9 +42,9 @@ func chunkKey(digest [32]byte) uint64 {
 
 // rendezvous returns the member with the smallest -log2(u)/weight, where u is a pseudorandom number
 // from the chunk and the member. So each member wins in proportion to its weight, and a member that
-// leaves changes nothing between the others (Thaler and Ravishankar, IEEE/ACM Transactions on
-// Networking 6(1), 1998; with weights as by Schindelhauer and Schomaker, SPAA 2005). Of equal ones
-// the larger u wins, then the lower index.
+// leaves moves no chunks between the others (Thaler and Ravishankar, IEEE/ACM Transactions on
+// Networking 6(1), 1998; with weights as by Schindelhauer and Schomaker, SPAA 2005). Of equal
+// results the one with the larger u wins, then the one with the lower index.
 func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
 	if v.log == nil {
 		return v.highest(chunk, skip)
@@ -72,7 +72,7 @@ func (v *View) rendezvous(chunk uint64, skip func(i int) bool) int {
 	return best
 }
 
-// highest is rendezvous for equal weights: the largest u has the smallest logarithm.
+// highest does the same as rendezvous for equal weights: the largest u has the smallest logarithm.
 func (v *View) highest(chunk uint64, skip func(i int) bool) int {
 	best, bestU := -1, uint64(0)
 	for i, k := range v.keys {
@@ -91,7 +91,7 @@ const logBits = 38
 // logTable is log2(1 + i/256) for i = 0 to 256, rounded down to logBits bits.
 type logTable [257]uint64
 
-// newLogTable makes the table bit by bit: squaring a number doubles its logarithm.
+// newLogTable computes the table bit by bit: squaring a number doubles its logarithm.
 func newLogTable() *logTable {
 	t := &logTable{256: 1 << logBits}
 	for i := range uint64(256) {

@@ -50,7 +50,7 @@ func digestOf(n uint64) (digest [32]byte) {
 	return digest
 }
 
-// owners returns the names of the owner, the second choice, and so on.
+// owners returns the names of the owner, the second choice, and so on, of a digest.
 func owners(v *View, digest [32]byte) []string {
 	names := []string{}
 	tried := map[int]bool{}
@@ -80,7 +80,7 @@ func (v *viewVector) fill(t *testing.T) {
 	}
 }
 
-// inputs returns the cases without their results.
+// inputs returns the test cases without their results.
 func inputs() placementVectors {
 	var v placementVectors
 	us := []uint64{0, 1, 2, 3, 255, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1, 1<<64 - 2, 1<<64 - 1<<55, 1<<64 - 1<<55 - 1}
@@ -133,7 +133,7 @@ func TestPythonReproducesTheVectors(t *testing.T) {
 	vectors.Python(t, "pyplace/check.py", vectorsFile)
 }
 
-// TestChecksOfThePage checks the figures that docs/spec/placement.md prints.
+// TestChecksOfThePage checks that docs/spec/placement.md prints the right figures.
 func TestChecksOfThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/spec/placement.md")
 	if err != nil {
@@ -161,8 +161,8 @@ func TestChecksOfThePage(t *testing.T) {
 	}
 }
 
-// TestLogarithmsAreThoseOfMathematics holds the table and the lines between its entries against
-// floating point.
+// TestLogarithmsAreThoseOfMathematics compares the table, and the interpolation between its
+// entries, with floating-point logarithms.
 func TestLogarithmsAreThoseOfMathematics(t *testing.T) {
 	log := newLogTable()
 	for i, got := range log {
