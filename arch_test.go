@@ -18,20 +18,21 @@ import (
 
 const module = "github.com/millrace-data/millrace"
 
-// maxLines is the length at which a file is split.
+// maxLines is the maximum length of a file.
 const maxLines = 600
 
-// room is one row of the floor plan: what a package may import outside its tests.
-// Paths of ours are relative to the module. A row holds for the packages below it too,
-// unless they have a row of their own. A path that ends in "/." allows only that package, not the packages below it.
+// room is one row of the floor plan: the packages that a package may import outside its tests.
+// Paths in ours are relative to the module. A row applies to the packages below it too, unless they
+// have a row of their own. A path that ends in "/." allows only that package, not the packages
+// below it.
 type room struct {
 	ours    []string
-	outside []string // path prefixes outside the standard library
-	never   []string // standard packages (path prefixes) that would betray a broken seam
+	outside []string // path prefixes of libraries outside the standard library
+	never   []string // standard packages (path prefixes) that the package must not import, since they would bypass an interface
 }
 
-// floorPlan returns the rows. A package without a row is an error: every new room is
-// decided here.
+// floorPlan returns the rows. A package without a row is an error, so every new package is decided
+// here.
 func floorPlan() map[string]room {
 	return map[string]room{
 		".":                             {},
@@ -72,12 +73,12 @@ func floorPlan() map[string]room {
 		},
 		"chunkindex/internal/layout":   {ours: []string{"chunkindex/codec/.", "chunkindex/format/.", "internal/objstore"}, never: []string{"net", "os"}},
 		"chunkindex/internal/parallel": {never: []string{"net", "os"}},
-		"chunkindex/build": { // makes indexes: what serves does not import it
+		"chunkindex/build": { // makes indexes: packages that serve batches do not import it
 			ours:  []string{"chunkindex/.", "chunkindex/codec/.", "chunkindex/format", "chunkindex/framing", "chunkindex/internal", "chunkindex/rows", "internal/objstore", "internal/tempfile"},
 			never: []string{"net"},
 		},
 		"chunkindex/rows":    {ours: []string{"chunkindex/rows"}, never: []string{"net", "os"}},
-		"chunkindex/framing": {ours: []string{"chunkindex/format/.", "chunkindex/rows"}, never: []string{"context", "net", "os"}}, // what serving knows of a format
+		"chunkindex/framing": {ours: []string{"chunkindex/format/.", "chunkindex/rows"}, never: []string{"context", "net", "os"}}, // the part of a format that serving needs
 		"chunkindex/codec": {
 			ours:    []string{"chunkindex/codec", "chunkindex/rows"},
 			outside: []string{"github.com/klauspost/compress", "github.com/ulikunitz/xz"},
@@ -94,7 +95,8 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"},
 			never:   []string{"net", "os"},
 		},
-		// The seam to the formats, what several of them share, and the formats, of which none imports another.
+		// The interface of the formats, packages that several formats share, and the
+		// formats themselves. No format imports another.
 		"chunkindex/format":            {ours: []string{"chunkindex/codec/.", "chunkindex/rows"}, never: []string{"net", "os"}},
 		"chunkindex/format/hub":        {ours: []string{"chunkindex/rows"}, outside: []string{"go.yaml.in/yaml"}, never: []string{"net", "os"}},
 		"chunkindex/format/naming":     {ours: []string{"chunkindex/format/."}, never: []string{"context", "net", "os"}},
@@ -135,9 +137,9 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru", "golang.org/x/sync", "golang.org/x/sys"},
 			never:   []string{"net"},
 		},
-		"datapath/batch":     {never: []string{"context", "net", "os"}}, // the contract of a batch's bytes
+		"datapath/batch":     {never: []string{"context", "net", "os"}}, // the types of a batch's bytes
 		"datapath/diskcache": {ours: []string{"internal/pause"}, never: []string{"net"}},
-		"datapath/policy": { // what a gateway decides and a simulation predicts
+		"datapath/policy": { // the decisions of a gateway, which a simulation predicts
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync"},
 		},
 		"datapath/lookahead": {
@@ -145,7 +147,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/hashicorp/golang-lru"},
 			never:   []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os"},
 		},
-		"cluster/placement": { // arithmetic on the members of a cluster
+		"cluster/placement": { // computes the owners of chunks
 			never: []string{"context", "crypto/rand", "io", "log", "math/rand", "net", "os", "sync", "time"},
 		},
 		"cluster/peer": {
@@ -164,12 +166,12 @@ func floorPlan() map[string]room {
 			outside: []string{"golang.org/x/sync", "golang.org/x/time"},
 			never:   []string{"net"},
 		},
-		"datapath/simulate": { // a clock of its own: nothing here may know another, or what is outside
+		"datapath/simulate": { // has a simulated clock: nothing here may use another clock or the outside world
 			ours:  []string{"datapath/chunkcache", "datapath/lookahead", "datapath/policy", "cluster/placement", "internal/words", "shuffle"},
 			never: []string{"crypto/rand", "log", "math/rand", "net", "os", "sync"},
 		},
-		"cmd/internal/predictions": { // what people and scripts read of it
-			ours: []string{"gateway/address", "cmd/internal/cli", "internal/words", "shuffle", "datapath/simulate"}, never: []string{"net", "os"}, // cli: counts in words
+		"cmd/internal/predictions": { // reports of predictions for people and scripts
+			ours: []string{"gateway/address", "cmd/internal/cli", "internal/words", "shuffle", "datapath/simulate"}, never: []string{"net", "os"}, // cli: text for counts
 		},
 		"s3backend": {
 			ours:    []string{"internal/objstore", "internal/socket", "internal/tracing"},
@@ -209,14 +211,14 @@ func floorPlan() map[string]room {
 			},
 		},
 		"client": {},
-		"cmd/internal/node": { // the composed process, without flags
+		"cmd/internal/node": { // the complete process, without flags
 			ours: []string{
 				"chunkindex/.", "cluster", "cluster/discovery", "datapath", "gateway", "chunkindex/importance", "internal/budget", "internal/certs",
 				"cmd/internal/datasets", "cmd/internal/location", "internal/objstore", "internal/shared", "internal/tracing", "internal/watch", "cluster/peer", "s3backend", "chunkindex/selection", "shuffle",
 			},
 			outside: []string{"github.com/rs/zerolog", "github.com/dustin/go-humanize", "golang.org/x"},
 		},
-		"cmd/internal/datasets": { // what is to be served, as files and flags name it
+		"cmd/internal/datasets": { // datasets to serve, as named in files and flags
 			ours:    []string{"gateway/address", "chunkindex/.", "cmd/internal/location"}, // address: the type of a mixture, names
 			outside: []string{"go.yaml.in/yaml"},
 		},
@@ -226,20 +228,20 @@ func floorPlan() map[string]room {
 			never:   []string{"net/http"},
 		},
 		"cmd/internal/demo": {ours: []string{"chunkindex", "cmd/internal/location", "cmd/internal/node", "chunkindex/pack"}}, // demo without flags
-		"cmd/internal/garbage": { // what gc removes, and why
-			ours:    []string{"chunkindex/.", "chunkindex/importance", "cmd/internal/cli", "internal/words", "internal/objstore", "chunkindex/selection"}, // cli: counts in words
+		"cmd/internal/garbage": { // finds and explains the objects that gc removes
+			ours:    []string{"chunkindex/.", "chunkindex/importance", "cmd/internal/cli", "internal/words", "internal/objstore", "chunkindex/selection"}, // cli: text for counts
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
-		"cmd/internal/indexing": { // index and pack in words
-			ours:    []string{"chunkindex", "cmd/internal/cli", "internal/words", "cmd/internal/location", "internal/objstore", "cmd/internal/orders", "chunkindex/pack", "shuffle"}, // cli: counts in words
+		"cmd/internal/indexing": { // text output of index and pack
+			ours:    []string{"chunkindex", "cmd/internal/cli", "internal/words", "cmd/internal/location", "internal/objstore", "cmd/internal/orders", "chunkindex/pack", "shuffle"}, // cli: text for counts
 			outside: []string{"github.com/dustin/go-humanize"},
 		},
-		"cmd/internal/inventory": { // info and the lists in words
+		"cmd/internal/inventory": { // text output of info and the lists
 			ours:    []string{"chunkindex/.", "chunkindex/format", "client", "chunkindex/importance", "cmd/internal/cli", "internal/words", "cmd/internal/location", "internal/objstore", "chunkindex/selection"},
 			outside: []string{"github.com/dustin/go-humanize", "golang.org/x/sys"},
 		},
-		"cmd/internal/occurrences": { // which batches had a sample, from a gateway or an index
+		"cmd/internal/occurrences": { // finds the batches that contained a sample, from a gateway or an index
 			ours: []string{
 				"chunkindex/.", "client", "gateway/address", "gateway/body", "gateway/plans", "chunkindex/importance", "cmd/internal/cli", "internal/words", "cmd/internal/inventory",
 				"cmd/internal/location", "internal/objstore", "cmd/internal/reach",
@@ -248,17 +250,17 @@ func floorPlan() map[string]room {
 		},
 		"cmd/internal/reach": {ours: []string{"client"}},
 		"cmd/internal/top": { // the live view of gateways in a terminal
-			ours:    []string{"client", "cmd/internal/cli", "internal/words", "cmd/internal/reach", "gateway/stats"}, // cli: counts in words; reach: the cure for silence
+			ours:    []string{"client", "cmd/internal/cli", "internal/words", "cmd/internal/reach", "gateway/stats"}, // cli: text for counts; reach: advice for a gateway that does not answer
 			outside: []string{"charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x/ansi"},
 		},
 		"cmd/internal/orders": { // compares the orders of a dataset, and explains the one that a gateway reads
-			ours:    []string{"chunkindex/.", "chunkindex/codec/.", "client", "gateway/address", "cmd/internal/cli", "internal/words", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: counts in words
+			ours:    []string{"chunkindex/.", "chunkindex/codec/.", "client", "gateway/address", "cmd/internal/cli", "internal/words", "shuffle", "datapath/simulate"}, // address: which shuffles have a window; cli: text for counts
 			outside: []string{"github.com/dustin/go-humanize"},
 			never:   []string{"net", "os"},
 		},
 		"internal/words": {outside: []string{"github.com/dustin/go-humanize"}, never: []string{"net", "os"}},
 		"cmd/internal/cli": { // flags, environment, configuration file, exit, progress
-			ours: []string{"chunkindex/.", "internal/words"}, // chunkindex: the form of a progress report
+			ours: []string{"chunkindex/.", "internal/words"}, // chunkindex: the type of a progress report
 			outside: []string{
 				"github.com/spf13", "github.com/rs/zerolog", "github.com/vbauerster/mpb", "github.com/dustin/go-humanize",
 				"github.com/mattn/go-isatty", "go.yaml.in/yaml",
@@ -279,17 +281,19 @@ func floorPlan() map[string]room {
 	}
 }
 
-// flat is the room of a format whose samples lie in the shards as they are, with what else it imports.
+// flat returns the row of a format whose shards contain the samples unchanged. more lists
+// additional imports.
 func flat(more ...string) room {
 	return room{ours: append([]string{"chunkindex/format/.", "chunkindex/framing"}, more...), never: []string{"net", "os"}}
 }
 
-// columnar is the room of a format whose samples are rows that a codec makes.
+// columnar returns the row of a format whose samples are rows that a codec decodes.
 func columnar(codec string) room {
 	return flat(codec, "chunkindex/codec/.", "chunkindex/format/hub", "chunkindex/format/rowscan", "chunkindex/rows")
 }
 
-// onlyHere names the libraries that live in exactly one package, tests included; packages that only tests import are free.
+// onlyHere returns, for each library that only one package may import, that package. Tests count
+// too. Packages that only tests import are exempt.
 func onlyHere() map[string]string {
 	return map[string]string{
 		"github.com/minio/minio-go":       "s3backend",
@@ -313,8 +317,8 @@ type source struct {
 	file  *ast.File
 }
 
-// sources returns every Go file of the repository, nested modules included, whatever its
-// build constraints say. All tests share one parse.
+// sources returns every Go file of the repository, including nested modules and regardless of build
+// constraints. All tests share one parse.
 func sources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
@@ -372,7 +376,7 @@ func (s source) imports() []string {
 	return paths
 }
 
-// nested reports whether dir belongs to a module of its own, whose imports are free.
+// nested reports whether dir belongs to a nested module, whose imports are not restricted.
 func nested(dir string) bool {
 	return under(dir, "integration") || under(dir, "tools")
 }
@@ -390,7 +394,7 @@ func standard(p string) bool {
 	return !strings.Contains(first, ".")
 }
 
-// rowFor returns the row of dir: its own or the nearest one above it.
+// rowFor returns the row of dir: its own, or that of the nearest parent.
 func rowFor(plan map[string]room, dir string) (room, bool) {
 	for d := dir; ; d = path.Dir(d) {
 		if r, ok := plan[d]; ok && (d != "." || dir == ".") {
@@ -421,14 +425,15 @@ func TestImportsFollowTheFloorPlan(t *testing.T) {
 	}
 }
 
-// floorOf returns the floor of a top-level folder: an import from another folder lies on a lower one.
+// floorOf returns the floor of a top-level folder. A package may import only from lower floors,
+// apart from its own folder.
 func floorOf(dir string) int {
 	top, _, _ := strings.Cut(dir, "/")
 	for i, floor := range [][]string{
 		{"shuffle", "client", "internal"},
 		{"chunkindex", "cluster", "s3backend"},
 		{"datapath"},
-		{"gateway"}, // of datapath only datapath/batch, the contract of a batch's bytes
+		{"gateway"}, // from datapath only datapath/batch, the types of a batch's bytes
 		{"cmd"},
 	} {
 		if slices.Contains(floor, top) {
@@ -438,7 +443,7 @@ func floorOf(dir string) int {
 	return 0
 }
 
-// testsOnly reports whether a folder holds what only tests import.
+// testsOnly reports whether only tests may import the packages of a folder.
 func testsOnly(dir string) bool {
 	return under(dir, "internal/testing") || under(dir, "chunkindex/testing")
 }
@@ -464,7 +469,8 @@ func TestImportsRunDownTheFloors(t *testing.T) {
 	}
 }
 
-// TestServing_LinksNoScanner follows the imports of what serves batches to their end: a gateway reads indexes and makes none.
+// TestServing_LinksNoScanner follows all imports of the packages that serve batches: a gateway
+// reads indexes and does not make them.
 func TestServing_LinksNoScanner(t *testing.T) {
 	imports := map[string][]string{}
 	for _, s := range sources(t) {
@@ -493,7 +499,7 @@ func TestServing_LinksNoScanner(t *testing.T) {
 	}
 }
 
-// fault says why a package in dir may not import imp, or nothing.
+// fault returns the reason why a package in dir may not import imp, "" if it may.
 func (r room) fault(dir, imp string) string {
 	switch {
 	case under(imp, module):

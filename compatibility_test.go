@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestCompatibilityNamesTests checks that the tests and files in the section Compatibility of docs/dev/testing.md exist.
+// TestCompatibilityNamesTests checks that the tests and files exist that the section Compatibility
+// of docs/dev/testing.md names.
 func TestCompatibilityNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/dev/testing.md")
 	if err != nil {

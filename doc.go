@@ -1,6 +1,6 @@
 // Package millrace is a training-data gateway: point it at shards in any S3-compatible
 // bucket, or in a directory, and every machine that trains reads its shuffled batches
-// with one HTTP GET. This package holds no code; it is the tour.
+// with one HTTP GET. This package holds no code; it describes the repository.
 //
 // A batch is an address. Its bytes are a pure function of the index generation, the
 // shuffle, the seed, the epoch, the batch, the batch size, the rank and the world size.
@@ -9,11 +9,10 @@
 // A batch is a small, valid shard: the stored bytes of its samples one after another,
 // with the framing of the dataset's own format. Nothing is parsed or encoded on the way.
 //
-// Chunks, contiguous ranges of a shard of about 8 MiB, are the unit of everything that
-// costs: they are what the store is asked for, what the cache holds and what the first
-// stage of the shuffle orders.
+// A chunk is a contiguous range of a shard, about 8 MiB long. Chunks are the unit of store
+// reads, of the cache, and of the first stage of the shuffle.
 //
-// A request walks this line from left to right, and its bytes come back:
+// A request passes through these packages from left to right, and its bytes come back:
 //
 //	client -HTTP-> gateway -> shuffle      which samples, in which order   (pure)
 //	                  |
@@ -22,14 +21,17 @@
 //	                  +-----> datapath     memory -> [disk] -> [peer] -> store
 //	                          chunkcache   diskcache   s3backend or a directory
 //
-// Read shuffle for the order, chunkindex for reading the index and chunkindex/build for making it, lookahead for who reads and what
-// is needed when, datapath for how it is brought, chunkcache and diskcache for what stays,
-// importance for drawing samples by their losses, selection for subsets and bad samples,
-// gateway for HTTP (gateway/address for URLs, gateway/plans for what a batch is answered
-// from, gateway/body for its form), pack for making shards, client for reading an epoch,
-// and cmd/internal/node for how it is wired. Of gateways that are one cache, cluster knows who is there,
-// placement who holds which chunk, and peer how one asks another. internal/objstore is the
-// seam to every store. simulate runs order, readers and policies under a clock of its own;
-// experiments puts published ideas to the test. docs/dev/datapath.md follows one batch
-// through datapath. arch_test.go holds the floor plan: who may import whom.
+// The packages: shuffle computes the order. chunkindex reads the index, and
+// chunkindex/build makes it. lookahead tracks the readers, and when they need each chunk.
+// datapath loads chunks; chunkcache and diskcache keep them. importance draws samples by
+// their losses. selection holds subsets and bad samples. gateway serves HTTP:
+// gateway/address parses URLs, gateway/plans manages the data that batches are made of, and
+// gateway/body forms it. pack makes shards, client reads an epoch, and cmd/internal/node
+// composes the process. Of several gateways that form one cache, cluster finds the members,
+// placement computes the owner of a chunk, and peer sends the questions between them.
+// internal/objstore is the interface to every store. simulate runs order, readers and
+// policies under a simulated clock; experiments tests published ideas.
+//
+// docs/dev/datapath.md follows one batch through datapath. arch_test.go lists the imports
+// that each package may have.
 package millrace

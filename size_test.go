@@ -14,18 +14,18 @@ import (
 	"testing"
 )
 
-// The product may not grow beyond these figures, which are rounded up so that a small change meets none of them. Lower one when less is
-// needed; a new capability takes away what it adds.
+// Limits of the product's size. They are rounded up so that a small change does not reach them.
+// Lower a limit when less is needed. A new capability must remove as much code as it adds.
 const (
 	maxGoLines       = 75_000 // without blank lines and comments
-	maxPythonLines   = 7_050  // the same, without docstrings
+	maxPythonLines   = 7_050  // without blank lines, comments and docstrings
 	maxPythonModules = 37
-	maxFunction      = 32  // lines of a function, of which 95 in 100 have fewer
-	minComments      = 9.5 // of 100 lines of Go with code or a comment
+	maxFunction      = 32  // lines of a function; 95 of 100 functions are shorter
+	minComments      = 9.5 // comments per 100 lines of Go that are not blank
 )
 
-// TestSizeOfTheProduct counts the product: all Go but tests, what only tests import, integration and tools, and the Python client.
-// `make size` prints the figures.
+// TestSizeOfTheProduct counts the product: the Python client, and all Go code except tests,
+// packages that only tests import, integration and tools. `make size` prints the figures.
 func TestSizeOfTheProduct(t *testing.T) {
 	goLines, comments := 0, 0
 	rooms := map[string]int{}
@@ -68,7 +68,7 @@ func atMost(t *testing.T, what string, got, want int) {
 	}
 }
 
-// countGo counts the lines of a file that hold code, and those that hold comments alone.
+// countGo returns the number of lines of a file with code, and the number with only a comment.
 func countGo(s source) (code, comments int) {
 	files := token.NewFileSet()
 	file := files.AddFile(s.path, files.Base(), len(s.text))
@@ -110,7 +110,8 @@ func functionLines(s source) (lines []int) {
 	return lines
 }
 
-// countPython counts the modules of the Python client and their lines that are neither blank nor part of a comment or docstring.
+// countPython returns the number of modules of the Python client, and of their lines without blank
+// lines, comments and docstrings.
 func countPython(t *testing.T) (lines, modules int) {
 	t.Helper()
 	err := filepath.WalkDir("client/python/millrace", func(p string, d fs.DirEntry, err error) error {
@@ -118,7 +119,7 @@ func countPython(t *testing.T) (lines, modules int) {
 			return err
 		}
 		modules++
-		inside, doc := false, false // of a string in triple quotes; of a docstring
+		inside, doc := false, false // inside a string in triple quotes; it is a docstring
 		for line := range strings.Lines(string(read(t, p))) {
 			line = strings.TrimSpace(line)
 			if !inside {
