@@ -1,21 +1,21 @@
-// Package budget counts the bytes a process may hold, in one place: every user of much memory
-// reserves it first. The package does not know the use of the bytes.
+// Package budget counts in one place the bytes that a process may hold: every component that needs
+// much memory reserves it first. The package does not know what the bytes are used for.
 //
 // A reservation is all or nothing, so no caller holds a part of its bytes while it waits for the
 // rest. Before a reservation waits, the budget calls the function of SetReclaim, by which a cache
 // gives up bytes that it only keeps for later.
 //
-// Of the reservations that wait, the newest is served first, because its caller is the least likely
+// Of the waiting reservations, the newest is served first, because its caller is the least likely
 // to have given up. After half of the longest wait the oldest goes first, so that small
 // reservations cannot overtake a large one until it fails.
 //
-// Two kinds of reservations pass the oldest: those that are served while it is the oldest's turn,
-// and tries, which never wait (TryReserve, ReserveNow). They may pass in two cases: the bytes of
-// the oldest are free and remain free, or all that have passed hold at most as many bytes as the
-// oldest waits for. In the second case they also hold at most the rest of the total. So once the
-// oldest goes first, it is served at the latest when the bytes then in use are released. Those that
-// passed it may keep theirs. A reservation that waits for much of the total does not stop small
-// ones.
+// Two kinds of reservations may pass the oldest: those that are served while it is the oldest's
+// turn, and tries, which never wait (TryReserve, ReserveNow). They may pass in two cases: the bytes
+// of the oldest are free and remain free, or all reservations that have passed hold at most as many
+// bytes as the oldest waits for. In the second case they also hold at most the rest of the total.
+// So once the oldest goes first, it is served at the latest when the bytes then in use are
+// released, even if the reservations that passed it keep theirs. A reservation that waits for much
+// of the total does not stop small ones.
 package budget
 
 import (
@@ -27,16 +27,18 @@ import (
 	"time"
 )
 
-// ErrTooLarge says that a reservation can never be met, ErrOverloaded that it was not met in time.
+// ErrTooLarge reports that a reservation can never be met, ErrOverloaded that it was not met in
+// time.
 var (
 	ErrTooLarge   = errors.New("larger than the memory budget")
 	ErrOverloaded = errors.New("memory budget exhausted")
 )
 
-// DefaultWait is the longest wait for a reservation if New is given none.
+// DefaultWait is the longest wait for a reservation if New gets no other.
 const DefaultWait = 2 * time.Second
 
-// Budget is a number of bytes shared by all users of memory. It is safe for concurrent use.
+// Budget is a number of bytes shared by all components that need memory. It is safe for concurrent
+// use.
 type Budget struct {
 	total   int64
 	maxWait time.Duration
@@ -59,8 +61,8 @@ type holder struct {
 type waiter struct {
 	n      int64
 	since  time.Time
-	wake   chan struct{} // holds one token: try again
-	passed int64         // bytes in use that were granted past this waiter while it was the oldest
+	wake   chan struct{} // holds a token when the waiter should try again
+	passed int64         // bytes in use that were granted to others while this waiter was the oldest
 }
 
 // New returns a budget of total bytes. A reservation waits at most maxWait, 0 means DefaultWait.
@@ -71,10 +73,10 @@ func New(total int64, maxWait time.Duration) *Budget {
 	return &Budget{total: max(total, 0), maxWait: maxWait}
 }
 
-// SetReclaim sets the functions of a holder of bytes that can be given up. reclaim releases
-// reservations of its own, n bytes if possible, and returns how many bytes they were. idle returns
-// how many it could release now. Both are called without locks, from the goroutine that needs the
-// bytes or asks for the sum, perhaps from several at once.
+// SetReclaim sets the functions of a holder of bytes that can be given up. reclaim releases some of
+// the holder's own reservations, n bytes if possible, and returns the number of bytes released.
+// idle returns how many bytes it could release now. Both are called without locks, perhaps
+// concurrently, from a goroutine that needs the bytes or the sum.
 func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +84,8 @@ func (b *Budget) SetReclaim(reclaim func(n int64) int64, idle func() int64) {
 }
 
 // SetFreed sets the function that is called when bytes were released, or may be reclaimed now, and
-// no reservation waits for them. It serves work ahead, which never waits. It is called under the
-// budget's lock, from any goroutine, so it must be quick and must not call the budget.
+// no reservation waits for them. It is for read-ahead, which never waits. The function is called
+// under the budget's lock, from any goroutine, so it must be quick and must not call the budget.
 func (b *Budget) SetFreed(freed func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,8 +103,8 @@ func (b *Budget) InUse() int64 {
 }
 
 // Pinned returns the bytes reserved now that reclaiming would not free: a budget that a cache has
-// filled is not short of memory. It is a snapshot, and inexact by the bytes that change hands
-// meanwhile.
+// filled is not short of memory. It is a snapshot, and inexact by the bytes that are reserved and
+// released meanwhile.
 func (b *Budget) Pinned() int64 {
 	b.mu.Lock()
 	inUse, idle := b.inUse, b.holder.idle
@@ -127,7 +129,7 @@ func (b *Budget) Refused() int64 {
 	return b.refused
 }
 
-// Waiting returns the number of waiting reservations. Work ahead pauses while there are any.
+// Waiting returns the number of waiting reservations. Read-ahead pauses while there are any.
 func (b *Budget) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,9 +143,9 @@ func (b *Budget) Reserve(ctx context.Context, n int64) (*Reservation, error) {
 	return b.ReserveOr(ctx, n, func() bool { return false })
 }
 
-// ReserveOr is Reserve for a caller that may get its bytes elsewhere, such as from memory that is
-// reserved already and free. Whenever it is the caller's turn, have is called first. If it returns
-// true, the reservation is nil. have is called without locks.
+// ReserveOr does the same as Reserve for a caller that may get its bytes elsewhere, such as from
+// free memory that it has reserved already. Whenever it is the caller's turn, have is called first.
+// If have returns true, the reservation is nil. have is called without locks.
 func (b *Budget) ReserveOr(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	if n < 0 || n > b.total {
 		return nil, fmt.Errorf("reserve %d bytes of %d: %w", n, b.total, ErrTooLarge)
@@ -165,7 +167,7 @@ func (b *Budget) TryReserve(n int64) (*Reservation, bool) {
 	return b.grant(n, b.oldest())
 }
 
-// ReserveNow is TryReserve, but may reclaim bytes by the functions of SetReclaim.
+// ReserveNow does the same as TryReserve, but may reclaim bytes by the functions of SetReclaim.
 func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	h := b.holder
@@ -173,7 +175,7 @@ func (b *Budget) ReserveNow(n int64) (*Reservation, bool) {
 	return b.ReserveFrom(n, h.reclaim, h.idle)
 }
 
-// ReserveFrom is ReserveNow with other functions than those of SetReclaim.
+// ReserveFrom does the same as ReserveNow, with other functions than those of SetReclaim.
 func (b *Budget) ReserveFrom(n int64, reclaim func(n int64) int64, idle func() int64) (*Reservation, bool) {
 	b.mu.Lock()
 	oldest := b.oldest()
@@ -182,7 +184,7 @@ func (b *Budget) ReserveFrom(n int64, reclaim func(n int64) int64, idle func() i
 }
 
 // TrySwap reserves n bytes if they are free now, even if other reservations wait. The caller must
-// release more than n bytes right afterwards, which benefits those that wait.
+// release more than n bytes right afterwards, so that waiting reservations gain bytes.
 func (b *Budget) TrySwap(n int64) (*Reservation, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,12 +198,13 @@ func (b *Budget) Nudge() {
 	b.wakeFirst()
 }
 
-// wait queues until an attempt succeeds, the context ends or the longest wait is over.
+// wait queues a reservation until an attempt succeeds, the context ends or the longest wait is
+// over.
 func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservation, error) {
 	timer := time.NewTimer(b.maxWait)
 	defer timer.Stop()
 	w := &waiter{n: n, since: time.Now(), wake: make(chan struct{}, 1)}
-	w.wake <- struct{}{} // bytes released since the first attempt have woken no waiter
+	w.wake <- struct{}{} // bytes released since the first attempt did not wake this waiter
 	b.mu.Lock()
 	b.waiters = append(b.waiters, w)
 	b.mu.Unlock()
@@ -225,7 +228,7 @@ func (b *Budget) wait(ctx context.Context, n int64, have func() bool) (*Reservat
 }
 
 // serve grants n bytes to a reservation that waits as w, or is about to wait (w is nil): in its
-// turn, or past the oldest. It returns a nil reservation and true if have returned true.
+// turn, or before the oldest. If have returns true, serve returns a nil reservation and true.
 func (b *Budget) serve(n int64, w *waiter, have func() bool) (*Reservation, bool) {
 	b.mu.Lock()
 	first := b.oldest()
@@ -240,8 +243,9 @@ func (b *Budget) serve(n int64, w *waiter, have func() bool) (*Reservation, bool
 	return b.take(n, first, h)
 }
 
-// take is grant, but h may release the missing bytes. It reclaims nothing if h could not release
-// enough: the bytes would help no reservation, and readers would have to fetch them again.
+// take does the same as grant, but h may release the missing bytes. It reclaims nothing if h could
+// not release enough: the bytes would help no reservation, and readers would have to load them
+// again.
 func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
 	for mayReclaim := h.reclaim != nil; ; {
 		b.mu.Lock()
@@ -256,7 +260,7 @@ func (b *Budget) take(n int64, first *waiter, h holder) (*Reservation, bool) {
 }
 
 // grant reserves n bytes if they are free and fit in addition to first, the waiter that goes first.
-// nil: it is this reservation's turn. The caller holds mu, as for the methods below.
+// If first is nil, it is this reservation's turn. The caller holds mu, as for the methods below.
 func (b *Budget) grant(n int64, first *waiter) (*Reservation, bool) {
 	if n < 0 || n > b.total-b.inUse || !b.fits(n, first) {
 		return nil, false
@@ -299,8 +303,8 @@ func (b *Budget) wakeFirst() {
 	b.waiters[b.first()].poke()
 }
 
-// first returns the index of the waiter that begins a round: the oldest if it has waited long,
-// otherwise the newest.
+// first returns the index of the waiter that begins a round: the oldest if it has waited long
+// enough, otherwise the newest.
 func (b *Budget) first() int {
 	if b.old(b.waiters[0]) {
 		return 0
@@ -308,8 +312,8 @@ func (b *Budget) first() int {
 	return len(b.waiters) - 1
 }
 
-// wakeNext continues the round after w could not be served, with the waiter that arrived before w,
-// or after the oldest with the newest.
+// wakeNext continues the round after w could not be served. Next is the waiter that arrived before
+// w; after the oldest comes the newest.
 func (b *Budget) wakeNext(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -320,7 +324,7 @@ func (b *Budget) wakeNext(w *waiter) {
 }
 
 // leave removes w from the queue, served or not, and begins a new round, because the bytes that w
-// did not take may serve another.
+// did not use may serve another waiter.
 func (b *Budget) leave(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -352,12 +356,12 @@ func (b *Budget) release(n int64, passed *waiter) {
 	b.wakeFirst()
 }
 
-// Reservation is a share of a budget, released by Release. It is safe for concurrent use.
+// Reservation is a share of a budget, freed by Release. It is safe for concurrent use.
 type Reservation struct {
 	budget *Budget
 	mu     sync.Mutex // guards the fields below
 	n      int64
-	passed *waiter // the waiter whose waiter.passed includes all bytes; nil: none
+	passed *waiter // the waiter whose field passed includes all bytes of this reservation; nil: none
 }
 
 // Size returns the bytes that the reservation holds now.
@@ -392,11 +396,11 @@ func (r *Reservation) Join(o *Reservation) {
 	defer r.mu.Unlock()
 	r.n += n
 	if r.passed != passed {
-		r.passed = nil // it is unknown which of the bytes have passed; they count until that waiter leaves
+		r.passed = nil // it is unknown which of the bytes passed the waiter; they count until that waiter leaves
 	}
 }
 
-// Split moves n bytes, or as many as there are, into a new reservation.
+// Split moves n bytes, or all if there are fewer, into a new reservation.
 func (r *Reservation) Split(n int64) *Reservation {
 	n, passed := r.move(n)
 	return &Reservation{budget: r.budget, n: n, passed: passed}

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Random programs are compared with a plain sum.
+// TestBudgetAgainstModel runs random programs, and compares the budget with a plain sum.
 func TestBudgetAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(0, 100).Draw(t, "total")
@@ -126,8 +126,8 @@ func TestReserve_ReclaimsBeforeWaiting(t *testing.T) {
 	}
 }
 
-// A cache keeps its bytes if giving them up would not be enough, and gives them up as soon as it
-// is.
+// TestReserve_ReclaimsOnlyIfEnough: a cache keeps its bytes if giving them up would not be enough.
+// It gives them up as soon as they are.
 func TestReserve_ReclaimsOnlyIfEnough(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -171,7 +171,7 @@ func waiting(t *testing.T, b *Budget, apart time.Duration, sizes ...int64) (serv
 		})
 		synctest.Wait()
 		if i < len(sizes)-1 {
-			time.Sleep(apart) // the bubble's clock
+			time.Sleep(apart) // advances the bubble's clock
 		}
 	}
 	return served, wg.Wait
@@ -196,7 +196,7 @@ func TestReserve_ServesTheOldestAfterHalfTheWait(t *testing.T) {
 		one, _ := b.TryReserve(5)
 		two, _ := b.TryReserve(5)
 		served, wait := waiting(t, b, 600*time.Millisecond, 10, 5)
-		one.Release() // enough for the second, but the first has waited for 600 ms
+		one.Release() // enough for the second reservation, but the first has waited for 600 ms
 		synctest.Wait()
 		if got := len(*served); got != 0 {
 			t.Errorf("got %v served, want none", *served)
@@ -212,8 +212,8 @@ func TestReserve_ServesTheOldestAfterHalfTheWait(t *testing.T) {
 	})
 }
 
-// At its turn, a waiting caller is first asked whether it has its bytes, and then nothing is
-// reserved.
+// TestReserveOr_AsksHaveAtItsTurn: when it is a waiting caller's turn, have is called first. If
+// have returns true, nothing is reserved.
 func TestReserveOr_AsksHaveAtItsTurn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)
@@ -237,7 +237,7 @@ func TestReserveOr_AsksHaveAtItsTurn(t *testing.T) {
 	})
 }
 
-// Bytes move between reservations without becoming free meanwhile.
+// TestReservationsJoinAndSplit: bytes move between reservations without becoming free meanwhile.
 func TestReservationsJoinAndSplit(t *testing.T) {
 	b := New(10, time.Second)
 	one, _ := b.TryReserve(4)
@@ -281,7 +281,7 @@ func TestReserve_WaitEnds(t *testing.T) {
 		if got := b.Waiting(); got != 0 {
 			t.Errorf("got %d waiting, want 0", got)
 		}
-		if got := b.Refused(); got != 1 { // the other one ended by its context
+		if got := b.Refused(); got != 1 { // the other reservation ended because of its context
 			t.Errorf("got %d refused, want 1", got)
 		}
 		all.Release()
@@ -296,7 +296,8 @@ func TestNew_WaitsForTheDefaultTime(t *testing.T) {
 	}
 }
 
-// The function is called for each release while no reservation waits, and only the latest function.
+// TestSetFreed_CalledWhileNoneWaits: the function is called for each release while no reservation
+// waits. Only the function that was set last is called.
 func TestSetFreed_CalledWhileNoneWaits(t *testing.T) {
 	b := New(10, time.Second)
 	var calls [2]int
@@ -334,7 +335,8 @@ func TestTrySwap_PassesReservationsThatWait(t *testing.T) {
 	})
 }
 
-// reclaim may release fewer bytes than requested.
+// TestTake_ReclaimsUntilNothingComes: reclaim is called again if it releases fewer bytes than
+// requested, and no more after it releases none.
 func TestTake_ReclaimsUntilNothingComes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -369,7 +371,8 @@ func TestFits_LeavesWhatTheWaiterCanTake(t *testing.T) {
 	}
 }
 
-// A reservation that cannot be served passes the turn to the one that arrived before it.
+// TestWakeNext_GoesFromTheNewestToTheOldest: a reservation that cannot be served passes the turn to
+// the one that arrived before it.
 func TestWakeNext_GoesFromTheNewestToTheOldest(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(10, time.Second)

@@ -16,7 +16,7 @@ import (
 // pending is a reservation that may still be waiting.
 type pending struct {
 	n   int64
-	end atomic.Pointer[outcome] // nil: it is waiting
+	end atomic.Pointer[outcome] // nil: the reservation is waiting
 }
 
 type outcome struct {
@@ -52,14 +52,14 @@ func begin(ctx context.Context, b *Budget, n int64) *pending {
 	return p
 }
 
-// check is rapid.Check in a bubble, where testing.T has no deadline.
+// check runs rapid.Check in a bubble, where testing.T has no deadline.
 func check(t *testing.T, property func(*rapid.T)) {
 	bubble.Test(t, func(t *testing.T) { rapid.Check(struct{ rapid.TB }{t}, property) })
 }
 
-// Random programs are compared with a model. A try is granted if its bytes are free and it may pass
-// the waiter. All tries that passed the waiter hold at most as many bytes as it waits for, and
-// together with these at most the total.
+// TestBudget_TriesFitBesideTheWaiter runs random programs, and compares the budget with a model. A
+// try is granted if its bytes are free and it may pass the waiter. All tries that passed the waiter
+// hold at most as many bytes as the waiter waits for, and together with these at most the total.
 func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")
@@ -147,8 +147,9 @@ func TestBudget_TriesFitBesideTheWaiter(t *testing.T) {
 	})
 }
 
-// Once a reservation has waited for half of the longest wait, the release of all bytes then in use
-// serves it, even if later grants are kept.
+// TestBudget_ServesTheOldestOnceEarlierBytesAreReleased: once a reservation has waited for half of
+// the longest wait, it is served when all bytes then in use are released. Bytes that are granted
+// later may be kept.
 func TestBudget_ServesTheOldestOnceEarlierBytesAreReleased(t *testing.T) {
 	check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(1, 100).Draw(t, "total")
@@ -200,8 +201,9 @@ func TestBudget_ServesTheOldestOnceEarlierBytesAreReleased(t *testing.T) {
 	})
 }
 
-// Most of a budget is free. A reservation that waits for all of it stops neither tries nor new
-// reservations that fit in addition to it, however long it waits. Large ones wait.
+// TestBudget_SmallReservationsPassOneThatWaits: most of a budget is free, and a reservation waits
+// for more than that. It stops neither tries nor new reservations that fit in addition to it,
+// however long it waits. Larger ones wait.
 func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, 2*time.Second)
@@ -235,8 +237,8 @@ func TestBudget_SmallReservationsPassOneThatWaits(t *testing.T) {
 	})
 }
 
-// Enough bytes are free for the waiting reservation, which may not have run yet. A try gets only
-// the bytes that are free in addition.
+// TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake: enough bytes are free for the waiting
+// reservation, which may not have run yet. A try gets only the bytes that are free in addition.
 func TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -256,8 +258,9 @@ func TestBudget_TriesLeaveWhatTheWaiterIsAboutToTake(t *testing.T) {
 	})
 }
 
-// In a full budget, bytes that are released piece by piece are kept for the waiting reservation.
-// Tries take no more of them than it waits for.
+// TestBudget_TriesTakeLittleOfReleasedBytes: in a full budget, bytes that are released piece by
+// piece are kept for the waiting reservation. Tries get at most as many bytes as the reservation
+// waits for.
 func TestBudget_TriesTakeLittleOfReleasedBytes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -278,8 +281,8 @@ func TestBudget_TriesTakeLittleOfReleasedBytes(t *testing.T) {
 	})
 }
 
-// Bytes that do not suffice for the reservation whose turn it is go to another waiting one, if it
-// may pass.
+// TestBudget_EachWaiterIsTried: bytes that do not suffice for the reservation whose turn it is go
+// to another waiting one, if it may pass.
 func TestBudget_EachWaiterIsTried(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -307,7 +310,8 @@ func TestBudget_EachWaiterIsTried(t *testing.T) {
 	})
 }
 
-// A try that does not fit in addition to the waiting reservation reclaims nothing.
+// TestBudget_ReclaimsForTriesThatFit: a try that does not fit in addition to the waiting
+// reservation reclaims nothing.
 func TestBudget_ReclaimsForTriesThatFit(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)
@@ -330,8 +334,8 @@ func TestBudget_ReclaimsForTriesThatFit(t *testing.T) {
 	})
 }
 
-// Bytes that were split off count too. Joined bytes count until the reservation that they passed
-// has ended.
+// TestBudget_CountsBytesThatPassedUntilTheyAreReleased: bytes that were split off count too. Joined
+// bytes count until the reservation that they passed has ended.
 func TestBudget_CountsBytesThatPassedUntilTheyAreReleased(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := New(100, time.Second)

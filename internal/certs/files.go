@@ -11,18 +11,19 @@ import (
 
 // Config names the files of a certificate.
 type Config struct {
-	Cert string // PEM: the certificate, and those between it and its authority
-	Key  string // PEM: its private key
+	Cert string // PEM: the certificate, and the intermediate certificates between it and its authority
+	Key  string // PEM: the private key of the certificate
 	CA   string // PEM: the accepted authorities
 
-	// Changed is called once for each content of the files. Its argument is nil if the content is
-	// in use now, and otherwise the reason why the old certificate is kept. It must not block.
+	// Changed is called once for each content of the files. Its argument is nil if the content
+	// is in use now, otherwise the reason why the old certificate is kept. It must not block.
 	Changed func(error)
 }
 
-// Files are the files of a certificate. They are checked when a connection is made: that connection
-// uses their new content, and open connections are kept. If the new content is invalid, the old
-// certificate is kept. Nothing runs in the background. Files is safe for concurrent use.
+// Files are the files of a certificate. They are checked for changes when a connection is made: the
+// new connection uses their new content, and open connections are kept. If the new content is
+// invalid, the old certificate is kept. No goroutine runs in the background. Files is safe for
+// concurrent use.
 type Files struct {
 	check   func(texts [][]byte, now time.Time) (*identity, error)
 	changed func(error)
@@ -39,8 +40,8 @@ type file struct {
 	name string
 
 	text    []byte      // nil: the file could not be read
-	info    fs.FileInfo // of the file when text was read
-	settled bool        // another content would have another info
+	info    fs.FileInfo // state of the file when text was read
+	settled bool        // any later change of the content would change info
 }
 
 // settling is the time after a file's last write during which the file is read at every check. A

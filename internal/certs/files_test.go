@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// The test gives each use files with one fault.
+// TestNew_RefusesInvalidFiles gives each kind of certificate a set of files with one fault.
 func TestNew_RefusesInvalidFiles(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	uses := func(all ...x509.ExtKeyUsage) func(*x509.Certificate) {
@@ -31,7 +31,7 @@ func TestNew_RefusesInvalidFiles(t *testing.T) {
 		name       string
 		issued     func(*x509.Certificate)
 		change     func(certs.Config) certs.Config
-		peer, port string // in the error; "": no error
+		peer, port string // expected in the error; "": no error
 	}{
 		{name: "as it should be"},
 		{
@@ -172,7 +172,7 @@ func get(t *testing.T, name string) []byte {
 	return text
 }
 
-// The test follows a port through renewals, with invalid contents in between.
+// TestNewFilesAreUsedAtOnce follows a port through renewals, with invalid contents in between.
 func TestNewFilesAreUsedAtOnce(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	cfg := ca.Issue(t, dir, nil)
@@ -236,7 +236,8 @@ func TestNewFilesAreUsedAtOnce(t *testing.T) {
 	}
 }
 
-// Kubernetes replaces the files of a secret by changing one link.
+// TestFilesReplacedByLinks: Kubernetes replaces the files of a secret by changing one link. The new
+// files are used.
 func TestFilesReplacedByLinks(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	past, length := time.Now().Add(-24*time.Hour), 0
@@ -280,8 +281,8 @@ func TestFilesReplacedByLinks(t *testing.T) {
 	}
 }
 
-// Two contents of one length, written within one tick of the file system's clock, leave the same
-// size and time.
+// TestWritesWithinOneTickAreSeen: two contents of one length, written within one tick of the file
+// system's clock, leave the same size and time. The second one is used.
 func TestWritesWithinOneTickAreSeen(t *testing.T) {
 	ca, dir := certtest.New(t), t.TempDir()
 	cfg := ca.Issue(t, dir, nil)
@@ -305,8 +306,8 @@ func TestWritesWithinOneTickAreSeen(t *testing.T) {
 	}
 }
 
-// A certificate is used once it has become valid, although its files have not changed since they
-// were refused.
+// TestFiles_UseCertificateOnceValid: a certificate is used once it has become valid, although its
+// files have not changed since they were refused.
 func TestFiles_UseCertificateOnceValid(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		ca, dir := certtest.New(t), t.TempDir()
@@ -326,7 +327,7 @@ func TestFiles_UseCertificateOnceValid(t *testing.T) {
 	})
 }
 
-// A client may present no certificate, or a valid one.
+// TestClientCertificates: a client may present no certificate, or a valid one.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	shows := func(ca *certtest.Authority, change func(*x509.Certificate)) []tls.Certificate {
@@ -340,7 +341,7 @@ func TestClientCertificates(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		shown []tls.Certificate
-		want  string // chains that the server has verified, or the error
+		want  string // number of chains that the server has verified, or the error
 	}{
 		{"none", nil, "0"},
 		{"one of ours", shows(ours, nil), "1"},
@@ -355,7 +356,8 @@ func TestClientCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// GetClientCertificate presents certificates that the server did not ask for, too.
+			// GetClientCertificate presents certificates even if the server did not ask
+			// for them.
 			client := &tls.Config{RootCAs: ours.Pool(), MaxVersion: version, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if c.shown == nil {
 					return &tls.Certificate{}, nil
@@ -368,7 +370,7 @@ func TestClientCertificates(t *testing.T) {
 			}
 		}
 	}
-	// Without a client CA no client is asked for a certificate.
+	// Without a client CA, the server asks no client for a certificate.
 	cfg := ours.Issue(t, t.TempDir(), nil)
 	cfg.CA = ""
 	port, err := certs.NewPort(cfg)
@@ -381,7 +383,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A client whose CA has been removed is not authenticated when it resumes its session.
+// TestPort_ResumedSessionNeedsCurrentCA: a client whose CA has been removed is not authenticated
+// when it resumes its session.
 func TestPort_ResumedSessionNeedsCurrentCA(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	served, clients := ours.Issue(t, t.TempDir(), nil), filepath.Join(t.TempDir(), "clients.crt")
@@ -415,7 +418,8 @@ func TestPort_ResumedSessionNeedsCurrentCA(t *testing.T) {
 	}
 }
 
-// A port supports TLS 1.2 and 1.3, and only HTTP/1.1, regardless of the client's offer.
+// TestPort_Protocols: a port supports TLS 1.2 and 1.3, and only HTTP/1.1, regardless of the
+// client's offer.
 func TestPort_Protocols(t *testing.T) {
 	ca := certtest.New(t)
 	port, err := certs.NewPort(ca.Issue(t, t.TempDir(), nil))

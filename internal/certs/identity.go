@@ -33,7 +33,7 @@ func pair(role string, cfg Config, cert, key []byte, now time.Time) (tls.Certifi
 	return c, err
 }
 
-// believe parses the accepted authorities of an identity from PEM.
+// believe parses the accepted authorities from PEM, and adds them to an identity.
 func (id *identity) believe(text []byte) error {
 	id.ca = x509.NewCertPool()
 	for {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckPattern refuses a pattern that can match no name: an empty one, or one with a malformed
-// part.
+// CheckPattern returns an error for a pattern that can match no name: an empty one, or one with a
+// malformed part.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
 		return errors.New("want a name")

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// The test compares names of certificates with patterns, part by part between dots.
+// TestPatternsOfNames compares the names of certificates with patterns, part by part between dots.
 func TestPatternsOfNames(t *testing.T) {
 	ca := certtest.New(t)
 	for _, c := range []struct {
@@ -76,7 +76,8 @@ func TestMalformedPatternsAreRefused(t *testing.T) {
 	}
 }
 
-// Authorities are compared by the certificates they have signed, not by the names of their files.
+// TestPeer_BelievesClientsOf: authorities are compared by the certificates that they have signed,
+// not by the names of their files.
 func TestPeer_BelievesClientsOf(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
 	peer, err := certs.NewPeer(ours.Issue(t, t.TempDir(), nil), nil)

@@ -17,8 +17,8 @@ type Peer struct {
 
 // NewPeer reads and checks the files. They must exist, key and certificate must match, the
 // certificate must be valid now, and the CA must have signed it for both ends of a connection.
-// allow are patterns (CheckPattern) for DNS names, URIs and common names, one of which another
-// gateway's certificate must match. Without patterns every certificate of the CA is that of a
+// allow contains patterns (CheckPattern) for DNS names, URIs and common names. Another gateway's
+// certificate must match one of them. Without patterns every certificate of the CA is that of a
 // member, so the CA must sign no other certificates.
 func NewPeer(cfg Config, allow []string) (*Peer, error) {
 	all := []*file{{what: "peer certificate", name: cfg.Cert}, {what: "peer key", name: cfg.Key}, {what: "peer CA", name: cfg.CA}}
@@ -52,8 +52,8 @@ func peerIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 }
 
 // BelievesClientsOf reports whether the certificate of a port's client may be accepted as a
-// gateway's: both have the same authorities, or the gateways' authorities have signed one of the
-// clients' authorities.
+// gateway's. That is so if both have the same authorities, or if the gateways' authorities have
+// signed one of the clients' authorities.
 func (p *Peer) BelievesClientsOf(port *Files) bool {
 	ours := p.current().ca
 	return slices.ContainsFunc(port.current().authorities, func(authority *x509.Certificate) bool {
@@ -64,7 +64,7 @@ func (p *Peer) BelievesClientsOf(port *Files) bool {
 // Leaf returns this gateway's own certificate.
 func (p *Peer) Leaf() *x509.Certificate { return p.current().cert.Leaf }
 
-// Server returns the settings of a server: TLS 1.3, with a required client certificate.
+// Server returns the TLS settings of a server: TLS 1.3, with a required client certificate.
 func (p *Peer) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -76,22 +76,22 @@ func (p *Peer) Server() *tls.Config {
 				ClientAuth:             tls.RequireAndVerifyClientCert,
 				ClientCAs:              id.ca,
 				NextProtos:             []string{"http/1.1"},
-				SessionTicketsDisabled: true, // connections are kept, and a ticket would outlive a change of the files
+				SessionTicketsDisabled: true, // connections are kept open, so tickets are not needed; a ticket would outlive a change of the files
 				VerifyConnection:       func(state tls.ConnectionState) error { return p.allowed(state.PeerCertificates[0]) },
 			}, nil
 		},
 	}
 }
 
-// Client returns the settings of a client: TLS 1.3, this gateway's certificate, and a server whose
-// certificate the CA has signed and allow accepts. The address is not compared, because gateways
-// are dialed by address and identified by name.
+// Client returns the TLS settings of a client: TLS 1.3, this gateway's certificate, and a server
+// whose certificate the CA has signed and allow accepts. The address is not compared, because
+// gateways are dialed by address and identified by name.
 func (p *Peer) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,
 		NextProtos:           []string{"http/1.1"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &p.current().cert, nil },
-		InsecureSkipVerify:   true, // VerifyConnection verifies all but the address
+		InsecureSkipVerify:   true, // VerifyConnection verifies everything except the address
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.PeerCertificates) == 0 {
 				return errors.New("the peer presents no certificate")

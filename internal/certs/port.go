@@ -12,7 +12,7 @@ import (
 type Port struct{ *Files }
 
 // NewPort reads and checks the files. They must exist, key and certificate must match, and the
-// certificate must be valid now and usable by a server. Without a CA no client is asked for a
+// certificate must be valid now and usable by a server. Without a CA, the port asks no client for a
 // certificate.
 func NewPort(cfg Config) (*Port, error) {
 	all := []*file{{what: "TLS certificate", name: cfg.Cert}, {what: "TLS key", name: cfg.Key}}
@@ -46,9 +46,9 @@ func portIdentity(cfg Config, texts [][]byte, now time.Time) (*identity, error) 
 	return id, nil
 }
 
-// Server returns the settings of a server: TLS 1.2 and 1.3 with Go's suites, and HTTP/1.1. With a
-// client CA, a client may present a certificate. One that the CA has not signed for a client ends
-// the connection.
+// Server returns the TLS settings of a server: TLS 1.2 and 1.3 with Go's cipher suites, and
+// HTTP/1.1. With a client CA, a client may present a certificate. A certificate that the CA has not
+// signed for a client ends the connection.
 func (p *Port) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

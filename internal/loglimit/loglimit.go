@@ -17,7 +17,7 @@ import (
 const (
 	Interval = time.Minute // shortest time between two lines of one kind
 	kinds    = 256         // number of kinds counted separately; all others are one kind
-	maxBytes = 512         // largest length of a line or kind
+	maxBytes = 512         // maximum length of a line or kind
 )
 
 // Limiter allows one line of each kind per Interval. The zero value is ready. It is safe for
@@ -33,7 +33,7 @@ type lineCount struct {
 	more int       // number of lines omitted since then
 }
 
-// Allow reports whether to write a line of this kind now, and how many lines were omitted since the
+// Allow reports whether to write a line of this kind now, and the number of lines omitted since the
 // last one.
 func (l *Limiter) Allow(kind string) (leftOut int, write bool) {
 	l.mu.Lock()

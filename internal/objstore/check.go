@@ -50,8 +50,8 @@ func CheckRange(offset int64, dst [][]byte) (int64, error) {
 	return n, nil
 }
 
-// Kind returns the name of the vocabulary's error that err wraps, "canceled" for the end of a
-// context, "other" for any other error and "" for nil. It labels counters.
+// Kind returns the name of the vocabulary's error that err wraps. It is "canceled" for the end of a
+// context, "other" for any other error and "" for nil. Kind labels counters.
 func Kind(err error) string {
 	if err == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Package pause remembers recent failures, so that the things that failed are not used for a while:
-// chunks that could not be fetched, gateways that had nothing to send, a failing disk.
+// Package pause remembers recent failures, so that the objects that failed are not used for a
+// while: chunks that could not be loaded, gateways that had nothing to send, a failing disk.
 package pause
 
 import (
@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Rule defines when a thing is paused, and for how long.
+// Rule defines when something is paused, and for how long.
 type Rule struct {
-	Failures int           // number of failures within First that start a pause
+	Failures int           // number of failures within the time First that start a pause
 	First    time.Duration // length of the first pause
-	Longest  time.Duration // if a thing fails again right after a pause, the next pause is twice as long, up to this; 0: as long as First
+	Longest  time.Duration // after a failure right after a pause, the next pause is twice as long, up to this; 0: always First
 }
 
-// List remembers the failures of many things. It is safe for concurrent use.
+// List remembers the failures of many keys. It is safe for concurrent use.
 type List[K comparable] struct {
 	rule Rule
 
 	mu    sync.Mutex // guards the fields below
 	known map[K]trouble
-	sweep int // size of known at which old entries are removed
+	sweep int // size of known at which old entries are removed next
 }
 
-// trouble is the state of one thing that has failed.
+// trouble is the state of one key that has failed.
 type trouble struct {
 	failures int
 	since    time.Time     // time of the first of these failures
@@ -31,7 +31,7 @@ type trouble struct {
 	until    time.Time     // end of the last pause
 }
 
-// leastSweep is the smallest number of known things at which old ones are removed.
+// leastSweep is the smallest number of known keys at which old ones are removed.
 const leastSweep = 64
 
 // NewList returns a list without failures.
@@ -40,7 +40,7 @@ func NewList[K comparable](rule Rule) *List[K] {
 }
 
 // Failed records a failure, and reports whether it starts a pause. During a pause failures do not
-// count, since the failed operation began before it.
+// count, since the failed operation began before the pause.
 func (l *List[K]) Failed(k K, now time.Time) (paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *List[K]) Failed(k K, now time.Time) (paused bool) {
 	return paused
 }
 
-// forget removes old failures once twice as many things are known as after the last removal. The
+// forget removes old failures when the number of known keys has doubled since the last removal. The
 // cost of one failure is therefore constant on average. The caller holds mu.
 func (l *List[K]) forget(now time.Time) {
 	if len(l.known) < l.sweep {
@@ -77,8 +77,8 @@ func (l *List[K]) forget(now time.Time) {
 }
 
 // Works records a success, and reports whether it is the first one after a pause. During a pause
-// successes do not count, since the operation began before it. Without a pause, earlier failures
-// still count.
+// successes do not count, since the operation began before the pause. Without a pause, earlier
+// failures still count.
 func (l *List[K]) Works(k K, now time.Time) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,14 +89,14 @@ func (l *List[K]) Works(k K, now time.Time) (again bool) {
 	return again
 }
 
-// Forget removes all failures of a thing.
+// Forget removes all failures of a key.
 func (l *List[K]) Forget(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.known, k)
 }
 
-// Paused reports whether a thing is paused now.
+// Paused reports whether a key is paused now.
 func (l *List[K]) Paused(k K, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

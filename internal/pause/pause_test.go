@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// The test follows one thing through failures that are far apart, close together, and right after a
+// TestPauses follows one key through failures that are far apart, close together, and right after a
 // pause.
 func TestPauses(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -28,14 +28,14 @@ func TestPauses(t *testing.T) {
 		fail(false)
 		fail(false)
 		time.Sleep(10*time.Second + 1)
-		fail(false) // the others are too old
+		fail(false) // the other failures are too old
 		fail(false)
 		paused(false)
 		if l.Works("a", time.Now()) {
 			t.Error("works: got the end of a pause, want none")
 		}
 		fail(true)
-		fail(false) // it began before the pause
+		fail(false) // the operation began before the pause
 		for _, pause := range []time.Duration{10, 20, 30, 30} {
 			paused(true)
 			time.Sleep(pause*time.Second - 1)
@@ -55,7 +55,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Old failures are removed, and those that still count are kept.
+// TestList_RemovesOldFailures: old failures are removed, and those that still count are kept.
 func TestList_RemovesOldFailures(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := NewList[int](Rule{Failures: 1, First: time.Second})
@@ -76,7 +76,8 @@ func TestList_RemovesOldFailures(t *testing.T) {
 	})
 }
 
-// The cost of recording a failure does not grow with the number of things that have failed.
+// TestFailed_TakesConstantTime: the cost of recording a failure does not grow with the number of
+// keys that have failed.
 func TestFailed_TakesConstantTime(t *testing.T) {
 	const things, some, trials = 32_000, 100, 21
 	now := time.Now()
@@ -96,8 +97,8 @@ func TestFailed_TakesConstantTime(t *testing.T) {
 		ratios[i] = note(many, things+i*some, some) / alone
 	}
 	slices.Sort(ratios)
-	// With a cost proportional to the number of things the ratio would be 300. A paused machine
-	// spoils some trials, but not the median.
+	// If the cost were proportional to the number of keys, the ratio would be 300. A paused
+	// machine spoils some trials, but not the median.
 	if got := ratios[trials/2]; got > 30 {
 		t.Errorf("with %d things it takes %.0f times as long to record %d failures as with none, want about the same time", things, got, some)
 	}

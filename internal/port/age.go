@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// EndOf returns the end of a connection that begins now and may reach a given age: a random moment
-// of the last quarter, so that connections that begin together do not end together.
+// EndOf returns the time at which a connection that begins now, with the given maximum age, ends.
+// It is a random moment of the last quarter, so that connections that begin together do not end
+// together.
 func EndOf(age time.Duration) time.Time { return time.Now().Add(age - rand.N(age/4+1)) }
 
-// endKey is the key of the end of a request's connection in its context.
+// endKey is the context key of the time at which a request's connection ends.
 type endKey struct{}
 
-// endOld makes a server end each connection that has reached an age, with an answer that announces
-// it. No request is lost.
+// endOld makes a server end each connection that has reached the age, with a response that
+// announces the end. No request is lost.
 func endOld(s *http.Server, age time.Duration) {
 	keep := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

@@ -11,23 +11,23 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// silentTime is the time a new connection has to send its first bytes, and the same time again for
-// the rest of its first request's head. It applies while the limit on connections is reached.
+// silentTime is the time that a new connection has to send its first bytes, and again for the rest
+// of its first request's head. It applies while the limit on connections is reached.
 const silentTime = 250 * time.Millisecond
 
-// idle tracks the connections without a request: silent ones, which have not sent a whole head yet
-// (with TLS they may be in their handshake), and kept ones, which are open between requests. When a
-// new connection needs room, one of them is closed: a silent one if there is any, otherwise a kept
-// one. Neither kind can lock out clients that send requests. A connection with bytes that the
-// server has not read yet is not closed.
+// idle tracks connections without a request. Silent connections have not sent a whole head yet
+// (with TLS they may be in their handshake). Kept connections are open between requests. When a new
+// connection needs room, one of them is closed: a silent one if there is any, otherwise a kept one.
+// Neither kind can lock out clients that send requests. A connection with bytes that the server has
+// not read yet is not closed.
 type idle struct {
 	listeners []*socket.Listener
 
 	mu     sync.Mutex               // guards the fields below
-	fresh  map[net.Conn]*time.Timer // silent for less than silentTime, so not closed yet
+	fresh  map[net.Conn]*time.Timer // have been silent for less than silentTime, so are not closed yet
 	silent queue
 	kept   queue
-	ended  bool // connections are no longer kept open between requests
+	ended  bool // connections are no longer kept between requests
 }
 
 // shedIdle makes a server close connections without a request when new ones need room.
@@ -70,7 +70,7 @@ func (i *idle) watch(c net.Conn) { i.fresh[c] = time.AfterFunc(silentTime, func(
 func (i *idle) age(c net.Conn) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.fresh[c] == nil { // it has sent a request meanwhile
+	if i.fresh[c] == nil { // the connection has sent a request meanwhile
 		return
 	}
 	delete(i.fresh, c)
@@ -90,8 +90,8 @@ func (i *idle) makeRoom() {
 	}
 }
 
-// closeFirst closes the first connection in the order of the queues. It keeps one that has just
-// sent bytes, because its request is about to begin.
+// closeFirst closes the first connection in the order of the queues. It spares a connection that
+// has just sent bytes, because its request is about to begin.
 func (i *idle) closeFirst() {
 	for {
 		c, since := i.silent.first(), silentTime
@@ -118,9 +118,9 @@ func (i *idle) shed() {
 	i.closeFirst()
 }
 
-// end closes the kept connections, and from now on each that becomes idle. The server would close
-// them too, but one after another with a close alert of TLS each, and would admit no other connection
-// meanwhile.
+// end closes the kept connections, and from now on each connection that becomes idle. The server
+// would close them too, but one after another, each with a TLS close alert, and would accept no
+// other connection meanwhile.
 func (i *idle) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -133,7 +133,7 @@ func (i *idle) end() {
 
 // closeNow closes an idle connection at once. TLS would send a close alert first, and wait five
 // seconds for a client that reads nothing. The server notices the end, and the client sends its
-// request again over another connection.
+// next request over another connection.
 func closeNow(c net.Conn) {
 	if secret, ok := c.(*tls.Conn); ok {
 		c = secret.NetConn()

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// pipes is a listener in memory, whose clients have addresses chosen by the test.
+// pipes is an in-memory listener. The test chooses the addresses of its clients.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -61,7 +61,7 @@ func (p *pipes) dial(t *testing.T, address string) net.Conn {
 	return near
 }
 
-// get sends a request and returns the answer's status, or 0 without an answer.
+// get sends a request and returns the response's status, or 0 without a response.
 func get(c net.Conn, path string) int {
 	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -80,14 +80,14 @@ func closed(c net.Conn) bool {
 	return err == io.EOF
 }
 
-// serving serves a port of one kind until ctx ends.
+// serving is a function that serves a port until ctx ends.
 type serving func(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error
 
 func admin(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error {
 	return ServeAdmin(ctx, h, nil, zerolog.Nop(), ln, secret)
 }
 
-// data has as many places as with a limit of some 6,000 open files.
+// data serves a data port with the limit on connections that belongs to some 6,000 open files.
 func data(ctx context.Context, h http.Handler, ln net.Listener, secret *tls.Config) error {
 	return New(Config{Handler: h, Service: unused{}, Log: zerolog.Nop(), Connections: 2900, TLS: secret}).Serve(ctx, ln)
 }
@@ -102,7 +102,8 @@ func serveAdmin(t *testing.T, secret *tls.Config, test func(t *testing.T, ln *pi
 	serve(t, admin, secret, test)
 }
 
-// serve runs a test against a port, in a bubble. The path /busy is answered when the test closes leave.
+// serve runs a test against a port, in a bubble. The handler of /busy waits until the test closes
+// leave.
 func serve(t *testing.T, port serving, secret *tls.Config, test func(t *testing.T, ln *pipes, leave chan struct{})) {
 	bubble.Test(t, func(t *testing.T) {
 		ln, leave, served := newPipes(), make(chan struct{}), make(chan error, 1)
@@ -123,8 +124,8 @@ func serve(t *testing.T, port serving, secret *tls.Config, test func(t *testing.
 
 const stranger, trainer = "192.0.2.1", "198.51.100.7"
 
-// Clients that keep opening connections and never send a whole request, also from the address of
-// the probes, delay no probe by a second.
+// TestServer_ClosesSilentConnections: clients keep opening connections and never send a whole
+// request, some from the address of the probes. They do not delay any probe by a second.
 func TestServer_ClosesSilentConnections(t *testing.T) {
 	files, err := certs.NewPort(certtest.New(t).Issue(t, t.TempDir(), nil))
 	if err != nil {
@@ -176,7 +177,8 @@ func probed(t *testing.T, ln *pipes, secret *tls.Config) bool {
 	return get(probe, "/healthz") == http.StatusOK
 }
 
-// A flood displaces neither a request in progress nor a connection that is kept between requests.
+// TestServer_ClosesSilentConnectionsBeforeKeptOnes: a flood of connections ends neither a request
+// in progress nor a connection that is kept between requests.
 func TestServer_ClosesSilentConnectionsBeforeKeptOnes(t *testing.T) {
 	serveAdmin(t, nil, func(t *testing.T, ln *pipes, leave chan struct{}) {
 		kept, busy, status := ln.dial(t, stranger), ln.dial(t, stranger), make(chan int)
@@ -186,7 +188,7 @@ func TestServer_ClosesSilentConnectionsBeforeKeptOnes(t *testing.T) {
 		go func() { status <- get(busy, "/busy") }()
 		for range 10 * adminConnections {
 			ln.dial(t, stranger)
-			time.Sleep(2 * silentTime / adminConnections) // half of the places have then been silent for long
+			time.Sleep(2 * silentTime / adminConnections) // so half of the connections have exceeded silentTime
 		}
 		close(leave)
 		if got := <-status; got != http.StatusOK {
@@ -198,7 +200,7 @@ func TestServer_ClosesSilentConnectionsBeforeKeptOnes(t *testing.T) {
 	})
 }
 
-// In a burst of more clients than places, all are served.
+// TestServer_ServesBurstOfSlowClients: in a burst of more clients than the limit, all are served.
 func TestServer_ServesBurstOfSlowClients(t *testing.T) {
 	serveAdmin(t, nil, func(t *testing.T, ln *pipes, _ chan struct{}) {
 		answers := make(chan int)
@@ -206,7 +208,7 @@ func TestServer_ServesBurstOfSlowClients(t *testing.T) {
 		for range clients {
 			c := ln.dial(t, trainer)
 			go func() {
-				time.Sleep(silentTime / 4) // as long as a slow handshake takes
+				time.Sleep(silentTime / 4) // the duration of a slow handshake
 				answers <- get(c, "/")
 			}()
 		}
@@ -218,8 +220,8 @@ func TestServer_ServesBurstOfSlowClients(t *testing.T) {
 	})
 }
 
-// An address that has filled a port loses its own connections to new ones, the oldest first, and
-// another address loses none.
+// TestServer_ClosesConnectionsOfLargestAddress: an address that has filled a port loses its own
+// connections to new ones, oldest first. Other addresses lose none.
 func TestServer_ClosesConnectionsOfLargestAddress(t *testing.T) {
 	for name, strangers := range map[string][]string{
 		"one address":          {stranger},
@@ -259,8 +261,8 @@ func TestServer_ClosesConnectionsOfLargestAddress(t *testing.T) {
 	}
 }
 
-// A server that is short of processor time reads requests late. It does not close their
-// connections, only those without bytes.
+// TestIdle_KeepsConnectionsWhoseBytesAreUnread: a server that is short of processor time reads
+// requests late. It closes only connections without unread bytes.
 func TestIdle_KeepsConnectionsWhoseBytesAreUnread(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package port serves a handler on a listener: with limits on connections, with optional TLS, and
-// with an orderly end.
+// Package port serves a handler on a listener, with limits on connections, optional TLS, and a
+// graceful shutdown.
 package port
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // Service answers requests until it is drained.
 type Service interface {
-	Drain()        // is called once; the service is not ready from then on
+	Drain()        // called once; the service is not ready from then on
 	Active() int64 // number of requests being answered
 }
 
@@ -30,13 +30,13 @@ type Config struct {
 	Handler     http.Handler
 	Service     Service
 	Log         zerolog.Logger
-	Connections int                                // largest number at a time, default: min(8192, (limit of open files - 512) / 2)
-	LameDuck    time.Duration                      // time after Drain in which requests are answered as before, default 0
-	DrainTime   time.Duration                      // for requests in flight after the lame-duck time, default 45 s
+	Connections int                                // maximum number of open connections, default: min(8192, (limit of open files - 512) / 2)
+	LameDuck    time.Duration                      // time after Drain in which requests are answered normally, default 0
+	DrainTime   time.Duration                      // time for requests in flight after the lame-duck time, default 45 s
 	TLS         *tls.Config                        // nil: plain HTTP
-	MostAge     time.Duration                      // longest age of a connection; 0: unlimited
-	BaseContext func(net.Listener) context.Context // of all requests; nil: an empty one
-	Leave       func() bool                        // called when the end begins; reports whether the lame-duck time can be skipped; nil: it cannot
+	MostAge     time.Duration                      // maximum age of a connection; 0: unlimited
+	BaseContext func(net.Listener) context.Context // context of all requests; nil: an empty one
+	Leave       func() bool                        // called when the shutdown begins; reports whether to skip the lame-duck time; nil: false
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 	reservedFiles      = 512
 	defaultDrainTime   = 45 * time.Second
 	drainPoll          = 50 * time.Millisecond
-	leaveTime          = 5 * time.Second // for handlers whose connections are closed
+	leaveTime          = 5 * time.Second // time for handlers whose connections are closed
 )
 
 // Server serves a handler on listeners, and drains its service.
@@ -73,7 +73,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// adminConnections is the largest number of connections of the admin port at a time: scrapers,
+// adminConnections is the maximum number of open connections of the admin port: for scrapers,
 // probes, and a few people.
 const adminConnections = 64
 
@@ -104,7 +104,7 @@ func newHTTPServer(h http.Handler, base func(net.Listener) context.Context, log 
 		BaseContext:       base,
 		ConnContext:       socket.Keep,
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * has an access line and is counted like any request
+		DisableGeneralOptionsHandler: true, // so that OPTIONS * is logged and counted like any request
 	}
 	s.Protocols.SetHTTP1(true)
 	return s
@@ -132,10 +132,10 @@ func encrypt(ln net.Listener, secret *tls.Config) net.Listener {
 	return tls.NewListener(ln, secret)
 }
 
-// Serve answers connections of all listeners until ctx ends, and then drains. It is not ready at
-// once, and turns keep-alive off. Batches are served for the lame-duck time (none if cfg.Leave
-// returns true), then refused as draining until those in flight have ended. Serve closes the
-// listeners, and returns when everything has ended.
+// Serve answers connections of all listeners until ctx ends, and then drains. Draining makes the
+// service not ready at once and turns keep-alive off. Batches are served for the lame-duck time,
+// which cfg.Leave may skip. Then new ones are refused as draining until those in flight have ended.
+// Serve closes the listeners, and returns when everything has ended.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	limited := socket.Limit(s.cfg.Connections, listeners...)
 	kept := shedIdle(s.http, limited)
@@ -144,7 +144,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		go func() { stopped <- fmt.Errorf("serve %s: %w", ln.Addr(), s.http.Serve(encrypt(ln, s.cfg.TLS))) }()
 	}
 	select {
-	case err := <-stopped: // clients can no longer connect there, so all are disconnected
+	case err := <-stopped: // clients can no longer connect to this listener, so all are disconnected
 		err = errors.Join(err, s.http.Close())
 		s.leave()
 		for range limited[1:] {

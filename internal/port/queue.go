@@ -7,11 +7,11 @@ import (
 	"net/netip"
 )
 
-// queue holds connections in the order in which they are closed to make room. The first is the
-// oldest connection of the client address with the most connections. An address that opens many
-// connections therefore loses its own before those of others. The zero value is an empty queue.
+// queue holds connections in the order in which they are closed to make room. The first one is the
+// oldest connection of the client address with the most connections. So an address that opens many
+// connections loses its own before other addresses lose theirs. The zero value is an empty queue.
 type queue struct {
-	at      map[net.Conn]*list.Element // entries in the lists of clients
+	at      map[net.Conn]*list.Element // list element of each connection, in the list of its client
 	clients map[netip.Prefix]*client
 	order   byNumber
 	added   uint64 // number of connections ever added
@@ -20,17 +20,17 @@ type queue struct {
 // client is the address of a client, with its connections.
 type client struct {
 	address netip.Prefix
-	conns   list.List // of entry, oldest first
+	conns   list.List // list of entries, oldest first
 	index   int       // in byNumber
 }
 
 type entry struct {
 	net.Conn
 	client *client
-	number uint64 // number in the order of arrival
+	number uint64 // sequence number by arrival
 }
 
-// add appends a connection to those of its address.
+// add appends a connection to the list of its address.
 func (q *queue) add(c net.Conn) {
 	if q.at == nil {
 		q.at, q.clients = map[net.Conn]*list.Element{}, map[netip.Prefix]*client{}
@@ -81,7 +81,7 @@ func addressOf(c net.Conn) netip.Prefix {
 		return netip.Prefix{}
 	}
 	address := tcp.AddrPort().Addr().Unmap()
-	network, _ := address.Prefix(min(64, address.BitLen())) // the address has at least that many bits
+	network, _ := address.Prefix(min(64, address.BitLen())) // the address is at least that long
 	return network
 }
 

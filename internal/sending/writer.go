@@ -1,6 +1,6 @@
-// Package sending writes answers to sockets. It writes samples directly from memory, in few calls,
-// and requires a minimum rate of the reader. While a reader is slow and memory is short, a body
-// releases as much of its memory as it can.
+// Package sending writes responses to sockets. It writes samples directly from memory, in few
+// system calls, and requires a minimum rate of the reader. While a reader is slow and memory is
+// short, the body releases as much of its memory as it can.
 package sending
 
 import (
@@ -22,16 +22,16 @@ import (
 // so a deadline is set before each write instead.
 const (
 	maxWrite   = 1 << 20          // bytes passed to the kernel in one write
-	maxSealed  = 128 << 10        // the same, for a body whose writes cannot be interrupted, as over TLS
-	recordSize = 16 << 10         // largest number of bytes in a record of TLS
-	smallBody  = 4 << 10          // bytes that the server sends together with the head
+	maxSealed  = 128 << 10        // the same for a body whose writes cannot be interrupted, such as over TLS
+	recordSize = 16 << 10         // maximum number of bytes in a TLS record
+	smallBody  = 4 << 10          // bytes that the server sends together with the header
 	writeStall = 30 * time.Second // default of Writer.Stall
-	slowAfter  = time.Second      // a body that takes longer settles if memory is short
-	writeTotal = 10 * time.Minute // for a whole response
-	floorAfter = 30 * time.Second // from here on a reader must read floorBytes a second
+	slowAfter  = time.Second      // a body that takes longer releases memory if memory is short
+	writeTotal = 10 * time.Minute // time limit for a whole response
+	floorAfter = 30 * time.Second // time after which a reader must read floorBytes a second
 	floorBytes = 64 << 10
 
-	// pressedTime is the longest time for a body while memory is short, since other requests wait
+	// pressedTime is the time limit for a body while memory is short, since other requests wait
 	// for its memory.
 	pressedTime = 60 * time.Second
 )
@@ -41,28 +41,28 @@ var errSlowReader = errors.New("reader is too slow")
 // Writer records the bytes sent and applies the limits above to the reader.
 type Writer struct {
 	http.ResponseWriter
-	First  time.Duration // time from the request to the first byte of the answer
-	Status int           // of the answer; 0: none was sent
+	First  time.Duration // time from the request to the first byte of the response
+	Status int           // of the response; 0: none was sent
 	Bytes  int64         // bytes of the body sent
-	Wrote  bool          // the first byte is sent
-	Err    error         // of the first write that failed
-	Stall  time.Duration // longest time without a byte sent, default 30 s
-	Begins func()        // called before the first byte of the answer is sent; may be nil
+	Wrote  bool          // the first byte has been sent
+	Err    error         // error of the first write that failed
+	Stall  time.Duration // maximum time without a byte sent, default 30 s
+	Begins func()        // called before the first byte of the response is sent; may be nil
 
 	control *http.ResponseController
 	start   time.Time   // start of the request
-	began   time.Time   // start of the answer, or of its part since Renew
+	began   time.Time   // start of the response, or of its part since Renew
 	before  int64       // bytes sent before began
-	size    int64       // of the body, or of its part since Renew; 0: unknown
+	size    int64       // size of the body, or of its part since Renew; 0: unknown
 	pressed func() bool // reports whether memory is short
-	plain   bool        // there is no TLS, so a write interrupted by a deadline can continue
-	records *sync.Pool  // of *[recordSize]byte, in which samples are collected for TLS
+	plain   bool        // there is no TLS, so a write that a deadline interrupts can continue
+	records *sync.Pool  // pool of *[recordSize]byte, in which samples are collected for TLS
 	moved   time.Time   // time of the last progress
-	gather  func(bool)  // announces whether more records of TLS follow the next write; nil: no TLS
+	gather  func(bool)  // sets whether more TLS records follow the next write; nil: no TLS
 }
 
-// New returns the writer of an answer. start is the arrival of its request, and pressed reports
-// whether memory is short. records pools memory for TLS between answers, and may be empty.
+// New returns the writer of a response. start is the arrival of its request, and pressed reports
+// whether memory is short. records pools memory for TLS between responses, and may be empty.
 func New(w http.ResponseWriter, r *http.Request, start time.Time, pressed func() bool, records *sync.Pool) *Writer {
 	out := &Writer{
 		ResponseWriter: w, control: http.NewResponseController(w), start: start, pressed: pressed, plain: r.TLS == nil, records: records,
@@ -85,18 +85,18 @@ func (w *Writer) WriteHeader(status int) {
 		}
 		w.Wrote, w.Status, w.began = true, status, time.Now()
 		w.First = w.began.Sub(w.start)
-		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 if there is none
+		w.size, _ = strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // 0 if there is no valid length
 		w.moved = w.began
 		w.setDeadline(w.limit())
 	}
 	if status < 200 {
-		w.setDeadline(time.Now().Add(w.Stall)) // a connection keeps the deadline of its last answer
+		w.setDeadline(time.Now().Add(w.Stall)) // a connection keeps the deadline of its last response
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Renew restarts the time limits for the next size bytes of a long answer, which consists of parts
-// that could be answers of their own.
+// Renew restarts the time limits for the next size bytes of a long response. Such a response
+// consists of parts that could be responses of their own.
 func (w *Writer) Renew(size int64) { w.began, w.before, w.size = time.Now(), w.Bytes, size }
 
 // floor returns the minimum rate of a reader, in bytes a second.
@@ -107,8 +107,8 @@ func (w *Writer) floor() float64 {
 	return max(floorBytes, float64(w.size)/pressedTime.Seconds())
 }
 
-// setDeadline sets the deadline of the next write. A writer without deadlines (a recorder in
-// memory) has no slow reader.
+// setDeadline sets the deadline of the next write. A writer without deadlines, such as an in-memory
+// recorder, has no slow reader.
 func (w *Writer) setDeadline(limit time.Time) {
 	if err := w.control.SetWriteDeadline(limit); err != nil && !errors.Is(err, http.ErrNotSupported) && w.Err == nil {
 		w.Err = fmt.Errorf("set write deadline: %w", err)
@@ -131,14 +131,14 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return int(w.Bytes - before), err
 }
 
-// settleFunc reduces the memory of the rest of a body, of which sent bytes are sent. It returns the
-// slices that replace the rest, or nil to continue with the same ones.
+// settleFunc reduces the memory of the rest of a body, after sent bytes have been sent. It returns
+// the slices that replace the rest, or nil to continue with the same slices.
 type settleFunc func(sent int64) net.Buffers
 
-// Send writes parts one after another, in few calls to the kernel: each deadline covers one call
-// with as many parts as possible. Samples go from the cache to the socket without a copy, however
-// small they are. Send consumes parts. settle, if not nil, is called while the reader is slow and
-// memory is short.
+// Send writes parts one after another, in few system calls: each deadline covers one call with as
+// many parts as possible. Samples go from the cache to the socket without a copy, however small
+// they are. Send consumes parts. settle, if not nil, is called while the reader is slow and memory
+// is short.
 func (w *Writer) Send(parts net.Buffers, settle settleFunc) error {
 	if !w.Wrote {
 		w.WriteHeader(http.StatusOK)
@@ -188,8 +188,8 @@ func cut(parts net.Buffers, size int) (n int, rest []byte) {
 	return len(parts), nil
 }
 
-// sendPiece writes the parts of one deadline. If it may be interrupted, it returns after slowAfter
-// with the parts that the reader has not taken.
+// sendPiece writes the parts of one deadline. If interrupts is true, it returns after slowAfter
+// with the parts that the reader has not received.
 func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers) {
 	now := time.Now()
 	if sent := now.Sub(w.began); sent > floorAfter && w.Bytes-w.before < int64(sent.Seconds()*w.floor()) {
@@ -247,7 +247,7 @@ func (w *Writer) write(p []byte) {
 	w.moved = time.Now()
 }
 
-// writeRecords writes parts so that they fill records of TLS, since each write ends a record. It
+// writeRecords writes parts so that they fill TLS records, since each write ends a record. It
 // copies only parts that do not fill records themselves. Records go to the kernel together.
 func (w *Writer) writeRecords(parts net.Buffers) {
 	record, _ := w.records.Get().(*[recordSize]byte)
@@ -282,9 +282,10 @@ func (w *Writer) writeRecords(parts net.Buffers) {
 	}
 }
 
-// writeWhole writes whole records, after which left bytes follow. The records may be gathered while
-// another whole record follows, which is larger than the server's own buffer and so reaches the
-// connection. Otherwise the last one is written with gathering off, which sends all gathered ones.
+// writeWhole writes whole records; left bytes follow them. The records may be gathered while
+// another whole record follows. That record is larger than the server's own buffer and so reaches
+// the connection. Otherwise the last record is written with gathering off, which sends all gathered
+// ones.
 func (w *Writer) writeWhole(p []byte, left int) {
 	waiting := p
 	if left < recordSize {

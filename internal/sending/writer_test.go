@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Parts of any length arrive completely and in order, over a connection that writes many at once
-// and through a writer that cannot.
+// TestPartsArriveInOrder: parts of any length arrive completely and in order, over a connection
+// that writes many at once and through a writer that cannot.
 func TestPartsArriveInOrder(t *testing.T) {
 	var want []byte
 	parts := func() (ps net.Buffers) {
@@ -66,8 +66,8 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// Over TLS each write ends a record, and costs a call to the kernel. All writes of a body but the
-// last are of whole records, however long its samples are.
+// TestSamplesFillRecords: over TLS each write ends a record, and costs a system call. All writes of
+// a body except the last consist of whole records, however long its samples are.
 func TestSamplesFillRecords(t *testing.T) {
 	for _, sample := range []int{100, 5000, recordSize - 1, recordSize, 110_000} {
 		r := httptest.NewRequest("GET", "https://gateway/", nil)

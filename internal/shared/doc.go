@@ -1,5 +1,5 @@
-// Package shared lends memory to other processes of this machine: they receive a descriptor, and
-// map it for reading. The package does not interpret the contents.
+// Package shared lends memory to other processes of this machine: they receive a file descriptor,
+// and map it for reading. The package does not interpret the contents.
 //
 // Memory is divided into segments. A segment belongs to one connection and serves one purpose, so
 // that a process with its descriptor never sees the data of another reader. A segment is lent for
@@ -8,6 +8,6 @@
 //
 // Readers may be killed, never release a lease, or leave their sockets to child processes. So the
 // package asks the kernel whether another process has a segment open or mapped: the kernel grants a
-// write lease on a file (F_SETLEASE) only if no other process holds it. On a kernel whose answers
-// are wrong, no memory is lent.
+// write lease on a file (F_SETLEASE) only if no other process has it open or mapped. On a kernel
+// that answers wrongly, no memory is lent.
 package shared

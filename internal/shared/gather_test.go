@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The test compares Gather with Go's own copy at all alignments, and checks the bytes around the
+// TestGather compares Gather with Go's own copy at all alignments, and checks the bytes around the
 // copy.
 func TestGather(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
@@ -26,7 +26,7 @@ func TestGather(t *testing.T) {
 			parts = append(parts, noise[at:at+n])
 			want = append(want, noise[at:at+n]...)
 		}
-		if turn%2 == 1 { // a small batch
+		if turn%2 == 1 { // so that the batch is small
 			parts, want = parts[:1], want[:len(parts[0])]
 		}
 		before := turn % 67
@@ -42,8 +42,8 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// The test copies all lengths with which a loop of 128 bytes can end, from the shortest on, at all
-// alignments of both sides.
+// TestStream copies all lengths with which a loop of 128 bytes can end, from the shortest on, at
+// all alignments of both sides.
 func TestStream(t *testing.T) {
 	if !canStream {
 		t.Log("this processor or port has no streaming copy")
@@ -68,7 +68,7 @@ func TestStream(t *testing.T) {
 }
 
 // BenchmarkGather writes batches of 256 samples of 110 KB to segments in turn, as for a reader that
-// reads one of them.
+// reads one segment.
 func BenchmarkGather(b *testing.B) {
 	const samples, length, segments = 256, 110_000, 3
 	chunks := make([]byte, 512<<20)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a file without a name, mapped by this process for writing. Its length is fixed, and no
-// other process can get write access.
+// memory is an unnamed file, mapped by this process for writing. Its length is fixed, and no other
+// process can get write access.
 type memory struct {
 	descriptor int
 	bytes      []byte // nil: unmapped
@@ -20,13 +20,13 @@ const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_FUTURE_WRITE |
 // newMemory makes memory of size bytes, all of which are allocated.
 func newMemory(size int) (_ *memory, err error) {
 	made, err := unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3
+	if errors.Is(err, unix.EINVAL) { // a kernel older than 6.3
 		made, err = unix.MemfdCreate("millrace", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make memory to lend: %w", err)
 	}
-	// F_SETLEASE counts only file descriptions opened by a path, and so ignores the one from
+	// F_SETLEASE counts only file descriptions opened by a path, so it ignores the one from
 	// MemfdCreate.
 	descriptor, err := reopen(made, unix.O_RDWR)
 	unix.Close(made)
@@ -66,8 +66,8 @@ func reopen(descriptor, flags int) (int, error) {
 // reader returns a read-only descriptor of the memory. The caller closes it.
 func (m *memory) reader() (int, error) { return reopen(m.descriptor, unix.O_RDONLY) }
 
-// held reports whether another process has the memory open or mapped, or a descriptor is being sent
-// to it.
+// held reports whether another process has the memory open or mapped, or its descriptor is being
+// sent to another process.
 func (m *memory) held() bool {
 	if _, err := unix.FcntlInt(uintptr(m.descriptor), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return true
@@ -116,7 +116,7 @@ func probe() error {
 
 var errNoLeases = errors.New("the kernel does not report whether memory is still held")
 
-// mostDescriptors returns the largest number of segments. It leaves most of the open files to
+// mostDescriptors returns the maximum number of segments. It leaves most of the open files to
 // connections, the store and the index.
 func mostDescriptors() int {
 	var limit unix.Rlimit

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	mostSegments     = 4096 // open at a time, for all connections
-	mostOfConnection = 64   // segments of one connection
+	mostSegments     = 4096 // maximum number of open segments, for all connections
+	mostOfConnection = 64   // maximum number of segments of one connection
 	budgetShare      = 2    // all segments together take at most 1/budgetShare of the budget
-	spare            = 32   // a segment is longer than requested by 1/spare, since the next batch may be a little longer
-	mostWaste        = 4    // a segment more than mostWaste times as long as the batch is not reused for it, such as the last batch of an epoch
+	spare            = 32   // a segment is longer by 1/spare than requested, since the next batch may be a little longer
+	mostWaste        = 4    // a segment that is more than mostWaste times as long as a batch is not reused for it: the batch may be the last of an epoch
 	smallWaste       = 64 << 10
 	idleTime         = 10 * time.Second // an unused segment is dropped after this time
 	settleEvery      = time.Second
@@ -29,21 +29,21 @@ type Pool struct {
 
 	mu      sync.Mutex // guards the fields below, and the states of all segments
 	lenders map[*Lender]struct{}
-	left    []*segment // dropped segments, which are never written again but may still be mapped by a reader
+	left    []*segment // dropped segments, never written again, that a reader may still have mapped
 	stats   Stats
 }
 
 // Stats are counters of a Pool.
 type Stats struct {
-	Bytes    int64 // of all segments, free ones included
+	Bytes    int64 // of all segments, including free ones
 	Lent     int64 // bytes of the segments that readers hold
 	Segments int   // number of open segments, each with one descriptor
 	Leases   int64 // number of leases granted
 	Refused  int64 // number of leases refused
 }
 
-// New returns a pool that takes its memory from a budget, or an error that says why this machine
-// cannot lend memory.
+// New returns a pool that reserves its memory in a budget, or the reason why this machine cannot
+// lend memory.
 func New(b *budget.Budget) (*Pool, error) {
 	if err := probe(); err != nil {
 		return nil, err
@@ -66,14 +66,14 @@ type segment struct {
 	number      uint64
 	size        int64
 	purpose     Purpose
-	state       state     // while the segment belongs to the connection
+	state       state     // used while the segment belongs to the connection
 	since       time.Time // when it became free
 	lease       uint64
 	ended       func() // called at the end of the lease; nil: there is no lease
 	reservation *budget.Reservation
 }
 
-// Purpose is the only use of a segment: a segment is reused only for an equal Purpose.
+// Purpose is the only use of a segment. A segment is reused only for an equal Purpose.
 type Purpose struct {
 	Principal string // the reader
 	Dataset   string
@@ -84,7 +84,7 @@ type Purpose struct {
 type Lender struct {
 	pool     *Pool
 	segments []*segment // guarded by the pool's mutex, as are the fields below
-	gone     []uint64   // numbers of dropped segments that the reader was not told of yet
+	gone     []uint64   // numbers of dropped segments that the reader does not know of yet
 	numbers  uint64     // number of segments made
 	leases   uint64     // number of leases granted
 	closed   bool
@@ -104,7 +104,7 @@ type Lease struct {
 	Number     uint64
 	Segment    uint64
 	Bytes      []byte   // the whole segment, to be written before Sent is called
-	Descriptor int      // to send to the reader; -1: the reader already has it
+	Descriptor int      // descriptor to send to the reader; -1: the reader already has it
 	Gone       []uint64 // numbers of segments that the reader can unmap
 
 	lender  *Lender
@@ -112,8 +112,8 @@ type Lease struct {
 }
 
 // Lend returns memory of at least n bytes, or false if this connection cannot have it. The caller
-// writes to the memory, sends the lease, and calls Sent. ended is called once, when the lease is
-// over.
+// writes to the memory, sends the lease, and calls Sent. ended is called once, when the lease has
+// ended.
 func (l *Lender) Lend(n int64, purpose Purpose, ended func()) (_ Lease, ok bool) {
 	s, fresh := l.take(n, purpose)
 	if s == nil {
@@ -139,8 +139,8 @@ func (l *Lender) Lend(n int64, purpose Purpose, ended func()) (_ Lease, ok bool)
 	return lease, true
 }
 
-// take returns a segment in the state filling, and whether it is new to the reader. nil: there is
-// none.
+// take returns a segment in the state filling, and whether the segment is new to the reader. It
+// returns nil if there is none.
 func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 	p := l.pool
 	p.mu.Lock()
@@ -155,14 +155,14 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 		return s, false
 	}
 	for _, one := range slices.Clone(l.segments) {
-		if one.state == free && (one.size < n || one.purpose != purpose) { // it would only take room
+		if one.state == free && (one.size < n || one.purpose != purpose) { // the segment would only use up memory
 			p.drop(l, one)
 		}
 	}
 	page := int64(os.Getpagesize())
 	size := (n + n/spare + page - 1) / page * page
 	may := !l.closed && len(l.segments) < mostOfConnection && p.stats.Segments < p.descriptors && p.stats.Bytes+size <= p.most
-	if may { // counted now, because the segment is made without the lock
+	if may { // count it now, because the lock is released while the segment is made
 		p.stats.Segments++
 		p.stats.Bytes += size
 	} else {
@@ -175,7 +175,7 @@ func (l *Lender) take(n int64, purpose Purpose) (s *segment, fresh bool) {
 	return l.make(size, purpose), true
 }
 
-// make makes a segment that is counted already. nil: there is no memory.
+// make makes a segment that has been counted already. It returns nil if there is no memory.
 func (l *Lender) make(size int64, purpose Purpose) *segment {
 	p := l.pool
 	reservation, ok := p.budget.ReserveNow(size)
@@ -201,8 +201,8 @@ func (l *Lender) make(size int64, purpose Purpose) *segment {
 	return s
 }
 
-// Sent ends the writing. ok says that the whole lease was sent. Otherwise the reader may have any
-// part of it, so the memory is never used again.
+// Sent ends the writing. ok reports that the whole lease was sent. Otherwise the reader may have
+// received any part of it, so the memory is never used again.
 func (s Lease) Sent(ok bool) {
 	if s.Descriptor >= 0 {
 		closeDescriptor(s.Descriptor)
@@ -217,7 +217,7 @@ func (s Lease) Sent(ok bool) {
 	}
 }
 
-// Release ends leases. It ignores numbers that are not lent.
+// Release ends leases. It ignores numbers of leases that have ended or never existed.
 func (l *Lender) Release(leases []uint64) {
 	p := l.pool
 	p.mu.Lock()
@@ -255,7 +255,7 @@ func (l *Lender) Close() error {
 	l.closed = true
 	delete(p.lenders, l)
 	for _, s := range slices.Clone(l.segments) {
-		if s.state != filling { // otherwise Sent drops it
+		if s.state != filling { // a segment that is being filled is dropped by Sent
 			p.drop(l, s)
 		}
 	}
@@ -283,8 +283,8 @@ func (p *Pool) settle(now time.Time) {
 	defer p.mu.Unlock()
 	for l := range p.lenders {
 		for _, s := range slices.Clone(l.segments) {
-			// A lent segment that no process holds while its connection is open belonged to a
-			// reader that has ended. Another process keeps the socket open.
+			// No process holds this lent segment, but its connection is open. So the
+			// reader has ended, and another process keeps the socket open.
 			if s.state == lent && !s.held() || s.state == free && now.Sub(s.since) > idleTime {
 				p.drop(l, s)
 			}

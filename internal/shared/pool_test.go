@@ -48,7 +48,7 @@ func (r *reader) unmap() {
 	}
 }
 
-// drop unmaps a segment, if it is mapped.
+// drop unmaps a segment if it is mapped.
 func (r *reader) drop(n uint64) {
 	if b := r.mapped[n]; b != nil {
 		if err := unix.Munmap(b); err != nil {
@@ -58,7 +58,7 @@ func (r *reader) drop(n uint64) {
 	}
 }
 
-// take lends a batch of n bytes and fills each of them with fill. It maps the segment if that is
+// take lends a batch of n bytes and sets each byte to fill. It maps the segment if the segment is
 // new. ok is false if the lease was refused.
 func (r *reader) take(n int64, why Purpose, fill byte) (l Lease, ok bool) {
 	r.t.Helper()
@@ -103,7 +103,7 @@ func (r *reader) sees(l Lease, n int64, fill byte) {
 	}
 }
 
-// wantStats compares the lent bytes and the number of segments after the pool has dropped unused
+// wantStats checks the lent bytes and the number of segments after the pool has dropped unused
 // ones.
 func wantStats(t *testing.T, p *Pool, lent int64, segments int) {
 	t.Helper()
@@ -141,7 +141,7 @@ func TestLend_ReusesReleasedSegments(t *testing.T) {
 	}
 }
 
-// Each principal, dataset and set of rules has segments of its own.
+// TestLend_SeparatesPurposes: each principal, dataset and set of rules has its own segments.
 func TestLend_SeparatesPurposes(t *testing.T) {
 	for _, other := range []Purpose{{"bob", "photos", 0}, {"alice", "letters", 0}, {"alice", "photos", 1}} {
 		p := newPool(t, 64<<20)
@@ -159,7 +159,7 @@ func TestLend_SeparatesPurposes(t *testing.T) {
 		if bytes.Contains(old, []byte("a secret")) {
 			t.Errorf("%v: an old descriptor shows %q", other, old[:8])
 		}
-		wantStats(t, p, int64(len(l.Bytes)), 1) // the second one was never mapped, so it ends; the first is mapped
+		wantStats(t, p, int64(len(l.Bytes)), 1) // the reader has mapped only the first segment, so settle drops the second
 		if err := unix.Munmap(old); err != nil {
 			t.Fatal(err)
 		}
@@ -167,8 +167,8 @@ func TestLend_SeparatesPurposes(t *testing.T) {
 	}
 }
 
-// A dropped segment counts until the reader's process has unmapped it, even after the connection
-// has ended.
+// TestStats_CountHeldSegments: a dropped segment counts until the reader's process has unmapped it,
+// even after the connection has ended.
 func TestStats_CountHeldSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -194,7 +194,8 @@ func TestStats_CountHeldSegments(t *testing.T) {
 	}
 }
 
-// The reader ends while another process keeps its connection open.
+// TestSettle_DropsSegmentsOfEndedReaders: a reader ends while another process keeps its connection
+// open.
 func TestSettle_DropsSegmentsOfEndedReaders(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -205,7 +206,7 @@ func TestSettle_DropsSegmentsOfEndedReaders(t *testing.T) {
 	r.sees(kept, length, 2)
 }
 
-// The reader's next lease lists the dropped segment.
+// TestSettle_DropsIdleSegments: an idle segment is dropped, and the reader's next lease lists it.
 func TestSettle_DropsIdleSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -223,7 +224,7 @@ func TestSettle_DropsIdleSegments(t *testing.T) {
 	wantStats(t, p, int64(len(next.Bytes)), 1)
 }
 
-// A lease beyond a limit is refused, and the pool stays usable.
+// TestLimits: a lease beyond a limit is refused, and the pool stays usable.
 func TestLimits(t *testing.T) {
 	p := newPool(t, 8*length)
 	r := newReader(t, p)
@@ -275,7 +276,8 @@ func TestLimits(t *testing.T) {
 	r.mustTake(length, alice, 1)
 }
 
-// The reader may have a part of a batch that was not sent completely.
+// TestSent_DropsUnsentSegments: if a batch was not sent completely, the reader may have a part of
+// it. Its segment is dropped.
 func TestSent_DropsUnsentSegments(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -300,7 +302,7 @@ func TestSent_DropsUnsentSegments(t *testing.T) {
 	}
 }
 
-// Readers cannot get write access to a segment.
+// TestReadersCannotWrite: readers cannot get write access to a segment.
 func TestReadersCannotWrite(t *testing.T) {
 	p := newPool(t, 64<<20)
 	r := newReader(t, p)
@@ -333,8 +335,8 @@ func TestReadersCannotWrite(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Readers take, release and end in random order. Each sees its own bytes while it holds them, and
-// at the end no memory is in use.
+// TestPool_RandomUse: readers take, release and end in random order. Each sees its own bytes while
+// it holds them. In the end no memory is in use.
 func TestPool_RandomUse(t *testing.T) {
 	p := newPool(t, 32<<20)
 	random := rand.New(rand.NewPCG(1, 2))

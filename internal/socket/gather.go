@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// gatherBytes is the length of one write to the kernel: eight full records of TLS, each with
-	// its head and its seal. A write for each record would cost a fifth of the rate between two
-	// gateways.
+	// gatherBytes is the length of one write to the kernel: eight full TLS records, each with
+	// its header and authentication tag. A write for each record would cost a fifth of the
+	// throughput between two gateways.
 	gatherBytes = 8 * (16<<10 + 64)
-	// gathering is the number of connections of a listener that gather at a time, 8 MiB in all.
-	// Others write each record separately.
+	// gathering is the maximum number of connections of a listener that gather at the same
+	// time, 8 MiB in all. Others write each record separately.
 	gathering = 64
 )
 
@@ -37,9 +37,9 @@ func Keep(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Gatherer returns a function that tells the connection of a request whether more bytes follow
-// those of the next writes. Such bytes may be held until a write of which the function has said
-// that nothing follows. Without TLS the function does nothing, because parts of a body go to the
+// Gatherer returns a function that sets whether more bytes follow those of the next writes of a
+// request's connection. While more follow, writes may be held back; a write after which nothing
+// follows sends them all. Without TLS the function does nothing, because parts of a body go to the
 // kernel together anyway.
 func Gatherer(ctx context.Context) func(more bool) {
 	if c, ok := ctx.Value(gatherKey{}).(*conn); ok {
@@ -48,8 +48,8 @@ func Gatherer(ctx context.Context) func(more bool) {
 	return func(bool) {}
 }
 
-// gather holds p for later, if there is memory for it. The caller holds mu, as for the methods
-// below.
+// gather holds p back for a later write, if there is memory for it. The caller holds mu, as for the
+// methods below.
 func (c *conn) gather(p []byte) bool {
 	if len(p) > gatherBytes || c.failed != nil {
 		return false
@@ -68,7 +68,7 @@ func (c *conn) gather(p []byte) bool {
 	return true
 }
 
-// flush writes the held bytes.
+// flush writes the bytes held back.
 func (c *conn) flush() {
 	if len(c.waiting) > 0 && c.failed == nil {
 		_, c.failed = c.Conn.Write(c.waiting)
@@ -76,7 +76,7 @@ func (c *conn) flush() {
 	c.waiting = c.waiting[:0]
 }
 
-// giveBack returns the memory of held bytes to the listener.
+// giveBack returns the memory of the bytes held back to the listener.
 func (c *conn) giveBack() {
 	if c.waiting != nil {
 		c.spare <- c.waiting[:0]

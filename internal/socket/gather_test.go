@@ -17,8 +17,8 @@ type sink struct {
 func (s *sink) Write(p []byte) (int, error) { return s.got.Write(p) }
 func (s *sink) Close() error                { s.closed = true; return nil }
 
-// The test writes as TLS does, with and without memory for gathered writes. After a write with
-// nothing to follow, all bytes are out and the memory is free again.
+// TestGatheredWritesArriveInOrder writes like TLS, with and without memory for gathered writes.
+// After a write with nothing to follow, all bytes have been written and the memory is free again.
 func TestGatheredWritesArriveInOrder(t *testing.T) {
 	for room := range 2 {
 		r := rand.New(rand.NewPCG(7, uint64(room)))

@@ -17,7 +17,8 @@ type Local struct {
 
 type localKey struct{}
 
-// LocalOf returns the connection of a request that came over a Unix socket, and nil for any other.
+// LocalOf returns the connection of a request that arrived over a Unix socket, and nil for any
+// other.
 func LocalOf(ctx context.Context) *Local {
 	l, _ := ctx.Value(localKey{}).(*Local)
 	return l
@@ -38,11 +39,11 @@ func keepLocal(ctx context.Context, c net.Conn) context.Context {
 }
 
 // UID returns the uid of the process that has connected. ok reports whether the number means the
-// same user here. The kernel is asked once for each connection.
+// same user in this process. The kernel is asked once for each connection.
 func (l *Local) UID() (uid uint32, ok bool) { return l.peer() }
 
-// Holds returns the object that is closed with the connection. The first call makes it by make. If
-// the connection is already closed, the new object is closed at once.
+// Holds returns the object that is closed with the connection. The first call creates it with make.
+// If the connection is already closed, the new object is closed at once.
 func (l *Local) Holds(make func() io.Closer) io.Closer {
 	c := l.conn
 	c.holding.Lock()
@@ -79,7 +80,7 @@ func (c *conn) writePassing(p []byte) (int, error) {
 	return n + more, err
 }
 
-// closeHeld closes the object from Holds.
+// closeHeld closes the object that Holds created.
 func (c *conn) closeHeld() {
 	c.holding.Lock()
 	defer c.holding.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 // peerOf returns the uid of the process that has connected. ok is false if the kernel cannot prove
-// that the number means the same user here and there: the process is in another user or PID
-// namespace, has ended, or cannot be inspected.
+// that the number means the same user in both processes: the other process is in another user or
+// PID namespace, has ended, or cannot be inspected.
 func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -22,9 +22,10 @@ func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 		if who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err != nil {
 			return
 		}
-		// The process's number may belong to another process by now. Only the kernel's own pidfd
-		// (Linux 6.5 and later) is certain to mean the process that connected. Opening one by
-		// number would let a process of a container use the number of another one.
+		// The process's number may belong to another process by now. Only the kernel's own
+		// pidfd (Linux 6.5 and later) certainly refers to the process that connected. If
+		// the pidfd were opened by number, a process of a container could use the number of
+		// another one.
 		var process int
 		if process, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err != nil {
 			return
@@ -38,8 +39,8 @@ func peerOf(c *net.UnixConn) (uid uint32, ok bool) {
 	return uid, true
 }
 
-// isNeighbour reports whether a process is in the user and PID namespaces of this one. The links in
-// /proc/PID/ns would show that, but a gateway of another user cannot read them.
+// isNeighbour reports whether a process is in the user and PID namespaces of this process. The
+// links in /proc/PID/ns would show that, but a gateway of another user cannot read them.
 func isNeighbour(process int, number string) bool {
 	// NSpid lists the number of the process in each PID namespace, from the namespace of /proc down
 	// to its own. A process of this namespace has one number.
@@ -47,8 +48,8 @@ func isNeighbour(process int, number string) bool {
 	if err != nil || !bytes.Contains(info, []byte("\nNSpid:\t"+number+"\n")) {
 		return false
 	}
-	// The meaning of each user number. Only root can make a namespace with the map of its parent,
-	// and there the numbers mean the same.
+	// uid_map gives the meaning of each user number. Only root can make a namespace with the
+	// same map as its parent, and there the numbers mean the same.
 	own, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil || len(own) == 0 {
 		return false
@@ -58,5 +59,5 @@ func isNeighbour(process int, number string) bool {
 		return false
 	}
 	ended, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
-	return err == nil && ended == 0 // still alive, so the files above were its own
+	return err == nil && ended == 0 // the process is still alive, so the files above were its own
 }

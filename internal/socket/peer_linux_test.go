@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// With peerVariable, the test program connects to that socket instead of running tests. With
-// leaveVariable it ends at once, while a child process keeps the connection.
+// With peerVariable set, the test program connects to that socket instead of running tests. With
+// leaveVariable set it ends at once, while a child process keeps the connection.
 const (
 	peerVariable  = "MILLRACE_TEST_CONNECTS_TO"
 	leaveVariable = "MILLRACE_TEST_LEAVES"
@@ -41,10 +41,11 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	_, _ = c.Read(make([]byte, 1)) // until the test closes the connection
+	_, _ = c.Read(make([]byte, 1)) // waits until the test closes the connection
 }
 
-// The uid counts only for a process in the test's own namespaces that is still alive.
+// TestUID_OnlyOfProvenProcesses: the uid counts only for a process that is alive and in the test's
+// own namespaces.
 func TestUID_OnlyOfProvenProcesses(t *testing.T) {
 	root := os.Geteuid() == 0
 	inside := func(flags uintptr) syscall.SysProcAttr {
@@ -100,7 +101,7 @@ func TestUID_OnlyOfProvenProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.leaves {
-				if err := unix.Waitid(unix.P_PID, peer.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // its number stays used
+				if err := unix.Waitid(unix.P_PID, peer.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // the process stays a zombie, so its number is not reused
 					t.Fatal(err)
 				}
 				if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -111,7 +112,7 @@ func TestUID_OnlyOfProvenProcesses(t *testing.T) {
 				}
 			}
 			local := LocalOf(Keep(t.Context(), conn))
-			for range 2 { // a second call gives the same answer
+			for range 2 { // a second call returns the same result
 				uid, ok := local.UID()
 				if ok != (c.uid >= 0) || int(uid) != max(0, c.uid) {
 					t.Errorf("got %d, %v, want %d", uid, ok, c.uid)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads bytes of the client, and records when the first ones arrived.
+// Read reads bytes of the client, and records when the first ones were read.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.heard.Load() == nil {
@@ -18,9 +18,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Quiet reports whether no bytes of a client wait to be read, and its first ones were read at least
-// d ago, or never. A server that is short of processor time reads requests late, and must not treat
-// their clients as silent.
+// Quiet reports whether all bytes that a client has sent have been read, and the first of them at
+// least d ago, or never. A server that is short of processor time reads requests late, and must not
+// treat their clients as silent.
 func Quiet(c net.Conn, d time.Duration) bool {
 	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = over.NetConn()

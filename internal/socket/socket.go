@@ -1,4 +1,5 @@
-// Package socket limits the connections of a server, and the unsent bytes of each.
+// Package socket limits the number of a server's connections, and the unsent bytes of each
+// connection.
 package socket
 
 import (
@@ -13,7 +14,7 @@ const (
 	sendBuffer     = 512 << 10 // the kernel doubles it for its own overhead: 1 MiB
 	keepAlive      = 15 * time.Second
 	keepAliveCount = 3
-	userTimeout    = 30 * time.Second // bytes unacknowledged for this time end the connection
+	userTimeout    = 30 * time.Second // bytes that stay unacknowledged for this time end the connection
 )
 
 // Listener limits the number of open connections, and sets their socket options. Above the limit
@@ -24,7 +25,7 @@ type Listener struct {
 	// Full is called when a new connection must wait because the limit is reached. It may be nil.
 	Full func()
 
-	waits  atomic.Bool   // a new connection is waiting
+	waits  atomic.Bool   // a new connection is waiting for room
 	spare  chan []byte   // memory for gathered writes
 	open   chan struct{} // one token for each open connection of all listeners that share the limit
 	closed chan struct{}
@@ -52,7 +53,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // a connection that is closed already fails its first read instead
+		_ = tcp.SetWriteBuffer(sendBuffer) // if the connection is closed already, its first read fails instead
 		EndWhenDead(tcp)
 	}
 	return &conn{Conn: c, release: func() { <-l.open }, spare: l.spare}, nil
@@ -94,7 +95,7 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// conn frees its place when it is closed.
+// conn is a connection that frees its slot in the limit when it is closed.
 type conn struct {
 	net.Conn
 	once    sync.Once
@@ -102,19 +103,19 @@ type conn struct {
 	spare   chan []byte // the listener's memory for gathered writes
 
 	heard   atomic.Pointer[time.Time] // when the client's first bytes were read
-	gathers atomic.Bool               // writes wait for the following ones
+	gathers atomic.Bool               // writes are held back for the following ones
 	mu      sync.Mutex                // guards the fields below
-	waiting []byte                    // held writes; nil: the connection has no memory for them
+	waiting []byte                    // writes held back; nil: the connection has no memory for them
 	failed  error                     // error of the first failed write
 	passes  []byte                    // control message with a descriptor, for the next write
 
-	holding sync.Mutex // guards the fields below
+	holding sync.Mutex // guards the field below
 	held    io.Closer  // closed with the connection
 	ended   bool
 }
 
-// Write writes p unless an earlier write has failed. After a stalled reader, TLS would otherwise
-// try to send a close alert, and wait five seconds more.
+// Write writes p unless an earlier write has failed. Without that check, TLS would try to send a
+// close alert after a stalled reader, and wait five seconds more.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +160,7 @@ func (c *conn) CloseWrite() error {
 
 // Close ends the connection.
 func (c *conn) Close() error {
-	err := c.Conn.Close() // before the lock, because it ends a write in progress
+	err := c.Conn.Close() // called before the lock is taken, because it ends a write in progress
 	c.once.Do(c.release)
 	c.closeHeld()
 	c.mu.Lock()

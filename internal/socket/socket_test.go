@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// net/http calls CloseWrite when it does not read the rest of a request.
+// TestCloseWrite_EndsOneSide: net/http calls CloseWrite when it does not read the rest of a
+// request.
 func TestCloseWrite_EndsOneSide(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +45,7 @@ func TestCloseWrite_EndsOneSide(t *testing.T) {
 	}
 }
 
-// All listeners together have at most as many connections as the limit allows.
+// TestLimit_IsShared: the number of open connections of all listeners together is within the limit.
 func TestLimit_IsShared(t *testing.T) {
 	var both []net.Listener
 	for range 2 {
@@ -63,7 +64,7 @@ func TestLimit_IsShared(t *testing.T) {
 			}
 		}()
 	}
-	for i := range 12 { // enough that both listeners have a waiting connection, whichever gets the places
+	for i := range 12 { // enough for a waiting connection at both listeners, whichever of them gets the slots
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", both[i%2].Addr().String())
 		if err != nil {
 			t.Fatal(err)

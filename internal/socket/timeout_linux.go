@@ -8,7 +8,7 @@ import (
 )
 
 // setUserTimeout limits the time for which bytes may be unacknowledged. It detects a vanished peer
-// while there are bytes to send, when the kernel sends no keep-alive probes.
+// while there are bytes to send, since the kernel then sends no keep-alive probes.
 func setUserTimeout(c *net.TCPConn, d time.Duration) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

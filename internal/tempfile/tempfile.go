@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// File makes a file without a name in dir, or in the system's directory if dir is empty. Its space
-// is free when it is closed, even if the process is killed.
+// File makes an unnamed file in dir, or in the system's directory if dir is empty. Its space is
+// freed when it is closed, even if the process is killed.
 func File(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "millrace-*")
 	if err != nil {

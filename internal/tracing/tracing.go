@@ -1,6 +1,6 @@
-// Package tracing records work in the program as spans of OpenTelemetry: a request, its phases,
-// each attempt at the store, each request to another gateway. The context holds the current span.
-// By default there are no traces: nothing is recorded, and a span costs one look-up in the context.
+// Package tracing records work in the program as OpenTelemetry spans: a request, its phases, each
+// attempt at the store, each request to another gateway. The context holds the current span. By
+// default there are no traces: nothing is recorded, and a span costs one lookup in the context.
 // Package export sends the recorded spans.
 package tracing
 
@@ -32,7 +32,7 @@ func (t Tracer) Request(ctx context.Context, header map[string][]string, name st
 	return started(t.of.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer)))
 }
 
-// Root begins a trace of work that belongs to no request.
+// Root begins a trace for work that belongs to no request.
 func (t Tracer) Root(ctx context.Context, name string) (context.Context, Span) {
 	if t.of == nil {
 		return ctx, Span{}
@@ -43,15 +43,15 @@ func (t Tracer) Root(ctx context.Context, name string) (context.Context, Span) {
 // Start begins a span within the span of ctx.
 func Start(ctx context.Context, name string) (context.Context, Span) { return within(ctx, name) }
 
-// Call is Start for a request to another machine.
+// Call does the same as Start, for a request to another machine.
 func Call(ctx context.Context, name string) (context.Context, Span) {
 	return within(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
 }
 
-// Apart begins a trace of its own for work that the request of ctx starts and that other requests
-// may wait for too. The trace is linked to that request, and recorded if that request is.
+// Apart begins a new trace for work that the request of ctx starts, and that other requests may
+// wait for too. The trace is linked to that request. It is recorded if the request is.
 func Apart(ctx context.Context, name string) (context.Context, Span) {
-	if !trace.SpanFromContext(ctx).IsRecording() { // before the link is made
+	if !trace.SpanFromContext(ctx).IsRecording() { // checked first, since a link costs memory
 		return ctx, Span{}
 	}
 	return within(ctx, name, trace.WithNewRoot(), trace.WithLinks(trace.LinkFromContext(ctx)))
@@ -107,14 +107,14 @@ func (s Span) Number(key string, n int64) {
 	}
 }
 
-// Link records that the work waited for other work, which has a trace of its own.
+// Link records that the work waited for other work, which has its own trace.
 func (s Span) Link(other Span) {
 	if s.of != nil && other.of != nil {
 		s.of.AddLink(trace.Link{SpanContext: other.of.SpanContext()})
 	}
 }
 
-// Stretch records a finished part of the work as a span.
+// Stretch records a finished part of the work as a span of its own.
 func (s Span) Stretch(name string, from, to time.Time) {
 	if s.of == nil {
 		return
@@ -157,11 +157,11 @@ func (s Span) Ended(err error) {
 // carrier is the header of a request, with canonical keys as in net/http.
 type carrier map[string][]string
 
-// spelled maps the two headers of W3C Trace Context to their spelling in net/http.
+// spelled maps the two headers of W3C Trace Context to their canonical form in net/http.
 var spelled = map[string]string{"traceparent": "Traceparent", "tracestate": "Tracestate"}
 
 // Get returns the value of a header that occurs once. Several values are ambiguous and count as
-// none.
+// absent.
 func (c carrier) Get(key string) string {
 	if v := c[spelled[key]]; len(v) == 1 {
 		return v[0]
@@ -172,5 +172,5 @@ func (c carrier) Get(key string) string {
 // Set sets a header.
 func (c carrier) Set(key, value string) { c[spelled[key]] = []string{value} }
 
-// Keys returns the possible headers.
+// Keys returns the names of the headers that Set may set.
 func (c carrier) Keys() []string { return []string{"traceparent", "tracestate"} }

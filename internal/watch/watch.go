@@ -1,5 +1,5 @@
-// Package watch reads files of settings that may change while the process runs. Changes are
-// detected by content, not by modification time.
+// Package watch reads configuration files that may change while the process runs. It detects
+// changes by content, not by modification time.
 package watch
 
 import (
@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// LookEvery is the interval at which a file is checked for changes.
+	// LookEvery is how often a file is checked for changes.
 	LookEvery = time.Second
-	// Settle is the time for which a content must be unchanged before it counts. A file that
-	// changes within that time is being written.
+	// Settle is how long a content must be unchanged before it is used. A file that changes
+	// within that time is still being written.
 	Settle = 100 * time.Millisecond
 )
 
-// File is a file of settings.
+// File is a configuration file.
 type File struct {
 	What     string // prefix of errors, such as "access file"
 	Name     string
@@ -30,7 +30,7 @@ type File struct {
 // Content is the content of a file at one moment.
 type Content struct {
 	Text []byte
-	Err  error // why the text could not be read, or cannot be trusted
+	Err  error // why the text could not be read, or must not be used
 }
 
 // Same reports whether two contents have the same text or the same error.
@@ -79,7 +79,7 @@ func (f File) read() ([]byte, error) {
 	if f.Name == "" {
 		return nil, errors.New(": no file is named")
 	}
-	info, err := os.Stat(f.Name) // before it is opened, because opening a pipe would wait for its writer
+	info, err := os.Stat(f.Name) // checked before the file is opened, because opening a pipe would wait for its writer
 	if err != nil {
 		return nil, fmt.Errorf(": %w", err)
 	}

@@ -29,7 +29,7 @@ func TestFile_ComparesContent(t *testing.T) {
 		if !changed || string(one.Text) != "one" {
 			t.Errorf("got %q, %v, want the new text", one.Text, changed)
 		}
-		write("one") // the modification time does not count
+		write("one") // same text: the modification time does not count
 		if _, changed := f.Changed(t.Context(), one); changed {
 			t.Error("the same content was reported as changed")
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Count returns a number with the noun it counts: 1 shard, 2,000 shards.
+// Count returns a number with the noun that it counts: 1 shard, 2,000 shards.
 func Count[N ~int | ~uint64](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -19,7 +19,7 @@ func Count[N ~int | ~uint64](n N, one, many string) string {
 	return humanize.Comma(int64(n)) + " " + many
 }
 
-// Size returns a number of bytes in a form that a flag parses to the same number: 4GiB.
+// Size formats a number of bytes so that a flag parses it to the same number: 4GiB.
 func Size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
@@ -30,8 +30,8 @@ func Size(n int64) string {
 	return strconv.FormatInt(n, 10) + units[i]
 }
 
-// Duration formats d as time.Duration does, but omits zero minutes and seconds at the end, and
-// writes whole days from two days on.
+// Duration formats d like time.Duration, but omits zero minutes and seconds at the end, and writes
+// whole days from two days on.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day && d%day == 0 {
@@ -47,7 +47,7 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Printable returns a name as one line for a terminal. It is quoted if it is not printable.
+// Printable formats a name as one line for a terminal. It quotes the name if it is not printable.
 func Printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return strconv.Quote(name)
@@ -55,7 +55,7 @@ func Printable(name string) string {
 	return name
 }
 
-// Quoted returns a word in the form that a shell reads as one word.
+// Quoted formats a word so that a shell reads it as one word.
 func Quoted(word string) string {
 	if strings.ContainsFunc(word, func(r rune) bool {
 		return !strings.ContainsRune("/:.-_=,+@%", r) && (r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z')

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// blobs are the contents of a repository in Hugging Face's cache, datasets--NAME/blobs. A snapshot,
-// datasets--NAME/snapshots/REVISION, has a link to a blob for each file. These links are followed
-// without an option, because the same download has written the blobs. All other links that lead out
-// of the directory are not.
+// blobs is the directory with the contents of a repository in Hugging Face's cache,
+// datasets--NAME/blobs. A snapshot, datasets--NAME/snapshots/REVISION, has a link to a blob for
+// each file. These links are followed without an option, because the same download has written the
+// blobs. All other links that lead out of the directory are not followed.
 type blobs struct {
 	root *os.Root
 	dir  string // absolute path of blobs
@@ -46,8 +46,8 @@ func blobsOf(root string) *blobs {
 	}
 }
 
-// blob returns the name of the blob that a link leads to, if err says that the link leaves the
-// directory. Empty: it is not a link to a blob.
+// blob returns the name of the blob that a link leads to, if err reports that the link leaves the
+// directory. It returns "" for anything but a link to a blob.
 func (d *directory) blob(name string, err error) string {
 	if err == nil || d.blobs == nil || name == "" || !strings.Contains(err.Error(), "path escapes") {
 		return ""

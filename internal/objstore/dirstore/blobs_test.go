@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// Links to the blobs of the same repository are followed, and no others.
+// TestStore_FollowsBlobsOfASnapshot: links to the blobs of the same repository are followed, and no
+// others.
 func TestStore_FollowsBlobsOfASnapshot(t *testing.T) {
 	cache := t.TempDir()
 	repo := filepath.Join(cache, "datasets--me--pairs")
@@ -40,7 +41,7 @@ func TestStore_FollowsBlobsOfASnapshot(t *testing.T) {
 	link("/etc/hostname", "host")
 	link("../../blobs/none", "nowhere")
 	link("../../blobs", "all")
-	link("../../datasets--other/blobs/1", "../../blobs/onward") // a blob that is a link itself
+	link("../../datasets--other/blobs/1", "../../blobs/onward") // the blob itself is a link
 	link("../../blobs/onward", "onward")
 	for dir, want := range map[string][]string{
 		snapshot:                        {"absolute", "data/one", "plain"},

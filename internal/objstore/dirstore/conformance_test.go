@@ -24,7 +24,7 @@ func newStore(t *testing.T) *dirstore.Store {
 	return s
 }
 
-// A store that follows links must meet the same contract.
+// TestConformanceOfFollow: a store that follows links must meet the same contract.
 func TestConformanceOfFollow(t *testing.T) {
 	objstoretest.Run(t, func(t *testing.T) objstore.Store {
 		s, err := dirstore.Follow(t.TempDir())

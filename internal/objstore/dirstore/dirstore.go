@@ -2,15 +2,15 @@
 // A key is the file's path below the directory, with slashes.
 //
 // An object's ETag consists of the file's size, modification time and inode, so a rewritten or
-// replaced file is another version. A rewrite in place within one tick of the file system's clock
-// that keeps the size is not seen here, but found by digests.
+// replaced file is another version. A rewrite in place may keep the size and fall within one tick
+// of the file system's clock. The ETag does not show such a rewrite, but digests do.
 //
-// Symbolic links to regular files are followed if they lead to places inside the directory. In a
+// Symbolic links to regular files are followed if they lead to files inside the directory. In a
 // snapshot of Hugging Face's cache, whose files are links to the blobs of the same repository,
 // these links are followed too. Follow opens a directory whose links are followed wherever they
 // lead, to files and to directories. Only regular files are objects. Names that begin with
 // ".millrace-tmp-" and the file ".millrace-lock" are the store's own. If the directory is replaced
-// by another one under its path, the store opens the new one.
+// by another one at its path, the store opens the new one.
 package dirstore
 
 import (
@@ -39,9 +39,9 @@ const (
 
 // Store is an objstore.Store in a directory.
 type Store struct {
-	path  string // of the directory
+	path  string // path of the directory
 	at    atomic.Pointer[directory]
-	links bool          // links are followed for reading, wherever they lead
+	links bool          // all links are followed for reading, wherever they lead
 	lock  chan struct{} // holds one token while a writer of this process commits
 	swept sync.Map      // directories in which abandoned files were removed
 }
@@ -49,7 +49,7 @@ type Store struct {
 // directory is the directory that the store's path led to when it was last checked.
 type directory struct {
 	*os.Root
-	blobs *blobs // of the cache that contains the directory as a snapshot; nil: none
+	blobs *blobs // blobs of the cache if the directory is one of its snapshots; nil: it is not
 }
 
 // New opens the directory at root, which must exist.
@@ -71,8 +71,8 @@ func New(root string) (*Store, error) {
 func (s *Store) root() *directory { return s.at.Load() }
 
 // renew returns the directory that the path leads to now, and opens it if it has changed. It does
-// not close the old one, which calls may still use: the garbage collector closes it after the last
-// of them.
+// not close the old directory, because calls may still use it. The garbage collector closes it
+// after the last of them.
 func (s *Store) renew() *directory {
 	was := s.root()
 	is, err := os.Stat(s.path)
@@ -85,16 +85,16 @@ func (s *Store) renew() *directory {
 	return s.root()
 }
 
-// missingError is the error of a missing directory. It is an objstore.ErrNotFound.
+// missingError is the error for a missing directory. It is an objstore.ErrNotFound.
 type missingError string
 
 func (m missingError) Error() string        { return string(m) }
 func (m missingError) Is(target error) bool { return target == objstore.ErrNotFound }
 
-// Follow is New for a directory whose links are followed even out of it. Users that can make links
-// there choose which files of this machine are listed and read, as far as this process may. Only
-// the listed version is read, because a link that is changed afterwards has another ETag. Writes
-// never leave the directory.
+// Follow does the same as New, but links are followed even out of the directory. Users that can
+// make links there choose which files of this machine are listed and read, as far as this process
+// may. Only the listed version is read, because a link that is changed afterwards has another ETag.
+// Writes never leave the directory.
 func Follow(root string) (*Store, error) {
 	s, err := New(root)
 	if err == nil {
@@ -103,8 +103,8 @@ func Follow(root string) (*Store, error) {
 	return s, err
 }
 
-// statFile describes the file or directory that a name leads to. The empty name is the directory
-// itself.
+// statFile describes the file or directory that a name leads to. The empty name stands for the
+// directory itself.
 func (s *Store) statFile(name string) (fs.FileInfo, error) {
 	if s.links {
 		return os.Stat(filepath.Join(s.path, filepath.FromSlash(name)))
@@ -132,7 +132,7 @@ func (s *Store) openFile(name string) (*os.File, error) {
 	return f, err
 }
 
-// Create is New, but makes the directory and its parents if they do not exist.
+// Create does the same as New, but makes the directory and its parents if they do not exist.
 func Create(root string) (*Store, error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return nil, fmt.Errorf("create directory: %w", mapError(err))
@@ -143,7 +143,7 @@ func Create(root string) (*Store, error) {
 // Close releases the directory. No call may be in progress.
 func (s *Store) Close() error {
 	if b := s.root().blobs; b != nil {
-		_ = b.root.Close() // only read from
+		_ = b.root.Close() // an error does not matter after reads only
 	}
 	return s.root().Close()
 }
@@ -248,7 +248,7 @@ func (s *Store) openOnce(ctx context.Context, ref objstore.Ref) (*os.File, objst
 	}
 	f, err := s.openFile(ref.Key)
 	if err != nil {
-		if err = unnamed(err); ref.ETag != "" && errors.Is(err, errEscapes) { // it was a file when its ETag was listed
+		if err = unnamed(err); ref.ETag != "" && errors.Is(err, errEscapes) { // the key was a file when its ETag was listed
 			err = fmt.Errorf("%w: %w", objstore.ErrChanged, errEscapes)
 		}
 		return nil, objstore.Object{}, err
@@ -391,10 +391,10 @@ func (r *reader) read(p []byte) (int, error) {
 
 func (r *reader) Close() error { return r.file.Close() }
 
-// errEscapes says that a link is not followed.
+// errEscapes reports that a link is not followed.
 var errEscapes = errors.New("a link leads out of the directory, and links=follow in the dataset's address was not given")
 
-// mapError wraps an error of the file system in an error of the store's vocabulary.
+// mapError wraps an error of the file system in an error of the vocabulary.
 func mapError(err error) error {
 	kind := objstore.ErrUnavailable
 	switch {
@@ -414,7 +414,7 @@ func mapError(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// unnamed is mapError without the path, for callers whose message already has it.
+// unnamed does the same as mapError without the path, for callers whose message already has it.
 func unnamed(err error) error {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
 		err = at.Err

@@ -21,7 +21,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// Files that are not objects are neither listed nor read.
+// TestForeignFiles: files that are not objects are neither listed nor read.
 func TestForeignFiles(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	write(t, outside, "secret")
@@ -50,7 +50,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// The next write to a directory removes abandoned temporary files a day later, and no other files.
+// TestPut_RemovesAbandonedFiles: the next write to a directory removes temporary files that were
+// abandoned a day ago, and no other files.
 func TestPut_RemovesAbandonedFiles(t *testing.T) {
 	dir := t.TempDir()
 	s, err := dirstore.New(dir)
@@ -85,7 +86,7 @@ func TestPut_RemovesAbandonedFiles(t *testing.T) {
 	}
 }
 
-// The test rewrites and truncates the file in place between two reads of one reader.
+// TestRewriteDuringRead rewrites and truncates the file in place between two reads of one reader.
 func TestRewriteDuringRead(t *testing.T) {
 	for _, text := range []string{strings.Repeat("b", 100), "b", strings.Repeat("b", 200)} {
 		dir := t.TempDir()
@@ -119,8 +120,8 @@ func TestRewriteDuringRead(t *testing.T) {
 	}
 }
 
-// The test removes the directory under a store, and moves another one to its path. The store then
-// has the objects at the path, whichever method is called first.
+// TestStore_RenewsReplacedDirectory removes the directory under a store, and moves another one to
+// its path. The store then has the objects at the path, whichever method is called first.
 func TestStore_RenewsReplacedDirectory(t *testing.T) {
 	got := make([]byte, 3)
 	read := func(s *dirstore.Store) error { return s.ReadRange(t.Context(), objstore.Ref{Key: "a"}, 0, got) }
@@ -195,14 +196,15 @@ func TestStore_RenewsReplacedDirectory(t *testing.T) {
 	}
 }
 
-// An unmounted directory is unavailable, and its objects are back after it is mounted again.
+// TestStore_MissingDirectoryIsUnavailable: an unmounted directory is unavailable, and its objects
+// are back after it is mounted again.
 func TestStore_MissingDirectoryIsUnavailable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "a"), "text")
-	s, err := dirstore.Follow(dir) // each read uses the path
+	s, err := dirstore.Follow(dir) // a store that follows links uses the path for each read
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore/dirstore"
 )
 
-// linked makes a directory of links of every kind, and their targets outside.
+// linked makes a directory with links of every kind, and their targets outside.
 func linked(t *testing.T) (dir, outside string) {
 	t.Helper()
 	dir, outside = t.TempDir(), t.TempDir()
@@ -36,8 +36,8 @@ func linked(t *testing.T) (dir, outside string) {
 	return dir, outside
 }
 
-// listed returns the keys of a listing, and the links that it does not list: those to directories
-// end in a slash.
+// listed returns the keys of a listing, and the links that the store does not list. Links to
+// directories end in a slash.
 func listed(t *testing.T, s *dirstore.Store, prefix string) (keys, passed []string) {
 	t.Helper()
 	err := s.ListLinks(t.Context(), prefix, func(o objstore.Object) error { keys = append(keys, o.Key); return nil }, func(key string, dir bool) {
@@ -72,8 +72,8 @@ func TestListLinks_ReportsUnfollowedLinks(t *testing.T) {
 	}
 }
 
-// A file that became a link out of the directory after it was listed is another version, and not an
-// error of access.
+// TestStore_FileReplacedByLinkIsChanged: a file that was replaced by a link out of the directory
+// after it was listed is another version. The error is ErrChanged and not ErrDenied.
 func TestStore_FileReplacedByLinkIsChanged(t *testing.T) {
 	dir, outside := linked(t)
 	s, err := dirstore.New(dir)

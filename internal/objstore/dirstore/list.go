@@ -44,7 +44,7 @@ type walk struct {
 	visit    func(objstore.Object) error
 	passed   func(key string, dir bool)
 	visitErr error         // error of visit, to be returned unchanged
-	above    []fs.FileInfo // the open directories, if links to directories are followed
+	above    []fs.FileInfo // the open directories from the root to here, if links to directories are followed
 }
 
 // dir visits the objects below the directory name, in byte order of the keys.
@@ -55,7 +55,7 @@ func (w *walk) dir(ctx context.Context, name string) error {
 			return w.gone(err)
 		}
 		if slices.ContainsFunc(w.above, func(d fs.FileInfo) bool { return os.SameFile(d, info) }) {
-			w.passed(name, true) // the link leads back to a directory of the walk
+			w.passed(name, true) // the link leads back to a directory that is being listed
 			return nil
 		}
 		w.above = append(w.above, info)
@@ -82,7 +82,7 @@ func (w *walk) dir(ctx context.Context, name string) error {
 	return nil
 }
 
-// gone returns nil for the error of a directory that does not exist or is a file, and a mapped
+// gone returns nil for the error of a directory that does not exist or is a file, and the mapped
 // error otherwise.
 func (w *walk) gone(err error) error {
 	if err = mapError(err); errors.Is(err, objstore.ErrNotFound) {
@@ -91,8 +91,8 @@ func (w *walk) gone(err error) error {
 	return err
 }
 
-// entries returns the names in a directory that may be or hold keys with the prefix, sorted. A
-// missing directory, or a file, has no entries.
+// entries returns the names in a directory that may be keys with the prefix, or directories of such
+// keys, sorted. A missing directory, or a file, has no entries.
 func (w *walk) entries(name string) ([]string, error) {
 	var info fs.FileInfo
 	var err error
@@ -123,7 +123,7 @@ func (w *walk) entries(name string) ([]string, error) {
 			continue
 		}
 		if d.IsDir() || w.linkedDir(key, d) {
-			key += "/" // with the slash it sorts like its keys
+			key += "/" // with the slash, the name sorts like the keys below it
 			if strings.HasPrefix(w.prefix, key) {
 				entries = append(entries, key)
 				continue
@@ -137,7 +137,7 @@ func (w *walk) entries(name string) ([]string, error) {
 	return entries, nil
 }
 
-// linkedDir reports whether an entry is a link to a directory that is followed.
+// linkedDir reports whether an entry is a link to a directory, and links are followed.
 func (w *walk) linkedDir(key string, d fs.DirEntry) bool {
 	if !w.store.links || d.Type()&fs.ModeSymlink == 0 {
 		return false

@@ -101,8 +101,8 @@ func (s *Store) createTemp(temp string) (*os.File, error) {
 	}
 }
 
-// abandoned is the age of the last write from which on a temporary file counts as left by a killed
-// writer.
+// abandoned is the age of a temporary file, since its last write, from which on it counts as left
+// by a killed writer.
 const abandoned = 24 * time.Hour
 
 // sweep removes abandoned files from a directory, when this process first writes there. It ignores
@@ -160,7 +160,7 @@ func (s *Store) removeTemp(temp string) error {
 	return nil
 }
 
-// check returns an error unless cond holds now.
+// check returns an error unless cond is met now.
 func (s *Store) check(ctx context.Context, key string, cond objstore.Condition) error {
 	if !cond.IfAbsent && cond.IfMatch == "" {
 		return ctx.Err()
@@ -182,7 +182,7 @@ func (s *Store) check(ctx context.Context, key string, cond objstore.Condition) 
 	return nil
 }
 
-// commit renames the finished file to the key, if cond holds at that moment.
+// commit renames the finished file to the key, if cond is met at that moment.
 func (s *Store) commit(ctx context.Context, temp, key string, cond objstore.Condition) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *Store) rename(temp, key string, cond objstore.Condition) error {
 	}
 	if err := s.root().Rename(temp, key); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%w: %w", objstore.ErrDenied, err) // there is a directory of that name
+			return fmt.Errorf("%w: %w", objstore.ErrDenied, err) // the key is the name of a directory
 		}
 		return mapError(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// Test is synctest.Test. Under the race detector it limits the program to one processor until the
-// test ends: Go 1.26 runs the timers of a bubble under one context of the detector. Two timers that
-// fire on two processors at once corrupt that context, which ends the process with
+// Test calls synctest.Test. Under the race detector it limits the program to one processor until
+// the test ends: Go 1.26 runs the timers of a bubble under one context of the detector. Two timers
+// that fire on two processors at once corrupt that context, which ends the process with
 // "ThreadSanitizer: CHECK failed" (golang/go#78156).
 func Test(t *testing.T, f func(*testing.T)) {
 	t.Helper()

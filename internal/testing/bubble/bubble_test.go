@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/race"
 )
 
-// A bubble has one processor under the race detector, also while other bubbles run. All processors
-// are back when the last one ends.
+// TestBubblesHaveOneProcessor: a bubble has one processor under the race detector, also while other
+// bubbles run. All processors are back when the last one ends.
 func TestBubblesHaveOneProcessor(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(before + 3))
@@ -23,7 +23,7 @@ func TestBubblesHaveOneProcessor(t *testing.T) {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				Test(t, func(t *testing.T) {
-					time.Sleep(time.Hour) // the bubble's clock
+					time.Sleep(time.Hour) // advances the bubble's clock
 					synctest.Wait()
 					if got := runtime.GOMAXPROCS(0); got != want {
 						t.Errorf("got %d processors, want %d", got, want)

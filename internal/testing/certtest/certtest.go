@@ -34,7 +34,7 @@ func New(t testing.TB) *Authority {
 		Subject: pkix.Name{CommonName: "a test's authority"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	a.Cert = template // signed by itself
+	a.Cert = template // the certificate signs itself
 	der := a.sign(t, template, &a.key.PublicKey)
 	var err error
 	if a.Cert, err = x509.ParseCertificate(der); err != nil {
@@ -52,7 +52,8 @@ func (a *Authority) Pool() *x509.CertPool {
 }
 
 // Issue writes a new certificate and its key to a directory. By default the certificate is for
-// localhost and 127.0.0.1, for both ends of a connection, and for a day. change may alter that.
+// localhost and 127.0.0.1, for both ends of a connection, and valid for a day. change may alter
+// that.
 func (a *Authority) Issue(t testing.TB, dir string, change func(*x509.Certificate)) certs.Config {
 	t.Helper()
 	key := newKey(t)

@@ -22,7 +22,7 @@ func TestAt_BoundsFilesUntilItIsFreed(t *testing.T) {
 		t.Errorf("got %d bytes and %v, want the 10 that fit and %v", n, err, syscall.EFBIG)
 	}
 	for range 37 {
-		os.Getenv(strings.Repeat("x", 100)) // go test records each name in a file
+		os.Getenv(strings.Repeat("x", 100)) // go test records the name of each variable in a file
 	}
 	free()
 	if _, err := f.Write(make([]byte, 12)); err != nil {

@@ -21,7 +21,8 @@ func NewContext() Context {
 // Done returns a channel that is never closed.
 func (c Context) Done() <-chan struct{} { return c.done }
 
-// AfterFunc is called by package context to register contexts and functions with a foreign context.
+// AfterFunc registers a context or function that waits for the end of this one. Package context
+// calls it.
 func (c Context) AfterFunc(func()) (stop func() bool) {
 	c.open.Add(1)
 	return sync.OnceValue(func() bool {

@@ -14,9 +14,10 @@ import (
 
 var checked sync.Map //nolint:gochecknoglobals // the tests of a process are global
 
-// Check fails tb at its end if goroutines run or descriptors are open that were not when Check was
-// called. Call it before any other cleanup is registered, and never in tests that run in parallel.
-// A test that has already failed is not checked, and further calls for the same test do nothing.
+// Check fails tb at its end if it then has goroutines or descriptors that did not exist when Check
+// was called. Call it before any other cleanup is registered, and never in tests that run in
+// parallel. A test that has already failed is not checked, and further calls for the same test do
+// nothing.
 func Check(tb testing.TB) {
 	tb.Helper()
 	if _, again := checked.LoadOrStore(tb, true); again {
@@ -29,7 +30,7 @@ func Check(tb testing.TB) {
 			return
 		}
 		var err error
-		for range 5 { // each waits for half a second, because a busy machine is slow to end goroutines
+		for range 5 { // five attempts of half a second, because a busy machine is slow to end goroutines
 			if err = goleak.Find(others); err == nil {
 				break
 			}
@@ -44,7 +45,7 @@ func Check(tb testing.TB) {
 	})
 }
 
-// descriptors returns the open descriptors of the process, on Linux with the file of each.
+// descriptors returns the open descriptors of the process. On Linux it includes the file of each.
 func descriptors(tb testing.TB) []string {
 	tb.Helper()
 	r, w, err := os.Pipe() // the first pipe makes the runtime open permanent descriptors of its own
@@ -67,7 +68,7 @@ func descriptors(tb testing.TB) []string {
 		if runtime.GOOS == "linux" {
 			file, err := os.Readlink(filepath.Join(dir, name))
 			if err != nil {
-				continue // the descriptor of the directory itself
+				continue // the descriptor with which the directory is listed
 			}
 			name += " " + file
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that records errors, and whose end can be simulated.
+// recorder is a test that records its errors, and whose end can be simulated.
 type recorder struct {
 	testing.TB
 	cleanups []func()

@@ -3,7 +3,7 @@ package memory
 
 import "runtime"
 
-// Allocated returns the number of bytes that do allocates.
+// Allocated returns the number of bytes that a call of do allocates.
 func Allocated(do func()) uint64 {
 	var a, b runtime.MemStats
 	runtime.ReadMemStats(&a)

@@ -12,7 +12,7 @@ import (
 // Op is a kind of request.
 type Op string
 
-// The kinds of requests, one for each method of objstore.Store.
+// The kinds of requests. There is one for each method of objstore.Store.
 const (
 	Stat   Op = "stat"
 	List   Op = "list"
@@ -26,13 +26,14 @@ const (
 type Call struct {
 	N      int // number of requests before this one
 	Op     Op
-	Key    string // for List, the prefix
+	Key    string // for List: the prefix
 	ETag   string // the version that a read expects
 	Offset int64
 	Length int64 // bytes to read or write; -1: to the end
 }
 
-// Fault is the fault of one request. The zero value is none. The fields take effect in this order.
+// Fault is the fault of one request. The zero value means no fault. The fields take effect in this
+// order.
 type Fault struct {
 	// Delay passes before anything else, unless the context ends.
 	Delay time.Duration
@@ -40,10 +41,11 @@ type Fault struct {
 	Before func()
 	// Corrupt changes the bytes that a read delivers or a put stores.
 	Corrupt func([]byte)
-	// Applied makes a put or a delete take effect before Err or Stall, as if its answer were lost.
+	// Applied makes a put or a delete take effect before Err or Stall, as if its response were
+	// lost.
 	Applied bool
-	// After is the number of bytes (for List, of objects) delivered before Err or Stall. It has no
-	// effect without one of them.
+	// After is the number of bytes (for List: of objects) delivered before Err or Stall. It has
+	// no effect without one of them.
 	After int64
 	// Stall keeps the request waiting until its context ends.
 	Stall bool
@@ -60,8 +62,8 @@ func (f Fault) strike(ctx context.Context) error {
 	return f.Err
 }
 
-// SetFault sets the script that decides the fault of each request from now on. It is called for one
-// request at a time, so it needs no lock, and must not wait. nil ends all faults.
+// SetFault sets the function that decides the fault of each request from now on. It is called for
+// one request at a time, so it needs no lock, and must not wait. nil ends all faults.
 func (s *Store) SetFault(script func(Call) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,9 +113,9 @@ func (s *Store) end() {
 type Stats struct {
 	Total        int
 	Requests     map[Op]int
-	BytesRead    int64 // delivered, also by reads that then failed
+	BytesRead    int64 // including bytes of reads that failed later
 	BytesWritten int64
-	MaxInFlight  int // most requests at one time
+	MaxInFlight  int // maximum number of concurrent requests
 }
 
 // Range is the range of one read request.

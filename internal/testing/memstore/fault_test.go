@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The test runs under a fake clock, so delays and stalls take no time.
+// TestFaults runs under a fake clock, so delays and stalls take no time.
 func TestFaults(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		s := memstore.New()

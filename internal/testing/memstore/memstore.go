@@ -1,6 +1,5 @@
-// Package memstore stores objects in memory. It counts requests, and fails them as a test's script
-// decides. Tests can thus produce every fault of a real store, cheaply and under testing/synctest's
-// clock.
+// Package memstore stores objects in memory. It counts requests, and fails them as a test decides.
+// Tests can thus produce every fault of a real store, cheaply and under testing/synctest's clock.
 package memstore
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Store is an in-memory objstore.Store. Its zero value is not usable, use New.
+// Store is an in-memory objstore.Store. Its zero value is not usable; call New.
 type Store struct {
 	mu       sync.Mutex
 	objects  map[string][]version // newest last
@@ -41,8 +40,8 @@ func New() *Store {
 	return &Store{objects: map[string][]version{}, stats: Stats{Requests: map[Op]int{}}}
 }
 
-// NewVersioned returns an empty store that keeps every version of an object under a version id, as
-// a bucket with versioning does.
+// NewVersioned returns an empty store that keeps every version of an object under a version id,
+// like a bucket with versioning.
 func NewVersioned() *Store {
 	s := New()
 	s.keepOld = true
@@ -75,8 +74,8 @@ func (s *Store) set(key string, data []byte) objstore.Object {
 	return v.object
 }
 
-// Bytes returns the content stored under key, and whether there is one. Callers must not write to
-// it. The call has no faults and is not counted.
+// Bytes returns the content stored under key, and whether it exists. Callers must not write to it.
+// The call has no faults and is not counted.
 func (s *Store) Bytes(key string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +131,8 @@ func (s *Store) find(ref objstore.Ref) (version, error) {
 func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, dst ...[]byte) (err error) {
 	defer func() {
 		if err != nil {
-			// The content of dst is undefined after an error. Make it wrong, so that no caller
-			// relies on it.
+			// The content of dst is undefined after an error. Fill it with wrong bytes,
+			// so that no caller relies on it.
 			for _, d := range dst {
 				spoil(d)
 			}

@@ -1,5 +1,5 @@
 // Package objstoretest is the conformance suite of stores. Every store passes it: in memory, in a
-// directory, shaped, and real S3 servers.
+// directory, shaped, and S3 servers.
 package objstoretest
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 // Run tests a store against the contract of package objstore. newStore is called once for each
-// subtest, and must return a store that is empty at first. Stores of several subtests may share one
-// bucket, because each uses keys of its own.
+// subtest, and must return a store that is empty at first. The stores of several subtests may share
+// one bucket, because each subtest uses keys of its own.
 func Run(t *testing.T, newStore func(t *testing.T) objstore.Store) {
 	t.Helper()
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func Run(t *testing.T, newStore func(t *testing.T) objstore.Store) {
 	}
 }
 
-// content returns n pseudo-random bytes, which depend on the seed.
+// content returns n pseudorandom bytes, which depend on the seed.
 func content(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	b := make([]byte, n)
@@ -79,7 +79,7 @@ func read(t *testing.T, s objstore.Store, ref objstore.Ref) []byte {
 	return b
 }
 
-// wantErr checks that err is want and no other error of the vocabulary.
+// wantErr checks that err is want and not another error of the vocabulary.
 func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -189,7 +189,7 @@ func testReadChanged(t *testing.T, s objstore.Store) {
 	old.VersionID = ""
 	buf := make([]byte, 10)
 	wantErr(t, "a read of the old version", s.ReadRange(t.Context(), old, 0, buf), objstore.ErrChanged)
-	// The range exists only in the old version, and the error must be that the object changed.
+	// The range exists only in the old version. The error must be ErrChanged.
 	wantErr(t, "a read past the new end", s.ReadRange(t.Context(), old, 400, buf), objstore.ErrChanged)
 	_, err := s.Open(t.Context(), old, 0)
 	wantErr(t, "an open of the old version", err, objstore.ErrChanged)

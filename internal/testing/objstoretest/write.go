@@ -80,8 +80,7 @@ func testListStops(t *testing.T, s objstore.Store) {
 	}
 }
 
-// testListMany lists more objects than fit in a page of an S3 list, for services with pages of
-// 1,000.
+// testListMany lists more objects than fit in a page of an S3 list, which usually holds 1,000.
 func testListMany(t *testing.T, s objstore.Store) {
 	const n = 1005
 	var wg sync.WaitGroup
@@ -125,7 +124,7 @@ func testConditions(t *testing.T, s objstore.Store) {
 	}
 }
 
-// race starts n writers at once and returns the data of those that succeed.
+// race starts n concurrent writers and returns the data of those that succeed.
 func race(t *testing.T, s objstore.Store, key string, cond objstore.Condition) []string {
 	t.Helper()
 	const n = 16
@@ -135,8 +134,8 @@ func race(t *testing.T, s objstore.Store, key string, cond objstore.Condition) [
 	start := make(chan struct{})
 	for i := range n {
 		wg.Go(func() {
-			// The content names the round too, because the same content would be the same version
-			// where an ETag is a digest.
+			// The content contains the round too. Otherwise it could have the same ETag
+			// as in another round, where an ETag is a digest.
 			data := fmt.Sprint("writer ", i, " after ", cond.IfMatch)
 			<-start
 			_, err := s.Put(t.Context(), key, strings.NewReader(data), int64(len(data)), cond)
@@ -205,7 +204,7 @@ func testLarge(t *testing.T, s objstore.Store) {
 	}
 }
 
-// testShortBody gives a larger size than the body has. Nothing may be stored.
+// testShortBody passes a size that is larger than the body. Nothing may be stored.
 func testShortBody(t *testing.T, s objstore.Store) {
 	old := put(t, s, "short/a", []byte("old"))
 	_, err := s.Put(t.Context(), "short/a", strings.NewReader("new"), 4, objstore.Condition{})
@@ -252,7 +251,7 @@ func testDelete(t *testing.T, s objstore.Store) {
 	if err := s.Delete(t.Context(), "delete/a/c"); err != nil {
 		t.Fatal(err)
 	}
-	// A former directory of keys may be a key now.
+	// The name of a former directory may be a key now.
 	put(t, s, "delete/a", []byte("y"))
 }
 

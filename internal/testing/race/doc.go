@@ -1,4 +1,4 @@
-// Package race tells tests whether they run under the race detector.
+// Package race reports to tests whether they run under the race detector.
 package race
 
 // Enabled is true in a program that was built with -race.

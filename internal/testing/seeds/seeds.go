@@ -1,6 +1,6 @@
-// Package seeds chooses the seeds of a random test: a few in an ordinary run, many in a long one,
-// and others in each of the runs in which tools/steady.py repeats a test. The seeds of a failure
-// can be repeated.
+// Package seeds chooses the seeds of a random test: a few in an ordinary run, many in a long one.
+// When tools/steady.py repeats a test, each run gets different seeds. The seeds of a failure can be
+// repeated.
 package seeds
 
 import (
@@ -17,14 +17,14 @@ import (
 const repeats = 20
 
 // slower divides the number of seeds of an ordinary run under the race detector, which makes a test
-// ten times slower. make unit also uses all of them without it.
+// ten times slower. make unit also runs all seeds without the detector.
 const slower = 4
 
 // Range returns the seeds of a run: the first, and the one after the last. An ordinary run uses
 // usual seeds, and a fourth of them under the race detector. A run with MILLRACE_LONG uses long
 // seeds. All begin at 0. MILLRACE_TEST_STEADY=i uses the i-th of many short ranges, and
-// MILLRACE_SEEDS=from:to only those seeds. few is true if there are fewer than usual seeds, too few
-// to expect every possible outcome.
+// MILLRACE_SEEDS=from:to only those seeds. few reports that there are fewer than usual seeds, too
+// few to expect every possible outcome.
 func Range(tb testing.TB, usual, long uint64) (from, to uint64, few bool) {
 	tb.Helper()
 	if s := os.Getenv("MILLRACE_SEEDS"); s != "" {

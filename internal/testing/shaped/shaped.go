@@ -1,6 +1,6 @@
-// Package shaped makes a fast store behave like a distant one. It adds a time to the first byte,
-// and limits the bandwidth of each stream and of all together, and the number of connections.
-// Benchmarks and experiments use a shaped directory in place of S3.
+// Package shaped makes a fast store behave like a remote one. It delays the first byte, limits the
+// bandwidth of each stream and of all together, and limits the number of connections. Benchmarks
+// and experiments use a shaped directory in place of S3.
 package shaped
 
 import (
@@ -19,7 +19,7 @@ type Shape struct {
 	FirstByte   time.Duration // time before a request is answered
 	Stream      float64       // bytes per second of one request
 	Total       float64       // bytes per second of all requests together
-	Connections int           // requests at one time; others wait
+	Connections int           // maximum number of concurrent requests; others wait
 	Piece       int64         // bytes that a stream transfers at a time, default 256 KiB
 }
 
@@ -53,13 +53,13 @@ func New(next objstore.Store, shape Shape) *Store {
 
 // Stats are counters of requests.
 type Stats struct {
-	Requests     int64 // of all kinds
+	Requests     int64 // requests of all kinds
 	Reads        int64 // calls of ReadRange
 	Opens        int64
-	BytesRead    int64 // requested by ReadRange, or delivered by Open
+	BytesRead    int64 // bytes requested by ReadRange, or delivered by Open
 	BytesWritten int64
-	MaxInFlight  int64         // most requests that held a connection at one time
-	Waited       time.Duration // total time of waiting for connections
+	MaxInFlight  int64         // maximum number of concurrent requests with a connection
+	Waited       time.Duration // total time spent waiting for connections
 }
 
 // Stats returns the counts since New or Reset.
@@ -82,14 +82,14 @@ func (s *Store) Reset() {
 	}
 }
 
-// pipe is a line of a fixed rate, on which transfers follow one another.
+// pipe is a link with a fixed rate, on which transfers follow one another.
 type pipe struct {
 	mu   sync.Mutex
 	rate float64   // bytes per second
 	free time.Time // end of the transfers so far
 }
 
-// book adds a transfer of n bytes to the line and returns its end.
+// book adds a transfer of n bytes to the link and returns the time at which it ends.
 func (p *pipe) book(n int64) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *pipe) book(n int64) time.Time {
 	return p.free
 }
 
-// transfer waits until n bytes have passed the stream's own line and the common one, and reports
+// transfer waits until n bytes have passed the stream's own link and the common one, and reports
 // progress.
 func (s *Store) transfer(ctx context.Context, stream *pipe, n int64) error {
 	report := objstore.Progress(ctx)
@@ -167,7 +167,7 @@ func (s *Store) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	}
 	defer end()
 	s.reads.Add(1)
-	objstore.Progress(ctx)(0) // the answer has begun
+	objstore.Progress(ctx)(0) // the response has begun
 	whole := objstore.WithProgress(ctx, func(int64) {})
 	if err := s.next.ReadRange(whole, ref, offset, dst...); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (s *Store) List(ctx context.Context, prefix string, visit func(objstore.Obj
 		found = append(found, o)
 		return nil
 	})
-	end() // visit may call the store again, so it must not hold the last connection
+	end() // visit may call the store again, so List must not hold the last connection
 	if err != nil {
 		return err
 	}

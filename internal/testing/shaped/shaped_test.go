@@ -19,7 +19,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// read reads n ranges of the object in parallel and returns the total time by the bubble's clock.
+// read reads n ranges of the object in parallel, and returns how long that takes by the bubble's
+// clock.
 func read(t *testing.T, s *shaped.Store, ref objstore.Ref, n, size int) time.Duration {
 	t.Helper()
 	start := time.Now()

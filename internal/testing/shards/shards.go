@@ -1,5 +1,6 @@
-// Package shards writes small datasets to stores for tests, and reads the objects of Millrace next
-// to them. It imports nothing of chunkindex, so that tests inside those packages can use it.
+// Package shards writes small datasets to stores for tests, and reads the objects that Millrace
+// stores next to them. It does not import chunkindex, so that the tests of those packages can use
+// it.
 package shards
 
 import (
@@ -64,7 +65,7 @@ func Tars(t testing.TB, store *memstore.Store) {
 	}
 }
 
-// TarOf returns a tar with these members, whose contents are their names.
+// TarOf returns a tar with members of these names. The content of each member is its name.
 func TarOf(t testing.TB, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +84,7 @@ func TarOf(t testing.TB, names ...string) []byte {
 	return b.Bytes()
 }
 
-// Lines stores two shards of JSON Lines with that many lines each.
+// Lines stores two shards of JSON Lines, each with the given number of lines.
 func Lines(store *memstore.Store, lines int) {
 	for shard := range 2 {
 		var b strings.Builder

@@ -16,15 +16,15 @@ type Span struct {
 	Parent          string            // "0000000000000000": none
 	Links           []string          // ids of spans
 	Said            map[string]string // its attributes
-	Failed          string            // reason of the failure; "": not failed
+	Failed          string            // reason of the failure; "" without a failure
 	Start, End      time.Time
 }
 
 // Recorder records spans in the order in which they end.
 type Recorder struct{ of *tracetest.SpanRecorder }
 
-// New returns a recorder, and a tracer of which it records all spans, except those that a caller's
-// traceparent excludes.
+// New returns a recorder and a tracer. The recorder records all spans of the tracer, except those
+// that a caller's traceparent excludes.
 func New() (Recorder, tracing.Tracer) {
 	r := Recorder{tracetest.NewSpanRecorder()}
 	return r, tracing.New(trace.NewTracerProvider(trace.WithSpanProcessor(r.of), trace.WithSampler(trace.ParentBased(trace.AlwaysSample()))))

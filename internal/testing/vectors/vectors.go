@@ -1,4 +1,4 @@
-// Package vectors keeps results of tests in JSON files, one vector a line, that other languages
+// Package vectors stores test results in JSON files, one vector per line, which other languages
 // check too. The files ensure that released behaviour does not change.
 package vectors
 
@@ -15,8 +15,8 @@ import (
 )
 
 // Hold compares computed vectors with a file, and returns the content of the file. With update it
-// first writes them to the file. V is a struct of slices of vectors, each of which has its JSON
-// name as a tag.
+// first writes them to the file. V is a struct of slices of vectors. The tag of each field is its
+// JSON name.
 func Hold[V any](t *testing.T, file string, update bool, got V) V {
 	t.Helper()
 	if update {
@@ -44,7 +44,7 @@ func Hold[V any](t *testing.T, file string, update bool, got V) V {
 	return want
 }
 
-// Python runs a script that checks a file against an implementation of its own.
+// Python runs a script that compares a file with the results of the script's own implementation.
 func Python(t *testing.T, script, file string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "python3", "-B", script, file).CombinedOutput()
@@ -54,7 +54,7 @@ func Python(t *testing.T, script, file string) {
 	t.Logf("%s", out)
 }
 
-// encode writes one vector a line.
+// encode writes one vector per line.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	open := "{"

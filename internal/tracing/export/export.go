@@ -1,4 +1,4 @@
-// Package export sends spans to a collector of OpenTelemetry. It is configured only by the standard
+// Package export sends spans to an OpenTelemetry collector. It is configured only by the standard
 // variables of OpenTelemetry, and does nothing without them.
 package export
 
@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// endTime is the time limit for sending the remaining spans at the end of the program.
+// endTime is the time limit for sending the remaining spans when the program exits.
 const endTime = 5 * time.Second
 
 // Exporter sends spans. The zero value sends none.
@@ -37,14 +37,14 @@ type settings struct {
 	sampler  trace.Sampler
 }
 
-// Check returns an error that names an invalid variable of the environment, or nil.
+// Check returns an error that names an invalid environment variable, or nil.
 func Check() error {
 	_, err := read()
 	return err
 }
 
-// Open reads the variables of the environment, and starts sending if they name a collector. Errors
-// name the variable.
+// Open reads the environment variables, and starts sending if they name a collector. Errors name
+// the variable.
 func Open(ctx context.Context, version string, log zerolog.Logger) (Exporter, error) {
 	s, err := read()
 	if err != nil || !s.wanted {
@@ -86,7 +86,7 @@ func (e Exporter) Close() error {
 	return e.provider.Shutdown(ctx)
 }
 
-// warnSeldom returns a function that logs errors of the collector once a minute at most. A
+// warnSeldom returns a function that logs errors of the collector at most once a minute. A
 // collector may be down for hours, with an error for each batch of spans.
 func warnSeldom(log zerolog.Logger) func(error) {
 	due := rate.Sometimes{First: 1, Interval: time.Minute}

@@ -71,8 +71,8 @@ func work(t tracing.Tracer, parent string) {
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
 
-// The standard variables decide whether spans are sent, under which service name, and which are
-// sampled.
+// TestOpen_FollowsTheEnvironment: the standard variables decide whether spans are sent, under which
+// service name, and which spans are sampled.
 func TestOpen_FollowsTheEnvironment(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env    map[string]string // HERE is replaced by the collector's address
@@ -112,8 +112,8 @@ func TestOpen_FollowsTheEnvironment(t *testing.T) {
 	}
 }
 
-// Values that the library would silently replace by its default are refused, with the name of the
-// variable.
+// TestCheck_NamesTheVariable: Check refuses values that the library would silently replace by its
+// default, and names the variable.
 func TestCheck_NamesTheVariable(t *testing.T) {
 	for name, value := range map[string]string{
 		"OTEL_TRACES_EXPORTER": "jaeger", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "x",
@@ -132,7 +132,8 @@ func TestCheck_NamesTheVariable(t *testing.T) {
 	}
 }
 
-// An unreachable collector causes one line in the log, not one for each batch of spans.
+// TestOpen_LogsUnreachableCollectorOnce: an unreachable collector causes one line in the log, not
+// one for each batch of spans.
 func TestOpen_LogsUnreachableCollectorOnce(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -146,7 +147,7 @@ func TestOpen_LogsUnreachableCollectorOnce(t *testing.T) {
 	for range 100 {
 		work(e.Tracer(), "")
 	}
-	_ = e.Close() // reports that the last spans are lost, or logs it
+	_ = e.Close() // returns or logs that the last spans are lost
 	if got := strings.Count(log.String(), "traces are not sent"); got > 1 {
 		t.Errorf("got %d lines, want one at most: %s", got, &log)
 	}

@@ -34,7 +34,7 @@ func samplerOf(name, argument string) (trace.Sampler, error) {
 	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q: want always_on, always_off, traceidratio, or one of these after parentbased_", name)
 }
 
-// linkSampler samples spans that link to a sampled span, although they begin a trace of their own
+// linkSampler also samples spans that link to a sampled span, although they begin a new trace
 // (tracing.Apart).
 type linkSampler struct{ trace.Sampler }
 
