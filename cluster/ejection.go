@@ -28,7 +28,7 @@ const (
 	probeBytes = 1 << 20 // maximum size of the sample for testing an ejected member
 )
 
-// fault is what a failed question shows about the member.
+// fault states how a failed question counts against the member.
 type fault int
 
 const (

@@ -30,8 +30,8 @@ func (c *Cluster) Awaits() string {
 	return c.awaited()
 }
 
-// awaited describes what the gateway currently waits for. It contains no addresses, which may be
-// confidential. The caller holds mu.
+// awaited describes the condition that the gateway waits for. It contains no addresses, which may
+// be confidential. The caller holds mu.
 func (c *Cluster) awaited() string {
 	if !c.listed {
 		return "looking up the addresses of other gateways"
@@ -76,7 +76,7 @@ func (c *Cluster) settle() {
 	c.ready = c.met() || c.listed && asked == all
 }
 
-// stopWaiting ends the wait in any case, and logs what it was waiting for.
+// stopWaiting ends the wait in any case, and logs the condition that was not met.
 func (c *Cluster) stopWaiting() {
 	c.mu.Lock()
 	defer c.unlock()

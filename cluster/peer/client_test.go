@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestPeersThatLie: whatever a peer answers, the client accepts exactly the requested bytes or
+// TestPeersThatLie: for any answer of a peer, the client accepts exactly the requested bytes or
 // returns an error.
 func TestPeersThatLie(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"

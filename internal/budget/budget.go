@@ -1,5 +1,5 @@
 // Package budget counts in one place the bytes that a process may hold: every component that needs
-// much memory reserves it first. The package does not know what the bytes are used for.
+// much memory reserves it first. The package does not know the use of the bytes.
 //
 // A reservation is all or nothing, so no caller holds a part of its bytes while it waits for the
 // rest. Before a reservation waits, the budget calls the function of SetReclaim, by which a cache

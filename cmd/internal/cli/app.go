@@ -17,16 +17,16 @@ import (
 type App struct {
 	Env     map[string]string
 	Stdout  io.Writer // data
-	Stderr  io.Writer // notes and progress: nowhere with --quiet
+	Stderr  io.Writer // notes and progress; discarded with --quiet
 	JSON    bool      // --json was given
 	Verbose bool      // --verbose was given
 
 	Detail func(ctx context.Context) context.Context // with --verbose, prints the connections of a command
-	Hide   func(string) string                       // takes the secrets out of an argument or a value before it is printed
+	Hide   func(string) string                       // removes the secrets from an argument or a value before it is printed
 
 	quiet   bool
-	printed bool      // Print has printed
-	faults  io.Writer // the process's stderr: errors and logs, with --quiet too
+	printed bool      // Print has printed a result
+	faults  io.Writer // the process's stderr, for errors and logs even with --quiet
 }
 
 // New returns an app. env has the form of os.Environ.
@@ -45,14 +45,14 @@ func New(env []string, stdout, stderr io.Writer) *App {
 	return a
 }
 
-// Print writes v as JSON if that was asked for, else as text.
+// Print writes v: as JSON with --json, otherwise as text.
 func (a *App) Print(v any, text func(w io.Writer)) error {
 	var out bytes.Buffer
 	a.printed = true
 	if a.JSON {
 		enc := json.NewEncoder(&out)
 		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false) // addresses hold ampersands
+		enc.SetEscapeHTML(false) // addresses contain ampersands
 		if err := enc.Encode(v); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
@@ -65,7 +65,8 @@ func (a *App) Print(v any, text func(w io.Writer)) error {
 	return nil
 }
 
-// Confirm asks a yes-or-no question on a terminal. Without a terminal it answers no and says so.
+// Confirm asks a yes-or-no question on a terminal. Without a terminal it prints that the answer is
+// no, and returns false.
 func (a *App) Confirm(question string) bool {
 	if !terminal(a.Stderr) || !terminal(os.Stdin) {
 		a.Say("Nothing was changed: add --yes.")

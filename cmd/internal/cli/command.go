@@ -17,22 +17,22 @@ import (
 
 // Command describes one command.
 type Command struct {
-	// Use is the command's name, its arguments, and its required flags: "pack SOURCE... DESTINATION". An argument in
-	// brackets may be left out; one with three dots may be repeated.
+	// Use is the command's name, its arguments, and its required flags: "pack SOURCE...
+	// DESTINATION". An argument in brackets is optional; one with three dots may be repeated.
 	Use string
 
 	Short, Long, Example string
 
-	Manual string // continues Long in the help of all flags and in the manual
+	Manual string // continues Long in the help with all flags and in the manual
 
-	Settings bool // flags with a section are settings: the environment and a configuration file set them too
+	Settings bool // flags with a section are settings: the environment and a configuration file can set them too
 
 	// Setup defines the flags. It returns a check of their values, which may be nil, and the body of the command.
 	Setup func(f *Flags) (check func(args []string), body func(ctx context.Context, args []string) error)
 }
 
-// Build makes the cobra command: flags, environment and file first, then all faults at
-// once, then the body.
+// Build makes the cobra command. It reads flags, environment and file, then reports all faults at
+// once, then runs the body.
 func (a *App) Build(c Command) *cobra.Command {
 	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Annotations: map[string]string{manualNote: c.Manual}}
 	cmd.Flags().BoolP("help", "h", false, "print this help")
@@ -60,14 +60,14 @@ func (a *App) Build(c Command) *cobra.Command {
 		if c.Settings {
 			f.Load()
 		}
-		// A check may count on the arguments; without them the faults so far say enough.
+		// A check may rely on the arguments. Without them the faults found so far suffice.
 		if check != nil && len(args) >= want.least {
 			check(args)
 		}
 		if err := f.Err(); err != nil {
 			return &UsageError{err, cmd.CommandPath()}
 		}
-		if !a.Verbose || c.Settings { // a command with settings has a log
+		if !a.Verbose || c.Settings { // a command with settings writes a log instead
 			return body(cmd.Context(), args)
 		}
 		start := time.Now()
@@ -80,13 +80,13 @@ func (a *App) Build(c Command) *cobra.Command {
 
 // arguments are the positional arguments of a command.
 type arguments struct {
-	names       []string // in order, without brackets and dots
+	names       []string // names in order, without brackets and dots
 	least, most int
 }
 
 const manyArguments = 1 << 30 // no limit
 
-// argumentsOf reads the arguments from a usage line.
+// argumentsOf parses the arguments of a usage line.
 func argumentsOf(use string) arguments {
 	var a arguments
 	isValue := true // the first word is the command's name, and a word after a flag is the flag's value
@@ -113,7 +113,7 @@ func argumentsOf(use string) arguments {
 	return a
 }
 
-// check notes a fault where there are too few arguments or too many.
+// check records a fault if there are too few or too many arguments.
 func (a arguments) check(f *Flags, args []string) {
 	expected := "no argument"
 	if len(a.names) > 0 {
@@ -129,21 +129,21 @@ func (a arguments) check(f *Flags, args []string) {
 	}
 }
 
-// Flags is a command's flag set that collects faults instead of stopping at the first one.
+// Flags is a command's flag set. It collects all faults instead of stopping at the first one.
 type Flags struct {
 	Set *pflag.FlagSet
 
 	app         *App
-	section     string // of the flags that are being defined
+	section     string // section of the flags that are being defined
 	file        string
 	helpAll     bool // --help-all
-	main        bool // the next flag is in the short help
-	settingOnly bool // the next setting is no flag
+	main        bool // the next flag is listed in the short help
+	settingOnly bool // the next setting has no flag
 	faults      []error
-	source      map[string]string // flag → environment or file, for those set there
+	source      map[string]string // environment or file, by the name of a flag that was set there
 }
 
-// Flags makes the flags of a command, which define defines.
+// Flags makes the flags of a command by calling define.
 func (a *App) Flags(set *pflag.FlagSet, define func(f *Flags)) *Flags {
 	f := &Flags{Set: set, app: a, source: map[string]string{}}
 	f.Set.SortFlags = false
@@ -157,10 +157,11 @@ const (
 	mainNote    = "millrace_main"    // the short help shows the flag
 )
 
-// Section begins a section of the flags: a heading in the help and in a configuration file.
+// Section begins a section of flags, which is a heading in the help and in a configuration file.
 func (f *Flags) Section(name string) { f.section = name }
 
-// Main marks the next flag for the short help of a command with settings; --help-all lists all flags.
+// Main marks the next flag for the short help of a command with settings. --help-all lists all
+// flags.
 func (f *Flags) Main() *Flags {
 	f.main = true
 	return f

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// complete registers shell completions: the words of a flag with choices, files or directories for their placeholders, and
-// otherwise nothing, since the default of a shell is files.
+// complete registers shell completions: the words of a flag with choices, files or directories for
+// their placeholders, and otherwise nothing. Without a registration a shell would complete files.
 func complete(cmd *cobra.Command, want arguments) {
 	cmd.Flags().VisitAll(func(fl *pflag.Flag) {
 		placeholder, _ := pflag.UnquoteUsage(fl)
@@ -16,7 +16,7 @@ func complete(cmd *cobra.Command, want arguments) {
 		if choice, ok := fl.Value.(interface{ choices() []string }); ok {
 			words = choice.choices()
 		}
-		// The only error is that the flag has a completion already.
+		// The only possible error is that the flag already has a completion.
 		_ = cmd.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive))
 	})
 	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -1,3 +1,4 @@
-// Package cli is the framework of the command line: flags with units, the environment and the configuration file behind
-// them, all faults in one answer, progress and printing. It knows no command.
+// Package cli is the framework of the command line. It handles flags with units, their values from
+// the environment and the configuration file, and progress and printing, and reports all faults at
+// once. It knows no command.
 package cli

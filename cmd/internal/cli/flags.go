@@ -32,7 +32,8 @@ func Var[T any](f *Flags, p *T, name, kind string, parse func(string) (T, error)
 	f.settingOnly, f.main = false, false
 }
 
-// value is a flag of any type. Set records faults, so that one run reports all of them.
+// value is the value of a flag of any type. Set records faults, so that one run reports all of
+// them.
 type value[T any] struct {
 	f      *Flags
 	p      *T
@@ -40,8 +41,8 @@ type value[T any] struct {
 	kind   string
 	parse  func(string) (T, error)
 	format func(T) string
-	words  []string // words that the value may be or contain; nil: any value
-	joined bool     // one text with commas holds all values
+	words  []string // allowed words; nil: any value
+	joined bool     // one text with commas contains all values
 }
 
 func (v *value[T]) Set(s string) error {
@@ -67,13 +68,13 @@ func (v *value[T]) choices() []string { return v.words }
 
 func (v *value[T]) holdsAll() bool { return v.joined }
 
-// Size is a number of bytes with a unit: 8MiB, 2GB, 512.
+// Size defines a flag for a number of bytes with a unit: 8MiB, 2GB, 512.
 func (f *Flags) Size(p *int64, name string, def int64, usage string) {
 	*p = def
 	Var(f, p, name, "SIZE", ParseSize, words.Size, usage)
 }
 
-// ParseSize reads a number of bytes with or without a unit, such as 4GiB.
+// ParseSize parses a number of bytes with or without a unit, such as 4GiB.
 func ParseSize(s string) (int64, error) {
 	n, err := humanize.ParseBytes(s)
 	if err != nil || n > 1<<62 {
@@ -82,20 +83,20 @@ func ParseSize(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// Count is an unsigned number.
+// Count defines a flag for an unsigned number.
 func (f *Flags) Count(p *uint64, name string, def uint64, usage string) {
 	*p = def
 	Var(f, p, name, "N", wholeFrom(0), formatWhole, usage)
 }
 
-// Positive is a number from 1 without a default: p stays 0.
+// Positive defines a flag for a number of at least 1. It has no default: p stays 0.
 func (f *Flags) Positive(p *uint64, name, usage string) {
 	Var(f, p, name, "N", wholeFrom(1), formatWhole, usage)
 }
 
 func formatWhole(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// wholeFrom returns a function that reads whole numbers from least on.
+// wholeFrom returns a function that parses whole numbers of at least least.
 func wholeFrom(least uint64) func(string) (uint64, error) {
 	return func(s string) (uint64, error) {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -106,7 +107,7 @@ func wholeFrom(least uint64) func(string) (uint64, error) {
 	}
 }
 
-// Optional is a number without a default.
+// Optional defines a flag for a number without a default.
 func (f *Flags) Optional(p **uint64, name, usage string) {
 	parse := func(s string) (*uint64, error) {
 		n, err := wholeFrom(0)(s)
@@ -121,7 +122,7 @@ func (f *Flags) Optional(p **uint64, name, usage string) {
 	Var(f, p, name, "N", parse, format, usage)
 }
 
-// Number is a small count used as an int.
+// Number defines a flag for a small count that is used as an int.
 func (f *Flags) Number(p *int, name string, def int, usage string) {
 	*p = def
 	parse := func(s string) (int, error) {
@@ -134,7 +135,7 @@ func (f *Flags) Number(p *int, name string, def int, usage string) {
 	Var(f, p, name, "N", parse, strconv.Itoa, usage)
 }
 
-// Duration is a span of time with a unit: 10s, 1m30s, 14d.
+// Duration defines a flag for a duration with a unit: 10s, 1m30s, 14d.
 func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage string) {
 	*p = def
 	Var(f, p, name, "DURATION", parseDuration, words.Duration, usage)
@@ -142,12 +143,13 @@ func (f *Flags) Duration(p *time.Duration, name string, def time.Duration, usage
 
 const day = 24 * time.Hour
 
-// parseDuration extends time.ParseDuration by leading whole days: 14d, 1d12h.
+// parseDuration parses a duration like time.ParseDuration, but also accepts leading whole days:
+// 14d, 1d12h.
 func parseDuration(s string) (time.Duration, error) {
 	fault := errors.New("must be a duration such as 10s, 1m30s or 14d")
 	var whole time.Duration
 	if days, rest, ok := strings.Cut(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16) // 16 bits of days are less than a time.Duration holds
+		n, err := strconv.ParseUint(days, 10, 16) // 16 bits of days fit in a time.Duration
 		if err != nil {
 			return 0, fault
 		}
@@ -162,14 +164,14 @@ func parseDuration(s string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// Text declares a flag of a text.
+// Text defines a flag for a text.
 func (f *Flags) Text(p *string, name, def, usage string) {
 	*p = def
 	parse := func(s string) (string, error) { return s, nil }
 	Var(f, p, name, "TEXT", parse, func(s string) string { return s }, usage)
 }
 
-// Choice is one of a few words.
+// Choice defines a flag for one of a few words.
 func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 	*p = def
 	parse := func(s string) (string, error) {
@@ -182,7 +184,7 @@ func (f *Flags) Choice(p *string, name, def, usage string, words ...string) {
 	f.Set.Lookup(name).Value.(*value[string]).words = words
 }
 
-// Flag is a switch.
+// Flag defines a flag without a value.
 func (f *Flags) Flag(p *bool, name, usage string) {
 	parse := func(s string) (bool, error) {
 		b, err := strconv.ParseBool(s)
@@ -195,12 +197,13 @@ func (f *Flags) Flag(p *bool, name, usage string) {
 	f.Set.Lookup(name).NoOptDefVal = "true"
 }
 
-// List is a flag that may be repeated. In the environment its values are separated by commas.
+// List defines a flag that may be repeated. In the environment its values are separated by commas.
 func (f *Flags) List(p *[]string, name, usage string) {
 	f.Repeated(p, name, ",", func(s string) []string { return strings.Split(s, ",") }, usage)
 }
 
-// Repeated is a list whose values split takes apart: they may hold commas. by joins them again.
+// Repeated defines a flag for a list whose values may contain commas. split separates several
+// values in one text, and by joins them for printing.
 func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []string, usage string) {
 	parse := func(s string) ([]string, error) {
 		for _, v := range split(s) {
@@ -213,5 +216,5 @@ func (f *Flags) Repeated(p *[]string, name, by string, split func(string) []stri
 	Var(f, p, name, "TEXT", parse, func(s []string) string { return strings.Join(s, by) }, usage)
 }
 
-// Output defines --json.
+// Output defines the flag --json.
 func (f *Flags) Output(a *App) { f.Flag(&a.JSON, "json", "print JSON") }

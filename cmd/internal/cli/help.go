@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	helpWidth = 100 // columns of a terminal
-	nameWidth = 36  // of a flag and its placeholder, at most
+	helpWidth = 100 // columns of the terminal that the help is made for
+	nameWidth = 36  // maximum columns of a flag and its placeholder
 )
 
-// manualNote is the annotation of a command that continues its description.
+// manualNote is the annotation that holds the continuation of a command's description.
 const manualNote = "millrace_manual"
 
 // printUsage prints the part of a command's help that follows its description.
@@ -80,7 +80,8 @@ func printSections(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// sectionsOf lists the sections of visible flags in their order; "" is the last one.
+// sectionsOf returns the names of the sections with visible flags, in their order. "" is the last
+// one.
 func sectionsOf(set *pflag.FlagSet) (names []string) {
 	set.VisitAll(func(fl *pflag.Flag) {
 		if s := SectionOf(fl); s != "" && visible(fl) && !slices.Contains(names, s) {
@@ -90,7 +91,7 @@ func sectionsOf(set *pflag.FlagSet) (names []string) {
 	return append(names, "")
 }
 
-// fullHelp is the whole help of a command, as --help-all prints it.
+// fullHelp returns the whole help of a command, as printed by --help-all.
 func fullHelp(cmd *cobra.Command) string {
 	var b strings.Builder
 	for _, text := range []string{cmp.Or(cmd.Long, cmd.Short), cmd.Annotations[manualNote]} {
@@ -128,7 +129,7 @@ func printFlags(b *strings.Builder, set *pflag.FlagSet, match func(*pflag.Flag) 
 	}
 }
 
-// described returns a flag with its placeholder, and its meaning with the default.
+// described returns a flag with its placeholder, and the flag's description with the default.
 func described(fl *pflag.Flag) (name, text string) {
 	placeholder, text := pflag.UnquoteUsage(fl)
 	name = "      --" + fl.Name
@@ -147,7 +148,7 @@ func described(fl *pflag.Flag) (name, text string) {
 	return name, text
 }
 
-// hasDefault reports whether a default is worth printing: neither off nor zero.
+// hasDefault reports whether a default is worth printing: it is neither off nor zero.
 func hasDefault(text string) bool {
 	switch text {
 	case "", "false", "0", "0B", "0s", "[]":
@@ -156,7 +157,7 @@ func hasDefault(text string) bool {
 	return true
 }
 
-// wrap divides a text into lines of at most some columns, unless a word is longer.
+// wrap divides a text into lines of at most columns columns. A longer word gets its own line.
 func wrap(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

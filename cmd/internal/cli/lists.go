@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// listOf is a flag of comma-separated values.
+// listOf defines a flag for comma-separated values.
 func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T, error), format func(T) string, usage string) {
 	*p = def
 	all := func(s string) ([]T, error) {
@@ -36,12 +36,12 @@ func listOf[T any](f *Flags, p *[]T, name string, def []T, parse func(string) (T
 	f.Set.Lookup(name).Value.(*value[[]T]).joined = true
 }
 
-// Sizes is a list of numbers of bytes: 16GiB,32GiB.
+// Sizes defines a flag for a list of numbers of bytes: 16GiB,32GiB.
 func (f *Flags) Sizes(p *[]int64, name string, def []int64, usage string) {
 	listOf(f, p, name, def, ParseSize, words.Size, usage)
 }
 
-// Numbers is a list of small counts from 1.
+// Numbers defines a flag for a list of small counts, each at least 1.
 func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	listOf(f, p, name, def, func(s string) (int, error) {
 		n, err := strconv.ParseUint(s, 10, 20)
@@ -52,7 +52,7 @@ func (f *Flags) Numbers(p *[]int, name string, def []int, usage string) {
 	}, strconv.Itoa, usage)
 }
 
-// Words is a list of some of a few words.
+// Words defines a flag for a list of some of a few words.
 func (f *Flags) Words(p *[]string, name string, def []string, usage string, words ...string) {
 	listOf(f, p, name, def, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
@@ -63,7 +63,7 @@ func (f *Flags) Words(p *[]string, name string, def []string, usage string, word
 	f.Set.Lookup(name).Value.(*value[[]string]).words = words
 }
 
-// Bandwidth is a number of bytes a second: 2GB/s, 500MB/s, or 100Gbit/s.
+// Bandwidth defines a flag for a number of bytes per second: 2GB/s, 500MB/s, or 100Gbit/s.
 func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 	*p = def
 	parse := func(s string) (float64, error) {
@@ -88,7 +88,7 @@ func (f *Flags) Bandwidth(p *float64, name string, def float64, usage string) {
 	}, usage)
 }
 
-// formatDecimal prints bytes in powers of ten so that parseSize gives them back exactly.
+// formatDecimal formats bytes in powers of ten so that ParseSize returns exactly the same number.
 func formatDecimal(x float64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	i := 0
@@ -98,23 +98,23 @@ func formatDecimal(x float64) string {
 	return strconv.FormatFloat(x, 'f', -1, 64) + units[i]
 }
 
-// Rate is a number of things a second: 3000/s. It has no default.
+// Rate defines a flag for a number per second: 3000/s. It has no default.
 func (f *Flags) Rate(p *float64, name, usage string) {
 	f.real(p, name, "RATE", "/s", "a rate such as 3000/s", usage, func(x float64) bool { return x > 0 && !math.IsInf(x, 0) })
 }
 
-// Price is an amount of money in any currency; 0 is none.
+// Price defines a flag for an amount of money in any currency; 0: none.
 func (f *Flags) Price(p *float64, name, usage string) {
 	f.real(p, name, "PRICE", "", "an amount such as 0.40", usage, func(x float64) bool { return x >= 0 && x <= 1e9 })
 }
 
-// Factor is a number from 1.
+// Factor defines a flag for a number of at least 1.
 func (f *Flags) Factor(p *float64, name string, def float64, usage string) {
 	*p = def
 	f.real(p, name, "FACTOR", "", "a number from 1", usage, func(x float64) bool { return x >= 1 && x <= 1e6 })
 }
 
-// real defines a flag of a number that need not be whole, with or without its unit behind it. 0 is none.
+// real defines a flag for a number that need not be whole. The unit after it is optional. 0: none.
 func (f *Flags) real(p *float64, name, kind, unit, want, usage string, ok func(float64) bool) {
 	parse := func(s string) (float64, error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
@@ -131,7 +131,7 @@ func (f *Flags) real(p *float64, name, kind, unit, want, usage string, ok func(f
 	}, usage)
 }
 
-// Whole is a number that may be written with an exponent: 1e9.
+// Whole defines a flag for a whole number that may be written with an exponent: 1e9.
 func (f *Flags) Whole(p *uint64, name string, def uint64, usage string) {
 	*p = def
 	parse := func(s string) (uint64, error) {

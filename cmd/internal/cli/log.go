@@ -6,8 +6,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Logger writes to stderr: for people on a terminal, as JSON for machines, unless told which. --verbose and --quiet go
-// before the level.
+// Logger returns a log on stderr. The default format is text on a terminal and JSON elsewhere.
+// --verbose and --quiet override the level.
 func (a *App) Logger(level, format string) zerolog.Logger {
 	lv, err := zerolog.ParseLevel(level)
 	switch {
@@ -16,7 +16,7 @@ func (a *App) Logger(level, format string) zerolog.Logger {
 	case a.quiet:
 		lv = zerolog.ErrorLevel
 	case err != nil:
-		lv = zerolog.InfoLevel // the flag admits known words only
+		lv = zerolog.InfoLevel // the flag accepts only known words
 	}
 	w := a.faults
 	if format == "text" || format == "auto" && terminal(w) {

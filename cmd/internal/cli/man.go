@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// man is the command that writes the manual: a page for the program and one for each command. Those that package the program
-// call it, so the help does not list it.
+// man returns the command that writes the manual: a page for the program and one for each command.
+// It is hidden in the help, because only packagers of the program use it.
 func (a *App) man(root *cobra.Command) *cobra.Command {
 	cmd := a.Build(Command{
 		Use: "man DIR", Short: "Write the manual's pages to a directory",
@@ -28,7 +28,7 @@ func (a *App) man(root *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// writePages writes the page of a command, and those of the commands below it.
+// writePages writes the manual page of a command, and those of its subcommands.
 func writePages(dir string, cmd *cobra.Command) error {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(page(cmd, name)), 0o644); err != nil {
@@ -44,13 +44,14 @@ func writePages(dir string, cmd *cobra.Command) error {
 	return nil
 }
 
-// page is a page of the manual: the help of the command, in the language of man.
+// page returns the manual page of a command: its help, in the language of man.
 func page(cmd *cobra.Command, name string) string {
 	return fmt.Sprintf(".TH %s 1 \"\" \"millrace %s\" \"Millrace\"\n.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n.nf\n%s\n.fi\n",
 		roff(strings.ToUpper(name)), roff(ReadProgram().Version), roff(name), roff(cmd.Short), roff(fullHelp(cmd)))
 }
 
-// roff escapes backslashes, hyphens and requests at the beginning of a line.
+// roff escapes backslashes, hyphens, and characters that would be requests at the beginning of a
+// line.
 func roff(text string) string {
 	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text), "\n")
 	for i, line := range lines {

@@ -9,12 +9,12 @@ import (
 type Program struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified"` // the files were not those of the commit
+	Modified bool   `json:"modified"` // the files differed from those of the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// ReadProgram reads the build information. The default version is devel.
+// ReadProgram returns the build information of the running binary. The default version is devel.
 func ReadProgram() Program {
 	p := Program{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()

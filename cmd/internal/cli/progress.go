@@ -17,18 +17,18 @@ import (
 	"github.com/millrace-data/millrace/chunkindex"
 )
 
-// Bar shows how far a long job is: a bar on a terminal, and else a line every 30 s, so that the log of a job shows that it
-// is alive without being full of it.
+// Bar shows the progress of a long job. On a terminal it is a bar. Otherwise it is one line every
+// 30 s, so that a log shows that the job is alive without being filled by it.
 type Bar struct {
 	name  string
 	start time.Time
-	kept  atomic.Int64 // bytes that an earlier run has done
+	kept  atomic.Int64 // bytes done by an earlier run
 	done  atomic.Int64
 	total atomic.Int64
 
-	all   *mpb.Progress // nil: there is no terminal
+	all   *mpb.Progress // nil: stderr is not a terminal
 	one   *mpb.Bar
-	lines sync.WaitGroup // of the goroutine that prints lines
+	lines sync.WaitGroup // waits for the goroutine that prints lines
 	end   chan struct{}
 }
 
@@ -64,7 +64,7 @@ func (b *Bar) print(w io.Writer) {
 	}
 }
 
-// line says how far the job is. The total is not known before the first bytes are.
+// line describes the progress of the job. The total is unknown until the first bytes are done.
 func (b *Bar) line() string {
 	took, done, total := time.Since(b.start), b.done.Load(), b.total.Load()
 	if total == 0 {
@@ -73,7 +73,7 @@ func (b *Bar) line() string {
 	return fmt.Sprintf("%s / %s%s", humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)), pace(done, b.kept.Load(), total, took))
 }
 
-// pace is the rate of this run and the remaining time.
+// pace returns the rate of this run and the remaining time, formatted.
 func pace(done, kept, total int64, took time.Duration) string {
 	rate := float64(done-kept) / took.Seconds()
 	if done <= kept || took <= 0 {
@@ -88,13 +88,13 @@ func terminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Update has the form that index, pack and verify call.
+// Update sets the progress. It has the signature that index, pack and verify call.
 func (b *Bar) Update(p chunkindex.Progress) {
 	b.kept.Store(p.Kept)
 	b.Set(p.Done, p.Total)
 }
 
-// Set says how many bytes are done, of how many.
+// Set sets the number of bytes done, and the total.
 func (b *Bar) Set(done, total int64) {
 	total = max(total, done, 1)
 	b.done.Store(done)
@@ -105,7 +105,7 @@ func (b *Bar) Set(done, total int64) {
 	}
 }
 
-// End removes the bar, finished or not, and waits for it.
+// End removes the bar, whether or not the job is complete, and waits for its goroutine.
 func (b *Bar) End() {
 	if b.one == nil {
 		close(b.end)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestPace: bytes of an earlier run do not count for the speed of this one.
+// TestPace: bytes of an earlier run do not count towards the rate of this one.
 func TestPace(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -31,7 +31,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestALineEveryHalfMinuteWithoutATerminal: the log of a job shows that it is alive, and nothing once it has ended.
+// TestALineEveryHalfMinuteWithoutATerminal: without a terminal, the log gets a line every half
+// minute, and none after the job has ended.
 func TestALineEveryHalfMinuteWithoutATerminal(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 1)

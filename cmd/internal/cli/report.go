@@ -13,25 +13,25 @@ import (
 // UsageError is a fault of the command line, the environment or the configuration file.
 type UsageError struct {
 	Err     error
-	Command string // the command whose help lists the flags, such as "millrace serve"
+	Command string // the command whose help lists the flags, for example "millrace serve"
 }
 
-// Usage makes err a fault of the usage of a command.
+// Usage returns err as a usage error of a command.
 func Usage(err error, command string) error { return &UsageError{err, command} }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Option is a flag and its value; true for a flag without a value.
+// Option is a flag and its value. The value is true for a flag without a value.
 type Option struct {
 	Flag  string // without dashes
 	Value any    // string, number or true
 }
 
-// Options are those of one command line, in order.
+// Options are the options of one command line, in order.
 type Options []Option
 
-// String is how a user types them.
+// String formats the options as a user types them.
 func (o Options) String() string {
 	var typed []string
 	for _, one := range o {
@@ -43,7 +43,7 @@ func (o Options) String() string {
 	return strings.Join(typed, " ")
 }
 
-// MarshalJSON makes an object of them, by the flags' names with _ for -.
+// MarshalJSON encodes the options as an object. The keys are the names of the flags with _ for -.
 func (o Options) MarshalJSON() ([]byte, error) {
 	values := map[string]any{}
 	for _, one := range o {
@@ -55,20 +55,20 @@ func (o Options) MarshalJSON() ([]byte, error) {
 // Choice is a command that avoids a refusal, and its effect.
 type Choice struct {
 	Command string
-	Options Options // that make the command, all of them; nil: it is of another program
+	Options Options // all options of the command; nil: the command is that of another program
 	Effect  string
 }
 
-// Advice is the cause of a failure, with its cure.
+// Advice is the cause of a failure, and its fix.
 type Advice struct {
 	Message string   // one line
-	Cure    string   // one line, may be empty
-	Choices []Choice // commands of which each would work
+	Cure    string   // one line; may be empty
+	Choices []Choice // commands, each of which would work
 	Indexes []string // of the dataset, as #NAME, if the requested one is missing
 	Fields  []string // columns of the dataset, if a requested one is missing
 }
 
-// String is the advice for people.
+// String formats the advice as text.
 func (a Advice) String() string {
 	text := a.Message
 	if len(a.Choices) > 0 {
@@ -86,7 +86,7 @@ func (a Advice) String() string {
 	return text
 }
 
-// Refusal is a fault of the caller's options or data, with its cure.
+// Refusal is a fault of the caller's options or data, with its fix.
 type Refusal struct {
 	Advice
 	Cause error
@@ -95,14 +95,14 @@ type Refusal struct {
 func (e *Refusal) Error() string { return e.String() }
 func (e *Refusal) Unwrap() error { return e.Cause }
 
-// Failure is why a command failed: JSON for scripts, text for people.
+// Failure states why a command failed: as JSON for scripts, as text for people.
 type Failure struct {
 	Code string // one word
-	Exit int    // of the process
+	Exit int    // exit code of the process
 	Advice
 }
 
-// MarshalJSON leaves out empty members.
+// MarshalJSON omits empty members.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	var choices []Options
 	var commands []string
@@ -125,7 +125,8 @@ func (f Failure) MarshalJSON() ([]byte, error) {
 	}{f.Code, f.Exit, strings.Join(faultsOf(f.Message), "; "), f.Cure, choices, commands, f.Indexes, f.Fields})
 }
 
-// faultsOf returns the faults of a message, each a line; lines that begin with a space belong to the fault before them.
+// faultsOf splits a message into faults, one per line. A line that begins with a space belongs to
+// the fault before it.
 func faultsOf(message string) (faults []string) {
 	for line := range strings.SplitSeq(strings.TrimSpace(message), "\n") {
 		if n := len(faults); n > 0 && strings.HasPrefix(line, " ") {
@@ -137,24 +138,25 @@ func faultsOf(message string) (faults []string) {
 	return faults
 }
 
-// encode returns v as JSON in one line.
+// encode returns v as one line of JSON.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // addresses hold ampersands
+	enc.SetEscapeHTML(false) // addresses contain ampersands
 	err := enc.Encode(v)
 	return out.Bytes(), err
 }
 
-// Report prints why a command failed: as text on stderr, one line per fault; with --json as one JSON object on stdout, or on stderr where stdout
-// holds a result already. err is the failure's cause.
+// Report prints why a command failed. Without --json it prints text on stderr, one line per fault.
+// With --json it prints one JSON object on stdout, or on stderr if stdout already has a result. err
+// is the failure's cause.
 func (a *App) Report(err error, f Failure) {
 	if a.JSON {
 		out, to := []byte(nil), a.faults
-		if out, _ = encode(map[string]Failure{"error": f}); !a.printed { // of texts and numbers: encoding cannot fail
+		if out, _ = encode(map[string]Failure{"error": f}); !a.printed { // texts and numbers always encode without an error
 			to = a.Stdout
 		}
-		_, _ = to.Write(out) // no other channel is left
+		_, _ = to.Write(out) // there is no other channel to report an error
 		return
 	}
 	command := "millrace"

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Root ends the making of a root command: faults of flags and arguments become usage errors; help, completion and the
-// flags of all commands get their places. args are the arguments of the process.
+// Root completes a root command. Faults of flags and arguments become usage errors, and the help,
+// the completion command and the common flags are added. args are the arguments of the process.
 func (a *App) Root(root *cobra.Command, args []string) {
-	a.JSON = slices.Contains(beforeDashes(args), "--json") // a fault of the flags is JSON too
+	a.JSON = slices.Contains(beforeDashes(args), "--json") // so that a fault of the flags is also printed as JSON
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "print only errors on stderr")
 	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "print connections, times and debug logs on stderr")
@@ -29,7 +29,7 @@ func (a *App) Root(root *cobra.Command, args []string) {
 		return &UsageError{allUnknown(cmd, args, err), cmd.CommandPath()}
 	})
 	root.SetHelpCommand(&cobra.Command{
-		Use: "help [COMMAND]", Short: "Print the help of a command", Hidden: true, // a form of --help, with no flags of its own
+		Use: "help [COMMAND]", Short: "Print the help of a command", Hidden: true, // another form of --help, without flags of its own
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, unknown, err := root.Find(args)
 			if err != nil || len(unknown) > 0 {
@@ -46,11 +46,11 @@ func (a *App) Root(root *cobra.Command, args []string) {
 		for _, cmd := range append(completion.Commands(), completion) {
 			cmd.Args = usageFaults(cmd.Args)
 		}
-		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else its arguments are not looked at
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // otherwise its arguments are ignored
 	}
 }
 
-// Group makes a command that only holds others.
+// Group makes a command that only contains subcommands.
 func Group(name, short, example string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " COMMAND", Short: short, Example: example}
 	onlyHelps(cmd)
@@ -69,7 +69,7 @@ func onlyHelps(cmd *cobra.Command) {
 	cmd.RunE = func(*cobra.Command, []string) error { return cmd.Help() }
 }
 
-// beforeDashes returns the arguments before "--", which ends the flags.
+// beforeDashes returns the arguments before "--", which marks the end of the flags.
 func beforeDashes(args []string) []string {
 	if i := slices.Index(args, "--"); i >= 0 {
 		return args[:i]
@@ -86,7 +86,7 @@ func unknownCommand(root *cobra.Command, words []string) error {
 	return &UsageError{fmt.Errorf("unknown command %q%s", name, suggest("", name, names)), root.CommandPath()}
 }
 
-// usageFaults makes the faults that cobra finds in arguments usage errors.
+// usageFaults turns the faults that cobra finds in arguments into usage errors.
 func usageFaults(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -96,7 +96,7 @@ func usageFaults(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// allUnknown names every unknown flag where pflag stops at the first.
+// allUnknown returns an error that names every unknown flag. pflag names only the first one.
 func allUnknown(cmd *cobra.Command, args []string, first error) error {
 	if unknown := (*pflag.NotExistError)(nil); !errors.As(first, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return first
@@ -116,7 +116,8 @@ func allUnknown(cmd *cobra.Command, args []string, first error) error {
 	return errors.Join(faults...)
 }
 
-// synonyms are names that other programs have for a flag, each with its name here, or with the address that says the same.
+// synonyms returns names that other programs use for a flag. Each has the flag's name here, or an
+// address that contains the setting.
 func synonyms() map[string]string {
 	return map[string]string{
 		"address": "listen", "bind": "listen", "port": "listen", "split": "share",
@@ -125,7 +126,8 @@ func synonyms() map[string]string {
 	}
 }
 
-// suggest asks whether the closest of the known names was meant, if one is close enough to be a slip of the fingers, or means the same elsewhere.
+// suggest returns a question whether the closest of the known names was meant. The name must be
+// close enough for a typing error, or a synonym. Otherwise the result is empty.
 func suggest(before, name string, known []string) string {
 	same := synonyms()[name]
 	switch {
@@ -134,7 +136,7 @@ func suggest(before, name string, known []string) string {
 	case slices.Contains(known, same):
 		return fmt.Sprintf(": did you mean %s%s?", before, same)
 	}
-	best, least := "", max(2, len(name)/3)+1 // two letters exchanged count as two
+	best, least := "", max(2, len(name)/3)+1 // two exchanged letters count as two
 	if len(name) < 4 {
 		least = 2
 	}
@@ -153,7 +155,7 @@ func suggest(before, name string, known []string) string {
 	return fmt.Sprintf(": did you mean %s%s?", before, best)
 }
 
-// distance is how many letters must be added, removed or replaced to make b of a.
+// distance returns how many letters must be added, removed or replaced to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Settings makes the flags of a command whose flags with a section are settings: the environment and the file of --config set
-// them too.
+// Settings makes the flags of a command with settings. The environment and the file of --config can
+// also set the flags that have a section.
 func (a *App) Settings(set *pflag.FlagSet, define func(f *Flags)) *Flags {
 	return a.Flags(set, func(f *Flags) {
 		define(f)
@@ -25,7 +25,7 @@ func (a *App) Settings(set *pflag.FlagSet, define func(f *Flags)) *Flags {
 	})
 }
 
-// settings calls visit for the flags that have a section, in their order.
+// settings calls visit for each flag that has a section, in order.
 func (f *Flags) settings(visit func(fl *pflag.Flag)) {
 	f.Set.VisitAll(func(fl *pflag.Flag) {
 		if SectionOf(fl) != "" {
@@ -34,7 +34,7 @@ func (f *Flags) settings(visit func(fl *pflag.Flag)) {
 	})
 }
 
-// sections returns the names of the sections, in their order.
+// sections returns the names of the sections, in order.
 func (f *Flags) sections() (names []string) {
 	f.settings(func(fl *pflag.Flag) {
 		if s := SectionOf(fl); !slices.Contains(names, s) {
@@ -46,12 +46,13 @@ func (f *Flags) sections() (names []string) {
 
 const variablePrefix = "MILLRACE_"
 
-// Variable is the name of a flag in the environment.
+// Variable returns the name of a flag's environment variable.
 func Variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Load reads the settings missing on the command line from the environment, then from the file.
+// Load sets the settings that are missing on the command line: from the environment, then from the
+// file.
 func (f *Flags) Load() {
 	f.refuseSettings()
 	assign := func(fl *pflag.Flag) {
@@ -82,7 +83,8 @@ func (f *Flags) Load() {
 	}
 }
 
-// refuseSettings rejects settings without a flag on the command line.
+// refuseSettings records a fault for each setting without a flag that is used as one on the command
+// line.
 func (f *Flags) refuseSettings() {
 	f.settings(func(fl *pflag.Flag) {
 		if fl.Hidden && fl.Changed {
@@ -91,7 +93,8 @@ func (f *Flags) refuseSettings() {
 	})
 }
 
-// unknownVariables rejects a MILLRACE_ variable that is no setting: it is probably a typing error.
+// unknownVariables records a fault for each MILLRACE_ variable that is not a setting, since it is
+// probably a typing error.
 func (f *Flags) unknownVariables() {
 	known := []string{strings.TrimPrefix(Variable("config"), variablePrefix)}
 	f.settings(func(fl *pflag.Flag) { known = append(known, strings.TrimPrefix(Variable(fl.Name), variablePrefix)) })
@@ -108,7 +111,7 @@ func (f *Flags) unknownVariables() {
 	}
 }
 
-// reserved reports the variables that belong to the clients and to the tests.
+// reserved reports whether a variable belongs to the clients or to the tests.
 func reserved(name string) bool {
 	switch name {
 	case "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_INSECURE_PLAIN_HTTP", "MILLRACE_LONG":
@@ -117,17 +120,18 @@ func reserved(name string) bool {
 	return strings.HasPrefix(name, "MILLRACE_TEST_")
 }
 
-// serviceVariable is the form of most variables that Kubernetes sets for a service.
+// serviceVariable matches most of the variables that Kubernetes sets for a service.
 var serviceVariable = regexp.MustCompile(`^MILLRACE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// serviceLink reports the variables that Kubernetes puts into every container of a namespace that has a service called
-// millrace or millrace-NAME: they are no typing errors.
+// serviceLink reports whether Kubernetes has set a variable for a service called millrace or
+// millrace-NAME. It sets these in every container of the service's namespace, so they are not
+// typing errors.
 func serviceLink(name, value string) bool {
 	return serviceVariable.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
-// assign sets a flag from somewhere else than the command line. The flag stays unchanged
-// for pflag, so that the source of each value is known.
+// assign sets a flag from a source other than the command line. pflag does not mark the flag as
+// changed, so that the source of each value is known.
 func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	f.source[fl.Name] = from
 	before := len(f.faults)
@@ -135,7 +139,7 @@ func (f *Flags) assign(fl *pflag.Flag, from string, values []string) {
 	joined, ok := fl.Value.(interface{ holdsAll() bool })
 	switch {
 	case ok && joined.holdsAll():
-		values = []string{strings.Join(values, ",")} // a second Set would replace the value
+		values = []string{strings.Join(values, ",")} // a second call of Set would replace the value
 	case !list && len(values) != 1:
 		f.Fault("%s: must be one value, not a list of %d", f.NameOf(fl.Name), len(values))
 		values = nil
@@ -157,13 +161,13 @@ type fileKey struct {
 	values []string
 }
 
-// parseFile reads a YAML mapping of sections, each a mapping of settings. A key that is unknown, or in the wrong
-// section, is noted as a fault of its own.
+// parseFile parses a YAML mapping of sections, each a mapping of settings. It records a separate
+// fault for each key that is unknown or in the wrong section.
 func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 	var doc, more yaml.Node
 	read := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := read.Decode(&doc); {
-	case errors.Is(err, io.EOF): // nothing, or comments
+	case errors.Is(err, io.EOF): // an empty file, or only comments
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -198,7 +202,7 @@ func (f *Flags) parseFile(text []byte) (keys []fileKey, err error) {
 	return keys, nil
 }
 
-// misplaced records a key in the wrong section, or outside all sections.
+// misplaced records a fault for a key in the wrong section, or outside all sections.
 func (f *Flags) misplaced(key *yaml.Node, section string) {
 	at, place := fmt.Sprintf("%s:%d", f.file, key.Line), "section "+section
 	if section == "" {
@@ -220,7 +224,7 @@ func (f *Flags) misplaced(key *yaml.Node, section string) {
 // pair is an entry of a YAML mapping.
 type pair struct{ key, value *yaml.Node }
 
-// pairsOf returns the entries of a mapping. An empty value has none.
+// pairsOf returns the entries of a mapping. An empty value has no entries.
 func pairsOf(n *yaml.Node, what string) (pairs []pair, err error) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return nil, nil
@@ -253,8 +257,8 @@ func valuesOf(key, v *yaml.Node) (values []string, err error) {
 	return values, nil
 }
 
-// PrintSettings prints the settings as they are now: as YAML with the source of each value that is no default, or as JSON.
-// A file of either form is accepted by --config.
+// PrintSettings prints the current settings, as YAML with the source of each value that is not a
+// default, or as JSON. --config accepts both forms.
 func (f *Flags) PrintSettings() error {
 	doc, plain := &yaml.Node{Kind: yaml.MappingNode}, map[string]map[string]any{}
 	sections := map[string]*yaml.Node{}
@@ -282,7 +286,7 @@ func (f *Flags) PrintSettings() error {
 	return f.app.Print(plain, func(w io.Writer) { fmt.Fprintf(w, "%s", text) })
 }
 
-// printed is the value of a flag as YAML and as JSON, without secrets.
+// printed returns the value of a flag as YAML and as JSON, without secrets.
 func (f *Flags) printed(fl *pflag.Flag) (*yaml.Node, any) {
 	scalar := func(s string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.ScalarNode, Value: f.app.Hide(s)}

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// MaxFile bounds a file of datasets, in bytes: 4 MiB hold 20,000 addresses.
+// MaxFile is the maximum size of a file of datasets in bytes. 4 MiB hold 20,000 addresses.
 const MaxFile = 4 << 20
 
 // reader collects the datasets and mixtures of a file, and all its faults.
@@ -23,14 +23,14 @@ type reader struct {
 	faults []error
 }
 
-// Parse reads a file of datasets. An error lists all faults, each with the file and its line. No fault repeats a value that could
-// hold a secret.
+// Parse parses a file of datasets. The error lists all faults, each with file and line. A fault
+// never repeats a value that could contain a secret.
 func Parse(file string, text []byte) (Set, error) {
 	r := &reader{file: file}
 	var doc, more yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := decoder.Decode(&doc); {
-	case errors.Is(err, io.EOF): // nothing, or comments
+	case errors.Is(err, io.EOF): // an empty file, or only comments
 		return Set{}, nil
 	case err != nil:
 		return Set{}, fmt.Errorf("%s: %w", file, err)
@@ -41,14 +41,14 @@ func Parse(file string, text []byte) (Set, error) {
 	return r.set, errors.Join(r.faults...)
 }
 
-// at names a line of the file.
+// at returns the file and line of a node.
 func (r *reader) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.file, n.Line) }
 
 func (r *reader) fault(n *yaml.Node, format string, args ...any) {
 	r.faults = append(r.faults, At(r.at(n), fmt.Errorf(format, args...)))
 }
 
-// pairs calls visit for the entries of a mapping. An empty value has none.
+// pairs calls visit for each entry of a mapping. An empty value has no entries.
 func (r *reader) pairs(n *yaml.Node, what string, visit func(key, value *yaml.Node)) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -85,7 +85,7 @@ func (r *reader) root(n *yaml.Node) {
 	})
 }
 
-// text returns a plain value.
+// text returns the text of a plain value.
 func (r *reader) text(n *yaml.Node) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -104,12 +104,12 @@ func (r *reader) dataset(key, value *yaml.Node) {
 	}
 }
 
-// location reads an address, or the parts of one by their names. It notes the faults.
+// location parses an address, or the parts of one by name. It records the faults.
 func (r *reader) location(name string, value *yaml.Node) (l location.Location, ok bool) {
 	if text, ok := r.text(value); ok {
 		l, err := location.Parse(name + "=" + text)
 		if err != nil {
-			r.fault(value, "%w", err) // which names the dataset
+			r.fault(value, "%w", err) // the error names the dataset
 		}
 		return l, err == nil
 	}
@@ -144,7 +144,7 @@ func (r *reader) location(name string, value *yaml.Node) (l location.Location, o
 	return l, len(r.faults) == known
 }
 
-// setPart sets a part of an address by its name.
+// setPart sets a part of an address by name.
 func setPart(l *location.Location, name, value string) error {
 	switch name {
 	case "url":

@@ -47,7 +47,7 @@ func TestAWholeFile(t *testing.T) {
 	}
 }
 
-// TestTheFileOfTheDocumentation reads the file that docs/operations.md shows.
+// TestTheFileOfTheDocumentation parses the file in docs/operations.md.
 func TestTheFileOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
@@ -69,7 +69,7 @@ func TestAnEmptyFile(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAFile: each names file and line, and all are told at once.
+// TestFaultsOfAFile: one error reports all faults, each with file and line.
 func TestFaultsOfAFile(t *testing.T) {
 	for text, want := range map[string][]string{
 		"datasets: [a]":                                       {"f:1: datasets: must be names with values"},

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/gateway/address"
 )
 
-// ParseMixture reads NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
+// ParseMixture parses NAME=SOURCE[:WEIGHT],...[,samples=N][,choose=N/N/...][,per-batch=N/N/...].
 func ParseMixture(text string) (Mixture, error) {
 	name, rest, ok := strings.Cut(text, "=")
 	if !ok || !chunkindex.ValidName(name) {
@@ -40,7 +40,7 @@ func ParseMixture(text string) (Mixture, error) {
 	return m, share(&m.Mixture, choose, perBatch)
 }
 
-// addSource reads SOURCE or SOURCE:WEIGHT.
+// addSource parses SOURCE or SOURCE:WEIGHT, and adds it to a mixture.
 func addSource(m *address.Mixture, text string) error {
 	name, weight, weighed := strings.Cut(text, ":")
 	s := address.Source{Dataset: name, Share: 1}
@@ -58,7 +58,7 @@ func addSource(m *address.Mixture, text string) error {
 	return nil
 }
 
-// parseCounts reads N/N/...: a number for each source.
+// parseCounts parses N/N/..., a number for each source.
 func parseCounts(text string) ([]uint64, error) {
 	var out []uint64
 	for part := range strings.SplitSeq(text, "/") {
@@ -71,7 +71,7 @@ func parseCounts(text string) ([]uint64, error) {
 	return out, nil
 }
 
-// share sets the samples of each source: choose per epoch, perBatch per batch.
+// share sets the numbers of samples of each source: choose per epoch, perBatch per batch.
 func share(m *address.Mixture, choose, perBatch []uint64) error {
 	if choose != nil && (perBatch != nil || m.Samples > 0) {
 		return errors.New("choose says how many samples an epoch has: it excludes samples and per-batch")

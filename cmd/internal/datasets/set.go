@@ -16,20 +16,20 @@ type Set struct {
 	Mixtures []Mixture
 }
 
-// Dataset is a dataset and where it was named.
+// Dataset is a dataset, and the position at which it was configured.
 type Dataset struct {
 	location.Location
-	At string // file and line; "": a flag
+	At string // file and line; "" for a flag
 }
 
-// Mixture is a mixture and where it was named.
+// Mixture is a mixture, and the position at which it was configured.
 type Mixture struct {
 	Name string
 	address.Mixture
-	At string // file and line; "": a flag
+	At string // file and line; "" for a flag
 }
 
-// Flags is the set of the flags.
+// Flags returns the set of datasets and mixtures that flags name.
 func Flags(locations []location.Location, mixtures []Mixture) (s Set) {
 	for _, l := range locations {
 		s.Datasets = append(s.Datasets, Dataset{Location: l})
@@ -38,8 +38,8 @@ func Flags(locations []location.Location, mixtures []Mixture) (s Set) {
 	return s
 }
 
-// And returns a set followed by another one. No two datasets or mixtures may have one name, and there must be a
-// dataset.
+// And returns a set followed by another one. It is an error if two datasets or mixtures have the
+// same name, or if there is no dataset.
 func (s Set) And(more Set) (Set, error) {
 	sum := Set{slices.Concat(s.Datasets, more.Datasets), slices.Concat(s.Mixtures, more.Mixtures)}
 	var faults []error
@@ -67,7 +67,7 @@ func (s Set) And(more Set) (Set, error) {
 	return sum, errors.Join(faults...)
 }
 
-// Places returns the addresses of some datasets, without their services.
+// Places returns the addresses of the wanted datasets, without parameters of services.
 func (s Set) Places(wanted func(name string) bool) (all []string) {
 	for _, d := range s.Datasets {
 		if wanted(d.Name) {
@@ -77,7 +77,8 @@ func (s Set) Places(wanted func(name string) bool) (all []string) {
 	return all
 }
 
-// At puts the place where something was named before an error; a flag has none.
+// At prefixes an error with the position in a file. For a flag, which has none, it returns the
+// error unchanged.
 func At(place string, err error) error {
 	if place == "" {
 		return err

@@ -1,5 +1,5 @@
-// Package demo finds real files, a place for their shards and a free port, for a gateway that can be tried without a server
-// or an account.
+// Package demo finds real files, a directory for their shards and a free port. With these a gateway
+// can be tried without a server or an account.
 package demo
 
 import (
@@ -23,27 +23,28 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
-// Sizes of the demo: small enough to be quick, with enough chunks to shuffle.
+// Sizes of the demo: small enough to be fast, with enough chunks to shuffle.
 const (
 	shardSize = 16 << 20
 	chunkSize = 512 << 10
 	batchSize = 64
 )
 
-// Packing says how files become shards. Links are left out, since a tree of the user's own may hold any.
+// Packing returns the options for packing files into shards. Links are skipped, since a user's
+// directory may contain any links.
 func Packing() pack.Options {
 	return pack.Options{ShardSize: shardSize, Key: pack.KeyGroup, SkipSpecial: true}
 }
 
-// Indexing says how the shards are cut.
+// Indexing returns the options for indexing the shards.
 func Indexing() build.Options {
 	return build.Options{
 		ChunkSize: chunkSize, Defaults: chunkindex.Defaults{BatchSize: batchSize, Window: 32, Shuffle: "slot", Tail: "short"},
 	}
 }
 
-// Source returns a directory with real files: from, or else Go's source tree. goroot is the place of the tree if the go
-// command does not say.
+// Source returns a directory with real files: from, or else Go's source tree. goroot is the tree's
+// location if the go command reports none.
 func Source(ctx context.Context, from, goroot string) (string, error) {
 	if from == "" {
 		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
@@ -66,8 +67,8 @@ func Source(ctx context.Context, from, goroot string) (string, error) {
 	return from, nil
 }
 
-// Place returns the directory of the shards of a source: named by the source, below cacheHome or the
-// user's cache directory.
+// Place returns the directory for the shards of a source. Its name depends on the source. It is
+// below cacheHome or the user's cache directory.
 func Place(source, cacheHome string) (location.Location, error) {
 	if !filepath.IsAbs(cacheHome) {
 		var err error
@@ -79,11 +80,11 @@ func Place(source, cacheHome string) (location.Location, error) {
 	return location.Location{Name: "demo", Dir: filepath.Join(cacheHome, "millrace", "demo", hex.EncodeToString(sum[:6]))}, nil
 }
 
-// ports is how many ports from 8080 on are tried.
+// ports is the number of ports to try, from 8080 on.
 const ports = 100
 
-// Listen binds the port asked for, or else the first free one from 8080 on. The port stays bound: one that was only looked
-// at may be taken by the time it is needed.
+// Listen binds the requested port, or else the first free one from 8080 on. The port stays bound:
+// another process could take a port that was only checked.
 func Listen(ctx context.Context, asked string) (net.Listener, error) {
 	if asked != "" {
 		return node.Listen(ctx, asked, 0)
@@ -101,11 +102,11 @@ func Listen(ctx context.Context, asked string) (net.Listener, error) {
 	return nil, fmt.Errorf("no free port from 8080 to %d: set one with --listen", 8080+ports-1)
 }
 
-// Hints returns commands to try, for a demo that is served at base.
+// Hints returns commands to try with a demo that is served at the address base.
 func Hints(base string) string { return fmt.Sprintf(text, base, typed()) }
 
-// typed is the command of this program in another terminal: `go run` leaves no binary; a built one is
-// called by its path.
+// typed returns the command that runs this program in another terminal. `go run` leaves no binary;
+// a built binary is called by its path.
 func typed() string {
 	if _, err := exec.LookPath("millrace"); err == nil {
 		return "millrace"

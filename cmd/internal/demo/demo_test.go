@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Two demos that start at once must not be given one port.
+// TestDemoKeepsThePortItFound: two demos that start concurrently get different ports.
 func TestDemoKeepsThePortItFound(t *testing.T) {
 	first, err := Listen(t.Context(), "")
 	if err != nil {

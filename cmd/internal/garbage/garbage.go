@@ -1,10 +1,11 @@
-// Package garbage finds and removes unused objects of a dataset: generations that nothing keeps,
-// each with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
+// Package garbage finds and removes unused objects of a dataset. It removes whole generations, each
+// with the subsets, quarantines, snapshots of weights and reported losses that belong to it.
 //
-// A generation stays as long as a job may read it. URLs name generations, and a gateway opens an older one from its index. So a
-// generation goes once others have been current for as long as the options say, and nothing was written for it
-// in that time. Its objects go with it. Reports are never named by a URL: those of an epoch go once a snapshot
-// holds them.
+// A generation is kept as long as a job may read it. URLs name generations, and a gateway opens an
+// older one from its index. So a generation is removed once other generations have been current for
+// as long as the options require, and nothing was written for it in that time. Its objects are
+// removed with it. URLs never name reports: the reports of an epoch are removed once a snapshot
+// contains them.
 package garbage
 
 import (
@@ -23,7 +24,7 @@ import (
 
 // Kinds of objects of a dataset.
 const (
-	Index      = "index" // with bindings, scans and probes
+	Index      = "index" // including bindings, scans and probes
 	Subset     = "subset"
 	Quarantine = "quarantine"
 	Snapshot   = "snapshot"
@@ -32,17 +33,17 @@ const (
 
 // Options select the objects.
 type Options struct {
-	Grace        time.Duration // younger objects stay
-	Keep         time.Duration // generations stay that were current within this time, or that something was written for; at least Grace
-	KeepLast     int           // as many generations stay as this, the current one and those that were current last
-	KeepUsed     bool          // generations stay that a subset, a quarantine, a snapshot or a report belongs to
-	ReportsOlder time.Duration // reports that are older go whether or not a snapshot holds them; 0: none of those
+	Grace        time.Duration // younger objects are kept
+	Keep         time.Duration // generations that were current, or had an object written, within this time are kept; at least Grace
+	KeepLast     int           // number of generations to keep: the current one, and those that were current last
+	KeepUsed     bool          // generations with a subset, a quarantine, a snapshot or a report are kept
+	ReportsOlder time.Duration // older reports are removed even if no snapshot contains them; 0: never
 }
 
-// Item is an object, or all reports of an epoch, with the reason why it goes or stays.
+// Item is an object, or all reports of an epoch, with the reason for removing or keeping it.
 type Item struct {
 	Kind    string `json:"kind"`
-	Key     string `json:"key,omitempty"` // ends in a slash where it begins the keys of several objects
+	Key     string `json:"key,omitempty"` // ends in a slash if it is the prefix of several keys
 	Objects int    `json:"objects"`
 	Bytes   int64  `json:"bytes"`
 	Why     string `json:"why"`
@@ -52,7 +53,7 @@ type Item struct {
 
 // Result lists the objects of a dataset, and those to remove.
 type Result struct {
-	Generations []Generation // with an index, the current one first
+	Generations []Generation // generations with an index, the current one first
 	Remove      []Item
 	Keep        []Item
 
@@ -107,7 +108,7 @@ func (f *Result) young() string { return "younger than " + words.Duration(f.opt.
 
 func (f *Result) older(t time.Time, d time.Duration) bool { return t.Before(f.now.Add(-d)) }
 
-// verdict reports whether the objects of a generation go, and why.
+// verdict reports whether the objects of a generation are removed, and why.
 func (f *Result) verdict(generation string, newest time.Time, fault error) (goes bool, why string) {
 	of := f.generation(generation)
 	switch {
@@ -136,7 +137,7 @@ func (f *Result) sort(i Item, goes bool, why string) {
 	}
 }
 
-// one sorts a single object of a generation.
+// one adds a single object of a generation to the removed or kept items.
 func (f *Result) one(kind, generation string, o objstore.Object, fault error) {
 	goes, why := f.verdict(generation, o.Modified, fault)
 	f.sort(newItem(kind, o, ""), goes, why)
@@ -160,7 +161,8 @@ type epoch struct {
 	number uint64
 }
 
-// snapshots sorts the snapshots, and returns when the last one of each epoch was frozen.
+// snapshots adds the snapshots to the removed or kept items, and returns when the last one of each
+// epoch was frozen.
 func (f *Result) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time {
 	frozen := map[epoch]time.Time{}
 	for _, x := range all {
@@ -173,7 +175,8 @@ func (f *Result) snapshots(all []importance.StoredSnapshot) map[epoch]time.Time 
 	return frozen
 }
 
-// reports sorts the reports of an epoch: all go or all stay, since a snapshot is made of all.
+// reports adds the reports of an epoch to the removed or kept items. All are removed or all are
+// kept, since a snapshot is made of all.
 func (f *Result) reports(r *importance.StoredReports, frozen map[epoch]time.Time) {
 	item := Item{Kind: Reports, Key: r.Dir, Objects: len(r.Objects), Bytes: r.Bytes, objects: slices.Concat(r.Objects, r.Notes)}
 	goes, why := f.verdict(r.Generation, r.Newest, r.Fault)
@@ -194,11 +197,11 @@ func (f *Result) reports(r *importance.StoredReports, frozen map[epoch]time.Time
 	f.sort(item, goes, why)
 }
 
-// Apply removes the objects of f.Remove. An object that was rewritten meanwhile stays and no longer counts; with an error,
-// f.Remove has the objects removed before it.
+// Apply removes the objects of f.Remove. An object that was rewritten meanwhile is kept and no
+// longer counts. After an error, f.Remove contains the objects that were already removed.
 func (f *Result) Apply(ctx context.Context) error {
 	var all []objstore.Object
-	from := map[string]int{} // item by key
+	from := map[string]int{} // index of the item, by key
 	for i, item := range f.Remove {
 		for _, o := range item.objects {
 			from[o.Key] = i
@@ -218,7 +221,7 @@ func (f *Result) Apply(ctx context.Context) error {
 	return err
 }
 
-// Summary adds up items that are of one kind and have one reason, for one line each.
+// Summary adds up the items with the same kind and reason, for one line each.
 func Summary(items []Item) []Item {
 	var out []Item
 	for _, i := range items {

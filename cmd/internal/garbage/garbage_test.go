@@ -27,7 +27,7 @@ const (
 	day    = 24 * time.Hour
 )
 
-// timed is a store whose objects have the time of the test's clock.
+// timed is a store that gives objects the time of the test's clock.
 type timed struct {
 	*memstore.Store
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func (s *timed) List(ctx context.Context, prefix string, visit func(objstore.Obj
 	return s.Store.List(ctx, prefix, func(o objstore.Object) error { return visit(s.stamp(o)) })
 }
 
-// place is a dataset with all that may lie beside it, under a clock that the test moves.
+// place is a dataset and all objects that Millrace stores with it, under a fake clock.
 type place struct {
 	*testing.T
 	store *timed
@@ -73,13 +73,13 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// index makes a generation of its own for each chunk size.
+// index writes an index, whose generation depends on the chunk size.
 func (p place) index(chunk int64) *chunkindex.Index {
 	p.Helper()
 	return p.named("", chunk)
 }
 
-// named makes a generation of an index that has a name.
+// named writes an index with a name.
 func (p place) named(name string, chunk int64) *chunkindex.Index {
 	p.Helper()
 	if _, err := build.Run(p.Context(), p.store, prefix, build.Options{Name: name, ChunkSize: chunk}); err != nil {
@@ -93,7 +93,7 @@ func (p place) named(name string, chunk int64) *chunkindex.Index {
 	return x
 }
 
-// choose cuts a generation, and puts a sample of it into quarantine.
+// choose splits a generation into subsets, and puts one of its samples into quarantine.
 func (p place) choose(x *chunkindex.Index) {
 	p.Helper()
 	s, err := selection.New(selection.Config{Reader: p.store, Writer: p.store, Prefix: prefix, Dir: p.TempDir()})
@@ -148,7 +148,7 @@ func (p place) freeze(x *chunkindex.Index, epoch uint64) {
 	}
 }
 
-// find returns what goes and what stays: kind and reason of each, with how many objects.
+// find returns the removed and the kept items as text: number of objects, kind and reason of each.
 func (p place) find(opt garbage.Options) (f *garbage.Result, goes, stays string) {
 	p.Helper()
 	f, err := garbage.Find(p.Context(), p.store, prefix, opt)
@@ -179,7 +179,8 @@ func (p place) want(what, got string, parts ...string) {
 	}
 }
 
-// table says of each generation whether it goes, and why, with names in place of digests.
+// table returns a line for each generation: whether it is removed, and why. Names replace the
+// digests.
 func table(f *garbage.Result, names map[string]*chunkindex.Index) string {
 	var lines []string
 	for _, g := range f.Generations {
@@ -198,8 +199,8 @@ func table(f *garbage.Result, names map[string]*chunkindex.Index) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAGenerationTakesItsOwnAlong: not before the next one has been current for the grace time, and with nothing of the
-// current one.
+// TestAGenerationTakesItsOwnAlong: a generation is removed together with its objects, once the next
+// one has been current for the grace time. Objects of the current generation are kept.
 func TestAGenerationTakesItsOwnAlong(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -232,7 +233,7 @@ func TestAGenerationTakesItsOwnAlong(t *testing.T) {
 		if err := f.Apply(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(before) - len(p.store.Keys()); got != 11 { // two of them notes of the epoch that was frozen
+		if got := len(before) - len(p.store.Keys()); got != 11 { // two of them are notes of the epoch that was frozen
 			t.Errorf("got %d objects removed, want 11: %q", got, p.store.Keys())
 		}
 		if !slices.ContainsFunc(p.store.Keys(), func(key string) bool { return strings.HasSuffix(key, ".tar") }) {
@@ -246,7 +247,8 @@ func TestAGenerationTakesItsOwnAlong(t *testing.T) {
 	})
 }
 
-// TestWhatIsLeftOfAGenerationGoes: of one whose index was removed before, once the next one has been current for the grace time.
+// TestWhatIsLeftOfAGenerationGoes: if the index of a generation is already gone, its other objects
+// are removed once the next generation has been current for the grace time.
 func TestWhatIsLeftOfAGenerationGoes(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -268,7 +270,8 @@ func TestWhatIsLeftOfAGenerationGoes(t *testing.T) {
 	})
 }
 
-// TestIndexThatStaysKeepsItsOwn: a URL may name the generation.
+// TestIndexThatStaysKeepsItsOwn: the objects of a generation whose index is kept are kept too,
+// since a URL may name the generation.
 func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -282,7 +285,8 @@ func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
 	})
 }
 
-// TestKeep holds the policy against a dataset that grows every ten days: which generations go, and why the others stay.
+// TestKeep checks the options with a dataset that grows every ten days: which generations are
+// removed, and why the others are kept.
 func TestKeep(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -291,7 +295,7 @@ func TestKeep(t *testing.T) {
 			x[name] = p.index(1 << (10 + i))
 			time.Sleep(10 * day)
 		}
-		p.choose(x["a"]) // on day 40
+		p.choose(x["a"]) // this happens on day 40
 		time.Sleep(day)
 		for _, c := range []struct {
 			what string
@@ -309,7 +313,8 @@ func TestKeep(t *testing.T) {
 			f, _, _ := p.find(c.opt)
 			p.want(c.what, table(f, x), c.want...)
 		}
-		// A run that goes back to a generation makes it the last that was current.
+		// If a run returns to an earlier generation, that one is the latest to have been
+		// current.
 		p.index(2 << 10)
 		f, _, _ := p.find(garbage.Options{Grace: time.Hour, KeepLast: 2})
 		p.want("back to b", table(f, x), "b stays (2): the pointer", "d stays (2): one of the last 2", "c goes", "a goes")
@@ -328,13 +333,14 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith, and no older one.
+// TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith: of a kept generation, only the newest
+// binding is kept.
 func TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
 		time.Sleep(day)
-		for _, key := range p.store.Keys() { // the same bytes, written again
+		for _, key := range p.store.Keys() { // write the same bytes again
 			if body, ok := p.store.Bytes(key); ok && strings.HasSuffix(key, ".tar") {
 				if _, err := p.store.Put(t.Context(), key, strings.NewReader(string(body)), int64(len(body)), objstore.Condition{}); err != nil {
 					t.Fatal(err)
@@ -377,7 +383,7 @@ func TestReportsGoWhenASnapshotHoldsThem(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.freeze(x, 1)
 		time.Sleep(time.Minute)
-		p.report(x, 1, 2) // of an epoch that was frozen already
+		p.report(x, 1, 2) // reports of an epoch that was already frozen
 		time.Sleep(2 * day)
 		p.freeze(x, 2)
 		_, goes, stays := p.find(garbage.Options{Grace: day})
@@ -397,7 +403,7 @@ func TestReportsGoWhenASnapshotHoldsThem(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotReadableStays: who knows what wrote it.
+// TestWhatIsNotReadableStays: unreadable objects are kept, since their origin is unknown.
 func TestWhatIsNotReadableStays(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -416,8 +422,8 @@ func TestWhatIsNotReadableStays(t *testing.T) {
 	})
 }
 
-// TestEveryPointerKeepsItsGeneration: what any index of the prefix is now stays, and a generation is replaced when its own index is
-// made again, not when another one is.
+// TestEveryPointerKeepsItsGeneration: the current generation of every index of the prefix is kept.
+// A generation counts as replaced only when its own index is made again.
 func TestEveryPointerKeepsItsGeneration(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -451,7 +457,7 @@ func TestEveryPointerKeepsItsGeneration(t *testing.T) {
 	})
 }
 
-// TestAPointerThatMovesEndsTheRemoval: one of any index.
+// TestAPointerThatMovesEndsTheRemoval: a change of any index's pointer stops the removal.
 func TestAPointerThatMovesEndsTheRemoval(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -464,7 +470,7 @@ func TestAPointerThatMovesEndsTheRemoval(t *testing.T) {
 		if goes == "" {
 			t.Fatal("nothing would go")
 		}
-		p.named("val", 2<<10) // the generation that would go
+		p.named("val", 2<<10) // makes the generation current that is about to be removed
 		if err := f.Apply(t.Context()); !errors.Is(err, objstore.ErrChanged) {
 			t.Errorf("got %v, want the removal ended", err)
 		}

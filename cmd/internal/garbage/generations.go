@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Generation is a generation with an index, and whether it goes.
+// Generation is a generation with an index, and whether it is removed.
 type Generation struct {
 	Generation string     `json:"generation"`
-	Indexes    []string   `json:"indexes,omitempty"` // that are this generation now, by their names; an empty name is the default index
-	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; left out of the current one
-	Objects    int        `json:"objects"`           // of the generation and its objects
+	Indexes    []string   `json:"indexes,omitempty"` // names of the indexes whose current generation this is; "" is the default index
+	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; omitted for the current one
+	Objects    int        `json:"objects"`           // including the generation's own objects
 	Bytes      int64      `json:"bytes"`             // of them
 	Remove     bool       `json:"remove"`
 	Why        string     `json:"why"`
@@ -28,7 +28,7 @@ type dependents struct {
 	objects int
 	bytes   int64
 	newest  time.Time
-	kind    string // of the newest, in words
+	kind    string // kind of the newest object, for the reason
 }
 
 // dependentsOf counts the dependents of each generation.
@@ -63,7 +63,7 @@ func dependentsOf(s *selection.Inventory, snapshots []importance.StoredSnapshot,
 	return all
 }
 
-// generations decides which generations go.
+// generations decides which generations are removed.
 func (f *Result) generations(belongs map[string]*dependents) {
 	for i, g := range f.unused.Generations {
 		b := belongs[g.Generation]
@@ -102,7 +102,7 @@ func (f *Result) generations(belongs map[string]*dependents) {
 	}
 }
 
-// namedBy says which pointers name a generation.
+// namedBy describes the pointers that name a generation.
 func namedBy(indexes []string) string {
 	if len(indexes) == 1 && indexes[0] == "" {
 		return "the pointer names it"
@@ -114,10 +114,10 @@ func namedBy(indexes []string) string {
 	return "current as " + strings.Join(names, ", ")
 }
 
-// clock is a time as people read it.
+// clock formats a time for people.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// generation returns the row of a generation; nil: it has no index.
+// generation returns the row of a generation, nil if it has no index.
 func (f *Result) generation(name string) *Generation {
 	for i := range f.Generations {
 		if f.Generations[i].Generation == name {

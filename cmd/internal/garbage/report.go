@@ -12,13 +12,13 @@ import (
 
 // Report is the result for people and scripts.
 type Report struct {
-	DryRun      bool         `json:"dry_run"` // Removed would be removed, and is still there
+	DryRun      bool         `json:"dry_run"` // the objects in Removed would be removed, but still exist
 	Generations []Generation `json:"generations"`
 	Removed     []Item       `json:"removed"`
 	Kept        []Item       `json:"kept"` // added up
 }
 
-// Report returns the removed objects, or with dry those to remove.
+// Report returns the removed objects. With dry, these are the objects that would be removed.
 func (f *Result) Report(dry bool) Report {
 	return Report{
 		DryRun: dry, Generations: append([]Generation{}, f.Generations...),
@@ -26,7 +26,7 @@ func (f *Result) Report(dry bool) Report {
 	}
 }
 
-// Print writes it for people.
+// Print writes the report as text.
 func (r Report) Print(w io.Writer) {
 	printGenerations(w, r.Generations)
 	verb, objects, bytes := "removed", 0, int64(0)
@@ -43,7 +43,7 @@ func (r Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s %s, %s\n", verb, words.Count(objects, "object", "objects"), humanize.IBytes(uint64(bytes)))
 }
 
-// printGenerations writes a line for each generation: whether gc keeps it, and the reason.
+// printGenerations writes a line for each generation: whether it is removed, and why.
 func printGenerations(w io.Writer, all []Generation) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "generation\tcurrent until\tobjects\tsize\tverdict")

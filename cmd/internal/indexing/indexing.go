@@ -1,4 +1,4 @@
-// Package indexing makes the index of a location, and describes it with warnings and cures.
+// Package indexing makes the index of a location, and describes the index with warnings and advice.
 package indexing
 
 import (
@@ -28,8 +28,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Build indexes the shards of a location, which st holds. If the index must not be stored with the shards of a directory, it is put into the
-// user's cache, and l says so afterwards. The lines are warnings for people.
+// Build indexes the shards of a location in the store st. If the index must not be stored with the
+// shards of a directory, Build stores it in the user's cache and changes l accordingly. The lines
+// are warnings for people.
 func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (rep build.Report, lines []string, err error) {
 	apart, possible, homeless := l.Apart()
 	opt.SpareClassFolders = opt.SpareClassFolders && (possible || homeless != nil)
@@ -70,7 +71,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 			said := fmt.Sprintf("millrace: %s: %v: it is put into %s, where your commands find it; --index-url puts it elsewhere, or beside the shards", l, why, apart.Index.Dir)
 			*l = apart
 			rep, lines, err := Build(ctx, s, st, l, opt)
-			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards were there: it is the directory of the index
+			if errors.Is(err, objstore.ErrDenied) || errors.Is(err, objstore.ErrNotFound) { // the shards exist, so the error is about the index's directory
 				err = &cli.Refusal{
 					Advice: cli.Advice{Message: err.Error(), Cure: elsewhere},
 					Cause:  fmt.Errorf("%w: %w", build.ErrReadOnly, err),
@@ -86,10 +87,10 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	return rep, nil, explain(*l, opt, fmt.Errorf("index %s: %w", l, err))
 }
 
-// elsewhere is the advice if neither the shards' location nor the user's cache is writable.
+// elsewhere is the advice for a user whose shards' location and cache are both read-only.
 const elsewhere = "--index-url URL or XDG_CACHE_HOME names a place that takes writes"
 
-// explain adds the cure to a fault, or the commands to choose from.
+// explain adds advice to a fault, or the commands to choose from.
 func explain(l location.Location, opt build.Options, err error) error {
 	if errors.Is(err, build.ErrReadOnly) || errors.Is(err, build.ErrClassFolders) {
 		return &cli.Refusal{Advice: cli.Advice{Message: err.Error(), Cure: elsewhere}, Cause: err}
@@ -119,8 +120,8 @@ func explain(l location.Location, opt build.Options, err error) error {
 	return err
 }
 
-// ofData reports whether an error is a fault of the objects' contents, or of the options, rather than of a store, of a file system or of an
-// earlier index.
+// ofData reports whether an error is a fault of the objects' contents or of the options. Other
+// errors come from a store, a file system or an earlier index.
 func ofData(err error) bool {
 	others := append(objstore.Vocabulary(), context.Canceled, context.DeadlineExceeded, chunkindex.ErrCorrupt, chunkindex.ErrVersion)
 	if slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) }) {
@@ -131,7 +132,7 @@ func ofData(err error) bool {
 	return !parts && !file
 }
 
-// warnings returns a line for each likely mistake in an index, with the cure.
+// warnings returns a line for each likely mistake in an index, with advice.
 func warnings(l location.Location, r build.Report, uneven string) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
 	if uneven != "" {
@@ -165,7 +166,7 @@ func warnings(l location.Location, r build.Report, uneven string) (lines []strin
 	return lines
 }
 
-// Print describes the index for people.
+// Print writes a description of the index as text.
 func Print(w io.Writer, l location.Location, r build.Report) {
 	if r.Part != nil {
 		printPart(w, l, r)
@@ -210,7 +211,7 @@ func Print(w io.Writer, l location.Location, r build.Report) {
 	}
 }
 
-// printPlace prints the place of the index, and the address for other commands if it differs.
+// printPlace prints the location of the index, and the address for other commands if it differs.
 func printPlace(w io.Writer, l location.Location) {
 	if address := l.Address(); address != l.Shards() {
 		fmt.Fprintf(w, "  its address for other commands is %s\n", address)

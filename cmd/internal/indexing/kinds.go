@@ -17,7 +17,8 @@ import (
 // packedSuffix ends the name of the directory for packed shards.
 const packedSuffix = "-shards"
 
-// askForKind names the kinds of objects at a location, and the command that indexes each, with the options that were given.
+// askForKind lists the kinds of objects at a location. For each it suggests the command that
+// indexes it, with the given options.
 func askForKind(l location.Location, e *build.KindsError, given cli.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: several kinds of objects found, but an index holds one", l)}
 	if e.Pairs > 0 {
@@ -55,7 +56,8 @@ func askForKind(l location.Location, e *build.KindsError, given cli.Options) err
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// packChoice is the command for files that belong together by their names: pack reads them from a directory and stores the shards next to it.
+// packChoice returns the command for files that belong together by their names. pack reads them
+// from a directory and stores the shards next to it.
 func packChoice(l location.Location, effect string) cli.Choice {
 	source := words.Quoted(l.Dir)
 	if l.Bucket != "" {
@@ -65,7 +67,8 @@ func packChoice(l location.Location, effect string) cli.Choice {
 	return cli.Choice{Command: fmt.Sprintf("millrace pack %s %s", source, words.Quoted(l.Shards())), Effect: effect}
 }
 
-// askForWay explains why objects are not indexed as they are, with a command for each solution, with the options that were given.
+// askForWay explains why objects cannot be indexed as they are. For each solution it suggests a
+// command, with the given options.
 func askForWay(l location.Location, e *format.ChoiceError, opt build.Options) error {
 	a := cli.Advice{Message: fmt.Sprintf("index %s: %s", l, words.Printable(e.Cause))}
 	for _, w := range e.Ways {
@@ -83,19 +86,19 @@ func askForWay(l location.Location, e *format.ChoiceError, opt build.Options) er
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// choice is a command that indexes a location with the options that were given and some more.
+// choice returns a command that indexes a location with the given options and some more.
 func choice(l location.Location, effect string, given cli.Options, more ...cli.Option) cli.Choice {
 	all := slices.Concat(given, more)
 	return cli.Choice{Command: strings.Join([]string{"millrace index", words.Quoted(l.Address()), all.String()}, " "), Options: all, Effect: effect}
 }
 
-// tokensChoice is the command for files of tokens, which have no header.
+// tokensChoice returns the command for files of tokens, which have no header.
 func tokensChoice(l location.Location, given cli.Options) cli.Choice {
 	return choice(l, "if these are tokens: 1,024 and the next one are a sample", given,
 		cli.Option{Flag: "sequence-length", Value: 1024}, cli.Option{Flag: "dtype", Value: "uint16"})
 }
 
-// given returns the options that select the objects of an index, except replaced ones.
+// given returns the options of a user that select the objects of an index, except replaced ones.
 func given(o build.Options, replaced ...string) (all cli.Options) {
 	add := func(flag string, value any, set bool) {
 		if set && !slices.Contains(replaced, flag) {

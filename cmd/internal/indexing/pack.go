@@ -16,16 +16,16 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// maxSkipped bounds how many skipped files are named in text; JSON has all of them.
+// maxSkipped is the maximum number of skipped files listed in text. JSON lists all of them.
 const maxSkipped = 10
 
-// PackResult is the report of packing files and indexing the shards.
+// PackResult is the report of a command that packs files and indexes the shards.
 type PackResult struct {
 	pack.Report
 	Index build.Report `json:"index"`
 }
 
-// Print writes it for people.
+// Print writes the report as text.
 func (r *PackResult) Print(w io.Writer, l location.Location) {
 	if p := r.Part; p != nil {
 		fmt.Fprintf(w, "packed part %d of %d of %s\n", p.Part, p.Parts, l)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// scanOptions are the options that scans depend on, as a user types them.
+// scanOptions returns the options that affect scans, as a user types them.
 func scanOptions(o build.Options) string {
 	all := given(o)
 	if o.ChunkSize != 8<<20 {
@@ -23,8 +23,9 @@ func scanOptions(o build.Options) string {
 	return all.String()
 }
 
-// AskForParts lists the missing parts of several machines, with commands. command is the one that joins the
-// parts, with all its options. Other errors stay as they are.
+// AskForParts lists the parts that several machines have not finished, with the commands for them.
+// command is the one that joins the parts, with all its options. Other errors are returned
+// unchanged.
 func AskForParts(command string, l location.Location, err error) error {
 	e, ok := errors.AsType[*build.PartsError](err)
 	if !ok {
@@ -70,7 +71,7 @@ func were(n int) string {
 	return "were"
 }
 
-// begunWith are the options of parts in words.
+// begunWith describes the options that parts were begun with.
 func begunWith(b build.StartedParts) string {
 	if b.Options == "" {
 		return "no options"
@@ -78,7 +79,7 @@ func begunWith(b build.StartedParts) string {
 	return words.Printable(b.Options)
 }
 
-// printPart describes the result of a part for people.
+// printPart writes the result of a part as text.
 func printPart(w io.Writer, l location.Location, r build.Report) {
 	p := r.Part
 	fmt.Fprintf(w, "scanned part %d of %d of %s\n", p.Part, p.Parts, l)

@@ -10,10 +10,12 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// maxAsked is how many splits are listed with their commands: repositories have hundreds of configurations.
+// maxAsked is the maximum number of splits listed with their commands. Some repositories have
+// hundreds of configurations.
 const maxAsked = 20
 
-// askForSplit names the splits at a location, and the command that indexes each, with the options that were given.
+// askForSplit lists the splits at a location. For each it suggests the command that indexes it,
+// with the given options.
 func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) error {
 	if len(e.Splits) == 0 {
 		return &cli.Refusal{Advice: cli.Advice{Message: fmt.Sprintf("index %s: %s", l, e)}, Cause: e}
@@ -36,7 +38,7 @@ func askForSplit(l location.Location, e *build.SplitsError, given cli.Options) e
 	return &cli.Refusal{Advice: a, Cause: e}
 }
 
-// options are those that choose a split.
+// options returns the options that select a split.
 func options(s build.Split) cli.Options {
 	split := cli.Option{Flag: "split", Value: words.Printable(s.Name)}
 	if s.Config == "" {
@@ -45,7 +47,8 @@ func options(s build.Split) cli.Options {
 	return cli.Options{{Flag: "hf-config", Value: words.Printable(s.Config)}, split}
 }
 
-// IndexName returns the name of the index of a split and a configuration; empty: the default index, which has all splits.
+// IndexName returns the name of the index for a split of a configuration. It is empty for the
+// default index, which contains all splits.
 func IndexName(config, split string) string {
 	if split == build.AllSplits {
 		split = ""

@@ -15,21 +15,22 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// compareTime limits how long a description may take longer because files are compared with the index. That is enough for some 150,000 files
-// of a local disk, and `info` stays a command that answers at once.
+// compareTime limits the time that a description takes to compare files with the index. It is
+// enough for some 150,000 files of a local disk, and `info` still responds quickly.
 const compareTime = 2 * time.Second
 
-// Changes are the files of a directory that are not as they were when its index was made. Kinds without a file are nil.
+// Changes are the files of a directory that have changed since its index was made. A kind of change
+// without a file is nil.
 type Changes struct {
 	New       *Files `json:"new,omitempty"`
 	Gone      *Files `json:"gone,omitempty"`
-	Rewritten *Files `json:"rewritten,omitempty"` // or copied: another size, time or inode than the one indexed
+	Rewritten *Files `json:"rewritten,omitempty"` // also if copied: size, time or inode differs from that of the indexed file
 }
 
-// Files are the files that changed in one way.
+// Files are the files with one kind of change.
 type Files struct {
 	Files   int    `json:"files"`
-	Example string `json:"example"` // the first one by name
+	Example string `json:"example"` // first name in alphabetical order
 }
 
 // add counts a file.
@@ -79,11 +80,13 @@ func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	return &c
 }
 
-// kindOf is the end of a file's name. A new file of another kind than the shards is a note, and no sample.
+// kindOf returns the extension of a file's name. A new file whose extension no shard has is not a
+// sample, but for example a note.
 func kindOf(key string) string { return strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]) }
 
-// cameAfter says whether a file came into its directory after a time. Its inode's time of change tells: a copy may keep the time of its
-// content. Files that are older were there when the index was made, and the index left them out.
+// cameAfter reports whether a file was added to its directory after a time. It uses the change time
+// of the inode, because a copy may keep the modification time. Files that are older existed when
+// the index was made, so the index omits them on purpose.
 func cameAfter(dir, key string, made time.Time) bool {
 	var file unix.Stat_t
 	if unix.Lstat(filepath.Join(dir, filepath.FromSlash(key)), &file) != nil {
@@ -92,7 +95,7 @@ func cameAfter(dir, key string, made time.Time) bool {
 	return time.Unix(file.Ctim.Unix()).After(made)
 }
 
-// String lists the changes in words.
+// String describes the changes as text.
 func (c Changes) String() string {
 	var all []string
 	for _, kind := range []struct {

@@ -19,18 +19,18 @@ import (
 // Description describes a dataset, with facts from its store.
 type Description struct {
 	client.Dataset
-	Address string   `json:"address,omitempty"` // for other commands
-	Tokens  string   `json:"tokens,omitempty"`  // the sample of token files
-	Changes *Changes `json:"changes,omitempty"` // of a directory's files since the index was made; nil: none is known
-	cure    string   // address that `millrace index` takes to index the changed files
+	Address string   `json:"address,omitempty"` // address for use with other commands
+	Tokens  string   `json:"tokens,omitempty"`  // description of a sample of token files
+	Changes *Changes `json:"changes,omitempty"` // changes of a directory's files since the index was made; nil: none known
+	cure    string   // address with which `millrace index` indexes the changed files
 }
 
-// Indexed describes a dataset in a store as a gateway that serves it would.
+// Indexed describes a dataset in a store in the same form as a gateway that serves it.
 func Indexed(ctx context.Context, o location.Dataset) Description {
 	x := o.Index
 	d := x.Defaults()
 	cure := o.Loc
-	cure.PutBeside() // `millrace index` finds the user's cache by itself
+	cure.PutBeside() // `millrace index` itself finds an index in the user's cache
 	return Description{Address: o.Loc.Address(), Tokens: o.Tokens(ctx), Changes: changesOf(ctx, o), cure: cure.Address(), Dataset: client.Dataset{
 		Name: o.Loc.Name, Generation: x.Generation(), Format: x.Format(), Samples: x.Samples(), Chunks: uint64(x.Chunks()), Shards: uint64(x.Shards()),
 		Bytes: uint64(x.Bytes()), Plan: client.Defaults{BatchSize: d.BatchSize, Window: d.Window, Shuffle: d.Shuffle, Seed: d.Seed, Tail: d.Tail},
@@ -48,7 +48,7 @@ func fieldsOf(fields []format.Field) []client.Field {
 	return all
 }
 
-// PrintDataset describes one dataset.
+// PrintDataset writes a description of one dataset as text.
 func PrintDataset(w io.Writer, d Description) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { fmt.Fprintf(t, "%s\t%v\n", name, value) }
@@ -70,7 +70,8 @@ func PrintDataset(w io.Writer, d Description) {
 	t.Flush()
 }
 
-// ServedBy lists the datasets that a gateway serves, the default one first, with the addresses that other commands accept.
+// ServedBy returns the datasets of a gateway, the default one first. Their addresses are accepted
+// by other commands.
 func ServedBy(ctx context.Context, c *client.Client, gateway string) ([]Description, error) {
 	served, err := c.Datasets(ctx)
 	all := make([]Description, len(served))

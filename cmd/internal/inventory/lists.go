@@ -17,18 +17,18 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// A List has the objects of one kind of a dataset.
+// List contains the objects of one kind of a dataset.
 type List interface {
 	Print(w io.Writer)
 }
 
-// storedObject holds the columns that all lists share.
+// storedObject has the columns that all lists share.
 type storedObject struct {
 	Generation string    `json:"generation"`
 	Current    bool      `json:"current"` // a pointer of the dataset names the generation
 	Bytes      int64     `json:"bytes"`
 	Modified   time.Time `json:"modified"`
-	Fault      string    `json:"fault,omitempty"` // why the row says no more
+	Fault      string    `json:"fault,omitempty"` // why the other columns are empty
 }
 
 func newStoredObject(o objstore.Object, generation string, current map[string]bool, fault error) storedObject {
@@ -39,7 +39,7 @@ func newStoredObject(o objstore.Object, generation string, current map[string]bo
 	return s
 }
 
-// end is the columns that end every table.
+// end contains the last columns of every table.
 const end = "generation\tsize\twritten\t"
 
 func (s storedObject) end() string {
@@ -53,7 +53,8 @@ func (s storedObject) end() string {
 	return fmt.Sprintf("%.12s\t%s\t%s\t%s", s.Generation, humanize.IBytes(uint64(s.Bytes)), humanize.Time(s.Modified), note)
 }
 
-// table writes a head and rows with tabs between the columns, or that there are none.
+// table writes a header and rows with tabs between the columns. Without rows it writes that there
+// are none.
 func table(w io.Writer, what, head string, rows []string) {
 	if len(rows) == 0 {
 		fmt.Fprintf(w, "no %s\n", what)
@@ -67,14 +68,14 @@ func table(w io.Writer, what, head string, rows []string) {
 	t.Flush()
 }
 
-// Subsets are the splits of a dataset.
+// Subsets is the list of a dataset's splits.
 type Subsets struct {
 	Subsets []subset `json:"subsets"`
 }
 
 type subset struct {
 	Digest  string           `json:"subset"`
-	Default bool             `json:"default"` // a name alone means this split, in its generation
+	Default bool             `json:"default"` // a name without a digest means this split, in its generation
 	Salt    string           `json:"salt,omitempty"`
 	Parts   []selection.Part `json:"parts"`
 	storedObject
@@ -111,14 +112,14 @@ func (l Subsets) Print(w io.Writer) {
 	table(w, "subsets", "subset\tparts\tsalt\t"+end, rows)
 }
 
-// Quarantines are the lists of bad samples of a dataset.
+// Quarantines is the list of a dataset's quarantines, which list bad samples.
 type Quarantines struct {
 	Quarantines []quarantine `json:"quarantines"`
 }
 
 type quarantine struct {
 	Digest  string `json:"quarantine"`
-	Samples uint64 `json:"samples"` // that are bad
+	Samples uint64 `json:"samples"` // number of bad samples
 	storedObject
 }
 
@@ -157,7 +158,7 @@ func selections(ctx context.Context, st objstore.Store, prefix string) (*selecti
 	return all, current, err
 }
 
-// Losses are the reports of losses of a dataset, and the snapshots of weights.
+// Losses is the list of a dataset's reported losses and snapshots of weights.
 type Losses struct {
 	Reports   []reports  `json:"reports"`
 	Snapshots []snapshot `json:"snapshots"`
@@ -168,7 +169,7 @@ type reports struct {
 	Epoch   uint64 `json:"epoch"`
 	Reports int    `json:"reports"`
 	Batches uint64 `json:"batches"`
-	Frozen  bool   `json:"frozen"` // there is a snapshot of the epoch
+	Frozen  bool   `json:"frozen"` // a snapshot of the epoch exists
 	storedObject
 }
 
@@ -176,8 +177,8 @@ type snapshot struct {
 	Digest    string `json:"snapshot"`
 	Plan      string `json:"plan"`
 	Epoch     uint64 `json:"epoch"`
-	Positions uint64 `json:"positions"` // that losses were reported of
-	Samples   uint64 `json:"samples"`   // of the dataset
+	Positions uint64 `json:"positions"` // number of positions with a reported loss
+	Samples   uint64 `json:"samples"`   // number of samples of the dataset
 	storedObject
 }
 
@@ -214,7 +215,8 @@ func ListLosses(ctx context.Context, st objstore.Store, prefix string) (List, er
 	return l, nil
 }
 
-// Print implements List. Plans have numbers, and follow the tables.
+// Print implements List. The tables refer to plans by number. The plans themselves follow the
+// tables.
 func (l Losses) Print(w io.Writer) {
 	var plans []string
 	number := func(plan string) int {

@@ -10,10 +10,11 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// ErrNoSample says that no sample of a dataset has a key.
+// ErrNoSample reports that no sample of a dataset has a key.
 var ErrNoSample = errors.New("no sample")
 
-// FindSample returns the number of the sample that a key names, and a shard where several have the key.
+// FindSample returns the number of the sample with a key. If several shards contain the key, shard
+// selects one.
 func FindSample(ctx context.Context, d location.Dataset, key, shard string) (uint64, error) {
 	n, ok, err := d.Index.Lookup(ctx, key, shard)
 	var ambiguous *chunkindex.AmbiguousKeyError

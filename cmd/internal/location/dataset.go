@@ -18,8 +18,8 @@ import (
 // Dataset is an open dataset: its index, and the stores of the shards and of the index.
 type Dataset struct {
 	Loc   Location
-	Store objstore.Store // of the shards
-	Home  objstore.Store // of the index, and of the losses and selections stored with it
+	Store objstore.Store // store of the shards
+	Home  objstore.Store // store of the index, and of the losses and selections stored with it
 	Index *chunkindex.Index
 	Close func()
 }
@@ -33,7 +33,7 @@ func (s *Stores) OpenIndex(ctx context.Context, l Location, opt chunkindex.OpenO
 	done := d.Close
 	d.Close = func() {
 		if d.Index != nil {
-			_ = d.Index.Close() // only read from
+			_ = d.Index.Close() // reads only, so an error does not matter
 		}
 		done()
 	}
@@ -77,7 +77,7 @@ func (d Dataset) OpenIndex(ctx context.Context, opt chunkindex.OpenOptions) (*ch
 		return nil, Explain(ctx, "open dataset", at, d.Home, err)
 	}
 	if err := d.belongs(ctx); err != nil {
-		_ = d.Index.Close() // only read from
+		_ = d.Index.Close() // reads only, so an error does not matter
 		return nil, err
 	}
 	return d.Index, nil
@@ -104,7 +104,8 @@ func (d Dataset) belongs(ctx context.Context) error {
 	return err
 }
 
-// Tokens describes a sample of token files. It reads the start of the first chunk: a large maximum token shows a wrong type.
+// Tokens describes a sample of token files. It reads the start of the first chunk: an implausibly
+// large maximum token reveals a wrong type.
 func (d Dataset) Tokens(ctx context.Context) string {
 	x := d.Index
 	if x.Format() != framing.Tokens || x.Chunks() == 0 {
@@ -119,8 +120,8 @@ func (d Dataset) Tokens(ctx context.Context) string {
 	return fmt.Sprintf("%d tokens of %s and the next one; the largest token at the beginning is %s", shape[0]-1, dtype, largest)
 }
 
-// Cause removes the operation and the prefix that chunkindex puts before an error; the prefix is empty for a whole bucket
-// or directory. The commands name the dataset by its address instead.
+// Cause removes the operation and the prefix that chunkindex adds to an error. The prefix is empty
+// for a whole bucket or directory. The commands name the dataset by its address instead.
 func Cause(l Location, err error) error {
 	inner := errors.Unwrap(err)
 	if inner == nil {
@@ -133,8 +134,9 @@ func Cause(l Location, err error) error {
 	return inner
 }
 
-// Explain adds the dataset's address to an error, and the cure if its index is missing or outdated. It lists the store to
-// find out whether the bucket itself is missing, which the read of one object does not show.
+// Explain adds the dataset's address to an error, and advice if its index is missing or outdated.
+// It lists the store to find out whether the bucket itself is missing, which the read of one object
+// does not show.
 func Explain(ctx context.Context, op string, l Location, st objstore.Store, err error) error {
 	err = Cause(l, err)
 	cure := fmt.Sprintf("run 'millrace index %s'", l.Address())
@@ -158,7 +160,7 @@ func Explain(ctx context.Context, op string, l Location, st objstore.Store, err 
 	return &CureError{fmt.Errorf("%s %s: %w", op, l, err), cure}
 }
 
-// CureError is an error with its cure.
+// CureError is an error with advice.
 type CureError struct {
 	Err  error
 	Cure string // one line

@@ -19,7 +19,7 @@ type Location struct {
 	Name      string  // name under which a gateway serves it
 	Bucket    string  // bucket of s3://bucket/prefix; empty: a directory
 	Prefix    string  // empty, or ends in a slash
-	Service   Service // of the bucket
+	Service   Service // S3 service of the bucket
 	Dir       string
 	Links     bool      // follow links that lead out of the directory
 	IndexName string    // name of one of several indexes; empty: the default index
@@ -84,7 +84,7 @@ func isOption(part string) bool {
 	return strings.HasPrefix(part, indexOption) || strings.HasPrefix(part, linksOption)
 }
 
-// Split splits a list of addresses at its commas, except those before an option.
+// Split splits a list of addresses at its commas. A comma before an option does not end an address.
 func Split(s string) []string {
 	var all []string
 	for part := range strings.SplitSeq(s, ",") {
@@ -99,7 +99,8 @@ func Split(s string) []string {
 	return all
 }
 
-// cutOptions separates an address and its options. Other commas are part of the address or of an option's value.
+// cutOptions separates an address from its options. Any other comma is part of the address or of an
+// option's value.
 func cutOptions(s string) (address string, options []string) {
 	address, rest, more := strings.Cut(s, ",")
 	for more {
@@ -117,8 +118,8 @@ func cutOptions(s string) (address string, options []string) {
 	return address, options
 }
 
-// Parse reads [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options after it.
-// The default name is the last element of the path.
+// Parse parses [name=]s3://bucket/prefix, [name=]file:///dir or a plain directory, and the options
+// after it. The default name is the last element of the path.
 func Parse(s string) (Location, error) {
 	where, options := cutOptions(s)
 	name, rest, named := strings.Cut(where, "=")
@@ -163,7 +164,8 @@ func (l *Location) takeOption(o string) error {
 	return l.FollowLinks()
 }
 
-// PutIndex sets the address of the index. The address of the shards means next to them.
+// PutIndex sets the address of the index. The address of the shards stands for an index next to the
+// shards.
 func (l *Location) PutIndex(url string) error {
 	at, err := ParseAddress(url)
 	switch {
@@ -177,7 +179,7 @@ func (l *Location) PutIndex(url string) error {
 	return nil
 }
 
-// PutName sets the name of the index, of several.
+// PutName sets the name of the index, if there are several.
 func (l *Location) PutName(name string) error {
 	switch {
 	case !chunkindex.ValidIndexName(name):
@@ -227,7 +229,7 @@ func (l Location) defaultName() string {
 	return path.Base(l.Prefix)
 }
 
-// ParseAddress reads an address without a name and without options.
+// ParseAddress parses an address without a name and without options.
 func ParseAddress(s string) (Location, error) {
 	if err := refusePattern(s); err != nil {
 		return Location{}, err
@@ -279,7 +281,8 @@ func ParseAddress(s string) (Location, error) {
 	return Location{}, fmt.Errorf("scheme %q: must be s3:// or file://", scheme)
 }
 
-// parsePath reads a directory and the name of an index after #. If a directory with the whole name exists, it has precedence.
+// parsePath parses a directory and the name of an index after #. If a directory with the whole text
+// as its name exists, it takes precedence.
 func parsePath(s string) (l Location, err error) {
 	dir, name, named := cutLast(s, "#")
 	if _, fault := os.Stat(s); named && fault == nil || !chunkindex.ValidIndexName(name) {
@@ -293,7 +296,7 @@ func parsePath(s string) (l Location, err error) {
 // braceRange is a range of numbers in WebDataset's notation: {000000..000004}.
 var braceRange = regexp.MustCompile(`\{[^{},/]*\.\.[^{},/]*\}`)
 
-// refusePattern returns an error for an address with a pattern, which is no single location.
+// refusePattern returns an error for an address with a pattern, which is not a single location.
 func refusePattern(s string) error {
 	address, _, _ := strings.Cut(s, "?")
 	if _, err := os.Stat(strings.TrimPrefix(s, "file://")); err == nil || !strings.ContainsAny(address, "*{") {

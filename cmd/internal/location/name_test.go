@@ -57,7 +57,8 @@ func TestParse_IndexNames(t *testing.T) {
 	}
 }
 
-// TestPlace_IsSharedByIndexesOfOneDataset: all indexes of the shards share chunks on disk and losses.
+// TestPlace_IsSharedByIndexesOfOneDataset: all indexes of the same shards share chunks on disk and
+// losses.
 func TestPlace_IsSharedByIndexesOfOneDataset(t *testing.T) {
 	profiles(t, "")
 	s := &Stores{}
@@ -73,7 +74,8 @@ func TestPlace_IsSharedByIndexesOfOneDataset(t *testing.T) {
 	}
 }
 
-// TestParse_CommonMistakes: a scheme may be in capitals, and errors about mistakes such as patterns contain no secrets.
+// TestParse_CommonMistakes: a scheme may be in capitals. Errors about mistakes such as patterns
+// contain no secrets.
 func TestParse_CommonMistakes(t *testing.T) {
 	dir := t.TempDir()
 	odd := filepath.Join(dir, "a*b")

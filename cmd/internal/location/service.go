@@ -14,11 +14,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Service has the connection parameters of an address's S3 service. The AWS environment variables set the missing ones. It
-// names credentials, and never contains any.
+// Service has the connection parameters of an address's S3 service. The AWS environment variables
+// set the missing ones. It refers to credentials by name, and never contains any.
 type Service struct {
 	Endpoint  string // URL of the service
-	Region    string // of the bucket
+	Region    string // region of the bucket
 	Profile   string // profile of the AWS shared files with the credentials; "": the AWS credential chain
 	PathStyle Style
 	CAFile    string // PEM file with trusted CAs in addition to the system's
@@ -26,7 +26,7 @@ type Service struct {
 	MaxConns  int    // maximum connections to the bucket; 0: the backend's default
 }
 
-// Style is the place of the bucket's name in requests.
+// Style is the position of the bucket's name in requests.
 type Style uint8
 
 // Styles of requests.
@@ -52,7 +52,8 @@ func Parameters() []string {
 	return []string{endpointName, regionName, profileName, pathStyleName, caFileName, bandwidthName, maxConnsName}
 }
 
-// minBandwidth is the lowest limit: below it, a store read of part-size takes over four minutes.
+// minBandwidth is the lowest limit. Below it, a store read of part-size would take more than four
+// minutes.
 const minBandwidth = 64 << 10
 
 var (
@@ -63,8 +64,9 @@ var (
 // maxProfile is the longest name of a profile, in characters.
 const maxProfile = 128
 
-// validProfile reports whether a profile of the AWS shared files can have a name. It uses no regular expression, which
-// would take 2.6 MB, more than the rest of a gateway's heap, and each garbage collection would scan it.
+// validProfile reports whether a name is valid for a profile of the AWS shared files. It uses no
+// regular expression: that would take 2.6 MB, more than the rest of a gateway's heap, and each
+// garbage collection would scan it.
 func validProfile(name string) bool {
 	return name != "" && name[0] != ' ' && utf8.RuneCountInString(name) <= maxProfile &&
 		!strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`[]"'`, r) || unicode.Is(unicode.C, r) })
@@ -191,7 +193,8 @@ func holdsSecret(name string) bool {
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// shown returns a parameter's name if it is short and plain, else ***, since it may be part of a secret.
+// shown returns a parameter's name if it is short and plain, otherwise ***, since the name may be
+// part of a secret.
 func shown(name string) string {
 	if !plainName.MatchString(name) {
 		return "***"

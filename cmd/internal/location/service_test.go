@@ -14,7 +14,7 @@ func TestParseAddress_KeepsServiceParameters(t *testing.T) {
 		"s3://bucket/p?path_style=false&bandwidth=1GiB/s":                          {Service: Service{PathStyle: StyleAuto, Bandwidth: 1 << 30}},
 		"s3://bucket/p?endpoint=https%3A%2F%2Fminio%3A9000&ca_file=/a%2Cb%26c+d":   {Service: Service{Endpoint: "https://minio:9000", CAFile: "/a,b&c d"}},
 		"s3://bucket/p?profile=a,index=s3://mine/p?profile=b&bandwidth=1MB":        {Service: Service{Profile: "a"}, Index: &Location{Bucket: "mine", Prefix: "p/", Service: Service{Profile: "b", Bandwidth: 1e6}}},
-		"s3://bucket/p?profile=a,index=s3://bucket/p":                              {Service: Service{Profile: "a"}, Index: &Location{Bucket: "bucket", Prefix: "p/"}}, // by other credentials
+		"s3://bucket/p?profile=a,index=s3://bucket/p":                              {Service: Service{Profile: "a"}, Index: &Location{Bucket: "bucket", Prefix: "p/"}}, // the same bucket with other credentials
 		"s3://bucket/p?profile=a,index=s3://bucket/p?profile=a":                    {Service: Service{Profile: "a"}},
 		"s3://bucket/p?profile=a,index=file:///i":                                  {Service: Service{Profile: "a"}, Index: &Location{Dir: "/i"}},
 		"s3://bucket/p?profile=Admin%20of%20eu%40home&endpoint=http://[::1]:9000/": {Service: Service{Profile: "Admin of eu@home", Endpoint: "http://[::1]:9000/"}},
@@ -46,7 +46,8 @@ func same(a, b Location) bool {
 	return a == b
 }
 
-// TestParseAddress_ErrorsNameParameterWithoutSecrets: each error names its parameter and repeats no possible secret.
+// TestParseAddress_ErrorsNameParameterWithoutSecrets: each error names its parameter, and never
+// repeats a value that may be secret.
 func TestParseAddress_ErrorsNameParameterWithoutSecrets(t *testing.T) {
 	for in, want := range map[string]string{
 		"s3://bk1/p?endpoint=minio:9000":                              "endpoint: must be http://host:port",
@@ -97,7 +98,7 @@ func TestParseAddress_ErrorsNameParameterWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestLocation_SetParameters sets parameters by name, like a file of datasets.
+// TestLocation_SetParameters sets parameters by name, as a file of datasets does.
 func TestLocation_SetParameters(t *testing.T) {
 	l, err := ParseAddress("s3://bucket/p?region=eu")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // Stores opens the stores of addresses. Credentials come from the AWS chain, or from the profile that an address names. Do
 // not copy it after its first use.
 type Stores struct {
-	S3Traceparent bool // traced reads send traceparent to the service
+	S3Traceparent bool // traced reads send the traceparent header to the service
 
 	mu       sync.Mutex // guards the fields below
 	backends map[backendKey]*sharedBackend
@@ -25,7 +25,7 @@ type Stores struct {
 // backendKey identifies a backend. Each dataset with a bandwidth limit has its own.
 type backendKey struct {
 	cfg     s3backend.Config
-	dataset string // "": no bandwidth limit, or the limit of an index
+	dataset string // dataset with a bandwidth limit; "": no limit, or the limit of an index
 }
 
 // sharedBackend is a backend and the number of its users.
@@ -111,7 +111,7 @@ func (s *Stores) leave(key backendKey, b *sharedBackend) {
 		return
 	}
 	delete(s.backends, key)
-	_ = b.Close() // nothing was written that Close could lose
+	_ = b.Close() // nothing was written, so Close cannot lose data
 	last := b.Stats()
 	s.ended.Requests += last.Requests
 	s.ended.Retries += last.Retries
@@ -124,8 +124,8 @@ func (s *Stores) leave(key backendKey, b *sharedBackend) {
 	}
 }
 
-// Stats returns the sums of all closed backends, so that totals never fall, and then the counts of each open backend. It is
-// empty if no backend was ever open.
+// Stats returns the sums of all closed backends, so that totals never fall, followed by the counts
+// of each open backend. It is empty if no backend was ever open.
 func (s *Stores) Stats() []s3backend.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Stores) Stats() []s3backend.Stats {
 func closer(st objstore.Store) func() {
 	return func() {
 		if c, ok := st.(io.Closer); ok {
-			_ = c.Close() // nothing was written that Close could lose
+			_ = c.Close() // nothing was written, so Close cannot lose data
 		}
 	}
 }

@@ -36,8 +36,8 @@ func parsed(t *testing.T, address string) Location {
 
 const twoTeams = "[a]\naws_access_key_id = KEYOFA\naws_secret_access_key = s\n[b]\naws_access_key_id = KEYOFB\naws_secret_access_key = s\n"
 
-// TestStores_UseEnvironmentForMissingParameters reads objects from two services: the address sets service and key, else the
-// AWS variables do.
+// TestStores_UseEnvironmentForMissingParameters reads objects from two services. The address sets
+// service and key; otherwise the AWS variables do.
 func TestStores_UseEnvironmentForMissingParameters(t *testing.T) {
 	profiles(t, twoTeams)
 	var asked string
@@ -61,7 +61,7 @@ func TestStores_UseEnvironmentForMissingParameters(t *testing.T) {
 		"s3://bucket/p?profile=b&region=eu-own-1":               "usual KEYOFB eu-own-1 /bucket/p/x",
 		"s3://bucket/p?profile=b&endpoint=" + own:               "own KEYOFB us-env-1 /bucket/p/x",
 		"s3://other/?profile=a&region=eu-own-1&endpoint=" + own: "own KEYOFA eu-own-1 /other/x",
-		"s3://bucket/p": "usual   /bucket/p/x", // without a signature
+		"s3://bucket/p": "usual   /bucket/p/x", // without credentials there is no signature
 	} {
 		l := parsed(t, address)
 		st, done, err := s.Open(l, false)
@@ -80,8 +80,9 @@ func TestStores_UseEnvironmentForMissingParameters(t *testing.T) {
 	}
 }
 
-// TestStores_ShareBackendOfEqualServices opens stores of many addresses: one backend for each bucket and service, and for
-// each dataset with a bandwidth limit. The last user closes it, and its counts stay.
+// TestStores_ShareBackendOfEqualServices opens stores of many addresses. There is one backend for
+// each bucket and service, and for each dataset with a bandwidth limit. Its last user closes it,
+// and its counts are kept.
 func TestStores_ShareBackendOfEqualServices(t *testing.T) {
 	profiles(t, twoTeams)
 	srv := httptest.NewServer(http.NotFoundHandler())
@@ -144,7 +145,8 @@ func TestStores_ShareBackendOfEqualServices(t *testing.T) {
 	}
 }
 
-// TestStores_PlaceIdentifiesObjects: parameters that may lead to other objects change the place, and no others do.
+// TestStores_PlaceIdentifiesObjects: only parameters that may lead to other objects change the
+// place.
 func TestStores_PlaceIdentifiesObjects(t *testing.T) {
 	profiles(t, twoTeams)
 	t.Setenv("AWS_ENDPOINT_URL", "http://env:9000")

@@ -15,9 +15,9 @@ func hasState(dir string) bool {
 	return err == nil
 }
 
-// Apart returns a directory's location with its index in this user's cache, for a directory that is not writable. ok is
-// false if the address has a location of the index, or if the directory contains an index. An error means that this user
-// has no cache directory.
+// Apart returns a location for a directory that is not writable: its index is in this user's cache.
+// ok is false if the address has a location for the index, or if the directory contains an index.
+// An error means that this user has no cache directory.
 func (l Location) Apart() (at Location, ok bool, err error) {
 	dir, fault := filepath.EvalSymlinks(l.Dir)
 	if l.Dir == "" || l.Index != nil || hasState(l.Dir) || fault != nil {
@@ -32,7 +32,8 @@ func (l Location) Apart() (at Location, ok bool, err error) {
 	return l, true, nil
 }
 
-// CacheDir returns this user's cache directory. Without HOME, as in containers, it uses the home directory of the user database.
+// CacheDir returns this user's cache directory. Without HOME, for example in containers, it uses
+// the home directory from the user database.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err == nil || os.Getenv("XDG_CACHE_HOME") != "" {
@@ -45,7 +46,8 @@ func CacheDir() (string, error) {
 	return filepath.Join(u.HomeDir, ".cache"), nil
 }
 
-// PutBeside places the index next to the shards instead of in the user's cache, unless the address has its location.
+// PutBeside moves the index from the user's cache to the shards, unless the address has a location
+// for the index.
 func (l *Location) PutBeside() {
 	if l.cached {
 		l.Index, l.cached = nil, false

@@ -1,6 +1,6 @@
-// Package occurrences answers which batches of a job had a sample, and which ranks got it: from the plan that the URL of one of the
-// job's batches names, and the sample's key. A gateway is asked, or the index that the plan names is opened in its place. No data
-// is read.
+// Package occurrences finds the batches of a job that contained a sample, and the ranks that got
+// it. It needs the URL of one of the job's batches, which names the plan, and the sample's key. It
+// asks a gateway, or opens the index that the plan names. It reads no data.
 package occurrences
 
 import (
@@ -28,21 +28,21 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Question asks where a sample comes in some epochs of the plan that a URL names.
+// Question asks in which batches of some epochs a sample occurs. A URL names the plan.
 type Question struct {
-	URL        string // of a batch or an epoch, as Content-Location has it; or GATEWAY/NAME, whose plan is the default one
+	URL        string // URL of a batch or an epoch, as in Content-Location; or GATEWAY/NAME for the default plan
 	Key, Shard string
-	Epochs     string // 3 or 0-9
+	Epochs     string // for example 3 or 0-9
 
-	Retrying func(error) // as in client.Config
+	Retrying func(error) // see client.Config
 }
 
-// Answer is where the sample comes.
+// Answer lists the occurrences of the sample.
 type Answer struct {
 	Occurrences []plans.Occurrence `json:"occurrences"`
 }
 
-// Check returns the faults of a question to the gateway of its URL, or to an index.
+// Check returns the first fault of a question to an index (offline), or to the gateway of its URL.
 func (q Question) Check(offline bool) error {
 	_, values, ok := q.plan()
 	_, _, isGateway := location.Served(q.URL, "")
@@ -63,7 +63,8 @@ func (q Question) Check(offline bool) error {
 	return nil
 }
 
-// Answer has the index at a location answer, or the gateway of the URL where there is no location.
+// Answer answers the question: from the index at a location, or from the gateway of the URL if
+// there is no location.
 func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Location) (Answer, error) {
 	if l.Name != "" {
 		return q.find(ctx, s, l)
@@ -81,7 +82,7 @@ func (q Question) Answer(ctx context.Context, s *location.Stores, l location.Loc
 	return q.ask(ctx, c)
 }
 
-// plan returns the dataset and the parameters that the URL names; no parameters of GATEWAY/NAME.
+// plan returns the dataset and the parameters that the URL names. GATEWAY/NAME has no parameters.
 func (q Question) plan() (dataset string, values url.Values, ok bool) {
 	dataset, query, ok := address.DatasetOf(q.URL)
 	if !ok {
@@ -94,11 +95,11 @@ func (q Question) plan() (dataset string, values url.Values, ok bool) {
 
 // query returns the dataset and the query of the URL.
 func (q Question) query() (dataset string, ask url.Values) {
-	dataset, values, _ := q.plan() // as Check has seen
+	dataset, values, _ := q.plan() // Check has already reported an invalid URL
 	ask = url.Values{}
 	maps.Copy(ask, values)
 	for name := range ask {
-		if !slices.Contains(plans.OccurrenceNames(), name) { // which rank and which form do not matter
+		if !slices.Contains(plans.OccurrenceNames(), name) { // rank and form do not matter
 			ask.Del(name)
 		}
 	}
@@ -110,7 +111,7 @@ func (q Question) query() (dataset string, ask url.Values) {
 	return dataset, ask
 }
 
-// ask has a gateway answer.
+// ask sends the question to a gateway.
 func (q Question) ask(ctx context.Context, c *client.Client) (a Answer, err error) {
 	dataset, ask := q.query()
 	if dataset == "" {
@@ -122,7 +123,8 @@ func (q Question) ask(ctx context.Context, c *client.Client) (a Answer, err erro
 	return a, err
 }
 
-// find answers from the index of the generation that the URL names, with the words of a gateway.
+// find answers from the index of the generation that the URL names. Its errors have the same text
+// as those of a gateway.
 func (q Question) find(ctx context.Context, s *location.Stores, l location.Location) (a Answer, err error) {
 	name, values := q.query()
 	generation := values.Get("generation")
@@ -161,10 +163,12 @@ func (q Question) find(ctx context.Context, s *location.Stores, l location.Locat
 	return a, body.NewPool().AddRanks(ctx, all, d, sought.Plan, a.Occurrences)
 }
 
-// keptPlans is the memory for plans that are kept from one epoch to the next, in bytes: as much as a gateway has by default.
+// keptPlans is the memory in bytes for plans that are kept from one epoch to the next, the same as
+// a gateway's default.
 const keptPlans = 64 << 20
 
-// unlimitedMemory is the memory of a program that answers one question, and each reservation of it: it has no budget.
+// unlimitedMemory is the memory of a program that answers one question and so has no budget. It is
+// also every reservation of that memory.
 type unlimitedMemory struct{}
 
 // Reserve grants every request.
@@ -173,13 +177,13 @@ func (unlimitedMemory) Reserve(context.Context, int64) (func(), error) { return 
 // Hold grants every request.
 func (m unlimitedMemory) Hold(context.Context, int64) (plans.Reservation, error) { return m, nil }
 
-// Shrink has nothing to give back.
+// Shrink does nothing, since nothing was reserved.
 func (unlimitedMemory) Shrink(int64) {}
 
-// Release has nothing to give back.
+// Release does nothing, since nothing was reserved.
 func (unlimitedMemory) Release() {}
 
-// Print writes the answer for people.
+// Print writes the answer as text.
 func (a Answer) Print(w io.Writer) {
 	ranked := slices.ContainsFunc(a.Occurrences, func(o plans.Occurrence) bool { return o.Rank != nil })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

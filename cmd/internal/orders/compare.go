@@ -12,17 +12,18 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Question says which orders to compare, and for whom. Zero values mean the dataset's own defaults.
+// Question selects the orders to compare, and describes the job. Zero values mean the dataset's own
+// defaults.
 type Question struct {
 	BatchSize  uint64
-	Shuffle    string         // compare the orders of this kind alone; "": all kinds
+	Shuffle    string         // compare only orders of this kind; "": all kinds
 	Window     uint64         // one window in addition to the usual ones
-	Order      shuffle.Params // the chosen one, of which Locality and warnings tell
-	WorldSizes []int          // numbers of ranks of which Locality tells
-	Homes      []int          // for each number of ranks; none: as many homes as ranks
-	Gateways   []int          // numbers that take the place of one gateway a home, of which Takeovers tell
-	Cache      int64          // bytes of a cache, of which LaterReads tells; 0: none
-	PartSize   int64          // bytes of one store read at most
+	Order      shuffle.Params // the chosen order, described by Locality and warnings
+	WorldSizes []int          // numbers of ranks for Locality
+	Homes      []int          // homes for each number of ranks; none: as many homes as ranks
+	Gateways   []int          // numbers of gateways that replace one gateway per home, for Takeovers
+	Cache      int64          // size of a cache in bytes, for LaterReads; 0: no cache
+	PartSize   int64          // maximum bytes of one store read
 	Price      float64
 }
 
@@ -52,7 +53,8 @@ type Row struct {
 	Default    bool     `json:"default"`
 }
 
-// Variances are how unevenly batches mix sorted classes, null where there is nothing to compare.
+// Variances measure how unevenly batches mix sorted classes. They are null if there is nothing to
+// compare.
 type Variances struct {
 	Variance    *float64 `json:"batch_variance"`
 	Variance10  *float64 `json:"batch_variance_10"`
@@ -77,13 +79,13 @@ type Locality struct {
 	Takeovers []Takeover `json:"takeovers,omitempty"`
 }
 
-// Sharing is how some ranks with some homes share batches by locality.
+// Sharing describes how a number of ranks with a number of homes shares batches by locality.
 type Sharing struct {
 	WorldSize uint64  `json:"world_size"`
 	Homes     uint64  `json:"homes"`
-	Moved     float64 `json:"moved"` // share of the samples
-	Variances         // of a rank's own share
-	Fault     string  `json:"fault,omitempty"` // why shares cannot follow these homes
+	Moved     float64 `json:"moved"` // share of the samples that move
+	Variances         // variances of a rank's own share
+	Fault     string  `json:"fault,omitempty"` // why the ranks cannot share by these homes
 	worst     float64
 }
 
@@ -114,10 +116,11 @@ func Compare(x *chunkindex.Index, q Question) (Comparison, error) {
 	return c, nil
 }
 
-// Warnings returns a line for each thing about the chosen order that a user may not expect.
+// Warnings returns a line for each property of the chosen order that a user may not expect.
 func (c *Comparison) Warnings() []string { return c.warnings }
 
-// rows returns the rows of the table: all shuffles or the one named, with the usual windows and the one given.
+// rows returns the rows of the table: all shuffles or the one named, with the usual windows and the
+// given one.
 func (q Question) rows(x *chunkindex.Index) ([]Row, error) {
 	lengths, data, def := chunkLengths(x), Model(x), x.Defaults()
 	own := shuffle.Params{Shuffle: def.Shuffle, Seed: def.Seed}
@@ -149,7 +152,8 @@ func (q Question) rows(x *chunkindex.Index) ([]Row, error) {
 	return rows, nil
 }
 
-// usual lists the orders to compare, with a given window among the usual ones, each with the seed of the dataset's own.
+// usual lists the orders to compare: a given window in addition to the usual ones, each with the
+// seed of the dataset's own order.
 func usual(own, chosen shuffle.Params, given uint64) []shuffle.Params {
 	windows := []uint64{16, 32, 64, 128, 256}
 	if given != 0 && !slices.Contains(windows, given) {
@@ -211,7 +215,7 @@ func chunkLengths(x *chunkindex.Index) []uint64 {
 	return lengths
 }
 
-// Model copies from an index the data for simulate. The index may be closed afterwards.
+// Model copies the data for simulate from an index. The index may be closed afterwards.
 func Model(x *chunkindex.Index) *simulate.Data {
 	digests := make([][32]byte, x.Chunks())
 	d := &simulate.Data{First: x.First(), Chunks: make([]simulate.Chunk, x.Chunks()), Digest: func(i int) [32]byte { return digests[i] }}

@@ -18,14 +18,15 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Explanation is a gateway's description of a plan, with the origin of the samples of one batch.
+// Explanation is a gateway's description of a plan, with the source of each sample of one batch.
 type Explanation struct {
-	Batch   *uint64         `json:"batch"` // nil: of no batch
-	Plan    map[string]any  `json:"plan"`  // as the gateway writes it, with numbers as json.Number
+	Batch   *uint64         `json:"batch"` // nil: no batch was requested
+	Plan    map[string]any  `json:"plan"`  // unchanged from the gateway, with numbers as json.Number
 	Samples []client.Sample `json:"samples"`
 }
 
-// Explain asks for the plan of an epoch, and for the manifest of one of its batches unless batch is nil.
+// Explain requests the plan of an epoch, and the manifest of one of its batches unless batch is
+// nil.
 func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *uint64) (*Explanation, error) {
 	name, err := c.DatasetName(ctx)
 	if err != nil {
@@ -38,7 +39,7 @@ func Explain(ctx context.Context, c *client.Client, opt client.Options, batch *u
 	}
 	e := &Explanation{Batch: batch}
 	numbers := json.NewDecoder(bytes.NewReader(answer))
-	numbers.UseNumber() // an epoch may exceed the precision of a float64
+	numbers.UseNumber() // an epoch may exceed the precision of float64
 	if err := numbers.Decode(&e.Plan); err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, err)
 	}
@@ -101,7 +102,7 @@ func (e *Explanation) printSamples(w io.Writer) {
 	t.Flush()
 }
 
-// collect adds the values of an object to rows, those of a nested object as links.self.
+// collect adds the values of an object to rows. Of a nested object it adds the link in links.self.
 func collect(rows map[string]string, above, gateway string, m map[string]any) {
 	for k, v := range m {
 		text := fmt.Sprint(v)

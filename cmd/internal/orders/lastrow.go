@@ -9,11 +9,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fewRows is the number of rows below which the last one, where it is incomplete, is a part of an epoch worth stating.
+// fewRows is the number of rows below which an incomplete last row is a considerable part of an
+// epoch, so it is reported.
 const fewRows = 64
 
-// LastRow lists the samples that never come in the last, incomplete row of a slot order, and those that tail=drop omits; "" where all rows are
-// complete, or there are many.
+// LastRow reports the samples that never occur in the last, incomplete row of a slot order, and the
+// samples that tail=drop omits. It returns "" if all rows are complete, or if there are many rows.
 func LastRow(params shuffle.Params, samples, batch uint64) string {
 	lanes := min(params.Window, samples)
 	if params.Shuffle != shuffle.Slot || lanes == 0 || batch == 0 {
@@ -36,7 +37,8 @@ func LastRow(params shuffle.Params, samples, batch uint64) string {
 		params.Describe(), whole+1, words.Count(longer, "longer lane", "longer lanes"), (lanes-longer)*whole, drop)
 }
 
-// LastRowOfPlan does the same by a gateway's description of a plan, of one dataset whose samples come once each.
+// LastRowOfPlan does the same as LastRow with a gateway's description of a plan. It returns ""
+// unless the plan reads one dataset and each sample once.
 func LastRowOfPlan(plan map[string]any) string {
 	of, _ := plan["parameters"].(map[string]any)
 	for _, other := range []any{plan["sources"], of["importance"], of["quarantine"]} {

@@ -49,9 +49,10 @@ func TestLastRow_IsStatedBelow64Rows(t *testing.T) {
 
 func number(n uint64) json.Number { return json.Number(fmt.Sprint(n)) }
 
-// TestLastRow_IsTrue of the order itself: the samples that it counts never stand among the last ones, and of the dropped ones none is theirs.
+// TestLastRow_IsTrue compares the report with the order itself. The reported samples never occur
+// among the last ones, and tail=drop omits none of them.
 func TestLastRow_IsTrue(t *testing.T) {
-	const samples, batch = 9*8 + 6, 24 // 78, of which six are left over, as many as the last row has
+	const samples, batch = 9*8 + 6, 24 // 78 samples, of which six are left over; the last row has six as well
 	first := make([]uint64, 0, 14)
 	for at := uint64(0); at <= samples; at += 6 {
 		first = append(first, at)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// Print writes the table for people. name is the dataset's.
+// Print writes the table as text. name is the name of the dataset.
 func (c *Comparison) Print(w io.Writer, name string) {
 	fmt.Fprintf(w, "%s: %s in %s, %s; batches of %d\n\n", name, words.Count(c.Samples, "sample", "samples"),
 		words.Count(c.Chunks, "chunk", "chunks"), humanize.IBytes(uint64(c.Bytes)), c.BatchSize)
@@ -99,7 +99,7 @@ func variance(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// money writes an amount to three digits, in the unit that the price is in.
+// money formats an amount with three digits, in the unit of the price.
 func money(x *float64) string {
 	if x == nil {
 		return "-"

@@ -5,15 +5,16 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Takeover counts repeated store reads if a number of gateways replaces one per home, under a job
-// whose homes stay. The gateways share nothing, and have room for the data of their ranks.
+// Takeover counts repeated store reads if a number of gateways replaces one gateway per home while
+// the job's homes stay the same. The gateways share nothing, and have room for the data of their
+// ranks.
 type Takeover struct {
 	WorldSize uint64  `json:"world_size"`
 	Homes     uint64  `json:"homes"`
 	Gateways  int     `json:"gateways"`
 	Chunks    int     `json:"chunks"` // a chunk that two gateways read counts twice
-	Bytes     int64   `json:"bytes"`  // of these chunks, as the store has them
-	Share     float64 `json:"share"`  // of the data
+	Bytes     int64   `json:"bytes"`  // size of these chunks in the store
+	Share     float64 `json:"share"`  // share of the dataset's bytes
 }
 
 // takeovers returns the repeated reads of each number of gateways, for each possible sharing.

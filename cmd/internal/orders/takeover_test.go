@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-data/millrace/datapath/simulate"
 )
 
-// TestRanksReadWhereClientsRead: what is predicted is predicted of the gateways that the clients ask.
+// TestRanksReadWhereClientsRead: the simulation assigns each rank the same gateway as the client
+// does.
 func TestRanksReadWhereClientsRead(t *testing.T) {
 	for ranks := range uint64(70) {
 		for rank := range ranks {

@@ -10,11 +10,12 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// evenEnough is the batch variance above which a plan gets a warning: sorted classes come more than twice as unevenly
-// as by chance.
+// evenEnough is the batch variance above which a plan gets a warning: sorted classes are spread
+// more than twice as unevenly as by chance.
 const evenEnough = 2
 
-// Uneven warns where batches of a plan would mix sorted classes badly, and recommends a cure; "" where they mix well.
+// Uneven returns a warning if batches of a plan would mix sorted classes badly, with advice. It
+// returns "" if they mix well.
 func Uneven(plan *shuffle.Plan, batch uint64, x *chunkindex.Index) string {
 	v, known := plan.BatchVariance(batch)
 	if !known || v.Worst() <= evenEnough {
@@ -32,7 +33,7 @@ func Uneven(plan *shuffle.Plan, batch uint64, x *chunkindex.Index) string {
 	return unevenLine(v.Worst(), batch, plan.Params().Describe(), cure)
 }
 
-// UnevenPlan does the same by a gateway's description of a plan.
+// UnevenPlan does the same as Uneven with a gateway's description of a plan.
 func UnevenPlan(plan map[string]any) string {
 	var worst float64
 	for _, name := range []string{"expected_batch_variance", "expected_batch_variance_10", "expected_batch_variance_100"} {
@@ -52,12 +53,12 @@ func UnevenPlan(plan map[string]any) string {
 	return unevenLine(worst, params["batch_size"], fmt.Sprint(params["shuffle"]), cure)
 }
 
-// unevenLine is the warning, with its cure.
+// unevenLine formats the warning and the advice.
 func unevenLine(worst float64, batch any, order, cure string) string {
 	return fmt.Sprintf("millrace: if samples are stored sorted by class, batches of %v of shuffle %s vary %.3g times as much as random ones: %s", batch, order, worst, cure)
 }
 
-// unevenRanks says where ranks alone would see sorted classes badly mixed.
+// unevenRanks returns a warning if single ranks would get badly mixed sorted classes.
 func unevenRanks(rows []Sharing) string {
 	worst := Sharing{worst: evenEnough}
 	for _, r := range rows {

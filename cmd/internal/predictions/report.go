@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Report has the results of some simulated settings.
+// Report contains the results of the simulated settings.
 type Report struct {
 	Advice   []string  `json:"advice"`
 	Settings []setting `json:"settings"`
@@ -24,7 +24,7 @@ type Report struct {
 	results []simulate.Result
 }
 
-// New returns the report of at least one result.
+// New returns the report of the results, of which there must be at least one.
 func New(d *simulate.Data, results []simulate.Result) *Report {
 	r := &Report{Advice: simulate.Advice(d, results), Settings: make([]setting, len(results)), data: d, results: results}
 	for i := range results {
@@ -33,7 +33,7 @@ func New(d *simulate.Data, results []simulate.Result) *Report {
 	return r
 }
 
-// setting is one row.
+// setting is one row of the report.
 type setting struct {
 	Gateways  int     `json:"gateways"`
 	Cluster   bool    `json:"cluster"`
@@ -49,24 +49,24 @@ type setting struct {
 
 type epoch struct {
 	Seconds float64       `json:"seconds"`
-	Bound   string        `json:"bound"` // the bottleneck, and the rate without any other one
-	Least   float64       `json:"bound_seconds"`
+	Bound   string        `json:"bound"`         // name of the bottleneck
+	Least   float64       `json:"bound_seconds"` // time of the epoch if only the bottleneck limits it
 	Reads   int64         `json:"store_reads"`
 	Store   int64         `json:"store_bytes"`
 	Disk    int64         `json:"disk_read_bytes"`
 	Written int64         `json:"disk_written_bytes"`
 	Served  int64         `json:"served_bytes"`
-	Ratios  map[string]f3 `json:"tiers"` // of the bytes delivered
+	Ratios  map[string]f3 `json:"tiers"` // shares of the delivered bytes
 	Asked   int64         `json:"peer_reads"`
 	Peers   int64         `json:"peer_bytes"`
-	Link    int64         `json:"busiest_link_bytes"` // in or out, the larger one
+	Link    int64         `json:"busiest_link_bytes"` // in one direction, in or out, whichever is larger
 	Half    f3            `json:"stall_p50_seconds"`
 	Most    f3            `json:"stall_p99_seconds"`
 	Bounds  map[string]f3 `json:"bounds"` // seconds
 	Ranks   []rank        `json:"ranks"`
 }
 
-// model is that of Yang and Cong, in seconds.
+// model contains the results of the model by Yang and Cong, in seconds.
 type model struct {
 	Stored      f3 `json:"store_seconds"`
 	Distributed f3 `json:"shared_cache_seconds"`
@@ -80,7 +80,7 @@ type rank struct {
 	Stalls  int `json:"stalls"`
 }
 
-// f3 is a figure to three decimals.
+// f3 is a number that is printed with three decimals.
 type f3 float64
 
 // MarshalJSON implements json.Marshaler.
@@ -123,7 +123,7 @@ func newEpoch(r *simulate.Result, e *simulate.Epoch) epoch {
 	return row
 }
 
-// Print writes the report for people.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) {
 	d, results := r.data, r.results
 	s := &results[0].Setting
@@ -151,7 +151,7 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", strings.Join(r.Advice, "\n"))
 }
 
-// printRows prints the table, for fleets with the traffic between gateways.
+// printRows prints the table. For a fleet, it includes the traffic between gateways.
 func printRows(w io.Writer, results []simulate.Result, fleet bool) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	peers := ""

@@ -1,4 +1,5 @@
-// Package reach finds out whether gateways answer at all, before a command waits for them as patiently as a training job.
+// Package reach checks whether gateways respond at all. A command calls it before it waits as
+// patiently as a training job does.
 package reach
 
 import (
@@ -13,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// ErrNoAnswer says that a gateway does not answer at all.
+// ErrNoAnswer reports that a gateway does not respond at all.
 var ErrNoAnswer = errors.New("no answer")
 
-// Cure returns the cure for a gateway that does not answer.
+// Cure returns advice for a gateway that does not respond.
 func Cure(err error) string {
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return "write http:// in place of https://"
@@ -24,10 +25,11 @@ func Cure(err error) string {
 	return "start it, or correct the address"
 }
 
-// Time is how long Check waits for a first answer.
+// Time is how long Check waits for a first response.
 const Time = 5 * time.Second
 
-// Check returns an error if no gateway of a client answers: at once if all refuse the connection, else after Time.
+// Check returns an error if no gateway of a client responds: at once if all refuse the connection,
+// otherwise after Time.
 func Check(ctx context.Context, cfg client.Config) error {
 	cfg.Deadline, cfg.AttemptTimeout, cfg.FailRefused = Time, Time, true
 	start := time.Now()
@@ -43,7 +45,7 @@ func Check(ctx context.Context, cfg client.Config) error {
 		return err
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok {
-		err = network.Err // the caller names the gateway
+		err = network.Err // the caller adds the name of the gateway
 	}
 	if took := time.Since(start).Round(time.Second); took > 0 {
 		return fmt.Errorf("%w in %s: %w", ErrNoAnswer, took, err)
