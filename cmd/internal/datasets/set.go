@@ -67,7 +67,8 @@ func (s Set) And(more Set) (Set, error) {
 	return sum, errors.Join(faults...)
 }
 
-// Places returns the addresses of the wanted datasets, without parameters of services.
+// Places returns the addresses of the datasets that a condition selects, without parameters of
+// services.
 func (s Set) Places(wanted func(name string) bool) (all []string) {
 	for _, d := range s.Datasets {
 		if wanted(d.Name) {

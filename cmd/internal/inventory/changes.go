@@ -80,8 +80,8 @@ func changesOf(ctx context.Context, o location.Dataset) *Changes {
 	return &c
 }
 
-// kindOf returns the extension of a file's name. A new file whose extension no shard has is not a
-// sample, but for example a note.
+// kindOf returns the extension of a file's name. A new file whose extension no shard has, such as a
+// note, is not a sample.
 func kindOf(key string) string { return strings.ToLower(key[strings.LastIndexByte(key, '.')+1:]) }
 
 // cameAfter reports whether a file was added to its directory after a time. It uses the change time

@@ -13,12 +13,13 @@ import (
 	"github.com/millrace-data/millrace/gateway/origin"
 )
 
-// AccessConfig defines the rights of clients. The zero value grants read to all clients on this machine.
+// AccessConfig defines the rights of clients. The zero value grants the right read to all clients
+// on this machine.
 type AccessConfig struct {
 	Access string       // file of clients, their rights and limits; "": requests need no credentials
-	Allow  []auth.Right // without Access: rights of all clients; none: read
+	Allow  []auth.Right // without Access: the rights of all clients; none: read
 	origin.Policy
-	AuditLog       string // file, or "stderr"; "": none
+	AuditLog       string // a file, or "stderr"; "": no audit log
 	InsecureNoAuth bool   // without Access: other machines can use the data port
 	InsecureAdmin  bool   // without Access: other machines can read statistics and profiles
 }
@@ -36,7 +37,7 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 			return settingError("access", err)
 		}
 		s.guard = c.Access
-		s.guard.FetchKeys(ctx) // for JWTs of the first requests
+		s.guard.FetchKeys(ctx) // so that the first requests with JWTs find the keys
 	}
 	if access.AuditLog == "" || s.cfg.Check {
 		return nil
@@ -53,9 +54,10 @@ func (s *Node) openAccess(ctx context.Context, c *gateway.Config) (err error) {
 	return nil
 }
 
-// allowed returns the rights of all clients without an access file. They include admin if only this machine, or at a Unix
-// socket only this user, can reach the port with the statistics, or with InsecureAdmin. That port is the admin port, or the
-// data port if there is no admin port.
+// allowed returns the rights of all clients without an access file. They include admin if only this
+// machine can reach the port with the statistics, or with InsecureAdmin. At a Unix socket, only
+// this user may be able to reach it. That port is the admin port, or the data port if there is no
+// admin port.
 func (s *Node) allowed() []auth.Right {
 	c := s.cfg
 	rights := slices.Clone(c.Allow)
@@ -88,7 +90,7 @@ func (s *Node) accessChanged(err error) {
 	s.log.Info().Msg("access file reloaded")
 }
 
-// issuerKeys logs the result of a fetch of a JWT issuer's keys.
+// issuerKeys logs the result of a request for a JWT issuer's keys.
 func (s *Node) issuerKeys(issuer string, err error) {
 	if err != nil {
 		s.log.Warn().Err(err).Str("issuer", issuer).

@@ -13,7 +13,7 @@ const (
 	expiryLook = time.Hour
 )
 
-// certificate is a certificate of this gateway, which its operator renews.
+// certificate is a certificate of this gateway. The operator renews it.
 type certificate struct {
 	name string // prefix of its flags and metrics: "tls" or "peer"
 	file string
@@ -45,8 +45,8 @@ func (s *Node) certificateChanged(name string) func(error) {
 	}
 }
 
-// watchExpiry warns before certificates expire. Without the warning, operators would notice late: open connections
-// outlive the certificate, and only new ones fail.
+// watchExpiry logs a warning before certificates expire. Without it operators would notice late,
+// because open connections outlive the certificate and only new ones fail.
 func (s *Node) watchExpiry(ctx context.Context) {
 	if len(s.certificates) == 0 {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestCertificates_WarnBeforeExpiry: the log warns of a certificate that expires in an hour, and invalid new files set a
-// metric and add a line to the log.
+// TestCertificates_WarnBeforeExpiry: the log contains a warning if a certificate expires in an
+// hour. Invalid new files set a metric and add a line to the log.
 func TestCertificates_WarnBeforeExpiry(t *testing.T) {
 	var log bytes.Buffer
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) })

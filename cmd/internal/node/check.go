@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	minMemory   = 1 << 20     // of a budget or a disk cache: less holds no typical chunk
-	minFollow   = time.Second // between two checks of the pointers
-	minPartSize = 64 << 10    // of a store read: latency dominates smaller ones
+	minMemory   = 1 << 20     // minimum of a budget or a disk cache: less than this holds no typical chunk
+	minFollow   = time.Second // minimum time between two checks of the pointers
+	minPartSize = 64 << 10    // minimum of a store read: latency dominates smaller ones
 )
 
 // faults collects the faults of a configuration.
 type faults []error
 
-// add records a fault of a setting, by its name in a configuration file. format continues the name.
+// add records a fault of a setting under its name in a configuration file. format continues the
+// name.
 func (f *faults) add(setting, format string, args ...any) {
 	*f = append(*f, &SettingError{setting, fmt.Errorf(format, args...)})
 }
@@ -68,7 +69,8 @@ func (c *Config) Complete() []error {
 
 func size(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// placeOnDisk computes the size of the disk cache, and puts copies of indexes into it.
+// placeOnDisk computes the size of the disk cache, and sets the directory for copies of indexes
+// inside it.
 func (c *Config) placeOnDisk(f *faults) {
 	if c.DiskCache == "" {
 		return
@@ -131,7 +133,7 @@ func (c *Config) checkQuotas(f *faults) {
 	}
 }
 
-// complete computes missing settings of a member of a cluster, and records all faults.
+// complete computes the missing settings of a cluster member, and records all faults.
 func (c *ClusterConfig) complete(f *faults) {
 	if err := cluster.CheckName(c.Cluster); err != nil {
 		f.add("cluster", ": %w", err)

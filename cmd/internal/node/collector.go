@@ -8,16 +8,19 @@ import (
 )
 
 const (
-	// garbage is the amount of garbage that triggers a collection. Chunks and bodies are outside Go's heap, so live
-	// data vary from little to large sample tables. Go's default, as much garbage as live data, would collect dozens
-	// of times per second with little, and would let the process exceed its budget with large tables.
+	// garbage is the amount of garbage that triggers a collection. Chunks and bodies are
+	// outside Go's heap, so the amount of live data depends on the sample tables, which may be
+	// small or large. Go's default allows as much garbage as live data. With small tables it
+	// would collect dozens of times per second; with large tables the process would exceed its
+	// budget.
 	garbage       = 12 << 20
-	minCollection = 25 // percent of live data: below, the collector would run constantly
+	minCollection = 25 // percent of live data; with less, the collector would run constantly
 	maxCollection = 800
 )
 
-// paceCollector keeps the garbage near the constant garbage, for any amount of live data, until ctx ends. It adjusts the
-// percentage after each collection: live data may have grown tenfold, and the next garbage would grow with them.
+// paceCollector keeps the amount of garbage near the constant garbage, for any amount of live data,
+// until ctx ends. It adjusts the percentage after each collection, since live data may have grown
+// tenfold, and the next garbage with them.
 func paceCollector(ctx context.Context) error {
 	ended := make(chan struct{}, 1)
 	collections(ctx, ended)
@@ -36,10 +39,10 @@ func paceCollector(ctx context.Context) error {
 	}
 }
 
-// collections sends a token to ended after each collection, until ctx ends. The runtime has no event for collections,
-// but each one runs the cleanup of an unreachable object.
+// collections sends a token to ended after each collection, until ctx ends. The runtime reports no
+// collections, but each one runs the cleanup of an unreachable object.
 func collections(ctx context.Context, ended chan<- struct{}) {
-	type canary struct{ _ *canary } // with a pointer, so that the allocator does not batch it with other objects
+	type canary struct{ _ *canary } // has a pointer, so that the allocator does not batch it with other objects
 	runtime.AddCleanup(&canary{}, func(ended chan<- struct{}) {
 		if ctx.Err() != nil {
 			return
@@ -52,7 +55,8 @@ func collections(ctx context.Context, ended chan<- struct{}) {
 	}, ended)
 }
 
-// collectAt returns the collector's percentage for a number of live bytes, in steps: each change stops the world.
+// collectAt returns the collector's percentage for a number of live bytes. It changes in steps,
+// since each change stops the world.
 func collectAt(alive uint64) int {
 	percent := garbage * 100 / max(alive, 1<<20)
 	return int(min(max(percent/25*25, minCollection), maxCollection))

@@ -16,7 +16,8 @@ func TestCollectAt(t *testing.T) {
 	}
 }
 
-// TestCollections_SendsTokenAfterEach runs the collector until a token arrives, three times.
+// TestCollections_SendsTokenAfterEach runs the collector until a token arrives, three times in a
+// row.
 func TestCollections_SendsTokenAfterEach(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -26,7 +27,7 @@ func TestCollections_SendsTokenAfterEach(t *testing.T) {
 		noticed := false
 		for try := 0; try < 1000 && !noticed; try++ {
 			runtime.GC()
-			runtime.Gosched() // another goroutine runs the cleanups
+			runtime.Gosched() // lets another goroutine run the cleanups
 			select {
 			case <-ended:
 				noticed = true

@@ -14,53 +14,55 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// Config of a node. Sizes are in bytes. A field that a flag of serve sets has the name of the flag.
+// Config configures a node. Sizes are in bytes. A field that a flag of serve sets has the name of
+// the flag.
 type Config struct {
-	Locations []location.Location // of the datasets; the first is the default
+	Locations []location.Location // locations of the datasets; the first is the default
 	Mixtures  []datasets.Mixture
 	Datasets  string           // YAML file of more datasets and mixtures, reloaded when it changes; "": none
 	Follow    time.Duration    // interval between reads of all index pointers; 0: never
 	HangUp    <-chan os.Signal // each signal reloads the file and all pointers
-	Quotas    []Quota          // with a file, also of datasets that do not exist yet
+	Quotas    []Quota          // a file of datasets may add the dataset later
 	Stores    location.Stores
 
 	Listen      string       // comma-separated addresses of the data port; unix:PATH is a Unix socket
-	SocketMode  fs.FileMode  // of Unix sockets; 0: 0600, only this user can connect
+	SocketMode  fs.FileMode  // mode of Unix sockets; 0: 0600, only this user can connect
 	Bound       net.Listener // the data port, if already bound
 	PortFile    string       // file to write the data port's bound addresses to; "": none
 	AdminListen string       // address of a port for metrics, statistics and profiles; "": the data port has them
-	// HealthListen is the address of a plain HTTP port for probes only; "": none. The other ports also answer probes.
+	// HealthListen is the address of a plain HTTP port that only answers probes; "": no such
+	// port. The other ports answer probes too.
 	HealthListen string
 	AccessConfig
 	TLSCert  string // PEM file: certificate of the data and admin ports; "": plain HTTP
 	TLSKey   string // PEM file: its key
 	ClientCA string // PEM file: CAs of client certificates; "": clients need no certificate
 
-	Memory        int64 // limit of the process
-	LimitHeap     bool  // set the collector's soft limit
-	PaceHeap      bool  // set the collector's pace
+	Memory        int64 // memory limit of the process
+	LimitHeap     bool  // set the soft limit of Go's garbage collector
+	PaceHeap      bool  // set the pace of Go's garbage collector
 	CacheSize     int64
 	CachePolicy   string
 	DiskCache     string // directory; "": no disk cache
 	DiskCacheSize int64
-	IndexDir      string // copies of indexes; "": a temporary directory
+	IndexDir      string // directory for copies of indexes; "": a temporary directory
 	LossLog       string // directory for reported losses that the bucket rejects; "": the gateway rejects them too
 
 	BudgetWait       time.Duration // longest wait of a batch for memory, before 503
-	FirstByteTimeout time.Duration // to the first byte of a response
-	LameDuck         time.Duration // time to serve batches after the shutdown signal
-	DrainTimeout     time.Duration // then time limit for open requests
+	FirstByteTimeout time.Duration // time limit for the first byte of a response
+	LameDuck         time.Duration // time in which batches are still served after the shutdown signal
+	DrainTimeout     time.Duration // time limit for open requests after that
 	WhileLocked      string        // file: the node ends when no process has locked it for Linger; "": no lock
 	Linger           time.Duration
 	Parallel         int   // concurrent store reads; 0: automatic
-	PartSize         int64 // maximum of one store read
+	PartSize         int64 // maximum size of one store read
 	CheckSHA256      bool  // also verify the SHA-256 of each received chunk
 	NoPrefetch       bool
-	NoSharedMemory   bool // send bytes to readers on this machine, share no memory
+	NoSharedMemory   bool // send bytes to readers on this machine too, instead of sharing memory
 	Traces           bool // send traces if the environment names a collector
 
 	ClusterConfig
-	Check   bool // open all parts except the ports and the files that a running gateway may use
+	Check   bool // open all parts, except the ports and the files that a running gateway may use
 	Log     zerolog.Logger
 	Version string
 }
@@ -69,10 +71,10 @@ type Config struct {
 type Quota struct {
 	Dataset string
 	Memory  int64
-	Disk    int64 // 0: no disk cache
+	Disk    int64 // 0: the dataset is not in a disk cache
 }
 
-// ClusterConfig makes a gateway a member of a cluster. Without Cluster it is unused.
+// ClusterConfig makes a gateway a member of a cluster. It is ignored if Cluster is empty.
 type ClusterConfig struct {
 	Cluster        string         // name of the cluster
 	Join           discovery.Join // discovery of the other gateways
@@ -81,19 +83,19 @@ type ClusterConfig struct {
 	PeerCert       string         // PEM files
 	PeerKey        string
 	PeerCA         string
-	PeerAllow      []string // patterns, one of which must match a name in a gateway's certificate; none: any name
+	PeerAllow      []string // patterns; a gateway's certificate must have a name that matches one of them; none: any name
 	PeerInsecure   bool     // no certificates
-	PeerSharedCert bool     // gateways share a certificate
+	PeerSharedCert bool     // all gateways use the same certificate
 	Member         string   // name of this gateway
 }
 
 // SettingError reports an invalid setting, or one that the datasets or the machine do not allow.
 type SettingError struct {
-	Setting string // its name in a configuration file
-	err     error  // continues the name: " must be ..." or ": ..."
+	Setting string // name of the setting in a configuration file
+	err     error  // text after the name: " must be ..." or ": ..."
 }
 
-// settingError returns the error of a setting with a cause of its own, after a colon.
+// settingError returns the error of a setting with a cause, which is printed after a colon.
 func settingError(setting string, err error) *SettingError {
 	return &SettingError{setting, fmt.Errorf(": %w", err)}
 }

@@ -15,8 +15,9 @@ import (
 // diskWriters is the maximum number of chunks that the disk cache holds in memory while it writes them.
 const diskWriters = 2
 
-// heldBy returns a predicate for the datasets of a division's disk cache. The main division also includes datasets with a
-// quota: their caches are inside its directory, and it takes their chunks after the quota is removed.
+// heldBy returns a predicate for the datasets of a division's disk cache. The main division also
+// includes datasets with a quota: their caches are inside its directory, and it takes over their
+// chunks after the quota is removed.
 func (s *Node) heldBy(v *division) func(name string) bool {
 	return func(name string) bool { return v == s.main() || v == s.division(name) }
 }

@@ -10,18 +10,20 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// division is a data path with its own budget and disk cache: datasets of one division evict nothing of another.
-// The main one serves all datasets without a quota. Its budget also holds the plans and reports of all requests.
+// division is a data path with its own budget and disk cache. Datasets of one division never evict
+// chunks of another. The main division serves all datasets without a quota. Its budget also
+// contains the plans and reports of all requests.
 type division struct {
-	quota  Quota  // of the main one: no dataset; --cache-size and --disk-cache-size
-	dir    string // of its disk cache; "": none
+	quota  Quota  // in the main division: no dataset, and the sizes of --cache-size and --disk-cache-size
+	dir    string // directory of its disk cache; "": none
 	budget *budget.Budget
 	disk   *diskcache.Cache
 	path   *datapath.Path
 	listed int64 // reserved bytes for the list of the files on disk; guarded by keeper.fitting
 }
 
-// divide makes the empty divisions, the main one first. set is the initial set of datasets.
+// divide makes the divisions without datasets, the main one first. set is the initial set of
+// datasets.
 func (s *Node) divide(set datasets.Set) error {
 	c := s.cfg
 	s.divisions = []*division{{quota: Quota{Memory: c.CacheSize, Disk: c.DiskCacheSize}, dir: c.DiskCache}}
@@ -88,7 +90,8 @@ func (v *division) diskSetting() string {
 	return v.setting()
 }
 
-// mix makes the source of a mixture. Its sources may be in several divisions, whose memory it reserves in their order.
+// mix makes the source of a mixture. Its sources may be in several divisions. It reserves memory in
+// the divisions' order.
 func (s *Node) mix(sources []gateway.Dataset) gateway.Source {
 	parts := make([]datapath.Part, 0, len(sources))
 	for _, d := range sources {

@@ -16,14 +16,15 @@ const mebibyte = 1 << 20
 
 // memoryNeed is the memory that a dataset needs.
 type memoryNeed struct {
-	resident int64 // of the index and its chunk table
+	resident int64 // for the index and its chunk table
 	decoding int64 // buffer to decode any chunk
 	chunk    int64 // largest chunk
-	body     int64 // larger of a batch of average samples and the largest sample
+	body     int64 // for a body: a batch of average samples, or the largest sample if that is larger
 	window   int64 // memory for the window of the default order
 }
 
-// serving returns the memory for reads of the dataset: some chunks in use, in transfer or in writing to disk, and one body.
+// serving returns the memory for reads of the dataset: some chunks that are in use, being
+// transferred or being written to disk, and one body.
 func (n memoryNeed) serving(chunks int64) int64 { return chunks*n.chunk + n.body }
 
 func needs(x *chunkindex.Index) memoryNeed {
@@ -44,15 +45,16 @@ func needs(x *chunkindex.Index) memoryNeed {
 	return n
 }
 
-// fits returns an error if the budget of a division is too small for its open generations and the fresh ones. It warns of
-// datasets whose chunks are read more than once per epoch. It reserves the memory that fresh generations hold while they
-// are open. The plans of all datasets are in the main budget. The caller holds fitting.
+// fits returns an error if the budget of a division is too small for its open generations and the
+// fresh ones. It logs a warning for datasets whose chunks will be read more than once per epoch. It
+// reserves the memory that fresh generations hold while they are open. The plans of all datasets
+// are in the main budget. The caller holds fitting.
 func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) error {
 	if len(fresh) == 0 {
 		return nil
 	}
 	var resident, decoding int64
-	var hungry memoryNeed // with the largest serving
+	var hungry memoryNeed // the dataset with the largest serving
 	name := "none"
 	chunks := int64(2)
 	if v.dir != "" {
@@ -64,7 +66,7 @@ func (k *keeper) fits(ctx context.Context, v *division, fresh []*generation) err
 		n := needs(g.index)
 		indexes[i], asked[i] = g.index, n
 		resident += n.resident
-		decoding = max(decoding, n.decoding) // one buffer for all
+		decoding = max(decoding, n.decoding) // all datasets share one buffer
 		if n.serving(chunks) > hungry.serving(chunks) {
 			hungry, name = n, g.at.Loc.Name
 		}
@@ -124,7 +126,8 @@ func (v *division) reserve(ctx context.Context, list int64, fresh []*generation,
 	return nil
 }
 
-// planned lists the indexes whose plans are in a division's budget: all indexes for the main one, none for others.
+// planned returns the indexes whose plans are in a division's budget: all indexes for the main
+// division, none for any other.
 func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.Index) {
 	if v != k.node.main() {
 		return nil
@@ -135,7 +138,8 @@ func (k *keeper) planned(v *division, fresh []*generation) (all []*chunkindex.In
 	return all
 }
 
-// leastBudget adds the memory of the plans, which grows with the budget that contains them.
+// leastBudget returns rest plus the memory of the plans, which grows with the budget that contains
+// them.
 func leastBudget(rest int64, indexes []*chunkindex.Index) int64 {
 	if len(indexes) == 0 {
 		return rest

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestHealthPort_AnswersProbesOnly: the port serves only health and readiness, over plain HTTP even if other ports use TLS.
+// TestHealthPort_AnswersProbesOnly: the port serves only health and readiness, over plain HTTP even
+// if other ports use TLS.
 func TestHealthPort_AnswersProbesOnly(t *testing.T) {
 	path, files := filepath.Join(shortDir(t), "s"), certtest.New(t).Issue(t, t.TempDir(), nil)
 	r := newRig(t, "  a: "+dataset(t)+"\n", func(c *Config) {

@@ -30,20 +30,21 @@ type keeper struct {
 	node *Node
 	reloader
 
-	fitting    sync.Mutex // held from check to reservation, so that two datasets do not count the same free bytes
-	announcing sync.Mutex // held during an announcement, so that the last one has the newest state
+	fitting    sync.Mutex // held from the check to the reservation, so that two datasets do not count the same free bytes
+	announcing sync.Mutex // held during an announcement, so that the last one contains the newest state
 
 	mu      sync.Mutex // guards the fields below, and place.users
 	open    []*generation
 	places  []*place
 	current map[string]*generation // by name
 	start   func(work func(context.Context))
-	waiting []func(context.Context) // to start once start is set
+	waiting []func(context.Context) // work to start once start is set
 }
 
-// place holds a dataset's stores, and the losses and selections stored with its index. The dataset's generations share it.
+// place holds a dataset's stores, and the losses and selections stored with its index. All
+// generations of the dataset share it.
 type place struct {
-	location.Dataset // without an index
+	location.Dataset // without its index
 	losses           *importance.Log
 	selections       *selection.Store
 	users            int
@@ -56,9 +57,9 @@ type generation struct {
 	index    *chunkindex.Index
 	division *division
 	source   *datapath.Source    // nil: not admitted yet
-	memory   *budget.Reservation // of the index and its table
+	memory   *budget.Reservation // memory of the index and its table
 	ended    sync.Once
-	ending   bool // guarded by keeper.mu: no longer announced to peers
+	ending   bool // no longer announced to peers; guarded by keeper.mu
 }
 
 func newKeeper(s *Node) *keeper {
@@ -68,7 +69,7 @@ func newKeeper(s *Node) *keeper {
 // origin identifies a dataset's address and the version of its shards.
 func (g *generation) origin() string { return g.at.Loc.Address() + " " + g.index.Binding() }
 
-// served returns the generation in the gateway's form.
+// served returns the generation in the form that the gateway uses.
 func (g *generation) served() gateway.Dataset {
 	return gateway.Dataset{
 		Name: g.at.Loc.Name, Index: g.index, Source: g.source, Importance: g.at.losses, Selection: g.at.selections,
@@ -78,7 +79,7 @@ func (g *generation) served() gateway.Dataset {
 
 // openPlace returns the place of a dataset and adds a user. It opens the place if necessary. The caller holds the turn.
 func (k *keeper) openPlace(l location.Location) (*place, error) {
-	var twin *place // with the same losses
+	var twin *place // an open place with the same losses
 	k.mu.Lock()
 	for _, p := range k.places {
 		if p.Loc.Name != l.Name {
@@ -124,7 +125,7 @@ func (k *keeper) pin(name string) *place {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.current[name]
-	if g == nil { // removed, but perhaps still read
+	if g == nil { // the dataset has been removed, but requests may still read it
 		i := slices.IndexFunc(k.open, func(g *generation) bool { return g.at.Loc.Name == name && !g.ending })
 		if i < 0 {
 			return nil
@@ -156,8 +157,8 @@ func (p *place) close(s *Node) {
 	p.Close()
 }
 
-// read opens the index of a generation, "" for the one that the pointer names. The generation is not admitted yet. It
-// takes over the caller's use of the place.
+// read opens the index of a generation; "" stands for the one that the pointer names. The
+// generation is not admitted yet. It takes over the caller's use of the place.
 func (k *keeper) read(ctx context.Context, p *place, name string) (*generation, error) {
 	v := k.node.division(p.Loc.Name)
 	x, err := p.OpenIndex(ctx, chunkindex.OpenOptions{Generation: name, CacheDir: k.node.cfg.IndexDir, Tables: v.path.Tables()})
@@ -199,7 +200,8 @@ func (k *keeper) admit(ctx context.Context, fresh []*generation) error {
 	return nil
 }
 
-// copiesStay is how long a copy of a closed index stays: a job that pauses overnight resumes without reading the store.
+// copiesStay is how long the copy of a closed index is kept: a job that pauses overnight resumes
+// without reading the store.
 const copiesStay = 24 * time.Hour
 
 // removeCopies removes old copies of indexes, so that a dataset that changes each minute does not fill the disk.
@@ -226,7 +228,8 @@ func of(v *division, all []*generation) []*generation {
 	return slices.DeleteFunc(slices.Clone(all), func(g *generation) bool { return g.division != v })
 }
 
-// openOlder opens a generation that a URL names. If its index is gone, the error is objstore.ErrNotFound.
+// openOlder opens the generation that a URL names. If its index is gone, the error is
+// objstore.ErrNotFound.
 func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Dataset, error) {
 	p := k.pin(name)
 	if p == nil {
@@ -237,7 +240,7 @@ func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Da
 		return gateway.Dataset{}, err
 	}
 	if err := k.admit(ctx, []*generation{g}); err != nil {
-		if _, never := errors.AsType[*SettingError](err); never { // too large with the open generations: they close in time
+		if _, never := errors.AsType[*SettingError](err); never { // too large only together with the open generations, which close in time
 			err = fmt.Errorf("open generation %.12s of %s: %w: %w", digest, name, budget.ErrOverloaded, err)
 		}
 		return gateway.Dataset{}, err
@@ -245,7 +248,7 @@ func (k *keeper) openOlder(ctx context.Context, name, digest string) (gateway.Da
 	return g.served(), nil
 }
 
-// close closes an unused generation, once.
+// close closes a generation that is no longer used. Further calls do nothing.
 func (g *generation) close() {
 	g.ended.Do(func() {
 		k := g.keeper
@@ -257,7 +260,7 @@ func (g *generation) close() {
 			g.source.Close()
 			k.node.log.Info().Str("dataset", g.at.Loc.Name).Str("generation", g.index.Generation()).Msg("dataset closed")
 		}
-		_ = g.index.Close() // only read from
+		_ = g.index.Close() // reads only, so an error does not matter
 		if g.memory != nil {
 			g.memory.Release()
 		}
@@ -268,7 +271,7 @@ func (g *generation) close() {
 	})
 }
 
-// end closes all open generations. It waits for concurrent calls of close.
+// end closes all open generations. It waits for calls of close that are in progress.
 func (k *keeper) end() {
 	for _, g := range k.all() {
 		g.close()
@@ -309,7 +312,7 @@ func (k *keeper) names() map[any]string {
 	return names
 }
 
-// begin starts background work, once the node runs.
+// begin starts background work now, or when the node runs.
 func (k *keeper) begin(work func(context.Context)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -320,7 +323,8 @@ func (k *keeper) begin(work func(context.Context)) {
 	k.start(work)
 }
 
-// sendLosses sends the losses that an earlier run kept for a dataset, if its place is still open.
+// sendLosses sends the losses that an earlier process kept for a dataset, if its place is still
+// open.
 func (k *keeper) sendLosses(ctx context.Context, p *place) {
 	k.mu.Lock()
 	open := p.users > 0
@@ -334,7 +338,7 @@ func (k *keeper) sendLosses(ctx context.Context, p *place) {
 	}
 }
 
-// first opens the datasets and mixtures of the start.
+// first opens the datasets and mixtures that are configured at the start.
 func (k *keeper) first(ctx context.Context, set datasets.Set) ([]gateway.Dataset, []gateway.Mixture, error) {
 	next, err := k.prepare(ctx, set, reloadScope{at: atNone})
 	if err != nil {

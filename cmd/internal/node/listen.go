@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// mostOfPath is the longest path of a Unix socket on every system: macOS takes 104 bytes, including the final zero.
+// mostOfPath is the maximum length of a Unix socket's path on every system. macOS allows 104 bytes,
+// including the final zero.
 const mostOfPath = 103
 
 // socketPrefix begins the address of a Unix socket.
@@ -71,10 +72,11 @@ func writePorts(path string, listeners []net.Listener) (err error) {
 // privateMode is the mode of a Unix socket to which only its user can connect.
 const privateMode fs.FileMode = 0o600
 
-// Private reports whether only its user can connect to a Unix socket of this mode. 0 means 0600.
+// Private reports whether only its user can connect to a Unix socket of this mode. 0 stands for
+// 0600.
 func Private(mode fs.FileMode) bool { return mode&0o066 == 0 }
 
-// Listen binds an address, HOST:PORT or unix:PATH with a mode. An error names it.
+// Listen binds an address, HOST:PORT or unix:PATH with a mode. Its error names the address.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	l, err := Bind(ctx, address, mode)
 	if errors.Is(err, syscall.EADDRINUSE) && SocketOf(address) == "" {
@@ -86,8 +88,8 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 	return l, nil
 }
 
-// CheckPorts fails if a TCP port of a gateway is in use. It binds none permanently, since the gateway serves only once its
-// datasets are open.
+// CheckPorts returns an error if a TCP port of a gateway is in use. It keeps no port bound, since
+// the gateway serves only once its datasets are open.
 func CheckPorts(ctx context.Context, c *Config) error {
 	all := append(Addresses(c.Listen), c.AdminListen, c.HealthListen)
 	if c.Cluster != "" {
@@ -115,16 +117,16 @@ func Bind(ctx context.Context, address string, mode fs.FileMode) (net.Listener, 
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// socket is a listener at a path. Close removes the path if it is still this socket's.
+// socket is a listener at a path. Close removes the path if it still leads to this socket.
 type socket struct {
 	net.Listener
 	path string
 	is   fs.FileInfo
 }
 
-// bindSocket makes a Unix socket of a mode. It replaces an unused socket of this user. It binds the socket under another
-// name, sets the mode, and renames it: clients cannot connect before the mode is set, and two gateways that start
-// concurrently do not remove each other's socket.
+// bindSocket makes a Unix socket with a mode. It replaces an unused socket of this user. It binds
+// the socket under another name, sets the mode, and renames it. So clients cannot connect before
+// the mode is set, and two gateways that start concurrently do not remove each other's socket.
 func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Listener, err error) {
 	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if len(fresh) > mostOfPath {
@@ -168,8 +170,9 @@ func bindSocket(ctx context.Context, path string, mode fs.FileMode) (_ net.Liste
 	return s, nil
 }
 
-// bound checks that the socket at path is the one made, with its mode and owner. It is not if the file system has no
-// modes, or if another process with access to the directory has replaced it.
+// bound returns an error unless the socket at path is the one made, with its mode and owner. It
+// differs if the file system has no modes, or if another process with access to the directory has
+// replaced it.
 func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
 	is, err := os.Lstat(path)
 	switch {
@@ -187,7 +190,7 @@ func bound(path string, made fs.FileInfo, mode fs.FileMode) error {
 // owner returns the uid of a file's owner.
 func owner(is fs.FileInfo) int { return int(is.Sys().(*syscall.Stat_t).Uid) }
 
-// replaceable returns an error unless the path is free or has an unused socket of this user.
+// replaceable returns an error unless the path does not exist or has an unused socket of this user.
 func replaceable(ctx context.Context, path string) error {
 	is, err := os.Lstat(path)
 	switch {
@@ -211,7 +214,7 @@ func replaceable(ctx context.Context, path string) error {
 	return nil
 }
 
-// Addr returns the path to which clients connect.
+// Addr returns the path that clients connect to.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 // Close ends the listener and removes its path.

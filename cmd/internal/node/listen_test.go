@@ -15,7 +15,7 @@ import (
 
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "m") // t.TempDir may be too long for a socket
+	dir, err := os.MkdirTemp("", "m") // the path of t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,8 @@ func TestListen_UnixSocket(t *testing.T) {
 	}
 }
 
-// TestListen_ReplacesOnlyStaleSockets: Listen replaces the socket of a killed process, but nothing else.
+// TestListen_ReplacesOnlyStaleSockets: Listen replaces the socket of a killed process, and no other
+// file or socket.
 func TestListen_ReplacesOnlyStaleSockets(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
@@ -65,7 +66,7 @@ func TestListen_ReplacesOnlyStaleSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer next.Close()
-	if err := os.Rename(path+"2", path); err != nil { // as another gateway does
+	if err := os.Rename(path+"2", path); err != nil { // as another gateway would do
 		t.Fatal(err)
 	}
 	ln.Close()
@@ -95,8 +96,9 @@ func TestListen_ReplacesOnlyStaleSockets(t *testing.T) {
 	}
 }
 
-// TestRun_ServesWhileLocked: the node serves over its socket while a process holds the lock, and ends after the last one. A
-// process that requests the lock meanwhile gets it after the socket is removed.
+// TestRun_ServesWhileLocked: the node serves over its socket while a process holds the lock, and
+// exits when none does. A process that requests the lock meanwhile gets it after the socket is
+// removed.
 func TestRun_ServesWhileLocked(t *testing.T) {
 	dir := shortDir(t)
 	lock, at := filepath.Join(dir, "users"), filepath.Join(dir, "s")
@@ -157,7 +159,8 @@ func TestRun_ServesWhileLocked(t *testing.T) {
 	}
 }
 
-// TestReload_OneDatasetIgnoresOthers: a reload of one dataset succeeds although the store of another fails.
+// TestReload_OneDatasetIgnoresOthers: a reload of one dataset succeeds even if the store of another
+// one fails.
 func TestReload_OneDatasetIgnoresOthers(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n", nil)

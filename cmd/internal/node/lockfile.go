@@ -15,14 +15,15 @@ var errReleased = errors.New("no process holds the lock any more")
 // lockInterval is the time between two checks of the lock.
 const lockInterval = 500 * time.Millisecond
 
-// lockFile keeps the node running while other processes hold a shared lock (flock) on it. The
-// kernel releases a lock however its process ends. A forked child shares its parent's lock.
+// lockFile keeps the node running while other processes hold a shared lock (flock) on a file. The
+// kernel releases a lock when its process ends for any reason. A forked child shares its parent's
+// lock.
 type lockFile struct {
 	file   *os.File
 	linger time.Duration
 }
 
-// hold opens the file whose lock keeps the node running, if one is configured.
+// hold opens the lock file, if one is configured.
 func (s *Node) hold() error {
 	if s.cfg.WhileLocked == "" || s.cfg.Check {
 		return nil
@@ -32,12 +33,13 @@ func (s *Node) hold() error {
 		return settingError("while-locked", err)
 	}
 	s.lock = &lockFile{f, s.cfg.Linger}
-	s.closers = append(s.closers, func() { f.Close() }) // also releases the lock, for which a late process waits
+	s.closers = append(s.closers, func() { f.Close() }) // also releases the lock, which a late process waits for
 	return nil
 }
 
-// watch calls end when no other process has held the lock for the time to linger. The node then holds the lock itself until
-// it ends. A process that requests the lock meanwhile gets it after that, and knows that it must start a new node.
+// watch calls end when no other process has held the lock for the time linger. The node then holds
+// the lock itself until it exits. A process that requests the lock meanwhile gets it after that,
+// and can tell that it must start a new node.
 func (h *lockFile) watch(ctx context.Context, end context.CancelCauseFunc) error {
 	look := time.NewTicker(lockInterval)
 	defer look.Stop()

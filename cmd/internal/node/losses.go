@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// openLosses opens the log of reported losses of a dataset. It shares the local log of an open place of the same dataset, if
-// there is one. With --check it does not open the local log, since a running gateway may use it.
+// openLosses opens the log of a dataset's reported losses. If an open place has the same log, it
+// shares that place's local log. With --check it does not open the local log, since a running
+// gateway may use it.
 func (s *Node) openLosses(d location.Dataset, twin *place) (*importance.Log, error) {
 	at := d.Loc.OfIndex()
 	cfg := importance.Config{
@@ -29,8 +30,8 @@ func (s *Node) openLosses(d location.Dataset, twin *place) (*importance.Log, err
 	return l, nil
 }
 
-// sendLosses sends the reports that an earlier run kept because the bucket rejected writes. It runs in the background,
-// since there may be millions.
+// sendLosses sends the reports that an earlier process kept because the bucket rejected writes. It
+// runs in the background, since there may be millions.
 func (s *Node) sendLosses(ctx context.Context, dataset string, l *importance.Log) {
 	done, err := l.Flush(ctx)
 	switch {

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupLimit: macOS has no control groups.
+// groupLimit returns no limit, since macOS has no control groups.
 func groupLimit() int64 { return noLimit }
 
 func physicalMemory() int64 {

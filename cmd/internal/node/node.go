@@ -1,5 +1,5 @@
-// Package node is the composed process. It makes the parts of a gateway from a configuration, runs them, and ends them
-// in order. It knows neither flags nor terminals.
+// Package node composes the process of a gateway. It makes the parts from a configuration, runs
+// them, and ends them in order. It knows neither flags nor terminals.
 package node
 
 import (
@@ -44,20 +44,20 @@ import (
 // runs all parts. Shutdown order: not ready, no new connections, open requests done, peer port closed, loads
 // ended, indexes closed. peers.go has the diagram of a cluster member's additional parts.
 
-// Node is the composed process.
+// Node is a gateway's process with all its parts.
 type Node struct {
 	cfg     *Config
 	log     zerolog.Logger
 	gateway *gateway.Gateway
 	keeper  *keeper
-	closers []func() // called last to first
+	closers []func() // called in reverse order
 
 	divisions []*division // the main one first
 	peers     *peers      // nil: not in a cluster
 
 	lock *lockFile // nil: the node does not depend on a lock
 
-	tls          *tls.Config // of the data and admin ports; nil: plain HTTP
+	tls          *tls.Config // TLS settings of the data and admin ports; nil: plain HTTP
 	certificates []certificate
 	guard        *auth.Guard // nil: requests need no credentials
 	audit        *audit.Log  // nil: no audit log
@@ -73,7 +73,7 @@ func (s *Node) Close() {
 	s.closers = nil
 }
 
-// New opens the datasets and wires the parts. It starts nothing.
+// New opens the datasets and connects the parts. It starts nothing.
 func New(ctx context.Context, c *Config) (*Node, error) {
 	s := &Node{cfg: c, log: c.Log}
 	s.keeper = newKeeper(s)
@@ -97,7 +97,7 @@ func (s *Node) open(ctx context.Context) error {
 	cfg := gateway.Config{
 		Trace: s.trace, Mix: s.mix, Open: s.keeper.openOlder, Reload: s.Reload, Follows: c.Follow > 0, Log: s.log, Version: c.Version, Stats: s.stats, Readers: s.readers,
 		AdminListen: c.AdminListen != "", FirstByteTimeout: c.FirstByteTimeout,
-		LameDuck: max(c.LameDuck, 1), // 0 would be the default
+		LameDuck: max(c.LameDuck, 1), // 0 would select the default
 	}
 	if err := s.hold(); err != nil {
 		return err
@@ -180,7 +180,8 @@ func (s *Node) Run(ctx context.Context, ready func(net.Addr)) error {
 	return s.join(ctx, l)
 }
 
-// pageURL is the URL of the page for a browser on this machine; "" for a Unix socket.
+// pageURL returns the URL of the gateway's page for a browser on this machine. It is "" for a Unix
+// socket.
 func (s *Node) pageURL(at net.Addr) string {
 	scheme := "http://"
 	switch {
@@ -192,8 +193,8 @@ func (s *Node) pageURL(at net.Addr) string {
 	return scheme + strings.NewReplacer("0.0.0.0:", "localhost:", "[::]:", "localhost:").Replace(at.String()) + "/"
 }
 
-// During serves until body returns; body gets the data port's address. It returns the error of body, of ctx or of the
-// node.
+// During serves until body returns. body gets the data port's address. During returns the error of
+// body, of ctx or of the node.
 func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net.Addr) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -210,13 +211,14 @@ func (s *Node) During(ctx context.Context, body func(ctx context.Context, at net
 	}
 }
 
-// listeners are the ports of a gateway.
+// listeners holds the listeners of a gateway's ports.
 type listeners struct {
 	data                 []net.Listener
-	admin, health, peers net.Listener // nil: not configured
+	admin, health, peers net.Listener // nil: the port is not configured
 }
 
-// ports binds all ports, the peer port first: once this gateway is ready, its peer port answers too.
+// ports binds all ports. The peer port is first, so that it answers as soon as this gateway is
+// ready.
 func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 	if s.cfg.Bound != nil {
 		l.data = []net.Listener{s.cfg.Bound}
@@ -247,7 +249,7 @@ func (s *Node) ports(ctx context.Context) (l listeners, err error) {
 	return l, err
 }
 
-// listenAll binds addresses. On an error it also returns the listeners bound so far.
+// listenAll binds the addresses of a list. On an error it also returns the listeners bound so far.
 func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Listener, err error) {
 	for _, address := range Addresses(list) {
 		ln, err := Listen(ctx, address, mode)
@@ -259,9 +261,10 @@ func listenAll(ctx context.Context, list string, mode fs.FileMode) (all []net.Li
 	return all, nil
 }
 
-// join runs all parts until ctx ends or a part fails. The peer port stays open until the data port is closed, so that
-// other gateways read from this one instead of the store. The admin and health ports stay open to the end, so that
-// operators can watch the drain. Loads also run to the end, since open requests wait for them.
+// join runs all parts until ctx ends or a part fails. The peer port stays open until the data port
+// is closed, so that other gateways read from this one instead of the store. The admin and health
+// ports stay open to the end, so that operators can watch the drain. Chunks are loaded until the
+// end too, since open requests wait for them.
 func (s *Node) join(ctx context.Context, l listeners) error {
 	rest, endRest := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRest()
@@ -309,8 +312,8 @@ func (s *Node) join(ctx context.Context, l listeners) error {
 	return g.Wait()
 }
 
-// joinPeers runs the cluster's parts, if the node is in a cluster. The returned function closes the peer port and waits
-// for its open answers.
+// joinPeers runs the cluster's parts, if the node is in a cluster. The returned function closes the
+// peer port and waits for its running answers.
 func (s *Node) joinPeers(failed, rest context.Context, g *errgroup.Group, ln net.Listener) (end func()) {
 	if s.peers == nil {
 		return func() {}
@@ -343,7 +346,7 @@ func (s *Node) serveData(ctx, failed context.Context, data []net.Listener) error
 	defer context.AfterFunc(ctx, func() {
 		s.log.Info().Dur("lame_duck", s.cfg.LameDuck).Dur("drain_timeout", s.cfg.DrainTimeout).Msg("draining")
 	})()
-	drain := max(s.cfg.DrainTimeout, 1) // 0 would be the default
+	drain := max(s.cfg.DrainTimeout, 1) // 0 would select the default
 	leave := func() bool {
 		cause := context.Cause(ctx)
 		return errors.Is(cause, errReleased) || errors.Is(cause, ErrInterrupted) && s.unused()

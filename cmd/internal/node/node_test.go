@@ -59,7 +59,8 @@ func TestCgroupLimit_IsLowestOfAllGroups(t *testing.T) {
 	}
 }
 
-// TestSendLosses_RunsInBackground: a gateway is ready before it sends the losses that an earlier one kept.
+// TestSendLosses_RunsInBackground: a gateway is ready before it has sent the losses that an earlier
+// process kept.
 func TestSendLosses_RunsInBackground(t *testing.T) {
 	dir, log := dataset(t), t.TempDir()
 	at := location.Location{Name: "files", Dir: dir}
@@ -119,8 +120,8 @@ func TestNew_WithoutClusterHasNoPeers(t *testing.T) {
 	}
 }
 
-// TestDivide_QuotaHasOwnBudgetAndDisk: a dataset with a quota has its own budget and disk cache. After the quota is removed,
-// the main disk cache still opens.
+// TestDivide_QuotaHasOwnBudgetAndDisk: a dataset with a quota has its own budget and disk cache. If
+// the quota is removed, the main disk cache still opens.
 func TestDivide_QuotaHasOwnBudgetAndDisk(t *testing.T) {
 	data, other, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	for _, quotas := range [][]Quota{nil, {{Dataset: "b", Memory: 16 << 20, Disk: 4 << 20}}, {{Dataset: "a", Memory: 16 << 20}}, nil} {

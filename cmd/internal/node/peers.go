@@ -22,12 +22,13 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Limits for messages of other gateways. A full queue drops reported readers, which only serve read-ahead.
+// Limits for messages of other gateways. If the queue is full, reported readers are dropped, since
+// they only serve read-ahead.
 const (
 	mostHeard    = 256
-	peerDrain    = 3 * time.Second // for the peer port's open answers when the data port is closed
-	planningTime = 5 * time.Second // for the plan of a reported reader
-	mostFollowed = 1 << 20         // samples of a batch that is shared by locality
+	peerDrain    = 3 * time.Second // time for the peer port's running answers when the data port is closed
+	planningTime = 5 * time.Second // time for computing the plan of a reported reader
+	mostFollowed = 1 << 20         // maximum samples of a batch that is shared by locality
 )
 
 // peers is a gateway's part in a cluster:
@@ -40,7 +41,7 @@ type peers struct {
 	cluster *cluster.Cluster
 	client  *peer.Client
 	server  *peer.Server
-	path    func(dataset string) *datapath.Path // also for datasets that are not served
+	path    func(dataset string) *datapath.Path // returns a path also for datasets that are not served
 	paths   func() []*datapath.Path
 	heard   chan remoteReader
 }
@@ -51,7 +52,7 @@ type remoteReader struct {
 	reader              peer.Reader
 }
 
-// joinCluster makes the parts. It starts nothing.
+// joinCluster makes the cluster's parts. It starts nothing.
 func (s *Node) joinCluster() error {
 	c := &s.cfg.ClusterConfig
 	if c.Cluster == "" {
@@ -105,7 +106,7 @@ func (p *peers) hear(dataset, generation string, r peer.Reader) {
 	}
 }
 
-// run runs all parts except the peer port until ctx ends.
+// run runs all parts of the cluster except the peer port until ctx ends.
 func (p *peers) run(ctx context.Context, g *gateway.Gateway) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.cluster.Run(ctx) })
@@ -144,14 +145,15 @@ func (p *peers) follow(ctx context.Context, g *gateway.Gateway, h remoteReader) 
 	p.path(h.dataset).Heard(h.dataset, h.generation, at, r.Think)
 }
 
-// inherit fetches the chunks of a leaving member that this gateway owns from now on.
+// inherit loads the chunks of a draining member that this gateway owns from now on.
 func (p *peers) inherit(ctx context.Context, member string, held []peer.ChunkList) {
 	for _, h := range held {
 		p.path(h.Dataset).Pull(ctx, member, h)
 	}
 }
 
-// goodbye announces that this gateway is leaving, and its chunks, so that their new owners can fetch them.
+// goodbye announces that this gateway is draining, together with its chunks, so that their new
+// owners can load them.
 func (p *peers) goodbye() {
 	var held []peer.Chunk
 	for _, path := range p.paths() {
@@ -181,13 +183,13 @@ func (s *Node) listenPeers(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
-// ClusterPage is the content of /v1/cluster.
+// ClusterPage is the response of /v1/cluster.
 type ClusterPage struct {
 	cluster.Status
 	Tiers TierBytes `json:"tiers"`
 }
 
-// TierBytes counts bytes by their source since this gateway started.
+// TierBytes counts bytes by their source, since this gateway started.
 type TierBytes struct {
 	Store  uint64 `json:"store_bytes"`
 	Peers  uint64 `json:"peer_bytes"`

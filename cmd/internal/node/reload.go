@@ -19,48 +19,48 @@ import (
 )
 
 const (
-	openers     = 8                // datasets opened concurrently: most of the time is store latency
-	lookLimit   = 3 * time.Second  // for one read of a followed dataset's pointer: the other datasets wait for it
-	changeLimit = 5 * time.Minute  // for one change, so that a hanging store does not block the next change
+	openers     = 8                // maximum datasets opened concurrently; most of the time is store latency
+	lookLimit   = 3 * time.Second  // time limit for one read of a followed dataset's pointer, since the other datasets wait for it
+	changeLimit = 5 * time.Minute  // time limit for one change, so that a hanging store does not block the next change
 	openAgain   = 30 * time.Second // delay before a file with a dataset that did not open is tried again
 )
 
-// reloadScope says which open datasets a reload checks for a new index. Datasets that are not open
-// yet are always opened.
+// reloadScope selects the open datasets that a reload checks for a new index. Datasets that are not
+// open yet are always opened.
 type reloadScope struct {
 	at    func(name string) bool
 	only  string // the requested dataset, which must exist; "": no single dataset
-	apart bool   // an error affects only its dataset; else any error cancels the whole change
+	apart bool   // an error affects only its dataset; otherwise any error cancels the whole change
 }
 
 func atNone(string) bool { return false }
 func atAll(string) bool  { return true }
 
-// reloader is the state of reloads: the served set, and the content of the file of datasets at its
-// last read.
+// reloader is the state of reloads: the served set, and the content of the file of datasets when it
+// was last read.
 type reloader struct {
 	patience time.Duration // lookLimit, except in tests
 
 	turn chan struct{} // one change at a time; guards set, seen, again and told
 
 	set   datasets.Set  // served now
-	seen  watch.Content // of the file, at its last read
+	seen  watch.Content // the file's content when it was last read
 	again time.Time     // when to retry an unchanged file; zero: never
-	told  string        // the last logged error of follow
+	told  string        // last error that follow has logged
 
 	reloads, failures atomic.Int64
-	loaded            atomic.Int64 // Unix time in nanoseconds when the current version of the file came into use
+	loaded            atomic.Int64 // when the current version of the file came into use, as Unix time in nanoseconds
 	refused           atomic.Bool  // the file has errors, or one of its datasets does not open
 }
 
 func newReloader() reloader { return reloader{patience: lookLimit, turn: make(chan struct{}, 1)} }
 
-// file is the file of datasets.
+// file returns the file of datasets.
 func (k *keeper) file() watch.File {
 	return watch.File{What: "file of datasets", Name: k.node.cfg.Datasets, MaxBytes: datasets.MaxFile}
 }
 
-// configured returns the set of datasets of the flags and the file. It records the file's content.
+// configured returns the datasets of the flags and the file. It records the file's content.
 func (k *keeper) configured(content watch.Content) (datasets.Set, error) {
 	set := datasets.Flags(k.node.cfg.Locations, k.node.cfg.Mixtures)
 	if k.node.cfg.Datasets == "" {
@@ -77,8 +77,9 @@ func (k *keeper) configured(content watch.Content) (datasets.Set, error) {
 	return set.And(more)
 }
 
-// prepare opens the datasets of a set that are not open yet, all or none, and returns a generation of each dataset. With
-// apart, it returns errors in addition to the generations, and a dataset that failed keeps its open generation.
+// prepare opens the datasets of a set that are not open yet, all or none, and returns a generation
+// of each dataset. With apart, it may return errors together with generations; a dataset that
+// failed keeps its open generation.
 func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope) ([]*generation, error) {
 	next, faults := make([]*generation, len(set.Datasets)), make([]error, len(set.Datasets))
 	var all errgroup.Group
@@ -89,7 +90,7 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope
 			return nil
 		})
 	}
-	_ = all.Wait() // the errors are in faults
+	_ = all.Wait() // the errors are stored in faults
 	var fresh []*generation
 	for i, g := range next {
 		if g == nil || g.source != nil {
@@ -115,14 +116,15 @@ func (k *keeper) prepare(ctx context.Context, set datasets.Set, what reloadScope
 	return next, k.admit(ctx, fresh)
 }
 
-// next returns the open generation of a dataset if it is current, else a new generation that is not admitted yet.
+// next returns the open generation of a dataset if it is current, otherwise a new generation that
+// is not admitted yet.
 func (k *keeper) next(ctx context.Context, d datasets.Dataset, what reloadScope) (*generation, error) {
 	if is := k.meant(d.Name); is != nil && is.at.Loc.Address() == d.Address() {
 		if !what.at(d.Name) {
 			return is, nil
 		}
 		same, err := k.isCurrent(ctx, is, what)
-		if err != nil { // without the line of the file, which is not the cause
+		if err != nil { // without the line of the file, which is not the cause of the error
 			return is, fmt.Errorf("dataset %s: %w", d.Name, err)
 		}
 		if same {
@@ -158,7 +160,8 @@ func (k *keeper) isCurrent(ctx context.Context, is *generation, what reloadScope
 	return same, err
 }
 
-// named prefixes an error with the file and line of a dataset, and its name. Datasets of flags have no line.
+// named prefixes an error with the dataset's name, and with its file and line. Datasets of flags
+// have no line.
 func named(d datasets.Dataset, err error) error {
 	if err == nil || d.At == "" {
 		return err
@@ -166,15 +169,15 @@ func named(d datasets.Dataset, err error) error {
 	return datasets.At(d.At, fmt.Errorf("dataset %s: %w", d.Name, err))
 }
 
-// meant returns the current generation of a name, nil if there is none.
+// meant returns the current generation of the dataset with a name, nil if there is none.
 func (k *keeper) meant(name string) *generation {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current[name]
 }
 
-// change serves a set. Without apart, an error changes nothing; with apart, it affects only its dataset.
-// The caller holds the turn.
+// change makes the gateway serve a set. Without apart, an error changes nothing; with apart, it
+// affects only its dataset. The caller holds the turn.
 func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope) ([]gateway.Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
@@ -193,7 +196,7 @@ func (k *keeper) change(ctx context.Context, set datasets.Set, what reloadScope)
 	return k.use(set, next), fault
 }
 
-// use records that a set is served now, and returns the changes.
+// use records that a set is served from now on, and returns the changes.
 func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Change) {
 	k.holdOnDisk(set)
 	k.mu.Lock()
@@ -212,7 +215,7 @@ func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Ch
 		changes = append(changes, gateway.Change{Name: name, Generation: digest, Change: change})
 	}
 	k.mu.Unlock()
-	for _, d := range k.set.Datasets { // in the previous order
+	for _, d := range k.set.Datasets { // in the order of the previous set
 		if was := before[d.Name]; was != nil {
 			changes = append(changes, gateway.Change{Name: d.Name, Generation: was.index.Generation(), Change: "removed"})
 		}
@@ -221,7 +224,8 @@ func (k *keeper) use(set datasets.Set, next []*generation) (changes []gateway.Ch
 	return changes
 }
 
-// survivor returns g, or its open twin: the gateway closes a generation that it has open already. The caller holds mu.
+// survivor returns g, or the same generation if it is already open: then the gateway closes g. The
+// caller holds mu.
 func (k *keeper) survivor(g *generation) *generation {
 	if !g.ending {
 		return g
@@ -234,7 +238,7 @@ func (k *keeper) survivor(g *generation) *generation {
 	return g
 }
 
-// holdOnDisk records in each disk cache the datasets whose chunks it holds.
+// holdOnDisk tells each disk cache the datasets whose chunks it holds.
 func (k *keeper) holdOnDisk(set datasets.Set) {
 	for _, v := range k.node.divisions {
 		if v.disk == nil {
@@ -278,7 +282,8 @@ func (k *keeper) reload(ctx context.Context, what reloadScope) ([]gateway.Change
 	return k.refresh(ctx, content, what)
 }
 
-// refresh serves the datasets of the flags and of the file's content. The caller holds the turn.
+// refresh makes the gateway serve the datasets of the flags and of the file's content. The caller
+// holds the turn.
 func (k *keeper) refresh(ctx context.Context, content watch.Content, what reloadScope) ([]gateway.Change, error) {
 	set, err := k.configured(content)
 	var changes []gateway.Change
@@ -311,12 +316,12 @@ func (k *keeper) logChanges(changes []gateway.Change) {
 	}
 }
 
-// warn logs an error in one line.
+// warn logs an error as one line.
 func (k *keeper) warn(err error, words string) {
 	k.node.log.Warn().Str("error", strings.ReplaceAll(err.Error(), "\n", "; ")).Msg(words)
 }
 
-// checkFile serves the file's datasets if its content has changed, or if a retry is due.
+// checkFile reloads the file's datasets if its content has changed, or if a retry is due.
 func (k *keeper) checkFile(ctx context.Context) {
 	if k.take(ctx) != nil {
 		return
@@ -329,7 +334,7 @@ func (k *keeper) checkFile(ctx context.Context) {
 	_, _ = k.refresh(ctx, content, reloadScope{at: atNone}) // refresh logs errors
 }
 
-// follow serves the newest index of each dataset.
+// follow checks the index pointer of each dataset, and serves new indexes.
 func (k *keeper) follow(ctx context.Context) {
 	if k.take(ctx) != nil {
 		return
@@ -351,14 +356,15 @@ func (k *keeper) follow(ctx context.Context) {
 	}
 }
 
-// hangUp reloads all datasets, on a signal.
+// hangUp reloads all datasets after a signal.
 func (k *keeper) hangUp(ctx context.Context) {
 	if changes, err := k.reload(ctx, reloadScope{at: atAll}); err == nil { // reload logs errors
 		k.node.log.Info().Int("datasets", len(changes)).Msg("reloaded")
 	}
 }
 
-// run reacts to the file, the pointers and the signal until ctx ends. Work of begin runs until rest ends.
+// run reacts to changes of the file, to pointers and to the signal until ctx ends. Work that was
+// started by begin runs until rest ends.
 func (k *keeper) run(ctx, rest context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -387,14 +393,15 @@ func (k *keeper) run(ctx, rest context.Context) error {
 	}
 }
 
-// never is a ticker that does not tick.
+// never returns a ticker that does not tick.
 func never() *time.Ticker {
 	t := time.NewTicker(time.Hour)
 	t.Stop()
 	return t
 }
 
-// setStart sets the function that starts work, and starts the waiting work with it. With nil, work only waits.
+// setStart sets the function that starts background work, and starts the waiting work with it. If
+// it is nil, work only waits.
 func (k *keeper) setStart(start func(work func(context.Context))) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -50,7 +50,7 @@ type rig struct {
 	log  bytes.Buffer
 }
 
-// newRig makes a node that serves the datasets in the given lines of a file.
+// newRig makes a node that serves the datasets in a file with the given lines.
 func newRig(t testing.TB, lines string, edit func(*Config)) *rig {
 	t.Helper()
 	leaks.Check(t)
@@ -77,7 +77,7 @@ func (r *rig) write(lines string) {
 	}
 }
 
-// reload reloads, and returns the changes as "name change".
+// reload reloads the node, and returns each change as "name change".
 func (r *rig) reload() (changes []string) {
 	r.t.Helper()
 	all, err := r.Reload(r.t.Context(), "")
@@ -118,7 +118,8 @@ func (r *rig) stat(name string) float64 {
 
 func batchOf(name string) string { return "/v1/datasets/" + name + "/epochs/0/batches/0" }
 
-// TestReload_AddsReplacesAndRemovesDatasets adds, changes and removes datasets; a file with an error changes nothing.
+// TestReload_AddsReplacesAndRemovesDatasets adds, changes and removes datasets. A file with an
+// error changes nothing.
 func TestReload_AddsReplacesAndRemovesDatasets(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	grow(t, b, "more.txt")
@@ -161,7 +162,8 @@ func TestReload_AddsReplacesAndRemovesDatasets(t *testing.T) {
 	}
 }
 
-// TestFollow_ServesNewIndexes: a URL without a generation gets the new index, and a URL with one gets the named index.
+// TestFollow_ServesNewIndexes: a URL without a generation is answered from the new index, and a URL
+// with one from the index that it names.
 func TestFollow_ServesNewIndexes(t *testing.T) {
 	a, broken := dataset(t), dataset(t)
 	r := newRig(t, "  a: "+a+"\n  broken: "+broken+"\n", nil)
@@ -189,8 +191,8 @@ func TestFollow_ServesNewIndexes(t *testing.T) {
 	}
 }
 
-// TestReload_DirectoryMadeAgain: the directory of a dataset is removed, copied back and indexed. A reload serves it with its
-// previous generation.
+// TestReload_DirectoryMadeAgain: the directory of a dataset is removed, copied back and indexed. A
+// reload then serves it with its previous generation.
 func TestReload_DirectoryMadeAgain(t *testing.T) {
 	a := dataset(t)
 	kept := filepath.Join(t.TempDir(), "kept")
@@ -225,7 +227,7 @@ func TestReload_DirectoryMadeAgain(t *testing.T) {
 	}
 }
 
-// hangingStore is a store that never answers.
+// hangingStore is a store whose requests never end.
 type hangingStore struct{ objstore.Store }
 
 func (hangingStore) Stat(ctx context.Context, _ string) (objstore.Object, error) {
@@ -269,7 +271,7 @@ func TestKeeper_RemovesOldIndexCopies(t *testing.T) {
 		return names
 	}
 	open, long := copies(), time.Now().Add(-copiesStay-time.Hour)
-	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // of a closed generation
+	left := filepath.Join(dir, strings.Repeat("0", 64)+".index") // copy of a closed generation
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +287,8 @@ func TestKeeper_RemovesOldIndexCopies(t *testing.T) {
 	}
 }
 
-// TestKeeper_OpensOlderGenerationsOnDemand opens them while their indexes exist.
+// TestKeeper_OpensOlderGenerationsOnDemand: older generations are opened on demand as long as their
+// indexes exist.
 func TestKeeper_OpensOlderGenerationsOnDemand(t *testing.T) {
 	a := dataset(t)
 	first := newRig(t, "  a: "+a+"\n", nil)
@@ -319,13 +322,14 @@ func TestKeeper_OpensOlderGenerationsOnDemand(t *testing.T) {
 	}
 }
 
-// TestReload_DatasetMoves: after its address changes, the same generation is read from the new address.
+// TestReload_DatasetMoves: after a dataset's address changes, the same generation is read from the
+// new address.
 func TestReload_DatasetMoves(t *testing.T) {
 	a, log := dataset(t), t.TempDir()
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.LossLog = log })
 	defer r.Close()
 	_, old, before := r.get(batchOf("a"))
-	r.write("  a: {url: " + a + ", links: follow}\n") // the same directory with another option: reports continue in the same log
+	r.write("  a: {url: " + a + ", links: follow}\n") // the same directory with another option; reports go to the same log as before
 	if diff := cmp.Diff([]string{"a none"}, r.reload()); diff != "" {
 		t.Error(diff)
 	}
@@ -338,7 +342,8 @@ func TestReload_DatasetMoves(t *testing.T) {
 	}
 }
 
-// TestReload_RejectsDatasetLargerThanMemory: the reload fails as the start would, and changes nothing.
+// TestReload_RejectsDatasetLargerThanMemory: a reload fails for the same datasets as a start does,
+// and changes nothing.
 func TestReload_RejectsDatasetLargerThanMemory(t *testing.T) {
 	a, wide := dataset(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(wide, "wide.bin"), make([]byte, 12<<20), 0o600); err != nil {
@@ -376,7 +381,8 @@ func TestReload_OlderGenerationsOfSmallIndexesFit(t *testing.T) {
 	}
 }
 
-// TestReload_RefusalNamesOlderGenerations: the error names the older generations that use memory, and when they close.
+// TestReload_RefusalNamesOlderGenerations: the error names the older generations that use memory,
+// and the time when they close.
 func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 	a := dataset(t)
 	r := newRig(t, "  a: "+a+"\n", func(c *Config) { c.CacheSize = 16 << 20 })
@@ -393,7 +399,8 @@ func TestReload_RefusalNamesOlderGenerations(t *testing.T) {
 	}
 }
 
-// TestQuota_AppliesToDatasetAddedLater: a quota may precede its dataset, whose disk cache survives a restart.
+// TestQuota_AppliesToDatasetAddedLater: a quota may be configured before its dataset. The dataset's
+// disk cache survives a restart.
 func TestQuota_AppliesToDatasetAddedLater(t *testing.T) {
 	a, b, disk := dataset(t), dataset(t), filepath.Join(t.TempDir(), "disk")
 	quota := func(c *Config) {
@@ -418,7 +425,8 @@ func TestQuota_AppliesToDatasetAddedLater(t *testing.T) {
 	}
 }
 
-// TestKeeper_ClosesUnusedGenerations: datasets added and removed a hundred times are closed after a while.
+// TestKeeper_ClosesUnusedGenerations: datasets are added and removed a hundred times. Their
+// generations are closed after a while.
 func TestKeeper_ClosesUnusedGenerations(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	bubble.Test(t, func(t *testing.T) {
@@ -514,7 +522,7 @@ func TestRun_FollowsFilePointersAndSignal(t *testing.T) {
 		if r.keeper.meant("b") == old {
 			t.Error("the signal had no effect")
 		}
-		r.write("  a: " + a + "\n  c: " + filepath.Join(b, "none") + "\n") // does not exist yet
+		r.write("  a: " + a + "\n  c: " + filepath.Join(b, "none") + "\n") // this dataset does not exist yet
 		time.Sleep(10 * time.Second)
 		if r.stat("datasets_reload_failures_total") != 1 || r.stat("datasets_file_refused") != 1 {
 			t.Errorf("got %v failures in 10 s, want one", r.stat("datasets_reload_failures_total"))
@@ -533,7 +541,8 @@ func TestRun_FollowsFilePointersAndSignal(t *testing.T) {
 	})
 }
 
-// TestReload_FlagsKeepTheirNames: the dataset of the flags stays the default, and the file cannot redefine its name.
+// TestReload_FlagsKeepTheirNames: the dataset of the flags remains the default, and the file cannot
+// redefine its name.
 func TestReload_FlagsKeepTheirNames(t *testing.T) {
 	a, b := dataset(t), dataset(t)
 	r := newRig(t, "  b: "+b+"\n", func(c *Config) { c.Locations = []location.Location{{Name: "a", Dir: a}} })

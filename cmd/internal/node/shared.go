@@ -5,8 +5,8 @@ import (
 	"github.com/millrace-data/millrace/internal/shared"
 )
 
-// openShared makes the pool of shared memory for readers at a Unix socket. It returns nil without a socket or without
-// support for shared memory.
+// openShared makes the pool of shared memory for readers at a Unix socket. It returns nil if there
+// is no socket, or if the system does not support shared memory.
 func (s *Node) openShared() *shared.Pool {
 	if s.cfg.NoSharedMemory || !hasSocket(s.cfg.Listen) {
 		return nil

@@ -19,7 +19,7 @@ import (
 func TestRun_TLSOnTCPAndPlainHTTPOnSocket(t *testing.T) {
 	path, ca := filepath.Join(shortDir(t), "s"), certtest.New(t)
 	ports := filepath.Join(t.TempDir(), "ports")
-	if err := os.WriteFile(ports, []byte("127.0.0.1:1\n"), 0o666); err != nil { // of an earlier gateway
+	if err := os.WriteFile(ports, []byte("127.0.0.1:1\n"), 0o666); err != nil { // file of an earlier gateway
 		t.Fatal(err)
 	}
 	files := ca.Issue(t, t.TempDir(), nil)
@@ -68,7 +68,8 @@ func TestRun_TLSOnTCPAndPlainHTTPOnSocket(t *testing.T) {
 	}
 }
 
-// TestRun_BusyAddressReleasesOthers: if an address is busy, Run releases those bound before.
+// TestRun_BusyAddressReleasesOthers: if an address is busy, Run releases the addresses that it has
+// bound before.
 func TestRun_BusyAddressReleasesOthers(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	busy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -91,7 +92,8 @@ func TestRun_BusyAddressReleasesOthers(t *testing.T) {
 	}
 }
 
-// TestListen_SocketMode: the socket has the requested mode with any umask, and bound detects a wrong mode or a replaced file.
+// TestListen_SocketMode: the socket has the requested mode with any umask. bound detects a wrong
+// mode or a replaced file.
 func TestListen_SocketMode(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o660, 0o666, 0o777} {
 		path := filepath.Join(shortDir(t), "s")
@@ -122,7 +124,8 @@ func TestListen_SocketMode(t *testing.T) {
 	}
 }
 
-// TestListen_KeepsSocketOfAnotherUser: Listen does not replace it, even if no process listens.
+// TestListen_KeepsSocketOfAnotherUser: Listen does not replace the socket of another user, even if
+// no process listens at it.
 func TestListen_KeepsSocketOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("root alone can give a socket away")
@@ -152,7 +155,8 @@ func TestListen_KeepsSocketOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestAllowed_AdminOnlyAtPrivateAddresses: an address open to all users or machines grants no right to statistics.
+// TestAllowed_AdminOnlyAtPrivateAddresses: clients have no right to statistics if all users or
+// other machines can reach the address.
 func TestAllowed_AdminOnlyAtPrivateAddresses(t *testing.T) {
 	for _, c := range []struct {
 		listen string

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/s3backend"
 )
 
-// stats returns the metrics of the data paths, as sums, and of the stores.
+// stats returns the metrics of the data paths, added up, and of the stores.
 func (s *Node) stats() []gateway.Stat {
 	out := storeStats(s.cfg.Stores.Stats())
 	if s.peers != nil {
@@ -41,7 +41,7 @@ func (s *Node) stats() []gateway.Stat {
 	return out
 }
 
-// flag returns a boolean as the value of a gauge.
+// flag returns the value of a gauge for a boolean.
 func flag(on bool) float64 {
 	if on {
 		return 1
@@ -74,7 +74,7 @@ func pathStats(t datapath.Stats) []gateway.Stat {
 	}
 }
 
-// storeStats returns the summed metrics of all S3 stores; directories have none.
+// storeStats returns the metrics of all S3 stores, added up. Directories have none.
 func storeStats(stores []s3backend.Stats) []gateway.Stat {
 	var sum s3backend.Stats
 	errs := map[string]int64{}
