@@ -22,17 +22,15 @@ const module = "github.com/millrace-data/millrace"
 const maxLines = 600
 
 // room is one row of the floor plan: the packages that a package may import outside its tests.
-// Paths in ours are relative to the module. A row applies to the packages below it too, unless they
-// have a row of their own. A path that ends in "/." allows only that package, not the packages
-// below it.
+// Paths in ours are relative to the module. A row also applies to lower packages without a row. A
+// path that ends in "/." excludes lower packages.
 type room struct {
 	ours    []string
 	outside []string // path prefixes of libraries outside the standard library
 	never   []string // standard packages (path prefixes) that the package must not import, since they would bypass an interface
 }
 
-// floorPlan returns the rows. A package without a row is an error, so every new package is decided
-// here.
+// floorPlan returns the rows. A package without a row is an error.
 func floorPlan() map[string]room {
 	return map[string]room{
 		".":                             {},
@@ -95,8 +93,7 @@ func floorPlan() map[string]room {
 			outside: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"},
 			never:   []string{"net", "os"},
 		},
-		// The interface of the formats, packages that several formats share, and the
-		// formats themselves. No format imports another.
+		// Several formats may share a package, but no format imports another.
 		"chunkindex/format":            {ours: []string{"chunkindex/codec/.", "chunkindex/rows"}, never: []string{"net", "os"}},
 		"chunkindex/format/hub":        {ours: []string{"chunkindex/rows"}, outside: []string{"go.yaml.in/yaml"}, never: []string{"net", "os"}},
 		"chunkindex/format/naming":     {ours: []string{"chunkindex/format/."}, never: []string{"context", "net", "os"}},
@@ -281,8 +278,7 @@ func floorPlan() map[string]room {
 	}
 }
 
-// flat returns the row of a format whose shards contain the samples unchanged. more lists
-// additional imports.
+// flat returns the row of a format whose shards contain samples unchanged. more: further imports.
 func flat(more ...string) room {
 	return room{ours: append([]string{"chunkindex/format/.", "chunkindex/framing"}, more...), never: []string{"net", "os"}}
 }
@@ -317,8 +313,8 @@ type source struct {
 	file  *ast.File
 }
 
-// sources returns every Go file of the repository, including nested modules and regardless of build
-// constraints. All tests share one parse.
+// sources returns every Go file of the repository, nested modules included. All tests share one
+// parse.
 func sources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
@@ -425,8 +421,7 @@ func TestImportsFollowTheFloorPlan(t *testing.T) {
 	}
 }
 
-// floorOf returns the floor of a top-level folder. A package may import only from lower floors,
-// apart from its own folder.
+// floorOf returns the floor of a top-level folder. Folders import only from lower floors.
 func floorOf(dir string) int {
 	top, _, _ := strings.Cut(dir, "/")
 	for i, floor := range [][]string{
@@ -469,8 +464,8 @@ func TestImportsRunDownTheFloors(t *testing.T) {
 	}
 }
 
-// TestServing_LinksNoScanner follows all imports of the packages that serve batches: a gateway
-// reads indexes and does not make them.
+// TestServing_LinksNoScanner: packages that serve batches must not import scanners, even
+// indirectly.
 func TestServing_LinksNoScanner(t *testing.T) {
 	imports := map[string][]string{}
 	for _, s := range sources(t) {
