@@ -9,22 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena is the address space for slots. It frees memory, but not address space until it is closed:
-// unmapping takes the lock of all the process's page faults. And a hole for each free slot would
-// split mappings, of which the kernel allows 65,530.
+// arena is the address space for slots. Clearing a slot frees its memory, but the address space
+// stays mapped until the arena is closed. Unmapping would take a lock that all page faults of the
+// process need. And a hole for each free slot would split mappings, of which the kernel allows
+// 65,530.
 type arena struct {
-	length int64 // of a mapping
+	length int64 // length of a mapping
 
 	mu      sync.Mutex // guards the fields below
 	regions []*region
-	used    int // slots that are not empty
+	used    int // number of slots that are not empty
 }
 
 // region is one mapping. Its free spans serve slots of all classes, since some systems limit
 // address space.
 type region struct {
 	bytes []byte
-	free  []span // by address, without adjacent spans
+	free  []span // sorted by address, without adjacent spans
 }
 
 // span is a part of a region.
@@ -42,13 +43,13 @@ func (p piece) bytes() []byte { return p.region.bytes[p.from:p.to:p.to] }
 // machine's memory, since some systems limit address space.
 const regionSize = 256 << 20
 
-// newArena returns an arena for a budget of total bytes.
+// newArena returns an arena for the slots of a budget of total bytes.
 func newArena(total int64) *arena {
 	return &arena{length: classOf(min(max(total, heapClass+1), regionSize))}
 }
 
-// cut returns the address space of a slot of a class. Unless the slot is sparse, cut populates its
-// memory if the kernel supports it, so that reads and fills cause no page faults.
+// cut returns address space for a slot of a class. Unless the slot is sparse, cut also populates
+// its memory if the kernel supports that, so that reads and fills cause no page faults.
 func (a *arena) cut(class int64, sparse bool) (piece, error) {
 	p, err := a.take(class)
 	if err == nil && !sparse {
@@ -115,7 +116,7 @@ func (a *arena) clear(p piece) {
 	a.used--
 }
 
-// close unmaps the arena if no slot of it is in use.
+// close unmaps the arena if none of its slots is in use.
 func (a *arena) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,5 +131,5 @@ func (a *arena) close() {
 	a.regions = nil
 }
 
-// discard frees the memory of pages. If that fails, they stay until the arena is closed.
+// discard frees the memory of pages. If that fails, the memory stays until the arena is closed.
 func discard(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }

@@ -11,5 +11,5 @@ func mapRegion(n int) ([]byte, error) {
 	return b, err
 }
 
-// populate allocates the pages. If the kernel cannot, the first fill does.
+// populate allocates the pages. If the kernel cannot do that, the first fill allocates them.
 func populate(b []byte) { _ = unix.Madvise(b, unix.MADV_POPULATE_WRITE) }

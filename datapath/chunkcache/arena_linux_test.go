@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The additional memory of a load or a decoder has no pages before it is written.
+// The additional memory of a load or a decoder has no pages until it is written.
 func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 	const size, extra = 1 << 20, 64 << 20
 	c, _ := newCache(t, 4*Cost(extra))
-	const most = extra / 4 // huge pages may reach into it from the slots on either side
+	const most = extra / 4 // huge pages of the neighbouring slots may extend into it
 	l, err := acquire(t.Context(), c, asking{
 		Wants: []Chunk[int]{{Key: 1, Size: size, Extra: extra}},
 		Request: Request[int]{Load: func(ctx context.Context, fills []*Fill[int]) error {
@@ -38,7 +38,7 @@ func TestMemoryToWorkInHasNoPagesYet(t *testing.T) {
 	work.Close()
 }
 
-// present returns how many bytes of a memory region are backed by pages.
+// present returns the number of bytes of a memory region that are backed by pages.
 func present(t *testing.T, b []byte) (n int) {
 	t.Helper()
 	page := os.Getpagesize()
@@ -53,7 +53,8 @@ func present(t *testing.T, b []byte) (n int) {
 	return n
 }
 
-// Freed memory has no pages: that of a cleared slot, and the freed part of a buffer.
+// Freed memory has no pages. This covers the memory of a cleared slot, and the freed part of a
+// buffer.
 func TestArena_GivesPagesBack(t *testing.T) {
 	const size = 8 << 20
 	c, _ := newCache(t, 4*Cost(size))

@@ -9,6 +9,5 @@ func mapRegion(n int) ([]byte, error) {
 	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 }
 
-// populate does nothing: the first fill allocates the pages, since there is no flag for it on this
-// system.
+// populate does nothing: this system has no such flag, so the first fill allocates the pages.
 func populate([]byte) {}

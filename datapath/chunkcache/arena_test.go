@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A buffer that waits for memory gets the slot of a closed one as it is: while others wait, no
+// A buffer that waits for memory gets the slot of a closed buffer unchanged: while buffers wait, no
 // memory is freed and populated again.
 func TestBuffer_WaiterTakesFreeSlot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestBuffer_WaiterTakesFreeSlot(t *testing.T) {
 	})
 }
 
-// mappings counts the memory mappings of this process.
+// mappings returns the number of memory mappings of this process.
 func mappings(t *testing.T) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -74,8 +74,8 @@ func mappings(t *testing.T) int {
 	return bytes.Count(maps, []byte("\n"))
 }
 
-// However many slots there are, and whichever are released, there are few mappings: the kernel
-// allows 65,530, and Go's runtime ends the process when it cannot create another.
+// There are few mappings, for any number of slots and any order of release. The kernel allows
+// 65,530, and Go's runtime ends the process when it cannot create another.
 func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	const n, size = 2000, 68 << 10
 	c, b := newCacheWith(t, n*Cost(size), Config{}, nil)
@@ -103,8 +103,8 @@ func TestSlotsGivenBackLeaveFewMappings(t *testing.T) {
 	}
 }
 
-// A slot that is made of the bytes of slots of other classes gives their memory back before it has
-// any.
+// If a slot is made from the reserved bytes of slots of other classes, their memory is freed before
+// its own is allocated.
 func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 	const size = 1 << 20
 	c, _ := newCacheWith(t, 4*Cost(size), Config{}, nil)
@@ -131,8 +131,8 @@ func TestSlotsOfOtherClassesGiveTheirMemory(t *testing.T) {
 	}
 }
 
-// TestArena_AddressSpaceServesAnyClass: address space that slots of one class leave is reused by
-// other classes, so mixed sizes take little more address space than memory.
+// TestArena_AddressSpaceServesAnyClass checks that address space of freed slots is reused by slots
+// of other classes, so that mixed sizes take little more address space than memory.
 func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
 	const total = 64 << 20
 	a := newArena(total)
@@ -147,7 +147,7 @@ func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
 			}
 			all = append(all, p)
 		}
-		for first := range 2 { // so that the spans between are joined with both neighbours
+		for first := range 2 { // so that each free span is merged with both neighbours
 			for i := first; i < len(all); i += 2 {
 				a.clear(all[i])
 			}
@@ -158,8 +158,8 @@ func TestArena_AddressSpaceServesAnyClass(t *testing.T) {
 	}
 }
 
-// TestArena_PiecesShareNoBytes runs random programs: pieces never overlap, and where all are given
-// back their regions are whole again.
+// TestArena_PiecesShareNoBytes runs random programs. Pieces never overlap, and when all are
+// cleared, each region has a single free span.
 func TestArena_PiecesShareNoBytes(t *testing.T) {
 	page := int64(os.Getpagesize())
 	rapid.Check(t, func(t *rapid.T) {

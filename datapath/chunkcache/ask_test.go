@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// asked makes one choice among idle entries: some that readers needed soon, then others, each
-// identified by its number. It returns the numbers in the order in which the entries are asked, and
-// the chosen entry.
+// asked makes one choice among idle entries: first some that readers needed soon, then others, each
+// identified by its number. It returns the numbers of the queried entries in order, and the chosen
+// entry.
 func asked(l *idle[int], due func(k int) int64) (order []int, e *entry[int]) {
 	e, _ = l.last(AnyDue, func(e *entry[int], _ []place[int], _ int64) int64 {
 		order = append(order, e.key)
@@ -16,7 +16,8 @@ func asked(l *idle[int], due func(k int) int64) (order []int, e *entry[int]) {
 	return order, e
 }
 
-// idleOf returns so many entries that readers needed soon, numbered from 0 on, and then others.
+// idleOf returns the given number of entries that readers needed soon, numbered from 0 on, followed
+// by others.
 func idleOf(soon, others int) (*idle[int], []*entry[int]) {
 	l := newIdle[int]()
 	all := make([]*entry[int], soon+others)
@@ -32,7 +33,7 @@ func idleOf(soon, others int) (*idle[int], []*entry[int]) {
 	return &l, all
 }
 
-// counted returns the numbers from one up to another.
+// counted returns how many of the numbers are at least from and below to.
 func counted(order []int, from, to int) (n int) {
 	for _, k := range order {
 		if from <= k && k < to {
@@ -42,15 +43,15 @@ func counted(order []int, from, to int) (n int) {
 	return n
 }
 
-// TestChoice_AsksByGroups: of many entries, those that were needed soon, the runners-up, the
-// oldest, the newest and some others are asked, each group as far as it helps.
+// TestChoice_AsksByGroups checks which of many entries are queried: those that were needed soon,
+// the runners-up, the oldest, the newest and some random others, each group only as far as useful.
 func TestChoice_AsksByGroups(t *testing.T) {
 	const soon, others = 6, 200
 	later := func(k int) int64 { return Soon + 1 + int64(k) }
 	for name, c := range map[string]struct {
 		due    func(k int) int64
 		asked  int // in all
-		newest int // of the last 40 that are not drawn: the newest are asked from the end on
+		newest int // of the last 40 entries, the number queried other than at random, beginning with the newest
 	}{
 		"all are due later": {later, again + oldest + newest + drawn, newest},
 		"the newest are due soon": {func(k int) int64 {
@@ -108,8 +109,9 @@ func TestChoice_AsksByGroups(t *testing.T) {
 	}
 }
 
-// TestChoice_AsksRunnersUpFirst: the runners-up of the last choice are asked before the oldest,
-// also where no reader needs one of them now; none are where the one that went was never needed.
+// TestChoice_AsksRunnersUpFirst checks that the runners-up of the last choice are queried before
+// the oldest, even if no reader needs one of them now. They are not if no reader needed the last
+// evicted entry.
 func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	l, all := idleOf(0, 200)
 	later := func(k int) int64 { return Soon + 1 + int64(k) }
@@ -145,8 +147,8 @@ func TestChoice_AsksRunnersUpFirst(t *testing.T) {
 	}
 }
 
-// TestChoice_AsksAllOfFew: as many as one choice asks are all asked, and one more makes it a choice
-// of some.
+// TestChoice_AsksAllOfFew checks that up to looks entries are all queried, and that of one more
+// only some are.
 func TestChoice_AsksAllOfFew(t *testing.T) {
 	never := func(int) int64 { return Never }
 	l, _ := idleOf(0, looks)
@@ -159,8 +161,8 @@ func TestChoice_AsksAllOfFew(t *testing.T) {
 	}
 }
 
-// TestChoice_TakesTurnsAmongThoseNeededSoon: the ones that were asked whether readers still need
-// them soon go to the end of the queue, and to the others if they are due later.
+// TestChoice_TakesTurnsAmongThoseNeededSoon checks that queried entries of the soon list move to
+// its end, or to the others if they are due later.
 func TestChoice_TakesTurnsAmongThoseNeededSoon(t *testing.T) {
 	l, all := idleOf(10, 100)
 	_, _ = asked(l, func(k int) int64 {

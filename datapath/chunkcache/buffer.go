@@ -5,21 +5,21 @@ import (
 	"os"
 )
 
-// Buffer is memory in a slot for bytes other than a chunk. Like the slots of chunks it is reused,
-// and is outside the garbage collector's heap.
+// Buffer is memory in a slot for bytes other than a chunk. Its slot is reused, and is outside the
+// garbage collector's heap, like the slots of chunks.
 type Buffer[K comparable] struct {
 	cache *Cache[K]
 	slot  *slot // nil: closed
 }
 
 // Buffer returns n bytes of memory with arbitrary content. Unlike Start it waits for memory, as the
-// budget does, so its caller must not hold anything that others wait for.
+// budget does, so its caller must not hold anything that other callers wait for.
 func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 	class := classOf(n)
 	if class+entryCost > c.budget.Total() {
-		class = max(n, c.budget.Total()-entryCost) // all there is, rather than refuse the request
+		class = max(n, c.budget.Total()-entryCost) // use the whole budget rather than reject the request
 	}
-	var s *slot // a free slot, found when it is this caller's turn
+	var s *slot // a free slot, taken when it is this caller's turn
 	held, err := c.budget.ReserveOr(ctx, min(class+entryCost, max(n, c.budget.Total())), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -36,16 +36,17 @@ func (c *Cache[K]) Buffer(ctx context.Context, n int64) (*Buffer[K], error) {
 }
 
 // TryBuffer returns n bytes of memory with arbitrary content, from free memory or from chunks that
-// no reader needs soon. It returns false if there are none in addition to those that others wait
-// for.
+// no reader needs soon. It returns false if there is no memory in addition to that for which other
+// callers wait.
 func (c *Cache[K]) TryBuffer(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, false) }
 
-// TryWork is TryBuffer for working memory: the kernel allocates its pages when they are written,
-// since much of it may never be.
+// TryWork is like TryBuffer, for working memory: the kernel allocates its pages when they are
+// written, since much of it may never be written.
 func (c *Cache[K]) TryWork(n int64) (*Buffer[K], bool) { return c.tryOrPass(n, true) }
 
-// tryOrPass is TryBuffer. While others wait for memory it uses no free slot but frees slots and
-// reserves their bytes, since the budget records only reservations as having passed the waiters.
+// tryOrPass implements TryBuffer and TryWork. While other callers wait for memory it uses no free
+// slot. It frees slots and reserves their bytes instead, since the budget counts only reservations
+// as having passed the waiters.
 func (c *Cache[K]) tryOrPass(n int64, sparse bool) (*Buffer[K], bool) {
 	if c.budget.Waiting() == 0 {
 		return c.tryBuffer(n, c.budget.TryReserve, sparse)
@@ -60,8 +61,8 @@ func (c *Cache[K]) tryOrPass(n int64, sparse bool) (*Buffer[K], bool) {
 	return b, err == nil
 }
 
-// tryBuffer takes a slot: a free one, one that reserve grants, or that of chunks that no reader
-// needs soon.
+// tryBuffer takes a slot: a free slot, memory that reserve grants, or the slot of a chunk that no
+// reader needs soon.
 func (c *Cache[K]) tryBuffer(n int64, reserve reserve, sparse bool) (*Buffer[K], bool) {
 	for {
 		c.mu.Lock()
@@ -88,13 +89,13 @@ func (c *Cache[K]) open(s *slot, n int64) (*Buffer[K], error) {
 	return &Buffer[K]{cache: c, slot: s}, nil
 }
 
-// Bytes returns the memory, until Close.
+// Bytes returns the memory, valid until Close.
 func (b *Buffer[K]) Bytes() []byte { return b.slot.bytes() }
 
-// Cost returns how many bytes of the budget Close frees.
+// Cost returns the number of bytes of the budget that Close frees.
 func (b *Buffer[K]) Cost() int64 { return b.slot.held.Size() }
 
-// Shrink frees the memory after the first n bytes, in whole pages.
+// Shrink frees the memory behind the first n bytes, in whole pages.
 func (b *Buffer[K]) Shrink(n int64) {
 	page := int64(os.Getpagesize())
 	keep := (n + page - 1) / page * page
@@ -114,7 +115,7 @@ func (b *Buffer[K]) Close() {
 	}
 	b.slot = nil
 	if s.held.Size() != s.cost() || s.held.Passed() {
-		s.drop() // it was shrunk, so it cannot become a free slot; or others wait for its memory
+		s.drop() // the buffer was shrunk, so its slot cannot be reused; or other callers wait for its memory
 		return
 	}
 	c.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A buffer's memory is reserved while it is open, serves the next one, and yields to chunks when it
-// is free.
+// The memory of a buffer is reserved while the buffer is open. It then serves the next buffer, and
+// is reclaimed for chunks while it is free.
 func TestBuffersShareTheBudget(t *testing.T) {
 	c, b := newCache(t, 1<<20)
 	first, err := c.Buffer(t.Context(), 700<<10)
@@ -60,8 +60,9 @@ func TestBuffersShareTheBudget(t *testing.T) {
 	}
 }
 
-// TestLeasesAreSwappedForCopies: a lease ends for a smaller copy though others wait for memory, but
-// not where the copies of all who hold the chunk would take more than it does.
+// TestLeasesAreSwappedForCopies checks that a lease can be replaced by a smaller copy even while
+// callers wait for memory. It cannot if the copies of all holders of the chunk together would take
+// more memory than the chunk.
 func TestLeasesAreSwappedForCopies(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const size = 256 << 10
@@ -119,9 +120,9 @@ func TestLeasesAreSwappedForCopies(t *testing.T) {
 	})
 }
 
-// TestCache_TriesLeaveWaitersTheirMemory: while a buffer waits, tries get only memory that the
-// waiter does not need, even if slots are free and chunks could be evicted. Freed memory goes to
-// the waiter, which is served although the rest is held.
+// TestCache_TriesLeaveWaitersTheirMemory checks that, while a buffer waits, tries get only memory
+// that the waiter does not need, even if slots are free and chunks could be evicted. Freed memory
+// goes to the waiter, which is served although the tries hold the rest.
 func TestCache_TriesLeaveWaitersTheirMemory(t *testing.T) {
 	const size = 256 << 10
 	tries := map[string]func(c *Cache[int], n int64) (*Buffer[int], bool){"TryBuffer": (*Cache[int]).TryBuffer, "TryWork": (*Cache[int]).TryWork}
@@ -184,8 +185,8 @@ func TestCache_TriesLeaveWaitersTheirMemory(t *testing.T) {
 	}
 }
 
-// TestBuffersShrink frees the part of a buffer that is not needed, in whole pages, and does not
-// reuse the shrunken slot.
+// TestBuffersShrink checks that Shrink frees the unneeded part of a buffer in whole pages, and that
+// the shrunken slot is not reused.
 func TestBuffersShrink(t *testing.T) {
 	c, b := newCache(t, 4<<20)
 	own, err := c.Buffer(t.Context(), 1<<20)

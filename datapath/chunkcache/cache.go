@@ -13,43 +13,43 @@ var ErrNoRoom = errors.New("no room in the cache")
 // errAborted is the error for waiters when a load ends without a result.
 var errAborted = errors.New("load ended without a result")
 
-// Config of a Cache. The zero value of a field means its default.
+// Config configures a Cache. The zero value of a field means its default.
 type Config struct {
-	Budget *budget.Budget // all memory is reserved in it
-	Debug  bool           // for tests: poison freed slots, and panic at a lease closed twice
+	Budget *budget.Budget // the budget in which all memory is reserved
+	Debug  bool           // poison freed slots, and panic if a lease is closed twice: for tests
 }
 
-// Cache holds chunks by key. It is safe for concurrent use.
+// Cache holds chunks in memory by key. It is safe for concurrent use.
 type Cache[K comparable] struct {
 	budget *budget.Budget
 	debug  bool
 	arena  *arena
 	loads  sync.WaitGroup
-	asking sync.RWMutex // held for reading while tables are asked when chunks are due; mu may be locked meanwhile
+	asking sync.RWMutex // held for reading while tables are queried for due times; mu may be locked meanwhile
 
 	mu        sync.Mutex      // guards the fields below, and the fields of entries and fills
-	entries   map[K]*entry[K] // in memory, or being loaded for a request that waits
+	entries   map[K]*entry[K] // chunks in memory, or being loaded for a waiting request
 	idle      idle[K]
 	free      map[int64][]*slot
 	freeBytes int64
 	stats     Stats
 }
 
-// Stats is a snapshot of a cache's counters and sizes. Lookups of a prefetch count as loads, never
+// Stats is a snapshot of a cache's counters and sizes. Lookups for a prefetch count as loads, never
 // as hits or misses.
 type Stats struct {
-	Hits      uint64 // found in memory
-	Misses    uint64 // loaded, or joined to a load
+	Hits      uint64 // chunks found in memory
+	Misses    uint64 // chunks loaded, or joined to a running load
 	Loads     uint64
-	Joins     uint64 // joined a running load
+	Joins     uint64 // chunks joined to a running load
 	Failures  uint64 // loads that ended in an error
 	Evictions uint64
-	Expected  uint64 // of these, chunks that a reader needed soon
+	Expected  uint64 // evictions of chunks that a reader needed soon
 	HitBytes  uint64
 	LoadBytes uint64
 
 	Chunks      int64 // in memory
-	Bytes       int64 // of their slots
+	Bytes       int64 // size of their slots
 	FreeBytes   int64 // mapped slots without a chunk
 	OpenLeases  int64
 	LoadsActive int64
@@ -77,7 +77,7 @@ func (c *Cache[K]) Stats() Stats {
 }
 
 // Reclaim frees at least n bytes of the budget if it can: first free slots, then idle chunks that
-// may be evicted for a chunk due at the given time. It returns the bytes.
+// may be evicted for a chunk due at the given time. It returns the number of bytes freed.
 func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	for back < n {
 		c.mu.Lock()
@@ -92,9 +92,9 @@ func (c *Cache[K]) Reclaim(n, due int64) (back int64) {
 	return back
 }
 
-// makeRoom evicts chunks for one due at the given time until n bytes are free, in the budget or in
-// slots. It evicts none if all idle chunks together are not enough. It reports whether it evicted
-// any.
+// makeRoom evicts chunks for a chunk due at the given time, until n bytes are free in the budget or
+// in slots. It evicts none if all idle chunks together are not enough. It reports whether it
+// evicted any.
 func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
 	lacks := func() bool {
 		missing := n - c.unused()
@@ -106,29 +106,30 @@ func (c *Cache[K]) makeRoom(n, due int64) (any bool) {
 	return any
 }
 
-// Free returns the bytes of the slots without a chunk.
+// Free returns the total size of the slots without a chunk.
 func (c *Cache[K]) Free() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.freeBytes
 }
 
-// Idle returns the bytes of the chunks without a lease.
+// Idle returns the total size of the chunks without a lease.
 func (c *Cache[K]) Idle() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle.bytes
 }
 
-// Goes reports whether some chunk may be evicted for one due at the given time.
+// Goes reports whether any chunk may be evicted for a chunk due at the given time.
 func (c *Cache[K]) Goes(due int64) (goes bool) {
 	c.choose(due, func(*entry[K]) { goes = true })
 	return goes
 }
 
-// Populate provides memory for a chunk of n bytes before its load needs it, which is a quarter of a
-// first load's CPU time. It reports whether there may be room for another chunk: it takes no memory
-// that is needed now. Small chunks are in Go's heap, so it does nothing for them.
+// Populate allocates memory for a chunk of n bytes before its load needs it; that allocation is a
+// quarter of a first load's CPU time. It uses no memory that is needed now. It reports whether
+// there may be memory for another chunk. Small chunks are in Go's heap, so it does nothing for
+// them.
 func (c *Cache[K]) Populate(n int64) bool {
 	class := classOf(n)
 	if class <= heapClass {
@@ -157,8 +158,8 @@ func (c *Cache[K]) Drop() {
 	c.arena.close()
 }
 
-// lease adds a lease of an entry, in memory or being loaded. The caller of this function and of
-// those below holds mu.
+// lease adds a lease of an entry that is in memory or being loaded. The caller of this function and
+// of those below holds mu.
 func (c *Cache[K]) lease(e *entry[K]) {
 	if !e.resident() {
 		e.refs++
@@ -180,12 +181,12 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 	return c.idle.release(e)
 }
 
-// unused returns the bytes that are free in the budget or in slots.
+// unused returns the number of bytes that are free in the budget or in slots.
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// evict evicts the first chunk to evict for one due at the given time, and passes its slot to take,
-// if there is one and the condition still holds. Both functions are called under the lock. It
-// reports whether it evicted a chunk.
+// evict evicts the best chunk to evict for a chunk due at the given time, if there is one and
+// wanted still returns true. It passes the slot to take. Both functions are called under the lock.
+// evict reports whether it evicted a chunk.
 func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
 	c.mu.Lock()
 	wants := wanted()
@@ -207,9 +208,9 @@ func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went 
 	return went
 }
 
-// choose selects the chunk to evict for one due at the given time, and calls goes with it under the
-// lock, unless there is none. It asks the tables without the lock, so requests do not wait for
-// that.
+// choose selects the chunk to evict for a chunk due at the given time. If there is one, choose
+// calls goes with it under the lock. It queries the tables without the lock, so requests do not
+// wait for that.
 func (c *Cache[K]) choose(due int64, goes func(*entry[K])) {
 	for more := true; more; {
 		c.asking.RLock()
@@ -239,7 +240,7 @@ func (c *Cache[K]) takeOut(e *entry[K]) *slot {
 	return e.slot
 }
 
-// takeAny takes any free slot; nil: there is none.
+// takeAny takes any free slot, or returns nil if there is none.
 func (c *Cache[K]) takeAny() *slot {
 	for class := range c.free {
 		return c.takeLast(class)
@@ -260,8 +261,8 @@ func (c *Cache[K]) putFree(s *slot) {
 type reserve func(n int64) (*budget.Reservation, bool)
 
 // takeSlots finds a slot for each size: suitable free slots, and memory that reserve grants. It
-// populates and frees no memory: the slots do so when they are made ready. If there is not enough
-// for all, it takes nothing and returns how many bytes must be free at once.
+// neither populates nor frees memory; slot.ready does that later. If there is not enough for all
+// sizes, it takes nothing, and returns the number of bytes that must be free at the same time.
 func (c *Cache[K]) takeSlots(sizes []int64, reserve reserve) (slots []*slot, need int64) {
 	slots = make([]*slot, len(sizes))
 	var missing int64
@@ -284,7 +285,7 @@ func (c *Cache[K]) takeSlots(sizes []int64, reserve reserve) (slots []*slot, nee
 	return slots, 0
 }
 
-// make makes the missing slots, from bytes that reserve grants and from free slots of other
+// make creates the missing slots, from bytes that reserve grants and from free slots of other
 // classes. It reports whether there is enough.
 func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve reserve) bool {
 	held, ok := reserve(missing)
@@ -311,7 +312,7 @@ func (c *Cache[K]) make(slots []*slot, sizes []int64, missing int64, reserve res
 	return true
 }
 
-// takeFree takes the smallest suitable free slot for a class; nil: there is none.
+// takeFree takes the smallest suitable free slot for a class, or returns nil if there is none.
 func (c *Cache[K]) takeFree(class int64) *slot {
 	best := int64(-1)
 	for have := range c.free {

@@ -21,13 +21,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// asking is a request with the descriptions of its chunks.
+// asking is a request, with the descriptions of its chunks.
 type asking struct {
 	Wants []Chunk[int]
 	Request[int]
 }
 
-// acquire calls Start and waits for its loads.
+// acquire calls Start, and waits for the loads.
 func acquire(ctx context.Context, c *Cache[int], a asking) (*Leases[int], error) {
 	t := tableOf(c)
 	a.Table, a.Chunks = t.Table, nil
@@ -51,7 +51,7 @@ func needed(f *Fill[int]) bool {
 	return f.entry.refs > 0
 }
 
-// content returns the content of a key.
+// content returns the content for a key.
 func content(key, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -71,10 +71,10 @@ func load(_ context.Context, fills []*Fill[int]) error {
 	return nil
 }
 
-// tables returns the tables of a test's caches, whose keys are the numbers of chunks.
+// tables maps each cache of a test to its table. The keys are the numbers of chunks.
 var tables sync.Map
 
-// table is a table of chunks that requests describe.
+// table is a table of the chunks that requests have described.
 type table struct {
 	*Table[int]
 	chunks sync.Map
@@ -85,15 +85,15 @@ func tableOf(c *Cache[int]) *table {
 	return t.(*table)
 }
 
-// ender is a test of any library with a cleanup function.
+// ender is a test of any library, with a cleanup function.
 type ender interface {
 	Helper()
 	Cleanup(f func())
 	Errorf(format string, args ...any)
 }
 
-// opened returns a cache with a table of chunks whose keys are their numbers. At its end the test
-// must hold nothing of it.
+// opened returns a cache with a table of chunks that have their numbers as keys. At its end the
+// test must hold nothing of the cache.
 func opened(tb ender, cfg Config, due func(int) int64) *Cache[int] {
 	tb.Helper()
 	c := New[int](cfg)
@@ -129,8 +129,8 @@ func newCacheWith(tb testing.TB, total int64, cfg Config, due func(int) int64) (
 	return c, b
 }
 
-// empty drops a cache and fails the test unless everything that was taken of it has been given
-// back.
+// empty drops a cache, and fails the test unless everything that was taken from it has been
+// returned.
 func empty(tb ender, c *Cache[int]) {
 	tb.Helper()
 	c.loads.Wait()
@@ -163,10 +163,10 @@ func TestClassesWasteLittle(t *testing.T) {
 	})
 }
 
-// With many goroutines, leased bytes are always the key's own, no key is loaded twice at the same
-// time, and nothing leaks.
+// With many goroutines, leased bytes are always those of the key, no key is loaded twice at the
+// same time, and nothing leaks.
 func TestConcurrentPrograms(t *testing.T) {
-	var soon atomic.Int64 // of three parts of the keys, the one that readers come for soon; 3: none
+	var soon atomic.Int64 // the keys have three parts: the one that readers need soon; 3: none
 	for name, due := range map[string]func(int) int64{"without readers": nil, "with readers": func(k int) int64 {
 		if int64(k%3) == soon.Load() {
 			return int64(k)
@@ -194,7 +194,7 @@ func concurrently(t *testing.T, due func(int) int64, soon *atomic.Int64) {
 			script := func(ctx context.Context, fills []*Fill[int]) error {
 				mu.Lock()
 				for _, f := range fills {
-					if old := loading[f.Key()]; old != nil && needed(old) && needed(f) { // else all waiters have left one of them
+					if old := loading[f.Key()]; old != nil && needed(old) && needed(f) { // otherwise all waiters have left one of the loads
 						t.Errorf("key %d is loaded twice at a time", f.Key())
 					}
 					loading[f.Key()] = f
@@ -314,7 +314,7 @@ func TestStart_DoesNotJoinCanceledLoad(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
 			_, _ = acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(context.Context, []*Fill[int]) error {
-				<-slow // does not look at its context
+				<-slow // ignores its context
 				return errors.New("gave up")
 			}}})
 		}()
@@ -340,7 +340,7 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := l.Bytes(0) // a reader that outlives its lease
+	kept := l.Bytes(0) // bytes of a reader that outlives its lease
 	l.Close()
 	c.Drop()
 	if kept[0] != poison || kept[999] != poison {
@@ -356,8 +356,8 @@ func TestFreedSlotsArePoisonedAndLeasesCloseOnce(t *testing.T) {
 	}()
 }
 
-// No load takes the memory of chunks that readers come for sooner, but who waits for memory gets
-// it.
+// A load evicts no chunk that a reader needs sooner, but a caller that waits for memory may evict
+// one.
 func TestStart_EvictsNoChunkDueSooner(t *testing.T) {
 	c, b := newCacheWith(t, 3*Cost(1000), Config{Debug: true}, func(k int) int64 {
 		if k == 2 || k == 5 {
@@ -383,7 +383,7 @@ func TestStart_EvictsNoChunkDueSooner(t *testing.T) {
 	if err := get(5); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("got %v, want %v", err, ErrNoRoom)
 	}
-	r, err := b.Reserve(t.Context(), Cost(1000)) // who must have bytes gets them
+	r, err := b.Reserve(t.Context(), Cost(1000)) // a caller that waits gets the memory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,8 +415,8 @@ func TestObjectsStayWithinTheirBytes(t *testing.T) {
 	}
 }
 
-// Objects get memory that others can free, and are not evicted for a value that does not fit
-// anyway.
+// Objects use memory that other holders can free, and are not evicted for a value that would not
+// fit anyway.
 func TestObjectsInAFullBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1000, 0)
@@ -440,7 +440,7 @@ func TestObjectsInAFullBudget(t *testing.T) {
 		}
 		leave()
 		wg.Wait()
-		o.room = func(int64) {} // no holder can free any
+		o.room = func(int64) {} // no holder can free memory
 		o.Add(3, make([]byte, 460-objectCost))
 		if _, ok := o.Get(3); !ok || o.Bytes() != 460 {
 			t.Errorf("got %d bytes, want those of the newest instead of the oldest", o.Bytes())
@@ -503,8 +503,8 @@ func BenchmarkCacheHit(b *testing.B) {
 	}
 }
 
-// The additional memory of a load is reserved together with the chunk's, all or none, and is free
-// after the load.
+// The additional memory of a load is reserved together with the chunk's memory, all or none, and is
+// free after the load.
 func TestLoad_AdditionalMemory(t *testing.T) {
 	const size, extra = 3000, 9000
 	c, b := newCache(t, 2*Cost(size)+Cost(extra))
@@ -526,7 +526,7 @@ func TestLoad_AdditionalMemory(t *testing.T) {
 	if _, err := acquire(t.Context(), c, wants(1, 2)); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("two loads with room for the additional bytes of one: got %v, want %v", err, ErrNoRoom)
 	}
-	for _, k := range []int{1, 2} { // one after another there is room for both
+	for _, k := range []int{1, 2} { // there is memory for both, one after the other
 		l, err := acquire(t.Context(), c, wants(k))
 		if err != nil {
 			t.Fatal(err)

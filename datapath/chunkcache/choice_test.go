@@ -4,9 +4,9 @@ import (
 	"testing"
 )
 
-// TestCache_ServesWhileTablesAreAsked: a data set takes long to say when a chunk is needed.
-// Requests lease chunks meanwhile, the chunk that was leased does not go, and a table is closed
-// only after the answer.
+// TestCache_ServesWhileTablesAreAsked: a dataset takes long to return when a chunk is due.
+// Meanwhile requests can lease chunks, a chunk leased meanwhile is not evicted, and closing a table
+// waits for the result.
 func TestCache_ServesWhileTablesAreAsked(t *testing.T) {
 	asked, answer := make(chan int, 100), make(chan struct{})
 	slow := false
@@ -15,7 +15,7 @@ func TestCache_ServesWhileTablesAreAsked(t *testing.T) {
 			asked <- k
 			<-answer
 		}
-		return Soon + 1 + int64(k) // chunk 3 goes first
+		return Soon + 1 + int64(k) // chunk 3 is evicted first
 	})
 	for k := range 4 {
 		l, err := acquire(t.Context(), c, asking{[]Chunk[int]{{Key: k, Size: 100}}, Request[int]{Load: load}})

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// running is a load of chunks 1 and 2 together, controlled by the test, with its waiters.
+// running is a load of chunks 1 and 2 together, with its waiters. The test controls it.
 type running struct {
 	*testing.T
 	cache *Cache[int]
@@ -21,8 +21,8 @@ type running struct {
 	end   chan error
 }
 
-// startBoth starts the load for a request of both chunks that waits until leave is called; got
-// receives its result.
+// startBoth starts the load for a request of both chunks. The request waits until leave is called;
+// got receives its result.
 func startBoth(t *testing.T, c *Cache[int]) (r *running, leave func(), got chan error) {
 	t.Helper()
 	r = &running{T: t, cache: c, fills: map[int]*Fill[int]{}, end: make(chan error)}
@@ -50,7 +50,7 @@ func startBoth(t *testing.T, c *Cache[int]) (r *running, leave func(), got chan 
 	return r, cancel, got
 }
 
-// join waits for one of the chunks without starting a load.
+// join waits for one of the chunks, and fails the test if that starts a load.
 func (r *running) join(k int) (got chan error, leave func()) {
 	r.Helper()
 	got = make(chan error, 1)
@@ -73,7 +73,7 @@ func (r *running) join(k int) (got chan error, leave func()) {
 	return got, cancel
 }
 
-// A load is canceled when no request waits for its open chunks any more, and not earlier.
+// A load is canceled as soon as no request waits for its open chunks any more, and not earlier.
 func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 	for name, story := range map[string]func(t *testing.T, r *running, leave func(), got chan error){
 		"one is there, and the other is left": func(t *testing.T, r *running, leave func(), got chan error) {
@@ -130,12 +130,12 @@ func TestLoad_EndsWhenItsOpenChunksAreLeft(t *testing.T) {
 	}
 }
 
-// A load that all have left does not disturb the one that came after it for the same chunk, however
-// the two end.
+// A load that all requests have left does not disturb a later load of the same chunk, however the
+// two end.
 func TestLoad_LeftBehindDoesNotDisturbTheNextOne(t *testing.T) {
 	for name, c := range map[string]struct {
-		publishes bool // the one left behind
-		before    bool // it ends before the next one
+		publishes bool // the abandoned load publishes its chunks
+		before    bool // the abandoned load ends before the later one
 	}{"fails before": {false, true}, "publishes before": {true, true}, "fails after": {false, false}, "publishes after": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestLoad_LeftBehindKeepsItsChunk(t *testing.T) {
 	})
 }
 
-// One request may name a chunk twice, or two chunks of one key: one load brings them.
+// A request may contain a chunk twice, or two chunks with one key: one load reads them.
 func TestStart_LoadsAKeyOnce(t *testing.T) {
 	c, _ := newCache(t, 1<<20)
 	of := Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k / 2, Size: 100} }}
@@ -222,7 +222,7 @@ func TestStart_LoadsAKeyOnce(t *testing.T) {
 	l.Close()
 }
 
-// Chunks are leased together or not at all, and only those in memory; requests of readers count as
+// Chunks are leased together or not at all, and only chunks in memory. Lookups for readers count as
 // hits and misses.
 func TestLease_TakesWhatIsInMemory(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestLease_TakesWhatIsInMemory(t *testing.T) {
 	})
 }
 
-// A value larger than the limit is not kept, and evicts nothing.
+// A value larger than the limit is not stored, and evicts nothing.
 func TestObjects_RefuseValueThatNeverFits(t *testing.T) {
 	b := budget.New(10_000, 0)
 	asked := 0
@@ -285,7 +285,7 @@ func TestObjects_RefuseValueThatNeverFits(t *testing.T) {
 	o.Reclaim(1 << 20)
 }
 
-// A chunk with several names is due when the first reader of any of them needs it.
+// A chunk with several names is due when the first reader of any of its names needs it.
 func TestEntry_IsDueByItsFirstReader(t *testing.T) {
 	for _, soonest := range []int{0, 1, 2} {
 		c, _ := newCache(t, 1<<20)
@@ -326,7 +326,8 @@ func TestEntry_IsDueByItsFirstReader(t *testing.T) {
 	}
 }
 
-// Slots are large enough for their content: small classes in steps, large ones in whole pages.
+// Slots are large enough for their content. Small classes increase in steps, large ones by whole
+// pages.
 func TestClassOf_Boundaries(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for n, want := range map[int64]int64{

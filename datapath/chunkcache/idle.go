@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// Soon divides the results of Due. A reader needs a chunk soon if the result is up to Soon, and
-	// later if it is above. On either side the result grows with the time until a reader needs the
-	// chunk.
+	// Soon separates the results of Due. If the result is at most Soon, a reader needs the
+	// chunk soon; otherwise it needs the chunk later. Within both ranges the result grows with
+	// the time until a reader needs the chunk.
 	Soon = math.MaxInt64 / 4
 	// Never is the result for a chunk that no known reader needs.
 	Never = math.MaxInt64
@@ -17,8 +17,9 @@ const (
 	AnyDue = -1
 )
 
-// Later returns how late a chunk that a reader needs soon must be due to be evicted for a prefetch.
-// A smaller margin would let readers at almost the same position evict each other's chunks in turn.
+// Later returns the due time from which a chunk may be evicted for a prefetch of a chunk with the
+// given due time. If the latter is needed soon, the former must be due much later. A smaller margin
+// would let readers at almost the same position alternately evict each other's chunks.
 func Later(due int64) int64 {
 	if due < Soon {
 		return min(muchLater*due, Soon-1)
@@ -26,46 +27,46 @@ func Later(due int64) int64 {
 	return due
 }
 
-// muchLater is measured with three readers in little memory. They read 1.6 times as much as they
-// need with 1, 1.3 times with 2, 1.2 times with 4, and hardly less with more.
+// muchLater was measured with three readers in little memory. They read 1.6 times as much as they
+// need with a factor of 1, 1.3 times with 2, 1.2 times with 4, and hardly less with larger factors.
 const muchLater = 4
 
-// Before an idle chunk is evicted, the cache asks for some of those that no reader needs soon when
-// they are due. If there are at most looks, it asks for all, and the choice is exact. It asks first
-// for the chunks that were due last in the previous choice: for the others it is then enough to
-// know that they are due sooner.
+// Before an idle chunk is evicted, the cache queries the due times of some of the chunks that no
+// reader needs soon. If there are at most looks of them, it queries all, and the choice is exact.
+// It first queries the chunks that were due last in the previous choice: for the others it is then
+// enough to know that they are due sooner.
 const (
-	oldest   = 8 // longest idle: the first one that no reader needs is evicted
-	newest   = 8 // most recently idle: at the start of an epoch only these have no use left in it
-	runnerUp = 8 // due last in the previous choice, except the evicted one
+	oldest   = 8 // chunks that are idle for the longest time: the first one that no reader needs is evicted
+	newest   = 8 // chunks that became idle last: at the start of an epoch, only these have no further use in it
+	runnerUp = 8 // chunks that were due last in the previous choice, except the evicted one
 	drawn    = 8 // random others
 	looks    = oldest + newest + runnerUp + drawn
-	again    = 4 // of those that readers needed soon: check whether they still do
+	again    = 4 // chunks that readers needed soon: check whether they still do
 
-	latest = 32 // most recently idle chunks checked at most to find newest that readers need later
+	latest = 32 // maximum number of chunks checked, from the one that became idle last, to find newest that readers need later
 )
 
-// mostAsked is the maximum number of chunks that one choice asks about.
+// mostAsked is the maximum number of due times that one choice queries.
 const mostAsked = again + (runnerUp + 1) + oldest + latest + drawn
 
-// idle holds the chunks without a lease. A released chunk is first listed in others. After it was
-// asked when it is due, it is listed accordingly.
+// idle lists the chunks without a lease. A released chunk is first added to others. After its due
+// time was queried, it is moved accordingly.
 type idle[K comparable] struct {
-	others  queue[K] // due after Soon when last asked, or not asked yet
-	soon    queue[K] // due up to Soon when last asked
+	others  queue[K] // due after Soon at the last query, or not queried yet
+	soon    queue[K] // due up to Soon at the last query
 	bytes   int64
-	runners []*entry[K] // of the last choice, the one due last first
+	runners []*entry[K] // of the last choice; the chunk due last comes first
 	random  *rand.Rand
 }
 
-// before reports whether an entry is evicted before another: it is due later, or at the same time
-// and idle for longer.
+// before reports whether an entry is evicted before another one: it is due later, or it is due at
+// the same time and idle for longer.
 func (e *entry[K]) before(o *entry[K]) bool {
 	return e.due > o.due || e.due == o.due && e.place < o.place
 }
 
 func newIdle[K comparable]() idle[K] {
-	return idle[K]{random: rand.New(rand.NewPCG(1, 2))} // a fixed seed, so that simulations are deterministic
+	return idle[K]{random: rand.New(rand.NewPCG(1, 2))} // a fixed seed makes simulations deterministic
 }
 
 func (l *idle[K]) count() int { return l.others.count + l.soon.count }
@@ -106,23 +107,24 @@ func (l *idle[K]) release(e *entry[K]) bool {
 	return true
 }
 
-// choice is one choice of a chunk to evict for one due at the given time, in three steps: begin
-// lists entries, ask asks when they are due, and choose takes the one to evict. Only ask takes
-// long, and it needs no lock.
+// choice is one choice of a chunk to evict for a chunk due at the given time. It has three steps:
+// begin lists entries, ask queries their due times, and choose selects the one to evict. Only ask
+// takes long, and it needs no lock.
 type choice[K comparable] struct {
 	due  int64
-	soon bool // readers need all idle chunks soon, as far as is known: some of those are asked
+	soon bool // readers need all idle chunks soon, as far as known: some of those are queried
 	asks []ask[K]
-	// Bounds in asks. Entries up to again were needed soon when last asked. From there to any all
-	// are asked. From there to oldest the asking ends with the first entry that no reader needs.
-	// From there to newest it ends once enough entries are due later. Behind newest all are asked.
+	// Bounds in asks. Entries up to again were needed soon at their last query. From there to
+	// any, all are queried. From there to oldest, the queries end with the first entry that no
+	// reader needs. From there to newest, they end once enough entries are due later. After
+	// newest, all are queried.
 	again, any, oldest, newest int
 }
 
-// ask is one entry to ask when it is due.
+// ask is a query for the due time of one entry.
 type ask[K comparable] struct {
 	*entry[K]
-	names []place[K] // of the entry; no lock is needed to read them
+	names []place[K] // names of the entry; reading them needs no lock
 	due   int64
 	asked bool
 }
@@ -154,7 +156,7 @@ func (l *idle[K]) begin(due int64) *choice[K] {
 	return c
 }
 
-// list appends entries to ask. It returns the number of entries so far.
+// list adds entries to query. It returns the number of entries so far.
 func (c *choice[K]) list(entries ...*entry[K]) int {
 	for _, e := range entries {
 		c.asks = append(c.asks, ask[K]{entry: e, names: e.places})
@@ -162,7 +164,8 @@ func (c *choice[K]) list(entries ...*entry[K]) int {
 	return len(c.asks)
 }
 
-// ask asks the entries: next returns when one is due, or any time up to enough.
+// ask queries the due times of the entries. next returns the due time of one entry, or any time up
+// to enough if the due time is at most enough.
 func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) int64) {
 	enough, later := int64(Soon), 0
 	if c.soon {
@@ -184,14 +187,14 @@ func (c *choice[K]) ask(next func(e *entry[K], names []place[K], enough int64) i
 			later++
 		}
 		if i >= c.any && i < c.oldest && a.due == Never {
-			return // it is idle for longer than the entries behind it
+			return // it has been idle for longer than the entries after it
 		}
 	}
 }
 
-// choose returns the entry to evict: of the asked entries that are still idle, the one due last. It
-// returns nil if none of them is due later than c.due, or never. more reports that readers need all
-// of them soon, so the caller begins another choice.
+// choose returns the entry to evict: of the queried entries that are still idle, the one due last.
+// It returns nil if no entry is due later than c.due, or never. more reports that readers need all
+// of them soon, so the caller should begin another choice.
 func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	l.runners = make([]*entry[K], 0, runnerUp+2)
 	for i, a := range c.asks {
@@ -223,14 +226,14 @@ func (l *idle[K]) choose(c *choice[K]) (e *entry[K], more bool) {
 	return nil, false
 }
 
-// last makes a choice in one step.
+// last makes a choice in one call.
 func (l *idle[K]) last(due int64, next func(e *entry[K], names []place[K], enough int64) int64) (e *entry[K], more bool) {
 	c := l.begin(due)
 	c.ask(next)
 	return l.choose(c)
 }
 
-// note inserts an entry into the runners if it is evicted before one of them.
+// note adds an entry to the runners if it should be evicted before one of them.
 func (l *idle[K]) note(e *entry[K], due int64) {
 	if slices.Contains(l.runners, e) {
 		return
@@ -248,11 +251,11 @@ func (l *idle[K]) note(e *entry[K], due int64) {
 // the list is packed.
 type queue[K comparable] struct {
 	list  []*entry[K]
-	first int // no entry is before it
+	first int // index of the first entry
 	count int
 }
 
-// leastHoles is the minimum number of holes when a list is packed.
+// leastHoles is the minimum number of holes for which a list is packed.
 const leastHoles = 64
 
 func (q *queue[K]) add(e *entry[K]) {

@@ -13,8 +13,8 @@ func TestLater_NeverPassesSoon(t *testing.T) {
 	}
 }
 
-// TestQueue_KeepsItsOrderAmongHoles: the queue keeps its order, and has not many more holes than
-// entries.
+// TestQueue_KeepsItsOrderAmongHoles checks that the queue keeps its order, and has at most
+// leastHoles more holes than entries.
 func TestQueue_KeepsItsOrderAmongHoles(t *testing.T) {
 	var q queue[int]
 	entries := make([]*entry[int], 100)
@@ -28,7 +28,7 @@ func TestQueue_KeepsItsOrderAmongHoles(t *testing.T) {
 		return all
 	}
 	for i := range 1000 {
-		at := i % 3 * 49 // the first, one in the middle or the last but one
+		at := i % 3 * 49 // the first entry, one in the middle, or the last but one
 		e := entries[at]
 		q.remove(e)
 		q.add(e)
@@ -48,7 +48,8 @@ func TestQueue_KeepsItsOrderAmongHoles(t *testing.T) {
 	}
 }
 
-// TestObjects_KeepValueThatJustFits and give back no more than they are asked for.
+// TestObjects_KeepValueThatJustFits checks that a value of exactly the limit is kept, and that
+// Reclaim frees no more than requested.
 func TestObjects_KeepValueThatJustFits(t *testing.T) {
 	_, b := newCache(t, 1<<20)
 	o := NewObjects[int](b, 1000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
@@ -67,8 +68,8 @@ func TestObjects_KeepValueThatJustFits(t *testing.T) {
 	o.Reclaim(1000)
 }
 
-// TestObjects_UsedOnesStay: a value that was asked for stays until all others have gone, once, and
-// is looked up while the list is locked.
+// TestObjects_UsedOnesStay checks that a value that was read stays, once, until all others have
+// been evicted. Get does not wait while the list is locked.
 func TestObjects_UsedOnesStay(t *testing.T) {
 	_, b := newCache(t, 1<<20)
 	o := NewObjects[int](b, 3000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})

@@ -8,15 +8,15 @@ type Leases[K comparable] struct {
 	closed  bool
 }
 
-// Bytes returns chunk i of the request: read only, until Close.
+// Bytes returns chunk i of the request. The bytes are read-only, and valid until Close.
 func (l *Leases[K]) Bytes(i int) []byte {
 	return l.entries[i].slot.bytes()
 }
 
 // Instead returns n bytes for a copy of the needed part of chunk i, so that its lease can be
-// dropped. It takes precedence over those who wait for memory, since dropping the lease frees more
-// of it. It returns false if there is no memory now, or if nothing would be gained even if all
-// holders of the chunk copied as much.
+// dropped. It takes precedence over callers that wait for memory, since dropping the lease frees
+// more memory. It returns false if there is no memory now. It also returns false if nothing would
+// be gained even if all holders of the chunk copied as much.
 func (l *Leases[K]) Instead(i int, n int64) (*Buffer[K], bool) {
 	c, e := l.cache, l.entries[i]
 	c.mu.Lock()

@@ -8,32 +8,32 @@ import (
 	"sync/atomic"
 )
 
-// Request is the chunks to lease and the functions to load the missing ones.
+// Request describes the chunks to lease, and how to load the missing ones.
 type Request[K comparable] struct {
 	Table  *Table[K]
-	Chunks []int // numbers in the table
-	Ahead  bool  // no reader waits for the chunks yet: they count as neither hits nor misses
-	Due    int64 // when the last of the missing chunks is needed: only chunks due later are evicted for them
+	Chunks []int // numbers of the chunks in the table
+	Ahead  bool  // no reader waits for the chunks yet: they do not count as hits or misses
+	Due    int64 // time when the last of the missing chunks is needed: only chunks due later are evicted for them
 
-	// Group divides the missing chunks into lists; one load reads each list. nil: each chunk has a
-	// load of its own. It must be quick: it runs under the cache's lock.
+	// Group divides the missing chunks into lists, each of which is read by one load. nil: each
+	// chunk has its own load. Group runs under the cache's lock, so it must return quickly.
 	Group func(missing []int) [][]int
-	// Load reads the chunks of one group into the fills' bytes, and publishes or fails each. Fills
-	// that it leaves open fail with its error. Its context ends when no request waits for the group
-	// any more. It runs in a goroutine of the cache.
+	// Load reads the chunks of one group into the fills' bytes, and publishes or fails each of
+	// them. Fills that it leaves open fail with its error. Its context ends when no request
+	// waits for the group any more. It runs in a goroutine of the cache.
 	Load func(ctx context.Context, fills []*Fill[K]) error
-	// Told is called when the wait for the loads ends, once for each load that has described itself
-	// (Fill.Say), whichever request has started it. It may be nil.
+	// Told is called when the wait for the loads ends, once for each load that has described
+	// itself (Fill.Say), including loads that other requests have started. It may be nil.
 	Told func(load any)
 }
 
 // Fill is a chunk that a load reads. Its fields are guarded by the cache's lock, except that err
 // does not change after done is closed.
 type Fill[K comparable] struct {
-	Chunk int // its number in the request's table
+	Chunk int // number of the chunk in the request's table
 	cache *Cache[K]
 	entry *entry[K]
-	extra *slot // nil: none, or freed
+	extra *slot // nil: there is none, or it was freed
 	group *group
 
 	done    chan struct{}
@@ -44,18 +44,18 @@ type Fill[K comparable] struct {
 // group is the chunks of one load.
 type group struct {
 	cancel context.CancelFunc
-	wanted int                 // chunks that requests still wait for
-	says   atomic.Pointer[any] // the load's description; nil: none
+	wanted int                 // number of chunks that requests still wait for
+	says   atomic.Pointer[any] // description of the load; nil: none
 }
 
 // Key returns the chunk's key.
 func (f *Fill[K]) Key() K { return f.entry.key }
 
-// Bytes returns the memory to fill, exactly as long as the chunk. It must not be used after Publish
-// or Fail.
+// Bytes returns the memory to fill, which has exactly the length of the chunk. It must not be used
+// after Publish or Fail.
 func (f *Fill[K]) Bytes() []byte { return f.entry.slot.bytes() }
 
-// Extra returns the additional memory for the load, until Publish or Fail.
+// Extra returns the additional memory for the load, valid until Publish or Fail.
 func (f *Fill[K]) Extra() []byte {
 	if f.extra == nil {
 		return nil
@@ -74,7 +74,7 @@ func (f *Fill[K]) Needed() bool {
 // publishes or fails any chunk.
 func (f *Fill[K]) Say(what any) { f.group.says.Store(&what) }
 
-// ready allocates the memory.
+// ready allocates the memory of the fill.
 func (f *Fill[K]) ready() error {
 	if err := f.entry.slot.ready(); err != nil || f.extra == nil {
 		return err
@@ -88,10 +88,10 @@ func (f *Fill[K]) Publish() { f.cache.settle(f, nil) }
 // Fail delivers an error to the waiters.
 func (f *Fill[K]) Fail(err error) { f.cache.settle(f, err) }
 
-// Start leases all chunks of a request: those in memory at once, those being loaded by joining
-// their loads, and the rest by loads that it starts. It takes the memory for all of them at once
-// and never waits for memory: it returns ErrNoRoom if they do not fit now. The returned function
-// waits for the loads and must be called once. The caller closes the leases.
+// Start leases all chunks of a request. It leases chunks in memory at once, joins running loads,
+// and starts loads for the rest. It takes the memory for all missing chunks at once and never waits
+// for memory: if they do not fit now, it returns ErrNoRoom. The returned function waits for the
+// loads and must be called once. The caller closes the leases.
 func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Leases[K], error), err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 		if ok {
 			return func() (*Leases[K], error) {
 				if req.Told != nil {
-					defer tell(l.loads(), req.Told) // of the loads that are running now
+					defer tell(l.loads(), req.Told) // for the loads that are running now
 				}
 				return l.await(ctx)
 			}, nil
@@ -110,7 +110,7 @@ func (c *Cache[K]) Start(ctx context.Context, req Request[K]) (wait func() (*Lea
 		if !c.makeRoom(need, req.Due) {
 			l.Close()
 			if c.budget.Waiting() > 0 {
-				c.budget.Nudge() // waiters have not seen the leases that were closed meanwhile
+				c.budget.Nudge() // waiters have not been woken for the leases that were just closed
 			}
 			return nil, ErrNoRoom
 		}
@@ -158,9 +158,10 @@ func (l *Leases[K]) await(ctx context.Context) (*Leases[K], error) {
 	return l, nil
 }
 
-// claim leases the chunks that are in memory or being loaded, and starts the loads of the others,
-// in one step under the lock, so that no key is loaded twice at the same time. If there is no
-// memory for the others, it returns how many bytes must be free at once, and keeps its leases.
+// claim leases the chunks that are in memory or being loaded, and starts the loads of the others.
+// It does so in one step under the lock, so that no key is loaded twice at the same time. If there
+// is no memory for the others, it returns the number of bytes that must be free at the same time,
+// and keeps its leases.
 func (c *Cache[K]) claim(ctx context.Context, req *Request[K], l *Leases[K]) (need int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +202,8 @@ func (c *Cache[K]) take(req *Request[K], l *Leases[K]) (missing []int, sizes []i
 	return missing, append(sizes, extra...)
 }
 
-// count counts the lookups of a request. reader reports whether a reader waits for it.
+// count updates the counters for the lookups of a request. reader reports whether a reader waits
+// for it.
 func (c *Cache[K]) count(reader bool, l *Leases[K]) {
 	for _, e := range l.entries {
 		switch there := e != nil && e.resident(); {
@@ -284,10 +286,10 @@ func (c *Cache[K]) run(ctx context.Context, fills []*Fill[K], load func(context.
 	err = load(ctx, fills)
 }
 
-// settle ends a fill once: with its chunk in memory, or with an error and its slot free.
+// settle ends a fill once: its chunk is then in memory, or its slot is free and it has an error.
 func (c *Cache[K]) settle(f *Fill[K], err error) {
 	c.mu.Lock()
-	defer c.budget.Nudge() // a request that waits for memory may take the slot
+	defer c.budget.Nudge() // a request that waits for memory may be able to use the slot
 	defer c.mu.Unlock()
 	if f.settled {
 		return
@@ -301,13 +303,13 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	}
 	e := f.entry
 	if e.refs > 0 {
-		f.group.leave() // if that was its last chunk, no request waits for the fills that are still open
+		f.group.leave() // if this was the last wanted chunk, no request waits for the fills that are still open
 	}
 	if err != nil {
 		c.stats.Failures++
 	}
-	// A load that all waiters have left may still have read its chunk. Keep it, unless another load
-	// of it is running.
+	// A load that all waiters have left may still have read its chunk. Keep the chunk, unless
+	// another load of it is running.
 	other := c.entries[e.key] != nil && c.entries[e.key] != e
 	if err == nil && !other {
 		c.keep(e)
@@ -334,15 +336,15 @@ func (c *Cache[K]) keep(e *entry[K]) {
 	c.stats.OpenLeases += int64(e.refs)
 }
 
-// abandon cancels a load that no request waits for any more. First it hides the chunk, so that no
-// request joins the load. The load ends if that was the last chunk of its group.
+// abandon handles a chunk that no request waits for any more. It hides the chunk, so that no
+// request joins the load. If this was the last wanted chunk of its group, it cancels the load.
 func (c *Cache[K]) abandon(f *Fill[K]) {
 	delete(c.entries, f.entry.key)
 	f.entry.lost()
 	f.group.leave()
 }
 
-// leave records that no request waits for one of the chunks any more. The last leave cancels the
+// leave records that no request waits for one of the chunks any more. The last call cancels the
 // load.
 func (g *group) leave() {
 	if g.wanted--; g.wanted == 0 {

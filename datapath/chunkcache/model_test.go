@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/budget"
 )
 
-// In one goroutine, compare residency, counters and bytes with a naive list, with and without
-// readers.
+// In one goroutine, residency, counters and bytes are compared with those of a naive list, with and
+// without readers.
 func TestCacheAgainstModel(t *testing.T) {
 	for name, known := range map[string]bool{"without readers": false, "with readers": true} {
 		t.Run(name, func(t *testing.T) {
@@ -26,18 +26,18 @@ func TestCacheAgainstModel(t *testing.T) {
 	}
 }
 
-const modelSize = 1000 // of every chunk
+const modelSize = 1000 // size of every chunk
 
 // model is a cache with its expected content. The due time of a chunk changes when its last lease
-// ends.
+// is closed.
 type model struct {
 	cache  *Cache[int]
 	budget *budget.Budget
 	slots  int
-	known  bool // the cache is told when chunks are due
+	known  bool // the table returns due times
 	open   []modelLease
-	idle   []int       // in the order in which their last leases ended
-	refs   map[int]int // of chunks in memory
+	idle   []int       // in the order in which their last leases were closed
+	refs   map[int]int // leases of each chunk in memory
 	due    map[int]int64
 
 	hits, loads uint64
@@ -65,17 +65,17 @@ func newModel(t *rapid.T, known bool) *model {
 	return m
 }
 
-// drop removes a chunk from the idle ones.
+// drop removes a chunk from the idle list.
 func (m *model) drop(k int) {
 	m.idle = slices.DeleteFunc(m.idle, func(o int) bool { return o == k })
 }
 
-// rest adds a chunk to the idle ones.
+// rest adds a chunk to the idle list.
 func (m *model) rest(k int) {
 	m.idle = append(m.idle, k)
 }
 
-// evict removes the idle chunk that is first in the order of eviction.
+// evict removes the idle chunk that should be evicted first.
 func (m *model) evict() {
 	first := m.idle[0]
 	for _, k := range m.idle {

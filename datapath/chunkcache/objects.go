@@ -11,16 +11,16 @@ import (
 )
 
 // Objects caches small values that can be computed again at any time, such as sample tables, within
-// a number of bytes and under a budget. It evicts values that were not used since they were last
-// considered, the least recently used first, before others. It is safe for concurrent use, and Get
-// takes no lock.
+// a number of bytes and under a budget. It first evicts values that were not used since they were
+// last considered, the least recently used one first. It is safe for concurrent use, and Get takes
+// no lock.
 type Objects[K comparable, V any] struct {
 	budget *budget.Budget
 	max    int64
 	size   func(V) int64
-	room   func(n int64) // called without a lock
+	room   func(n int64) // called while no lock is held
 
-	values sync.Map // of K and *object[V]: the values in list
+	values sync.Map // map of K to *object[V], with the values in list
 
 	mu    sync.Mutex // guards the fields below
 	list  *simplelru.LRU[K, *object[V]]
@@ -30,15 +30,16 @@ type Objects[K comparable, V any] struct {
 type object[V any] struct {
 	value V
 	held  *budget.Reservation
-	used  atomic.Bool // since it was added or last considered
+	used  atomic.Bool // used since it was added or last considered
 }
 
 // objectCost is the overhead of an object in addition to its bytes: reservation, list node and two
-// map cells, 337 bytes measured.
+// map cells. 337 bytes were measured.
 const objectCost = 340
 
-// NewObjects returns an empty cache of at most maxBytes. size returns the bytes of a value. room
-// frees n bytes of the budget if it can; it is called when there are too few for a value.
+// NewObjects returns an empty cache of at most maxBytes. size returns the number of bytes of a
+// value. room frees n bytes of the budget if it can; it is called when there is too little memory
+// for a value.
 func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func(V) int64, room func(n int64)) *Objects[K, V] {
 	o := &Objects[K, V]{budget: b, max: maxBytes, size: size, room: room}
 	list, err := simplelru.NewLRU(math.MaxInt, func(k K, v *object[V]) {
@@ -47,7 +48,7 @@ func NewObjects[K comparable, V any](b *budget.Budget, maxBytes int64, size func
 		v.held.Release()
 	})
 	if err != nil {
-		panic(err) // only for a size of 0
+		panic(err) // an error is possible only for a size of 0
 	}
 	o.list = list
 	return o
@@ -61,23 +62,23 @@ func (o *Objects[K, V]) Get(key K) (V, bool) {
 		return none, false
 	}
 	v := found.(*object[V])
-	if !v.used.Load() { // a store by each of many readers would contend for one cache line
+	if !v.used.Load() { // unconditional stores by many readers would contend for one cache line
 		v.used.Store(true)
 	}
 	return v.value, true
 }
 
-// Add keeps a value if there is room for it. The first value for a key stays.
+// Add stores a value if there is room for it. If the key already has a value, that value stays.
 func (o *Objects[K, V]) Add(key K, value V) {
 	n := o.size(value) + objectCost
-	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // freed bytes would go to those who wait
+	if o.add(key, value, n, false) || o.budget.Waiting() > 0 { // freed bytes would go to waiting callers
 		return
 	}
 	o.room(n)
 	o.add(key, value, n, true)
 }
 
-// add keeps a value if there are n bytes for it. If instead is set it evicts the oldest values for
+// add stores a value if n bytes are free. If instead is set, it evicts the oldest values to free
 // them. It reports whether no further attempt is needed.
 func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 	o.mu.Lock()
@@ -105,8 +106,8 @@ func (o *Objects[K, V]) add(key K, value V, n int64, instead bool) bool {
 }
 
 // removeOldest evicts a value, and reports whether there was any. A value that was used since it
-// was last considered becomes the newest one instead (CLOCK: Corbato, A Paging Experiment with the
-// Multics System, 1968). The caller holds mu.
+// was last considered is not evicted, but becomes the newest one (CLOCK: Corbato, A Paging
+// Experiment with the Multics System, 1968). The caller holds mu.
 func (o *Objects[K, V]) removeOldest() bool {
 	for {
 		k, v, any := o.list.GetOldest()
@@ -120,7 +121,7 @@ func (o *Objects[K, V]) removeOldest() bool {
 	}
 }
 
-// Drop removes the values of the keys for which the function returns true. Other keys may be used
+// Drop removes the values of all keys for which the function returns true. Other keys may be used
 // meanwhile.
 func (o *Objects[K, V]) Drop(which func(K) bool) {
 	o.mu.Lock()
@@ -135,14 +136,14 @@ func (o *Objects[K, V]) Drop(which func(K) bool) {
 	}
 }
 
-// Bytes returns how many bytes the values take.
+// Bytes returns the number of bytes that the values take.
 func (o *Objects[K, V]) Bytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes
 }
 
-// Reclaim frees at least n bytes if it can, and returns the bytes.
+// Reclaim frees at least n bytes if it can, and returns the number of bytes freed.
 func (o *Objects[K, V]) Reclaim(n int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// unmapped is a length for which no machine has enough address space.
+// unmapped is a length that exceeds the address space of any machine.
 const unmapped = 1 << 50
 
-// Where the system maps no more memory, each way to ask for some says so and keeps none of the
-// budget.
+// If the system maps no more memory, each method that allocates memory reports that, and keeps
+// nothing of the budget reserved.
 func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 	const large = 2 * heapClass
 	c, b := newCache(t, 1<<20)
@@ -42,7 +42,7 @@ func TestCache_ReturnsTheBudgetWhereNoMemoryCanBeMapped(t *testing.T) {
 	if !errors.Is(err, unix.ENOMEM) || loaded || tableOf(c).Contains(1) || tableOf(c).Contains(2) {
 		t.Errorf("load: got %v, called: %v, chunks there: %v and %v; want %v, and neither", err, loaded, tableOf(c).Contains(1), tableOf(c).Contains(2), unix.ENOMEM)
 	}
-	own, err := c.Buffer(t.Context(), 100) // the heap serves small ones
+	own, err := c.Buffer(t.Context(), 100) // the heap serves small buffers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestArena_CutsEachByteOnce(t *testing.T) {
 	}
 }
 
-// A buffer shrinks only within its slot, and never beyond its length.
+// A buffer shrinks only within its slot, and never grows.
 func TestBuffer_ShrinksOnlyWherePagesAreFree(t *testing.T) {
 	for _, size := range []int64{100, heapClass, 2 * heapClass} {
 		c, b := newCache(t, 1<<20)
@@ -135,7 +135,7 @@ func TestBuffer_ShrinksOnlyWherePagesAreFree(t *testing.T) {
 	}
 }
 
-// A buffer of nearly the whole budget takes all of it; a larger one is refused at once.
+// A buffer of nearly the whole budget takes all of it. A larger buffer is rejected at once.
 func TestBuffer_MayTakeTheWholeBudget(t *testing.T) {
 	const total = 1000
 	for n := int64(total - entryCost - 100); n <= total; n++ {
@@ -166,8 +166,8 @@ func TestCache_PopulatesFreeMemoryOnly(t *testing.T) {
 	}
 }
 
-// A request that has ended starts nothing, and one that ends while it waits leaves nothing leased,
-// whichever of its chunks it waits for.
+// A request that has already ended starts nothing. A request that ends while it waits for any of
+// its chunks leaves nothing leased.
 func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -205,13 +205,13 @@ func TestStart_LeavesNothingWhenTheRequestEnds(t *testing.T) {
 	})
 }
 
-// However a load ends without a chunk, each of its waiters gets the error, the data set is told,
-// and the next request loads the chunk.
+// However a load ends without a chunk, each of its waiters gets the error, the dataset's Gone is
+// called, and the next request loads the chunk.
 func TestLoad_FailureReachesEachWaiter(t *testing.T) {
 	failure := errors.New("scripted")
 	for name, of := range map[string]struct {
 		load func(fills []*Fill[int]) error
-		want error // of chunk 1; chunk 2 has come
+		want error // error for chunk 1; chunk 2 is published
 	}{
 		"failed":   {func(f []*Fill[int]) error { f[1].Publish(); f[0].Fail(failure); return nil }, failure},
 		"returned": {func(f []*Fill[int]) error { f[1].Publish(); return failure }, failure},
@@ -370,7 +370,7 @@ func TestLeases_CloseWakesWaitersWhenAnotherHoldsTheLastChunk(t *testing.T) {
 	})
 }
 
-// The values of some keys are removed with their bytes. The others stay.
+// Drop removes the values of the selected keys with their bytes. The other values stay.
 func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 	b := budget.New(10_000, 0)
 	o := NewObjects[int](b, 5000, func(v []byte) int64 { return int64(len(v)) }, func(int64) {})
@@ -392,8 +392,8 @@ func TestObjects_DropsTheKeysOfOne(t *testing.T) {
 	}
 }
 
-// A second end of the same leases or buffer does nothing outside debug mode, also when others hold
-// the memory by then.
+// A second Close of the same leases or buffer does nothing outside debug mode, even if another
+// caller already holds the memory.
 func TestLeases_SecondCloseDoesNothing(t *testing.T) {
 	c, b := newCacheWith(t, 2*Cost(100), Config{}, nil)
 	get := func() *Leases[int] {
@@ -428,7 +428,8 @@ func TestLeases_SecondCloseDoesNothing(t *testing.T) {
 	}
 }
 
-// Evictions are counted, and separately those of chunks that a reader was to need soon.
+// Evictions are counted, and evictions of chunks that a reader needed soon are also counted
+// separately.
 func TestCache_CountsEvictions(t *testing.T) {
 	c, b := newCacheWith(t, 4*Cost(100), Config{Debug: true}, func(k int) int64 {
 		if k < 2 {
@@ -454,7 +455,7 @@ func TestCache_CountsEvictions(t *testing.T) {
 	}
 }
 
-// A chunk gets the smallest free slot that fits, and none that is much too large.
+// A buffer gets the smallest free slot that fits, but no slot that is much too large.
 func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
 	c, _ := newCache(t, 1<<20)
 	var open []*Buffer[int]
@@ -469,7 +470,7 @@ func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
 		own.Close()
 	}
 	before := c.Free()
-	for _, want := range []int64{1024, 1024, 1152, 0} { // the last one is new: 4096 are too many
+	for _, want := range []int64{1024, 1024, 1152, 0} { // the last slot is new, since 4096 is much too large
 		own, err := c.Buffer(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
@@ -486,14 +487,14 @@ func TestCache_TakesTheSmallestSlotThatSuits(t *testing.T) {
 	}
 }
 
-// Drop waits for running loads, including those without any remaining caller.
+// Drop waits for running loads, including those that all callers have left.
 func TestCache_DropWaitsForLoads(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, b := newCache(t, 1<<20)
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
 			_, _ = acquire(ctx, c, asking{[]Chunk[int]{{Key: 1, Size: 100}}, Request[int]{Load: func(context.Context, []*Fill[int]) error {
-				time.Sleep(time.Minute) // does not look at its context
+				time.Sleep(time.Minute) // ignores its context
 				return errAborted
 			}}})
 		}()

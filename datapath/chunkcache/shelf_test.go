@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gone evicts all entries, one after the other, and returns the keys in that order.
+// gone evicts all entries, one after another, and returns the keys in that order.
 func gone(s *Shelf[int], keys *[]int) []int {
 	*keys = nil
 	for s.Evict(1, AnyDue) > 0 {
@@ -15,8 +15,8 @@ func gone(s *Shelf[int], keys *[]int) []int {
 	return *keys
 }
 
-// stocked returns a shelf of chunks from 0 on, of one byte each, and where the keys of those that
-// go are noted.
+// stocked returns a shelf with chunks from 0 to n-1, of one byte each, and a list to which the keys
+// of evicted chunks are appended.
 func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
 	went = new([]int)
 	s = NewShelf(due, func(k int) { *went = append(*went, k) })
@@ -26,7 +26,7 @@ func stocked(n int, due func(int) int64) (s *Shelf[int], went *[]int) {
 	return s, went
 }
 
-// Without readers the least recently used chunk is evicted first, however many there are.
+// Without readers the least recently used chunk is evicted first, for any number of chunks.
 func TestShelf_EvictsLeastRecentlyUsed(t *testing.T) {
 	const n = 300
 	s, went := stocked(n, nil)
@@ -47,7 +47,8 @@ func TestShelf_EvictsLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
-// If all chunks are asked, the one due last is evicted first, regardless of earlier due times.
+// If all chunks are queried, the one due last is evicted first, regardless of due times in earlier
+// choices.
 func TestShelf_EvictsChunkDueLast(t *testing.T) {
 	due := map[int]int64{}
 	s, went := stocked(looks, func(k int) int64 { return due[k] })
@@ -68,7 +69,7 @@ func TestShelf_EvictsChunkDueLast(t *testing.T) {
 	}
 }
 
-// If some of many chunks are asked, the evicted one is among the last of all.
+// If only some of many chunks are queried, the evicted chunk is still among those due last.
 func TestShelf_AsksSomeOfManyChunks(t *testing.T) {
 	const n = 10_000
 	asked := 0
@@ -92,8 +93,8 @@ func TestShelf_AsksSomeOfManyChunks(t *testing.T) {
 	}
 }
 
-// For the other chunks it is enough to know that they are due sooner than the last one: the evicted
-// chunk is the same.
+// For chunks other than the one due last, it is enough to know that they are due sooner: the choice
+// is nearly as good.
 func TestShelf_SameChoiceWithPartialDueTimes(t *testing.T) {
 	const n = 500
 	due := func(k int) int64 { return Soon + 1 + int64(k*7919%n) }
@@ -121,7 +122,8 @@ func TestShelf_SameChoiceWithPartialDueTimes(t *testing.T) {
 	}
 }
 
-// A chunk is evicted only for one that is due sooner, or for any other chunk if no reader needs it.
+// A chunk is evicted only for a chunk that is due sooner. If no reader needs the chunk, it is
+// evicted for any other chunk.
 func TestCache_EvictsForChunkDueSooner(t *testing.T) {
 	for _, c := range []struct {
 		is, limit int64
@@ -151,8 +153,8 @@ func TestCache_EvictsForChunkDueSooner(t *testing.T) {
 	}
 }
 
-// Chunks that readers come for soon stay while another can go, those that came meanwhile too; once
-// their readers are gone they go.
+// Chunks that readers need soon stay while another chunk can be evicted, even one added meanwhile.
+// Once their readers have ended, they are evicted.
 func TestShelf_KeepsChunksNeededSoon(t *testing.T) {
 	const n = 1000
 	soon := true
@@ -174,7 +176,7 @@ func TestShelf_KeepsChunksNeededSoon(t *testing.T) {
 		t.Errorf("got %d bytes of chunks that a reader comes for soon, want none", got)
 	}
 	for k := n + 1; k < 2*n; k += 2 {
-		s.Put(k, 1, 0) // a reader comes for them, later
+		s.Put(k, 1, 0) // a reader needs it, later
 	}
 	soon, *went = false, nil
 	s.Evict(n/4, Soon)
@@ -189,7 +191,7 @@ func TestShelf_KeepsChunksNeededSoon(t *testing.T) {
 	}
 }
 
-// The earlier due time of a runner-up does not count.
+// The due time of a runner-up is queried again in the next choice.
 func TestRunnersUpAreAskedAgain(t *testing.T) {
 	const n = 10 * looks
 	due := map[int]int64{}
@@ -209,7 +211,7 @@ func TestRunnersUpAreAskedAgain(t *testing.T) {
 	}
 }
 
-// Evict evicts nothing if that is not enough, and never a leased chunk.
+// Evict evicts nothing if that would not free enough, and it never evicts a leased chunk.
 func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	var went []int
 	s := NewShelf(func(k int) int64 { return Soon + 1 + int64(k) }, func(k int) { went = append(went, k) })
@@ -242,9 +244,9 @@ func TestShelfEvictsEnoughOrNothing(t *testing.T) {
 	s.Put(7, 10, 0)
 }
 
-// TestIdle_AsksFewChunksAtATime: readers need most idle chunks soon. Each call asks at most
-// mostAsked chunks, and the calls continue until one is found that readers need later, if there is
-// any.
+// TestIdle_AsksFewChunksAtATime: readers need most idle chunks soon. Each call queries at most
+// mostAsked chunks, and the calls continue until they find a chunk that readers need later, if
+// there is one.
 func TestIdle_AsksFewChunksAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 2000).Draw(t, "chunks")

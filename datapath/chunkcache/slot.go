@@ -8,29 +8,31 @@ import (
 )
 
 const (
-	// heapClass is the largest class that is allocated in Go's heap: whole pages would waste more.
+	// heapClass is the largest class that is allocated in Go's heap: in whole pages, smaller
+	// slots would waste more.
 	heapClass = 64 << 10
 	// entryCost is the overhead of one cached chunk in Go's heap: entry, slot, reservation, its
-	// place in the idle lists and a map cell. With keys of 48 bytes 388 bytes were measured.
+	// position in the idle lists, and a map cell. With keys of 48 bytes, 388 bytes were
+	// measured.
 	entryCost = 448
 	poison    = 0xDB
 )
 
-// slot is memory for one chunk. Its owner is the free list, a load or an entry.
+// slot is memory for one chunk. It is owned by the free list, a load or an entry.
 type slot struct {
 	class  int64
 	arena  *arena
-	buf    []byte // nil until ready is called
-	piece  piece  // the address space of buf, unless that is in Go's heap
-	sparse bool   // the kernel allocates each page when it is written, since much of the slot may never be
-	length int64  // of the content
+	buf    []byte // nil until ready has been called
+	piece  piece  // address space of buf, unless buf is in Go's heap
+	sparse bool   // the kernel allocates each page when it is written, since much of the slot may never be written
+	length int64  // length of the content
 	held   *budget.Reservation
 
-	instead []*slot // slots whose bytes of the budget this one takes over: their memory is freed before this slot is allocated
+	instead []*slot // slots from which this slot takes over bytes of the budget: their memory is freed before this slot is allocated
 }
 
 // classOf returns the size of the slots for n bytes: the next of eight steps between two powers of
-// two, in whole pages if it is cut from the arena.
+// two, rounded to whole pages if the slot is cut from the arena.
 func classOf(n int64) int64 {
 	if n <= 64 {
 		return 64
@@ -44,11 +46,11 @@ func classOf(n int64) int64 {
 	return class
 }
 
-// Cost returns how many bytes of the budget a cached chunk of n bytes takes.
+// Cost returns the number of bytes of the budget that a cached chunk of n bytes takes.
 func Cost(n int64) int64 { return classOf(n) + entryCost }
 
-// suits reports whether an existing slot can be used for a class: up to a quarter more than needed
-// is less waste than freeing it and populating another.
+// suits reports whether an existing slot can be used for a class. A slot of up to a quarter more
+// than needed wastes less than freeing it and populating another one.
 func suits(have, class int64) bool { return have >= class && have-class <= class/4 }
 
 // bytes returns the content of the slot.
@@ -56,8 +58,8 @@ func (s *slot) bytes() []byte { return s.buf[:s.length:s.length] }
 
 func (s *slot) cost() int64 { return s.class + entryCost }
 
-// ready allocates the slot's memory if it has none. It first frees the slots whose bytes of the
-// budget this slot takes over, so no lock may be held.
+// ready allocates the slot's memory if it has none. It first frees the slots from which this slot
+// takes over bytes of the budget, so no lock may be held.
 func (s *slot) ready() (err error) {
 	s.settle()
 	switch {
@@ -72,7 +74,7 @@ func (s *slot) ready() (err error) {
 	return err
 }
 
-// settle frees the slots whose bytes of the budget this slot has taken over.
+// settle frees the slots from which this slot has taken over bytes of the budget.
 func (s *slot) settle() {
 	for _, old := range s.instead {
 		old.clear()
@@ -80,8 +82,8 @@ func (s *slot) settle() {
 	s.instead = nil
 }
 
-// drop frees the memory and the reservation. The slot must not be used afterwards, and no lock may
-// be held.
+// drop frees the memory and the reservation. The slot must not be used afterwards. No lock may be
+// held during the call.
 func (s *slot) drop() {
 	s.settle()
 	s.clear()

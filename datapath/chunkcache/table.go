@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// Dataset describes a dataset to a table. Its functions, except Due, run under the cache's lock:
-// they must be quick, must not call the cache, and must not wait for a lock that is held while the
-// cache is called.
+// Dataset describes a dataset to a table. Its functions, except Due, run under the cache's lock.
+// They must return quickly, must not call the cache, and must not wait for a lock that is held
+// during a call of the cache.
 type Dataset[K comparable] struct {
 	Chunk func(chunk int) Chunk[K] // returns the description of a chunk
-	// Due returns when readers of the dataset need a chunk next (see Soon); nil: Never. For a chunk
-	// due by enough, any result up to enough will do. The cache calls it for some chunks before it
-	// evicts one of them.
+	// Due returns when readers of the dataset need a chunk next (see Soon); nil: Never. If the
+	// chunk is due by enough, any result up to enough will do. The cache calls Due for some
+	// chunks before it evicts one of them.
 	Due func(chunk int, enough int64) int64
-	// Gone is called for each chunk that is no longer in memory or being loaded: it was evicted, or
-	// its load failed. soon reports whether readers may need it soon. It may be nil.
+	// Gone is called for each chunk that is no longer in memory or being loaded, because it was
+	// evicted or its load failed. soon reports whether readers may need it soon. It may be nil.
 	Gone  func(chunk int, soon bool)
-	Owner any // the dataset's Name.Owner
+	Owner any // Name.Owner of the dataset's chunks
 }
 
-// Chunk is the description of a chunk for the cache.
+// Chunk describes a chunk to the cache.
 type Chunk[K comparable] struct {
 	Key   K     // chunks with the same key have the same bytes, in all tables
 	Size  int64 // bytes in memory
@@ -31,12 +31,12 @@ type Chunk[K comparable] struct {
 // Table finds the chunks of one dataset by their numbers, without a lock and without their keys.
 type Table[K comparable] struct {
 	of     Dataset[K]
-	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor being loaded, as far as the table knows
-	loads  sync.WaitGroup             // started by requests with this table
+	chunks []atomic.Pointer[entry[K]] // nil: neither in memory nor being loaded, as far as known to the table
+	loads  sync.WaitGroup             // loads that requests with this table have started
 	closed bool                       // guarded by the cache's lock
 }
 
-// NewTable returns the table of a dataset with so many chunks.
+// NewTable returns the table of a dataset with the given number of chunks.
 func NewTable[K comparable](chunks int, of Dataset[K]) *Table[K] {
 	if of.Due == nil {
 		of.Due = func(int, int64) int64 { return Never }
@@ -56,7 +56,7 @@ func (t *Table[K]) Resident(chunk int) bool {
 	return e != nil && e.resident()
 }
 
-// Name is one chunk of one dataset.
+// Name identifies one chunk of one dataset.
 type Name struct {
 	Owner any
 	Chunk int
@@ -67,11 +67,11 @@ type entry[K comparable] struct {
 	key    K
 	slot   *slot // nil on a shelf
 	cost   int64
-	refs   int32                   // open leases, including those of requests that wait for its load; 0 in memory: the entry is idle
-	load   atomic.Pointer[Fill[K]] // the load of the chunk, running or failed; nil: it is in memory
-	place  int                     // in one of the idle lists, if it is idle
-	due    int64                   // the result when it was last asked when it is due
-	places []place[K]              // listed elements do not change, so the list is read without the lock
+	refs   int32                   // number of open leases, including those of requests that wait for its load; 0 in memory: the entry is idle
+	load   atomic.Pointer[Fill[K]] // load of the chunk, running or failed; nil: the chunk is in memory
+	place  int                     // index in an idle list, if the entry is idle
+	due    int64                   // due time at the last query
+	places []place[K]              // names in the tables; elements do not change once listed, so reading the list needs no lock
 }
 
 // resident reports whether an entry's chunk is in memory.
@@ -83,9 +83,9 @@ type place[K comparable] struct {
 	chunk int
 }
 
-// find returns the entry of a chunk; nil: it is neither in memory nor being loaded, and its
-// description is returned. If another table has loaded a chunk with the same key, find adds it to
-// this table. The caller of this method and of those below holds the cache's lock.
+// find returns the entry of a chunk. If the chunk is neither in memory nor being loaded, it returns
+// nil and the description of the chunk. If another table has loaded a chunk with the same key, find
+// adds it to this table. The caller of this method and of those below holds the cache's lock.
 func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 	if e := t.chunks[chunk].Load(); e != nil {
 		return e, Chunk[K]{}
@@ -99,7 +99,7 @@ func (c *Cache[K]) find(t *Table[K], chunk int) (*entry[K], Chunk[K]) {
 	return e, of
 }
 
-// found adds an entry to its tables again, except those that were closed meanwhile.
+// found adds an entry to its tables again, except tables that were closed meanwhile.
 func (e *entry[K]) found() {
 	e.places = slices.DeleteFunc(slices.Clone(e.places), func(p place[K]) bool { return p.table.closed })
 	for _, p := range e.places {
@@ -114,8 +114,9 @@ func (e *entry[K]) lost() {
 	}
 }
 
-// gone notifies the datasets that an entry is no longer there. The entry drops its references to
-// them, since the last choice of a chunk to evict (idle.runners) may still hold the entry.
+// gone notifies the datasets that an entry is no longer in memory or being loaded. The entry drops
+// its references to them, since the last choice of a chunk to evict (idle.runners) may still
+// reference the entry.
 func (e *entry[K]) gone() {
 	e.lost()
 	for _, p := range e.places {
@@ -124,12 +125,12 @@ func (e *entry[K]) gone() {
 	e.places = nil
 }
 
-// names is the maximum number of an entry's places that are asked when it is due: a dataset of
-// equal chunks has very many.
+// names is the maximum number of an entry's places for which Due is called: a dataset with equal
+// chunks has very many.
 const names = 8
 
-// next returns when the first reader needs an entry with the given places, or any time up to
-// enough. It needs no lock.
+// next returns the due time of an entry for the first reader that needs one of the given places. If
+// it is at most enough, next may return any time up to enough. next needs no lock.
 func next[K comparable](_ *entry[K], all []place[K], enough int64) int64 {
 	due := int64(Never)
 	for _, p := range all[:min(len(all), names)] {
@@ -140,9 +141,9 @@ func next[K comparable](_ *entry[K], all []place[K], enough int64) int64 {
 	return due
 }
 
-// Close ends a table. It waits for the loads that requests with the table have started, since
+// Close closes a table. It waits for the loads that requests with the table have started, since
 // requests with other tables may wait for them too. Then it frees the chunks that no other table
-// has. The caller holds no leases that it took with the table, and does not use the table
+// has. The caller must hold no leases that it took with the table, and must not use the table
 // afterwards.
 func (c *Cache[K]) Close(t *Table[K]) {
 	t.loads.Wait()
@@ -153,14 +154,14 @@ func (c *Cache[K]) Close(t *Table[K]) {
 		if !t.Contains(chunk) {
 			continue
 		}
-		c.mu.Lock() // for one chunk at a time, so that requests with other tables can proceed
+		c.mu.Lock() // locked for one chunk at a time, so that requests with other tables can proceed
 		s := c.forget(t, chunk)
 		c.mu.Unlock()
 		if s != nil {
 			s.drop()
 		}
 	}
-	c.asking.Lock() // wait until the table is no longer asked when its chunks are due
+	c.asking.Lock() // wait until no due time of the table is being queried
 	defer c.asking.Unlock()
 }
 
@@ -186,7 +187,7 @@ func (c *Cache[K]) forget(t *Table[K], chunk int) *slot {
 	return c.takeOut(e)
 }
 
-// Names returns one name of each chunk in memory or being loaded.
+// Names returns one name for each chunk in memory or being loaded.
 func (c *Cache[K]) Names() []Name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,8 +207,8 @@ func (c *Cache[K]) Find(t *Table[K], chunks ...int) {
 	}
 }
 
-// Lease leases n chunks of a table if all are in memory. chunk returns the number of each. They
-// count as hits if reader is set. It waits for nothing.
+// Lease leases n chunks of a table if all are in memory. chunk returns the number of each. If
+// reader is set, they count as hits. Lease does not block.
 func (c *Cache[K]) Lease(t *Table[K], n int, reader bool, chunk func(i int) int) (*Leases[K], bool) {
 	entries := make([]*entry[K], n)
 	c.mu.Lock()

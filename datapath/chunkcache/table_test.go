@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// A table finds a chunk from when its load begins until it is evicted or its load has failed,
-// however that ended.
+// A table finds a chunk from the time its load begins until it is evicted or its load has failed in
+// any way.
 func TestTable_FindsLoadedChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c := opened(t, Config{Budget: budget.New(2*Cost(100), 0)}, nil)
@@ -53,7 +53,7 @@ func TestTable_FindsLoadedChunks(t *testing.T) {
 		if table.Contains(5) {
 			t.Error("the table finds a chunk whose load was abandoned")
 		}
-		get(t.Context(), 5, publish) // while the first load dies
+		get(t.Context(), 5, publish) // while the abandoned load is still running
 		close(end)
 		synctest.Wait()
 		if !table.Resident(5) {
@@ -66,8 +66,9 @@ func TestTable_FindsLoadedChunks(t *testing.T) {
 	})
 }
 
-// A chunk of one key is in memory once, for all tables and numbers: it is brought once, found by
-// each from its first use on, due when the first reader of any comes for it, and gone for all.
+// A chunk of one key is in memory once, for all tables and numbers. It is loaded once, and each
+// table finds it from its first use on. It is due when the first reader of any table needs it, and
+// it is removed from all tables together.
 func TestChunksOfOneKeyAreOne(t *testing.T) {
 	c := New[string](Config{Budget: budget.New(1<<20, 0), Debug: true})
 	var gone []int
@@ -149,7 +150,7 @@ func TestTable_CloseFreesItsChunks(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := budget.New(1<<20, 0)
 		c := New[int](Config{Budget: b, Debug: true})
-		of := Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k / 2, Size: 100} }} // two numbers of each key
+		of := Dataset[int]{Chunk: func(k int) Chunk[int] { return Chunk[int]{Key: k / 2, Size: 100} }} // each key has two numbers
 		stays, goes := NewTable(10, of), NewTable(10, of)
 		load := func(ctx context.Context, table *Table[int], took time.Duration, chunks ...int) {
 			wait, err := c.Start(ctx, Request[int]{Table: table, Chunks: chunks, Load: func(_ context.Context, fills []*Fill[int]) error {
@@ -200,8 +201,8 @@ func TestTable_CloseFreesItsChunks(t *testing.T) {
 	})
 }
 
-// The last choice of chunks to evict remembers those that went: they must not hold a table that is
-// closed.
+// The last choice of a chunk to evict still references evicted chunks. They must not keep a closed
+// table in memory.
 func TestAnEvictedChunkHoldsNoTable(t *testing.T) {
 	c := opened(t, Config{Budget: budget.New(3*Cost(100), 0)}, nil)
 	for k := range 6 {

@@ -12,8 +12,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestStart_ReportsLoadsToWaiters: each request learns of the loads that it waits for, once of each,
-// whichever request has started them and whichever ends first; also a request that gives up.
+// TestStart_ReportsLoadsToWaiters checks that each load a request waits for is reported to the
+// request once, including loads of other requests. The order in which the loads end does not
+// matter, and requests that give up get reports too.
 func TestStart_ReportsLoadsToWaiters(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -23,7 +24,7 @@ func TestStart_ReportsLoadsToWaiters(t *testing.T) {
 				Load: func(ctx context.Context, fills []*Fill[int]) error {
 					key := fills[0].Key()
 					fills[0].Say(key)
-					time.Sleep(time.Duration(10-key) * time.Second) // the first chunk comes last
+					time.Sleep(time.Duration(10-key) * time.Second) // the first chunk arrives last
 					return load(ctx, fills)
 				},
 			}}

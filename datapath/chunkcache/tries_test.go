@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestCache_TryBufferTakesNothingFromReaders: a try takes a free slot first, then free memory, then
-// chunks that no reader needs soon. It evicts no other chunks, none in vain, and no leased ones.
+// TestCache_TryBufferTakesNothingFromReaders checks that a try takes a free slot first, then free
+// memory, then chunks that no reader needs soon. It evicts no other chunks, no leased chunks, and
+// none without success.
 func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	const size = 100_000
 	soon := map[int]bool{1: true}
@@ -63,8 +64,8 @@ func TestCache_TryBufferTakesNothingFromReaders(t *testing.T) {
 	}
 }
 
-// TestCache_TryBufferPassesWaiter: while a buffer waits for memory that others hold, a small one
-// takes idle chunks' memory, and nothing is populated.
+// TestCache_TryBufferPassesWaiter checks that, while a buffer waits for memory that others hold, a
+// small buffer gets the memory of idle chunks, and nothing is populated.
 func TestCache_TryBufferPassesWaiter(t *testing.T) {
 	const size = 100_000
 	bubble.Test(t, func(t *testing.T) {
@@ -120,8 +121,8 @@ func TestCache_TryBufferPassesWaiter(t *testing.T) {
 	})
 }
 
-// TestCache_PoisonsFreeSlotsInDebugMode: freed memory of a buffer, a failed load or its additional
-// memory is not readable.
+// TestCache_PoisonsFreeSlotsInDebugMode checks that the freed memory of a buffer, of a failed load
+// and of its additional memory is overwritten.
 func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 	const size, extra = 1000, 2000
 	failed := errors.New("scripted")
@@ -163,8 +164,8 @@ func TestCache_PoisonsFreeSlotsInDebugMode(t *testing.T) {
 	}
 }
 
-// TestFill_DescribesItsChunk: a load can read its chunk, key and memory, and whether a request still
-// waits for it.
+// TestFill_DescribesItsChunk checks that a load can read its chunk's number, key and memory, and
+// whether a request still waits for it.
 func TestFill_DescribesItsChunk(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		c, _ := newCache(t, 1<<20)
@@ -208,8 +209,8 @@ func TestFill_DescribesItsChunk(t *testing.T) {
 	})
 }
 
-// TestLeases_ReleasedTwicePanics: an entry that is released more often than leased is a bug that
-// must not pass.
+// TestLeases_ReleasedTwicePanics checks that releasing an entry more often than it was leased
+// panics.
 func TestLeases_ReleasedTwicePanics(t *testing.T) {
 	s := NewShelf[int](nil, nil)
 	s.Put(1, 10, 1)
