@@ -14,8 +14,8 @@ import (
 // as usual only if it is reached for a minimum share of the time.
 type clock struct {
 	until   time.Time // the sums include the time to this moment
-	open    int       // of these, answers whose bytes have not arrived
-	missing int       // of these, answers whose bytes have not arrived yet
+	open    int       // answers not completely sent yet
+	missing int       // of these, answers whose bytes have not arrived
 	most    int       // usual number of open answers
 	streams bool      // the rank reads many batches in one answer: the next batch is read while one is sent, so the rank does not wait for it yet
 

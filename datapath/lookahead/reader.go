@@ -27,12 +27,12 @@ type reader struct {
 	firstEpoch, firstBatch uint64         // epoch and position of its first batch
 	next                   *shuffle.Epoch // the epoch after at.Epoch, once needed
 	coming                 uint64         // number of the epoch that is being prepared for next; 0: none
-	reading                int            // time when the last request began or was answered
-	seen                   time.Time      // time when the reader last advanced
-	step                   time.Time      // recent longest time between advances; 0: it has not advanced
-	gap                    time.Duration  // recent maximum of the number of samples by which a request was behind the one furthest ahead
-	lag                    uint64         // starts of skipped batches: a client with several connections may request them late
-	missed                 []uint64       // starts of batches that the reader has skipped: a client with several connections may request them late
+	reading                int            // requests that wait for bytes; a reader that waits for the store has not ended
+	seen                   time.Time      // time when the last request began or was answered
+	step                   time.Time      // time when the reader last advanced
+	gap                    time.Duration  // recent longest time between advances; 0: it has not advanced
+	lag                    uint64         // recent maximum of the number of samples by which a request was behind the one furthest ahead
+	missed                 []uint64       // starts of skipped batches: a client with several connections may request them late
 	state                  state
 	ranks                  int   // number of ranks that belong to it, at any gateway
 	fastest                *rank // the rank with the highest demand, which counts as the reader's demand; nil: unknown

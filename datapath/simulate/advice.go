@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// enough is the factor within which a result counts as as good as the best.
+// enough is the factor within which a result counts as equal to the best one.
 const enough = 1.05
 
-// Advice summarizes a list of results in sentences: the bottleneck, how much cache is enough, which
-// policy is best, and whether a disk or a second gateway would help. It compares the last epochs,
+// Advice summarizes a list of results in sentences: the bottleneck, the cache size that is enough,
+// the best policy, and whether a disk or a second gateway would help. It compares the last epochs,
 // whose caches are warm.
 func Advice(d *Data, results []Result) []string {
 	if len(results) == 0 {
@@ -30,7 +30,8 @@ func Advice(d *Data, results []Result) []string {
 	return append(lines, warnings(d, results)...)
 }
 
-// compare orders the faster result first, and of equally fast ones the one that needs less.
+// compare orders results by time. If two results are equally fast, the setting that needs less
+// comes first.
 func compare(a, b Result) int {
 	x, y := a.Later().Time, b.Later().Time
 	switch {
@@ -63,7 +64,7 @@ func limit(r Result) string {
 	return line
 }
 
-// cacheAdvice returns the smallest cache that is as good as the best.
+// cacheAdvice returns the smallest cache that is as good as the best one.
 func cacheAdvice(best Result, results []Result) []string {
 	sizes := distinct(results, func(s *Setting) int64 { return s.CacheSize })
 	if len(sizes) < 2 {
@@ -79,7 +80,7 @@ func cacheAdvice(best Result, results []Result) []string {
 	return []string{fmt.Sprintf("Cache: %s is enough (policy %s): of those here, larger ones make an epoch at most 5 %% shorter.", size, best.Setting.Policy)}
 }
 
-// policyAdvice compares the policies at the setting where they differ most.
+// policyAdvice compares the policies in the setting where they differ most.
 func policyAdvice(results []Result) []string {
 	var rows []Result
 	most := 0.
@@ -119,8 +120,8 @@ func policyAdvice(results []Result) []string {
 	return []string{line}
 }
 
-// other compares the largest and the smallest value of a field, with all else as in the best
-// setting with it.
+// other compares the largest and the smallest value of a field. The other fields are those of the
+// best setting with each value.
 func other(results []Result, name string, field func(*Setting) *int64) []string {
 	sizes := distinct(results, func(s *Setting) int64 { return *field(s) })
 	if len(sizes) < 2 {
@@ -167,7 +168,7 @@ func gatewayAdvice(results []Result) []string {
 		same.Gateways, few.Setting.Gateways, verdict, Span(y.Time), Span(x.Time), how, Bytes(y.StoreBytes), Bytes(x.StoreBytes))}
 }
 
-// warnings returns the warnings that a gateway logs at its start.
+// warnings returns the warnings that a gateway would log at its start.
 func warnings(d *Data, results []Result) []string {
 	var lines []string
 	for _, size := range distinct(results, func(s *Setting) int64 { return s.CacheSize }) {
@@ -212,7 +213,7 @@ func describe(s *Setting) string {
 	return text
 }
 
-// Waiting returns the share of an epoch that the rank with the longest stall waits.
+// Waiting returns the share of an epoch for which the rank with the longest stall waits.
 func (e *Epoch) Waiting() float64 {
 	_, most := e.Stall()
 	return float64(most) / float64(max(e.Time, time.Nanosecond))

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// moved records the position of a request's reader, and looks ahead from there.
+// moved records the position of a request's reader, and predicts its needs from there.
 func (g *gateway) moved(r *request) {
 	r.visit = g.readers.Asked(g, r.at, g.clock.instant())
 	r.first = r.local && r.visit.First
@@ -14,13 +14,13 @@ func (g *gateway) moved(r *request) {
 	g.came = max(g.came, float64(at.Epoch.Number()*at.Plan.Samples()+at.First)/g.set.Rate)
 }
 
-// heard records the position of a rank of another gateway, so that the chunks that it will ask for
+// heard records the position of a rank of another gateway, so that the chunks that it will request
 // are prefetched.
 func (g *gateway) heard(r *request) {
 	g.readers.Heard(g, r.at, r.think, g.clock.instant())
 }
 
-// look schedules a pass, after all other events of this instant.
+// look schedules a pass after all other events of the same instant.
 func (g *gateway) look() {
 	if g.passing {
 		return
@@ -29,8 +29,8 @@ func (g *gateway) look() {
 	g.clock.after(0, g.pass)
 }
 
-// pass starts reads of the chunks that readers will need, in order of need, until there is no
-// place, no room or nothing left to fetch.
+// pass starts reads of the chunks that readers will need, in order of need, until no place is free,
+// there is no room, or nothing is left to fetch.
 func (g *gateway) pass() {
 	g.passing = false
 	g.readers.Forget(g.clock.instant())
@@ -60,7 +60,7 @@ func (g *gateway) pass() {
 		}
 		if !g.memory.take(need, due) {
 			g.short = true
-			gate.ahead-- // without calling idle: there is no room for the next one either
+			gate.ahead-- // idle is not called: there is no room for the next chunk either
 			return
 		}
 		for _, c := range group {
@@ -71,7 +71,7 @@ func (g *gateway) pass() {
 }
 
 // together returns the chunk of a need, followed by the chunks behind it in the same shard that
-// some reader needs soon, as many as one read covers.
+// some reader needs soon, up to the length of one read.
 func (g *gateway) together(n lookahead.Need) []int32 {
 	group := []int32{int32(n.Chunk)}
 	for {

@@ -10,11 +10,12 @@ import (
 type Bound struct {
 	Name string // job, store, fetchers, disk, gateway or link
 	Time time.Duration
-	Sum  string // how it is computed, for display
+	Sum  string // computation of Time, for display
 }
 
 // Bounds returns the lower bounds of an epoch's time, the largest first. They are computed from the
-// epoch's counts: an epoch that takes much longer than all of them has waits that do not overlap.
+// counts of the epoch. An epoch that takes much longer than all of them has waits that do not
+// overlap.
 func (r *Result) Bounds(e *Epoch) []Bound {
 	s := &r.Setting
 	all := []Bound{r.job(e)}
@@ -45,7 +46,7 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 		}
 		all = append(all, Bound{"fetchers", seconds(busy / float64(s.Fetchers) / gateways), fmt.Sprintf("(%s) / %d fetchers", sum, s.Fetchers*s.Gateways)})
 	}
-	for i := range all { // move the largest to the front; keep the order of the others
+	for i := range all { // move the largest bound to the front, and keep the order of the others
 		if all[i].Time > all[0].Time {
 			top := all[i]
 			copy(all[1:i+1], all[:i])
@@ -55,7 +56,7 @@ func (r *Result) Bounds(e *Epoch) []Bound {
 	return all
 }
 
-// job returns how long the slowest rank computes.
+// job returns the time for which the slowest rank computes.
 func (r *Result) job(e *Epoch) Bound {
 	s := &r.Setting
 	slowest, speed := s.paces(len(e.Ranks))
@@ -67,8 +68,8 @@ func (r *Result) job(e *Epoch) Bound {
 	return Bound{"job", seconds(took), sum}
 }
 
-// paces returns the time of the slowest of n ranks for a sample, relative to the fastest, and the
-// number of samples that all n ranks consume in the fastest rank's time for one.
+// paces returns the slowest of n ranks' time per sample, relative to the fastest rank. It also
+// returns the number of samples that all n ranks consume while the fastest rank consumes one.
 func (s *Setting) paces(n int) (slowest, speed float64) {
 	for i := range n {
 		slowest = s.pace(i, n)
@@ -77,7 +78,8 @@ func (s *Setting) paces(n int) (slowest, speed float64) {
 	return slowest, speed
 }
 
-// pace returns the time of rank i of n for a sample, relative to the fastest rank: evenly spaced.
+// pace returns the time per sample of rank i of n, relative to the fastest rank. The ranks are
+// evenly spaced.
 func (s *Setting) pace(i, n int) float64 {
 	if n < 2 {
 		return 1
@@ -85,7 +87,8 @@ func (s *Setting) pace(i, n int) float64 {
 	return 1 + (s.Skew-1)*float64(i)/float64(n-1)
 }
 
-// Think returns how long a rank computes on so many samples. All ranks together consume Rate.
+// Think returns the time for which a rank computes on the given number of samples. All ranks
+// together consume Rate.
 func (s *Setting) Think(rank int, samples uint64) time.Duration {
 	_, speed := s.paces(s.Ranks)
 	return seconds(s.pace(rank, s.Ranks) * speed / s.Rate * float64(samples))
@@ -101,7 +104,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.3g %s", x, units[i])
 }
 
-// Span formats a duration for display: with three digits, or to the second, or to the minute.
+// Span formats a duration for display, with three digits, or rounded to seconds or minutes.
 func Span(d time.Duration) string {
 	unit := time.Nanosecond
 	for unit*1000 <= d {

@@ -2,7 +2,8 @@ package simulate
 
 import "time"
 
-// clock runs events by time, and events of the same time in the order in which they were scheduled.
+// clock runs events in order of time. Events at the same time run in the order in which they were
+// scheduled.
 type clock struct {
 	now    time.Duration
 	set    uint64
@@ -17,7 +18,7 @@ type event struct {
 
 func (e event) before(o event) bool { return e.at < o.at || e.at == o.at && e.set < o.set }
 
-// after schedules an event.
+// after schedules an event after a delay.
 func (c *clock) after(d time.Duration, do func()) {
 	c.set++
 	c.events.push(event{c.now + max(d, 0), c.set, do})
@@ -37,13 +38,13 @@ func (c *clock) step() bool {
 // instant returns the simulated time as a time.Time, for package lookahead.
 func (c *clock) instant() time.Time { return time.Unix(0, 0).Add(c.now) }
 
-// seconds converts seconds to a duration, limited to the largest one.
+// seconds converts seconds to a duration, limited to the longest one.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s*float64(time.Second), float64(1<<62)))
 }
 
-// pile is a binary heap of events, the first one on top. It is typed, unlike container/heap, since
-// most of the run time is spent in it.
+// pile is a binary heap of events with the next event on top. It is typed, unlike container/heap,
+// since most of the run time is spent in it.
 type pile []event
 
 func (p *pile) push(x event) {

@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-data/millrace/cluster/placement"
 )
 
-// cluster is a set of gateways with one common cache: every chunk has an owner among them. A
-// gateway with a cache of its own is a cluster of one.
+// cluster is a set of gateways with one common cache: each chunk has an owner among them. A gateway
+// with its own cache is a cluster of one.
 type cluster struct {
 	members []*gateway
-	owners  []int32 // of each chunk: index into members
+	owners  []int32 // by chunk: index of its owner in members
 }
 
 // owner returns the member that keeps a chunk and reads it from the store.
@@ -24,7 +24,7 @@ func (c *cluster) owner(chunk int32) *gateway {
 	return c.members[c.owners[chunk]]
 }
 
-// owners returns which of n gateways owns each chunk, by the chunks' digests.
+// owners returns the number of the owner of each chunk, among n gateways, by the chunks' digests.
 func owners(d *Data, n int) []int32 {
 	if n == 1 {
 		return nil
@@ -37,7 +37,7 @@ func owners(d *Data, n int) []int32 {
 	return all
 }
 
-// members returns n gateways of equal weight, their names in the order of their numbers.
+// members returns n gateways of equal weight, with names in the order of their numbers.
 func members(n int) []placement.Member {
 	all := make([]placement.Member, n)
 	for i := range all {
@@ -46,7 +46,7 @@ func members(n int) []placement.Member {
 	return all
 }
 
-// digest identifies a chunk: by the index's digest, or by its number if there is no index.
+// digest identifies a chunk by the index's digest, or by its number if there is no index.
 func (d *Data) digest(chunk int) [32]byte {
 	if d.Digest != nil {
 		return d.Digest(chunk)
@@ -54,14 +54,15 @@ func (d *Data) digest(chunk int) [32]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(chunk)))
 }
 
-// question is a query of one gateway to another: ranges of chunks that the other owns.
+// question is a query from one gateway to another one, for ranges of chunks that the other one
+// owns.
 type question struct {
 	owner *gateway
 	uses  []use
 	bytes int64
 }
 
-// bytesOf returns how many bytes questions ask for.
+// bytesOf returns the number of bytes that queries request.
 func bytesOf(all []question) (n int64) {
 	for _, q := range all {
 		n += q.bytes
@@ -70,8 +71,8 @@ func bytesOf(all []question) (n int64) {
 }
 
 // questions returns the uses of a request that this gateway reads itself, and sets r.far to the
-// others, which other gateways own. It sets r.asks to one question per owner for the samples that
-// the request's run has not delivered.
+// uses that other gateways own. It sets r.asks to one query per owner, for the samples that the
+// request's run has not delivered.
 func (g *gateway) questions(r *request) (mine []use) {
 	mine = make([]use, 0, len(r.uses))
 	for _, u := range r.uses {
@@ -85,7 +86,7 @@ func (g *gateway) questions(r *request) (mine []use) {
 	return mine
 }
 
-// ownersOf groups uses into one question to each owner.
+// ownersOf groups uses into one query per owner.
 func (g *gateway) ownersOf(uses []use) (questions []question) {
 	at := make(map[*gateway]int)
 	for _, u := range uses {
@@ -103,13 +104,13 @@ func (g *gateway) ownersOf(uses []use) (questions []question) {
 	return questions
 }
 
-// elsewhere reports whether another gateway must be asked for a chunk: it owns the chunk, and this
-// gateway does not have it.
+// elsewhere reports whether a chunk must be requested from another gateway, because that gateway
+// owns it and this one does not have it.
 func (g *gateway) elsewhere(chunk int32) bool {
 	return g.cluster.owner(chunk) != g && !g.memory.contains(chunk) && !g.readsDisk(chunk)
 }
 
-// far returns how many bytes of a request other gateways are asked for.
+// far returns the number of bytes of a request that are requested from other gateways.
 func (g *gateway) far(r *request) (n int64) {
 	if len(g.cluster.members) == 1 {
 		return 0
@@ -125,7 +126,7 @@ func (g *gateway) far(r *request) (n int64) {
 	return max(int64(float64(n)*g.bodies), 1)
 }
 
-// ask asks one question of each owner of r.asks. Answers use both gateways' links.
+// ask sends the queries in r.asks, one to each owner. Their answers use the links of both gateways.
 func (g *gateway) ask(r *request, done func()) {
 	left := 1 + len(r.asks)
 	one := func() {
@@ -140,7 +141,7 @@ func (g *gateway) ask(r *request, done func()) {
 	one()
 }
 
-// question asks one gateway a question for a rank at the position of asked.
+// question sends a query to one gateway, for a rank at the position of asked.
 func (g *gateway) question(asked *request, q question, one func()) {
 	asked.uses, asked.bytes = q.uses, q.bytes
 	asked.ready = func() {
@@ -152,7 +153,7 @@ func (g *gateway) question(asked *request, q question, one func()) {
 	g.clock.after(g.set.PeerLatency, func() { q.owner.answer(asked) })
 }
 
-// alone reads uses whose owner has no memory to answer.
+// alone reads uses whose owner has no memory for its answer.
 func (g *gateway) alone(r *request, uses []use, done func()) {
 	var whole, ranged []use
 	for _, u := range uses {
@@ -184,10 +185,10 @@ func (g *gateway) send(n int64, done func()) {
 	through(n, atEnd(n, done), g.out, g.up)
 }
 
-// through transfers bytes over lines in series, and calls came with the number of bytes that the
-// slowest has transferred.
+// through transfers bytes over several lines in series. It calls came with the number of bytes that
+// have passed all lines.
 func through(n int64, came func(total int64), lines ...*line) {
-	var carried []int64 // by each line; -1: nothing yet
+	var carried []int64 // bytes transferred by each line; -1: no report yet
 	for i, l := range lines {
 		if i > 0 && !l.bounded() {
 			continue
@@ -204,17 +205,17 @@ func through(n int64, came func(total int64), lines ...*line) {
 	}
 }
 
-// askingShare is the divisor of the memory for requests that wait for other gateways: the rest is
-// needed to answer others.
+// askingShare is the divisor of the memory for requests that wait for other gateways. The rest is
+// needed to answer queries.
 const askingShare = 2
 
-// turns bounds the bytes of the requests that have entered, in the order of arrival.
+// turns limits the bytes of the requests that have entered. They enter in the order of arrival.
 type turns struct {
 	max, left int64
 	queue     []waiter
 }
 
-// enter calls ready when there is room for n more bytes.
+// enter calls ready when n more bytes fit under the limit.
 func (t *turns) enter(n int64, ready func()) {
 	t.queue = append(t.queue, waiter{min(n, t.max), ready})
 	t.next()

@@ -8,26 +8,26 @@ import (
 	"github.com/millrace-data/millrace/datapath/chunkcache"
 )
 
-// Data is the model of a dataset: the place and number of samples of each chunk. Samples of a chunk
-// count as equally long.
+// Data is the model of a dataset: the location and the number of samples of each chunk. All samples
+// of a chunk count as equally long.
 type Data struct {
-	First  []uint64 // cumulative samples: chunk i has samples First[i] to First[i+1]-1
+	First  []uint64 // cumulative sample counts: chunk i has the samples First[i] to First[i+1]-1
 	Chunks []Chunk
-	Digest func(chunk int) [32]byte // digests of chunks, for their owners in a cluster; nil: derived from the numbers
+	Digest func(chunk int) [32]byte // digests of chunks, which determine their owners in a cluster; nil: derived from the chunk numbers
 
 	joined int64 // number of samples that one sample of the model represents; 0: 1
 }
 
-// Chunk is one chunk as it is stored.
+// Chunk describes one stored chunk.
 type Chunk struct {
 	Shard   int
 	Offset  int64
-	Length  int64 // of its samples
+	Length  int64 // total bytes of its samples
 	Stored  int64 // bytes in the store if it is compressed; 0: Length
-	Extents int64 // number of its objects, or ranges of a shard, each read by itself; 0: one range
+	Extents int64 // number of its objects, or of its ranges of a shard, each read separately; 0: one range
 }
 
-// stored returns how many bytes a read of the chunk transfers.
+// stored returns the number of bytes that a read of the chunk transfers.
 func (c *Chunk) stored() int64 {
 	if c.Stored > 0 {
 		return c.Stored
@@ -35,15 +35,15 @@ func (c *Chunk) stored() int64 {
 	return c.Length
 }
 
-// extra returns how many additional bytes its load needs: those that are decoded.
+// extra returns the number of additional bytes that its load needs: the stored bytes to decode.
 func (c *Chunk) extra() int64 { return c.Stored }
 
 // shardSize is the size of shards of uniform data: adjacent chunks in one shard may be read
 // together.
 const shardSize = 256 << 20
 
-// Uniform returns data of so many samples of so many bytes each, with perChunk samples in each
-// chunk.
+// Uniform returns data with the given number of samples of sampleSize bytes, and perChunk samples
+// in each chunk.
 func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 	switch {
 	case samples == 0 || perChunk == 0 || sampleSize <= 0:
@@ -71,16 +71,17 @@ func Uniform(samples, perChunk uint64, sampleSize int64) (*Data, error) {
 	return d, nil
 }
 
-// maxChunks limits the number of chunks: each takes a hundred bytes in the model, and run time.
+// maxChunks limits the number of chunks: each takes about a hundred bytes in the model, and run
+// time.
 const maxChunks = 1 << 24
 
 // Samples returns the number of samples.
 func (d *Data) Samples() uint64 { return d.First[len(d.First)-1] }
 
-// each returns how many samples one sample of the model represents.
+// each returns the number of samples that one sample of the model represents.
 func (d *Data) each() int64 { return max(d.joined, 1) }
 
-// Bytes returns the length of all chunks together.
+// Bytes returns the total length of all chunks.
 func (d *Data) Bytes() (n int64) {
 	for _, c := range d.Chunks {
 		n += c.Length
@@ -88,7 +89,7 @@ func (d *Data) Bytes() (n int64) {
 	return n
 }
 
-// cost returns the memory for all chunks together.
+// cost returns the memory for all chunks.
 func (d *Data) cost() (n int64) {
 	for _, c := range d.Chunks {
 		n += chunkcache.Cost(c.Length)
@@ -96,7 +97,7 @@ func (d *Data) cost() (n int64) {
 	return n
 }
 
-// samplesOf returns how many samples a chunk holds.
+// samplesOf returns the number of samples in a chunk.
 func (d *Data) samplesOf(chunk int32) int64 { return int64(d.First[chunk+1] - d.First[chunk]) }
 
 // bytesOf returns the bytes of n samples of a chunk.
@@ -116,11 +117,11 @@ func (d *Data) largest() (n int64) {
 	return n
 }
 
-// thinRun is how many adjacent chunks stay together in thinned data, so that reads of adjacent
-// chunks are joined as often.
+// thinRun is the number of adjacent chunks that stay together in thinned data, so that reads of
+// adjacent chunks are joined as often as in the whole.
 const thinRun = 16
 
-// thin returns part of every of parts of the data, evenly spread.
+// thin returns the given fraction of the data, evenly spread.
 func (d *Data) thin(part, of int) *Data {
 	if part >= of {
 		return d

@@ -2,23 +2,23 @@ package simulate
 
 import "github.com/millrace-data/millrace/datapath/chunkcache"
 
-// Limits of concurrent reads and writes of the disk tier. A chunk stays in memory while it is
+// Concurrent reads and concurrent writes of the disk tier. A chunk stays in memory while it is
 // written.
 const (
 	diskReads   = 8
 	diskWriters = 2
 )
 
-// disk is the tier between memory and store. Like the disk cache it replaces a chunk only by one
-// that is needed sooner, which saves a read.
+// disk is the tier between memory and store. Like the disk cache it replaces a chunk only by a
+// chunk that is needed sooner, which saves a read.
 type disk struct {
 	line    *line
 	gate    gate
 	total   int64
-	taken   int64 // bytes of the chunks that are being written
+	taken   int64 // bytes taken by chunks that are being written
 	shelf   *chunkcache.Shelf[int32]
 	next    func(int32) int64
-	queue   []int32        // to be written
+	queue   []int32        // chunks to be written
 	writing map[int32]bool // chunks that are being written
 }
 
@@ -50,7 +50,7 @@ func (g *gateway) readDisk(chunk int32, held bool, done func()) {
 	})
 }
 
-// keep offers a chunk that came from the store to the disk.
+// keep offers a chunk that was read from the store to the disk.
 func (g *gateway) keep(chunk int32) {
 	if g.disk == nil {
 		return
@@ -59,7 +59,7 @@ func (g *gateway) keep(chunk int32) {
 	g.writeDisk()
 }
 
-// writeDisk writes queued chunks that are worth it and still in memory.
+// writeDisk writes queued chunks that are still in memory and worth writing.
 func (g *gateway) writeDisk() {
 	d := g.disk
 	for len(d.writing) < diskWriters && len(d.queue) > 0 {
@@ -82,8 +82,8 @@ func (g *gateway) writeDisk() {
 	}
 }
 
-// room makes room for a chunk by evicting chunks that are needed later, and reports whether there
-// is room.
+// room makes room for a chunk by evicting chunks that are needed later. It reports whether there is
+// room.
 func (d *disk) room(chunk int32, n int64) bool {
 	if n > d.total {
 		return false

@@ -2,8 +2,8 @@ package simulate
 
 import "github.com/millrace-data/millrace/datapath/policy"
 
-// group groups chunks, ascending, by the store read of at most part bytes that reads them. A chunk
-// on disk is a group of its own.
+// group groups chunks, in ascending order, so that one store read of at most part bytes loads each
+// group. A chunk on disk is a group of its own.
 func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	return policy.Group(chunks, func(chunk int32) policy.Place {
 		c := &g.data.Chunks[chunk]
@@ -11,8 +11,8 @@ func (g *gateway) group(chunks []int32, part int64) [][]int32 {
 	}, part)
 }
 
-// load reads chunks whose memory is reserved, by one read, or one chunk by concurrent reads of its
-// parts, and calls done. ahead reports that the caller holds a place of the gate of the tier that
+// load reads chunks whose memory is reserved, and calls done. It uses one read, or reads one chunk
+// in parts, concurrently. ahead reports that the caller holds a place of the gate of the tier that
 // is read.
 func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 	if g.readsDisk(chunks[0]) {
@@ -33,7 +33,7 @@ func (g *gateway) load(chunks []int32, part int64, ahead bool, done func()) {
 		parts = policy.Parts(n, part, g.set.PartSize)
 	}
 	left := chunks
-	var end int64 // end of the last chunk that has arrived, in the read
+	var end int64 // end of the last arrived chunk, as an offset in the read
 	g.readParts(cut(n, parts), ahead, func(total int64) {
 		for len(left) > 1 && end+g.data.Chunks[left[0]].stored() <= total {
 			end += g.data.Chunks[left[0]].stored()
@@ -66,9 +66,9 @@ func cut(length, n int64) []int64 {
 	return parts
 }
 
-// readParts reads the parts of one load. For a request each part takes a place of its own; a read
-// ahead uses the place that its caller holds, and others while they are free. came is called with
-// how many bytes of a part have arrived.
+// readParts reads the parts of one load. For a request each part takes its own place. A prefetch
+// uses the place that its caller holds, and others while they are free. came is called with the
+// number of bytes of a part that have arrived.
 func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), done func()) {
 	places := len(parts)
 	if ahead {
@@ -99,14 +99,14 @@ func (g *gateway) readParts(parts []int64, ahead bool, came func(total int64), d
 	})
 }
 
-// demand is one store read for a request.
+// demand makes one store read for a request.
 func (g *gateway) demand(n int64, came func(total int64)) { g.within(&g.gate, g.fetch, n, came) }
 
-// demandFirst is one store read of a first batch's own ranges, concurrent with those of whole
-// chunks.
+// demandFirst makes one store read by sample ranges for a first batch, concurrent with the reads of
+// whole chunks.
 func (g *gateway) demandFirst(n int64, came func(total int64)) { g.within(&g.first, g.fetch, n, came) }
 
-// demandLone is one store read of an object whose chunk is prefetched too.
+// demandLone makes one store read of an object whose chunk is also prefetched.
 func (g *gateway) demandLone(n int64, came func(total int64)) { g.within(&g.lone, g.demand, n, came) }
 
 // within makes a store read in a place of a gate.
@@ -121,7 +121,7 @@ func (*gateway) within(gate *gate, read func(n int64, came func(total int64)), n
 	})
 }
 
-// fetch is one store read. came is called with how many bytes have arrived.
+// fetch makes one store read. came is called with the number of bytes that have arrived.
 func (g *gateway) fetch(n int64, came func(total int64)) {
 	g.count.Reads++
 	g.count.StoreBytes += n

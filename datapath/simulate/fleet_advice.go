@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleetAdvice reports for the largest cluster how much cache holds all data, the load of the link,
-// and whether locality would help.
+// fleetAdvice reports, for the largest cluster, the cache size that holds all data, the load of the
+// link, and whether locality would help.
 func fleetAdvice(d *Data, results []Result) []string {
 	most := slices.MaxFunc(results, func(a, b Result) int { return a.Setting.cluster() - b.Setting.cluster() })
 	n := most.Setting.cluster()
@@ -49,7 +49,7 @@ func percent(part, of int64) string {
 	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(max(of, 1)))
 }
 
-// homes returns how many homes an order has: its lanes, or its strata; 0: none.
+// homes returns the number of homes of an order: its lanes or its strata. 0 means none.
 func (s *Setting) homes() uint64 {
 	if s.Order.Shuffle == shuffle.Slot {
 		return s.Order.Window

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// fleet is a setting of some gateways in one cluster, which hold all data together as often as
-// cache says.
+// fleet returns a setting of one cluster. Its gateways together have memory for cache times the
+// data.
 func fleet(d *Data, gateways int, cache float64) Setting {
 	s := plain(d, cache/float64(gateways))
 	s.Order = shuffle.Params{Shuffle: shuffle.Slot, Window: 32, Seed: 1}
@@ -23,15 +23,16 @@ func fleet(d *Data, gateways int, cache float64) Setting {
 	return s
 }
 
-// quarter makes about one of four samples represent the others of its chunk.
+// quarter returns limits under which about one of four samples represents the others of its chunk.
 func quarter(d *Data, s Setting) limits {
 	most := standard()
 	most.samples = d.Samples()*uint64(s.Epochs) - 1
 	return most
 }
 
-// TestClusterHoldsMoreThanOne: two gateways, each with room for a part of the data, hold both parts
-// together. Each chunk is read once, and half of the bytes of a rank cross the link.
+// TestClusterHoldsMoreThanOne checks that several gateways, each with room for a part of the data,
+// hold all of it together. Each chunk is read once, and of p gateways, (p-1)/p of the bytes cross
+// the links.
 func TestClusterHoldsMoreThanOne(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	for _, p := range []int{1, 2, 4, 8} {
@@ -51,9 +52,10 @@ func TestClusterHoldsMoreThanOne(t *testing.T) {
 	}
 }
 
-// TestLocality_SavesOnlyWithoutCluster: gateways without a cluster hold the chunks at home with their ranks,
-// so together they read each byte once, and nothing crosses a link. Moved samples are read from the
-// store again. In a cluster, whose owners follow no homes, locality saves no transfers.
+// TestLocality_SavesOnlyWithoutCluster checks locality with and without a cluster. Without one,
+// each gateway holds the chunks at home with its ranks, so together they read each byte once, and
+// nothing crosses a link. Moved samples are read from the store again. In a cluster, owners do not
+// follow homes, so locality saves no transfers.
 func TestLocality_SavesOnlyWithoutCluster(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, name := range []string{shuffle.Slot, shuffle.Window} {
@@ -84,8 +86,8 @@ func TestLocality_SavesOnlyWithoutCluster(t *testing.T) {
 	}
 }
 
-// fullest is how much more than its part the gateway owns that owns most: a hash of 512 chunks does
-// not deal them out evenly.
+// fullest returns the share of the gateway that owns most, relative to an equal share: a hash does
+// not divide 512 chunks evenly.
 func fullest(d *Data, p int) float64 {
 	owned := make([]float64, p)
 	for _, i := range owners(d, p) {
@@ -94,7 +96,8 @@ func fullest(d *Data, p int) float64 {
 	return slices.Max(owned) * float64(p) / float64(len(d.Chunks))
 }
 
-// TestLinkBinds: answers to peers and answers to ranks share a link, unless ranks are near.
+// TestLinkBinds checks that answers to peers and answers to ranks share a link, unless ranks are
+// near.
 func TestLinkBinds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	s := fleet(d, 4, 2)
@@ -115,16 +118,17 @@ func TestLinkBinds(t *testing.T) {
 	}
 }
 
-// TestLinksWorkWhileRanksTrain: the next batches are requested in the background, so an epoch takes
-// max(D/(pV), D (p-1)/(p Rc)) and not the sum: p gateways with ranks that train V samples per
-// second, links of Rc for all p together. The order mixes half of the chunks at a time: with few
-// chunks, one owner would sometimes have many of them, and all ranks would wait for its link.
+// TestLinksWorkWhileRanksTrain checks that the next batches are requested in the background. So an
+// epoch takes max(D/(pV), D (p-1)/(p Rc)) and not the sum, for p gateways whose ranks train V
+// samples per second, and links of Rc for all p together. The order mixes half of the chunks at a
+// time. With few chunks, one owner would sometimes have many of them, and all ranks would wait for
+// its link.
 func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	const p, link = 4, 10e6
 	bytes := float64(d.Bytes()) * (p - 1) / p
 	for _, readAhead := range []int{0, 2} {
-		for _, share := range []float64{.25, 1, 4} { // of the links' time, that ranks train
+		for _, share := range []float64{.25, 1, 4} { // the time that ranks train, relative to the time that links need
 			s := fleet(d, p, 2)
 			s.LinkRate, s.RanksNear, s.ReadAhead, s.Order.Window = link, true, readAhead, 256
 			s.Rate = float64(d.Samples()) / (share * bytes / (p * link))
@@ -140,7 +144,7 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 				want := max(float64(d.Samples())/s.Rate, fullest(d, p)*bytes/(p*link))
 				within := .1
 				if coarse {
-					within = .2 // steps of several batches
+					within = .2 // a coarse simulation has steps of several batches
 				}
 				if got := r.Later().Time.Seconds(); math.Abs(got/want-1) > within {
 					t.Errorf("coarse %v, %d batches asked for ahead, training %g of the links' time: got %.4g s, want about %.4g", coarse, readAhead, share, got, want)
@@ -150,9 +154,9 @@ func TestLinksWorkWhileRanksTrain(t *testing.T) {
 	}
 }
 
-// TestReadAhead_YieldsShortMemoryToBatch: with little memory, read-ahead does not make owners load
-// chunks before those that a batch waits for. Such chunks would be evicted before their use, and
-// samples be read one by one.
+// TestReadAhead_YieldsShortMemoryToBatch checks that, with little memory, read-ahead does not make
+// owners load chunks before the chunks that a batch waits for. Such chunks would be evicted before
+// their use, and their samples would be read one by one.
 func TestReadAhead_YieldsShortMemoryToBatch(t *testing.T) {
 	d := uniform(t, 4096*16, 16, 4096)
 	s := fleet(d, 20, .5)
@@ -162,8 +166,8 @@ func TestReadAhead_YieldsShortMemoryToBatch(t *testing.T) {
 	}
 }
 
-// TestFewStandForMany: a fleet that is followed chunk by chunk, a part of its gateways for all,
-// comes out like one that is followed sample by sample.
+// TestFewStandForMany checks that a coarse simulation, in which some gateways represent all, has
+// about the same result as one that simulates each sample.
 func TestFewStandForMany(t *testing.T) {
 	const gateways = 20
 	d := uniform(t, 4096*16, 16, 4096)
@@ -211,8 +215,8 @@ func TestFewStandForMany(t *testing.T) {
 	}
 }
 
-// TestFleetOfAThousand ends, and takes as long as the store needs for the first epoch and the job
-// for the next.
+// TestFleetOfAThousand checks that the first epoch takes as long as the store needs, and the next
+// one as long as the job needs.
 func TestFleetOfAThousand(t *testing.T) {
 	d := uniform(t, 1e9, 1000, 65536)
 	s := fleet(d, 1000, 3)
@@ -229,7 +233,8 @@ func TestFleetOfAThousand(t *testing.T) {
 	}
 }
 
-// TestWiderLinksAreNeverSlower, except for effects of timing.
+// TestWiderLinksAreNeverSlower checks that wider links are never slower, except for effects of
+// timing.
 func TestWiderLinksAreNeverSlower(t *testing.T) {
 	d := uniform(t, 128*8, 8, 4096)
 	rapid.Check(t, func(t *rapid.T) {
@@ -255,8 +260,8 @@ func TestWiderLinksAreNeverSlower(t *testing.T) {
 	})
 }
 
-// TestEveryByteComesFromSomewhere: the ranks' bytes are those from the links and those that their
-// own gateways had or read.
+// TestEveryByteComesFromSomewhere checks that the ranks' bytes are the sum of the bytes from the
+// links and those that their own gateways had or read.
 func TestEveryByteComesFromSomewhere(t *testing.T) {
 	d := uniform(t, 512*16, 16, 4096)
 	for p := 1; p <= 8; p *= 2 {

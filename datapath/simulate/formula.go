@@ -10,22 +10,22 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Formula is the epoch time on p nodes according to Yang and Cong (Accelerating Data Loading in
-// Deep Neural Network Training, HiPC 2019). A node is a gateway with its ranks; rates are in
+// Formula predicts the epoch time on p nodes according to Yang and Cong (Accelerating Data Loading
+// in Deep Neural Network Training, HiPC 2019). A node is a gateway with its ranks; rates are in
 // samples per second. The formula includes only the slowest part, and no waiting, so it complements
 // the simulation and does not replace it.
 type Formula struct {
 	Samples float64 // D
 	Nodes   float64 // p
-	Train   float64 // V: of one node
-	Storage float64 // R: of the store, 0: no bound
+	Train   float64 // V: training rate of one node
+	Storage float64 // R: rate of the store; 0: no bound
 	Prepare float64 // U: throughput of one node; 0: no bound
-	Link    float64 // of one node's link, each way; 0: no bound
-	Cached  float64 // the part of the data in all caches together
-	Moved   float64 // with locality, the part that a node gets from other nodes
+	Link    float64 // rate of one node's link, each way; 0: no bound
+	Cached  float64 // part of the data that all caches together hold
+	Moved   float64 // with locality, the part that a node receives from other nodes
 }
 
-// Formula returns the formula for a setting and its result.
+// Formula returns the formula for the setting and the result.
 func (r *Result) Formula() Formula {
 	s := &r.Setting
 	each := float64(r.Bytes) / float64(r.Samples)
@@ -40,7 +40,7 @@ func (r *Result) Formula() Formula {
 	return f
 }
 
-// per returns n/rate in seconds, 0 if there is no bound.
+// per returns n/rate in seconds, or 0 if there is no bound.
 func per(n, rate float64) float64 {
 	if rate <= 0 {
 		return 0
@@ -61,7 +61,7 @@ func (f Formula) Distributed() time.Duration {
 	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link((f.Nodes-1)/f.Nodes))
 }
 
-// Local returns the time of an epoch in which nodes read the samples that they hold: only moved
+// Local returns the time of an epoch in which nodes read the samples that they hold. Only moved
 // samples cross the links.
 func (f Formula) Local() time.Duration {
 	return f.epoch((1-f.Cached)*per(f.Samples, f.Storage) + f.link(f.Moved))
@@ -71,7 +71,7 @@ func (f Formula) link(part float64) float64 {
 	return per(f.Cached*f.Samples*part, f.Nodes*f.Link)
 }
 
-// Knee returns the number of nodes above which the store is too slow for them: p = R/V. 0: none.
+// Knee returns the number of nodes above which the store is the bottleneck: p = R/V. 0 means none.
 func (f Formula) Knee() float64 { return f.Storage / f.Train }
 
 // Enough returns the rate of a node's link, in samples per second, above which locality does not
@@ -85,7 +85,7 @@ func (f Formula) Enough() float64 {
 	return f.Cached * f.Samples * (f.Nodes - 1) / f.Nodes / f.Nodes / left
 }
 
-// lines describes the formula in sentences. each is the bytes of a sample.
+// lines describes the formula in sentences. each is the number of bytes of a sample.
 func (f Formula) lines(each float64) []string {
 	if f.Nodes < 2 {
 		return nil

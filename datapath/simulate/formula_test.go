@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestFormula: D = 1.2 million samples, a store of 1,000 a second and nodes that train 300: the
-// knee is at 3.33 nodes.
+// TestFormula checks the formula for D = 1.2 million samples, a store of 1,000 samples per second
+// and nodes that train 300 per second: the knee is at 3.33 nodes.
 func TestFormula(t *testing.T) {
 	f := Formula{Samples: 1.2e6, Nodes: 2, Train: 300, Storage: 1000, Link: 500}
 	for _, c := range []struct {
@@ -41,8 +41,8 @@ func TestFormula(t *testing.T) {
 	}
 }
 
-// TestFormulaAgreesWithTheModel where waits do not add up: a store-bound fleet does not scale, a
-// shared cache is limited by its links, and locality by the ranks.
+// TestFormulaAgreesWithTheModel checks cases in which waits do not add up: a store-bound fleet does
+// not scale, a shared cache is limited by its links, and locality is limited by the ranks.
 func TestFormulaAgreesWithTheModel(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, p := range []int{2, 4, 8} {

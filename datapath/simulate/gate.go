@@ -1,8 +1,8 @@
 package simulate
 
-// gate limits the number of concurrent store reads, as the data path's gate does: a request's read
-// waits only for other requests' reads; a read ahead starts only while there is room in addition to
-// all of them.
+// gate limits the number of concurrent store reads, as the data path's gate does. A request's read
+// waits only for other requests' reads. A prefetch starts only if a place is left besides all
+// running reads.
 type gate struct {
 	limit  int
 	demand int
@@ -32,7 +32,7 @@ func (g *gate) leave() {
 	g.idle()
 }
 
-// enterAhead takes a place for a read ahead, if one is free now and fewer than most reads ahead are
+// enterAhead takes a place for a prefetch if one is free now, and fewer than most prefetches are
 // running.
 func (g *gate) enterAhead(most int) bool {
 	if g.ahead >= most || g.demand+g.ahead >= g.limit {

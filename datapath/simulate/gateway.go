@@ -6,33 +6,33 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// gateway is the data path of one gateway: its waits for chunks, and its prefetching.
+// gateway simulates the data path of one gateway: its waits for chunks, and its prefetching.
 type gateway struct {
 	clock     *clock
 	set       *Setting
 	data      *Data
-	store     *line // shared by all gateways
-	out       *line // to its ranks
-	up        *line // its link, outgoing
-	down      *line // its link, incoming
+	store     *line // link of the store, shared by all gateways
+	out       *line // output to its ranks
+	up        *line // outgoing direction of its link
+	down      *line // incoming direction of its link
 	cluster   *cluster
 	disk      *disk // nil: none
 	gate      gate
-	first     gate // of reads of first batches' own ranges
-	lone      gate // of reads of objects whose chunks are prefetched too: it leaves one place to the prefetch
+	first     gate // limits the reads of first batches by sample ranges
+	lone      gate // limits reads of objects whose chunks are also prefetched: one place is left to the prefetch
 	memory    *memory
 	readers   *lookahead.Readers
-	ownReads  int64   // reads of samples' own ranges that first batches wait for
+	ownReads  int64   // store reads by sample ranges that first batches wait for
 	fits      bool    // all data fits into memory
-	beyond    float64 // factor of the bytes from other gateways relative to those simulated
-	bodies    float64 // the part of a request's bytes that is in memory at once: one simulated batch represents many
+	beyond    float64 // factor from simulated bytes to actual bytes from other gateways
+	bodies    float64 // part of a request's bytes that is in memory at the same time: one simulated batch represents several
 	passing   bool    // a pass is scheduled
 	short     bool    // the last pass found too little memory
 	rates     policy.Rates
-	came      float64      // seconds of think time before the readers' position
-	asking    turns        // of requests that wait for other gateways
-	aheadHeld int64        // bytes of memory for samples from other gateways' read-ahead
-	aheads    []*readAhead // of its ranks
+	came      float64      // think time before the readers' position, in seconds
+	asking    turns        // limits the requests that wait for other gateways
+	aheadHeld int64        // bytes of memory for samples that read-ahead received from other gateways
+	aheads    []*readAhead // read-ahead of its ranks
 	count     Counts
 }
 
@@ -60,8 +60,8 @@ func newGateway(c *clock, q *scaledQuestion, store *line) *gateway {
 	return g
 }
 
-// due returns when readers need a chunk next: the time until one needs it soon, or, above
-// chunkcache.Soon, the time until a later reader needs it, unless the policy is LRU.
+// due returns when readers need a chunk next: the time until a reader needs it soon. For a later
+// reader the result is that time above chunkcache.Soon, unless the policy is LRU.
 func (g *gateway) due(chunk int32) int64 {
 	c := g.readers.NextUse(g, int(chunk))
 	switch {
@@ -81,7 +81,7 @@ func (g *gateway) memoryFreed() {
 	}
 }
 
-// gone records that a chunk was evicted.
+// gone records the eviction of a chunk.
 func (g *gateway) gone(chunk int32) {
 	if g.readers.NextUse(g, int(chunk)).Soon {
 		g.readers.Lost()
@@ -89,7 +89,7 @@ func (g *gateway) gone(chunk int32) {
 	}
 }
 
-// dueLast returns when the last of some chunks is needed.
+// dueLast returns the time when the last of the given chunks is needed.
 func (g *gateway) dueLast(chunks []int32) (due int64) {
 	for _, c := range chunks {
 		due = max(due, g.due(c))
@@ -97,8 +97,8 @@ func (g *gateway) dueLast(chunks []int32) (due int64) {
 	return due
 }
 
-// nextRead returns when a chunk has to be read next, for the disk. A chunk in memory serves its
-// next use from there, so the use after that counts. The time is computed from positions, at the
+// nextRead returns the time until a chunk must be read next, for the disk. A chunk in memory serves
+// its next use from there, so the use after that counts. The time is computed from positions at the
 // job's own rate, so that it does not pass while readers wait.
 func (g *gateway) nextRead(chunk int32) int64 {
 	d := g.readers.NextRead(g, int(chunk), g.memory.shelf.Has(chunk))

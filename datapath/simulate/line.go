@@ -2,16 +2,16 @@ package simulate
 
 import "time"
 
-// line transfers bytes in pieces, at a total rate that all transfers share, each limited by its own
-// rate, like a network link with similar streams. Transfers take turns piece by piece, so transfers
-// that begin together do not end together.
+// line simulates a network link. It transfers bytes in pieces, at a total rate that all transfers
+// share; each transfer is also limited to the rate of one stream. Transfers alternate piece by
+// piece, so transfers that begin together do not end together.
 type line struct {
 	clock  *clock
 	total  float64 // total bytes per second; 0: no bound
 	stream float64 // bytes per second of one transfer; 0: no bound
 	pieces int64   // maximum number of pieces of a transfer
 
-	free time.Duration // when it has sent all pieces scheduled so far
+	free time.Duration // time when it has sent all pieces scheduled so far
 }
 
 const pieceSize = 256 << 10 // minimum
@@ -37,7 +37,7 @@ func (l *line) carry(n int64, came func(total int64)) {
 		return
 	}
 	size := max(pieceSize, (n+l.pieces-1)/l.pieces)
-	var mine time.Duration // when this transfer's own rate allows the next piece to end
+	var mine time.Duration // earliest time at which this transfer's own rate allows the next piece to end
 	var sent int64
 	var next func()
 	next = func() {

@@ -6,17 +6,17 @@ import (
 )
 
 // memory is the budget of one gateway: a shelf of chunks, chunks being loaded, and bodies that had
-// to be copied. Its rules are those of the cache and the budget: leased chunks stay, and a chunk is
-// evicted only for one that is due sooner, or for a body that waits.
+// to be copied. It follows the rules of the cache and the budget. Leased chunks stay, and a chunk
+// is evicted only for a chunk that is due sooner, or for a body that waits.
 type memory struct {
 	total int64
 	inUse int64
 	peak  int64
 	shelf *chunkcache.Shelf[int32]
-	freed func() // called when memory may be free
+	freed func() // called when memory may have become free
 	loads map[int32]*load
 	queue []waiter      // bodies that wait for memory
-	ahead func(n int64) // frees read-ahead samples
+	ahead func(n int64) // frees samples of read-ahead
 }
 
 // load is a chunk being loaded. Its memory is reserved.
@@ -25,7 +25,7 @@ type load struct {
 	waiters []func()
 }
 
-// waiter waits for n bytes.
+// waiter is a wait for n bytes.
 type waiter struct {
 	n     int64
 	ready func()
@@ -38,14 +38,14 @@ func newMemory(total int64, due func(int32) int64, gone func(int32)) *memory {
 // contains reports whether a chunk is in memory or being loaded.
 func (m *memory) contains(chunk int32) bool { return m.loads[chunk] != nil || m.shelf.Has(chunk) }
 
-// hasRoom reports whether n bytes due at the given time may be read ahead of need: into memory that
-// is free in addition to the memory for bodies, or in place of a chunk that is due later.
+// hasRoom reports whether there is memory to prefetch n bytes due at the given time: free memory in
+// addition to the memory for bodies, or the memory of a chunk that is due later.
 func (m *memory) hasRoom(n, due int64) bool {
 	return policy.Ahead(m.total)-m.inUse >= n || m.shelf.Goes(due)
 }
 
-// take reserves n bytes for chunks due at the given time, evicting chunks that are due later: all
-// bytes or none.
+// take reserves n bytes for chunks due at the given time, all or none. It evicts chunks that are
+// due later.
 func (m *memory) take(n, due int64) bool {
 	if len(m.queue) > 0 {
 		return false
@@ -60,8 +60,8 @@ func (m *memory) take(n, due int64) bool {
 	return true
 }
 
-// reserve reserves n bytes for a body, evicting any chunks without a lease, and calls ready when it
-// has them.
+// reserve reserves n bytes for a body, and calls ready when it has them. It may evict any chunks
+// without a lease.
 func (m *memory) reserve(n int64, ready func()) {
 	m.queue = append(m.queue, waiter{n, ready})
 	m.nudge()
@@ -78,7 +78,7 @@ func (m *memory) grant(n int64) {
 	m.peak = max(m.peak, m.inUse)
 }
 
-// nudge serves waiters as far as bytes are free or can be freed.
+// nudge serves waiters while bytes are free or can be freed.
 func (m *memory) nudge() {
 	for len(m.queue) > 0 && m.free(m.queue[0].n) {
 		w := m.queue[0]
@@ -89,8 +89,8 @@ func (m *memory) nudge() {
 	m.freed()
 }
 
-// free evicts chunks until n bytes are free, chunks that a reader needs soon last, and reports
-// whether they are.
+// free evicts chunks until n bytes are free, and reports whether they are. Chunks that a reader
+// needs soon are evicted last.
 func (m *memory) free(n int64) bool {
 	for _, give := range []func(n int64){
 		func(n int64) { m.inUse -= m.shelf.EvictSome(n, chunkcache.Soon) },

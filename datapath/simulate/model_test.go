@@ -41,7 +41,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestPileIsInOrder: a pile is in order after any pushes and pops.
+// TestPileIsInOrder checks that a pile returns events in order after any pushes and pops.
 func TestPileIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pile
@@ -62,7 +62,7 @@ func TestPileIsInOrder(t *testing.T) {
 	})
 }
 
-// TestUsesHoldEverySample: the uses contain every sample of a batch, each in its chunk.
+// TestUsesHoldEverySample checks that the uses contain every sample of a batch, each in its chunk.
 func TestUsesHoldEverySample(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &Data{First: []uint64{0}}
@@ -105,7 +105,7 @@ func uniform(t *testing.T, samples, per uint64, size int64) *Data {
 	return d
 }
 
-// plain is a setting without store latency, for exact counts.
+// plain returns a setting with little store latency, for exact counts.
 func plain(d *Data, cache float64) Setting {
 	return Setting{
 		Order: shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 1}, BatchSize: 256, Epochs: 3, Ranks: 2, Rate: 1e5, Skew: 1,
@@ -122,8 +122,9 @@ func predict(t *testing.T, d *Data, s Setting) Result {
 	return r
 }
 
-// TestPoliciesMeetTheirBounds: where every chunk is used once an epoch no policy hits more than the
-// share of the data that it holds; furthest next use does, and LRU far less.
+// TestPoliciesMeetTheirBounds checks hit rates when every chunk is used once per epoch. No policy
+// hits more than the share of the data that it holds. Furthest next use nearly reaches that share,
+// and LRU stays far below it.
 func TestPoliciesMeetTheirBounds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	for _, cache := range []float64{.35, .5, .65} {
@@ -134,7 +135,7 @@ func TestPoliciesMeetTheirBounds(t *testing.T) {
 			r := predict(t, d, s)
 			memory[policy], _, _ = r.Later().Tiers()
 		}
-		if got := memory[Plan]; got > cache || got < cache-24./512-.01 { // 8 chunks and 16 more pass through
+		if got := memory[Plan]; got > cache || got < cache-24./512-.01 { // 8 chunks of the window and 16 prefetched ones pass through memory
 			t.Errorf("plan, cache %.2f: got %.3f out of memory, want a little less than it holds", cache, got)
 		}
 		if got := memory[LRU]; got > cache*.7 {
@@ -147,7 +148,7 @@ func TestBounds(t *testing.T) {
 	d := uniform(t, 512*64, 64, 4096)
 	store := plain(d, .2)
 	job := plain(d, .2)
-	job.Rate, job.ReadAhead, job.ServeRate = 1000, 2, 2*1000*4096 // the way to the ranks takes half as long as they do
+	job.Rate, job.ReadAhead, job.ServeRate = 1000, 2, 2*1000*4096 // sending to the ranks takes half as long as their computing
 	for _, c := range []struct {
 		s    Setting
 		want string
@@ -161,14 +162,15 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestCoarseAgreesWithFine: a simulation by chunks has about the same result as one by samples.
+// TestCoarseAgreesWithFine checks that a simulation by chunks has about the same result as one by
+// samples.
 func TestCoarseAgreesWithFine(t *testing.T) {
 	d := uniform(t, 1024*64, 64, 4096)
 	for _, name := range []string{shuffle.Window, shuffle.Slot, shuffle.None} {
 		s := plain(d, .4)
 		s.Order.Shuffle, s.Rate, s.Ranks = name, 20000, 4
 		fine := predict(t, d, s)
-		large := uniform(t, 128*1024*64, 128*64, 32) // as many bytes in as many chunks, but more samples than are followed
+		large := uniform(t, 128*1024*64, 128*64, 32) // the same bytes in the same number of chunks, but too many samples to simulate each
 		s.BatchSize, s.Rate = s.BatchSize*128, s.Rate*128
 		coarse := predict(t, large, s)
 		if fine.Coarse != "" || coarse.Coarse == "" {
@@ -186,7 +188,8 @@ func TestCoarseAgreesWithFine(t *testing.T) {
 	}
 }
 
-// TestThin_RepresentsAll: a part of very many chunks, made whole again, is all of it.
+// TestThin_RepresentsAll checks that a simulation of a part of very many chunks, scaled up again,
+// has the result of all of them.
 func TestThin_RepresentsAll(t *testing.T) {
 	d := uniform(t, uint64(standard().chunks)*2*1000, 1000, 1000)
 	s := plain(d, .25)
@@ -198,8 +201,8 @@ func TestThin_RepresentsAll(t *testing.T) {
 	}
 }
 
-// TestLongFullOrders: the first batches of a full order represent all, and no cache is larger than
-// the data.
+// TestLongFullOrders checks that the first batches of a full order represent all, and that no
+// scaled cache is larger than the data.
 func TestLongFullOrders(t *testing.T) {
 	d := uniform(t, 7<<20, 1000, 1000)
 	s := plain(d, .25)
@@ -229,7 +232,7 @@ func TestSameQuestionSameAnswer(t *testing.T) {
 	}
 }
 
-// TestTiersAddUp: the effects of a disk and a second gateway agree with the arithmetic.
+// TestTiersAddUp checks that the effects of a disk and of a second gateway agree with arithmetic.
 func TestTiersAddUp(t *testing.T) {
 	d := uniform(t, 256*64, 64, 4096)
 	s := plain(d, .25)

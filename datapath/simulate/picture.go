@@ -11,14 +11,14 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// The picture's dimensions, in pixels.
+// Dimensions of the picture, in pixels.
 const (
 	width, height = 720, 400
 	left, right   = 70, 190
 	top, bottom   = 40, 50
 )
 
-// Picture draws the time of the last epoch against the size of the cache as SVG, with a line for
+// Picture draws the time of the last epoch over the size of the cache, as SVG. It has a line for
 // each policy, disk size and number of gateways.
 func Picture(title string, results []Result) string {
 	lines, names := series(results)
@@ -87,7 +87,7 @@ func series(results []Result) (lines [][]point, names []string) {
 	return lines, names
 }
 
-// ticks returns some round numbers from 0 to most.
+// ticks returns several round numbers from 0 to most.
 func ticks(most float64) []float64 {
 	if !(most > 0) {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestAnySettingComesToItsEnd: with any setting, every byte is served in every epoch, within the
-// memory, and no faster than the job and the store allow.
+// TestAnySettingComesToItsEnd checks any setting: every byte is served in every epoch, the memory
+// is not exceeded, and no epoch is faster than the job and the store allow.
 func TestAnySettingComesToItsEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
@@ -53,15 +53,15 @@ func TestAnySettingComesToItsEnd(t *testing.T) {
 		}
 		for i := range r.Epochs {
 			e := &r.Epochs[i]
-			if lost := d.Bytes() - e.Served; lost < 0 || lost > int64(d.Samples()) { // less than a byte a use, by rounding
+			if lost := d.Bytes() - e.Served; lost < 0 || lost > int64(d.Samples()) { // rounding loses less than a byte for each use
 				t.Errorf("epoch %d: got %d bytes served, want %d", i, e.Served, d.Bytes())
 			}
 			for _, b := range r.Bounds(e) {
 				switch {
-				case b.Name == "fetchers": // requests' reads and those made ahead may exceed them for a moment
+				case b.Name == "fetchers": // for a moment, reads of requests and prefetches may exceed the fetchers
 					continue
 				case b.Name == "job" && s.Skew > 1, b.Name != "job" && s.Epochs > 1:
-					continue // ranks take other shares then; prefetches count in the epoch before
+					continue // ranks have different shares, and prefetches count in the previous epoch
 				}
 				if e.Time < b.Time-b.Time/100-time.Millisecond {
 					t.Errorf("epoch %d: got %v, want at least the %v of the %s (%s)", i, e.Time, b.Time, b.Name, b.Sum)

@@ -16,10 +16,10 @@ type rank struct {
 	ahead   readAhead
 
 	asked    uint64 // number of steps requested
-	at       uint64 // the step that it computes on or waits for
-	there    []bool // whether each requested step has arrived, from at on
+	at       uint64 // the step that it computes on, or waits for
+	there    []bool // for each requested step from at on: whether it has arrived
 	thinking bool
-	since    time.Duration // when it began to wait
+	since    time.Duration // time when it began to wait
 }
 
 // start begins an epoch.

@@ -8,29 +8,30 @@ import (
 	"github.com/millrace-data/millrace/datapath/lookahead"
 )
 
-// readAhead requests the samples that other gateways own of a rank's next batches, while the rank
-// computes on the current ones: several batches at a time, as one run. A batch waits for its run if
-// that is still loading. So links work while ranks train, and no sample is requested twice.
+// readAhead requests samples of a rank's next batches from the gateways that own them, while the
+// rank computes on the current ones. It requests several batches at a time, as one run. A batch
+// waits for its run if that is still loading. So links are used while ranks train, and no sample is
+// requested twice.
 type readAhead struct {
 	lookahead.Course[runResult]
 	gateway *gateway
 	think   time.Duration
 }
 
-// batchRun is the samples that some consecutive batches need from other gateways.
+// batchRun is a run: the samples that some consecutive batches need from other gateways.
 type batchRun = lookahead.Run[runResult]
 
-// brought is the result of a run.
+// runResult is the result of a run.
 type runResult struct {
 	samples map[uint64]bool
 	arrived bool
-	waiting []func() // called when it has arrived
-	cost    int64    // bytes of memory of the run
+	waiting []func() // called when the run has arrived
+	cost    int64    // bytes of memory that the run takes
 	shown   int      // number of open requests that use it
-	over    bool     // no other request needs it
+	over    bool     // no later request needs it
 }
 
-// come records a batch. far reports that other gateways own a part of it: a rank begins with the
+// come records a batch. far reports that other gateways own a part of it. A rank begins with the
 // first such batch.
 func (a *readAhead) come(r *request, far bool) {
 	if far || a.At().Epoch != nil {
@@ -39,8 +40,8 @@ func (a *readAhead) come(r *request, far bool) {
 	}
 }
 
-// next begins the next run if it is due and no request waits for memory. It runs after the other
-// events of this instant, so it can use memory that the batch frees.
+// next begins the next run if it is due and no request waits for memory. The run is loaded after
+// the other events of this instant, so it can use memory that the batch frees.
 func (a *readAhead) next() {
 	g := a.gateway
 	if l := g.limits(); l.Left(g.aheadHeld) < l.Run() || len(g.memory.queue) > 0 {
@@ -74,7 +75,7 @@ func (g *gateway) limits() *lookahead.Limits {
 	return &lookahead.Limits{Memory: g.set.CacheSize, Question: lookahead.QuestionBytes, Fits: g.fits}
 }
 
-// bring asks the owners for the samples of a run.
+// bring requests the samples of a run from their owners.
 func (a *readAhead) bring(n *batchRun) {
 	g := a.gateway
 	wanted, end := n.Plan(g, g.limits())
@@ -121,8 +122,8 @@ func (g *gateway) room(n *batchRun, bytes int64) bool {
 	return true
 }
 
-// wait calls ready when the run of a request has arrived; the request uses the run's samples until
-// it is closed. It calls ready at once if the request is in no run.
+// wait calls ready when the run of a request has arrived, or at once if the request is in no run.
+// The request uses the run's samples until the request is closed.
 func (a *readAhead) wait(r *request, ready func()) {
 	r.run = a.Find(r.at)
 	if r.run != nil {
@@ -159,8 +160,7 @@ func (r *request) take(uses []use) []use {
 	return rest
 }
 
-// release ends the request's use of its run, since a request that waits for memory must not hold
-// any.
+// release ends the request's use of its run. A request that waits for memory must not hold any.
 func (r *request) release() {
 	if r.run != nil {
 		r.run.Came.shown--

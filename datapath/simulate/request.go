@@ -12,28 +12,28 @@ import (
 // request is one batch of one rank.
 type request struct {
 	at    shuffle.Cursor
-	think time.Duration // of the rank, for a question of another gateway
+	think time.Duration // think time of the rank, for a query of another gateway
 	uses  []use
 	ready func() // called when the bytes have arrived
-	full  func() // for a question of another gateway: called if there is no memory for its answer; nil: a rank's request, which waits for memory
+	full  func() // for a query of another gateway: called if there is no memory for the answer; nil: a rank's request, which waits for memory
 
-	ownReads int64            // store reads of its samples' own ranges, if it is a first batch that does not wait for whole chunks
-	visit    *lookahead.Visit // nil: a question of another gateway
-	bytes    int64            // of its body; 0: the sum of its uses
-	ahead    *readAhead       // of its rank; nil: no read-ahead
-	run      *batchRun        // the run that it is in; nil: none
+	ownReads int64            // store reads by sample ranges, if this is a first batch that does not wait for whole chunks
+	visit    *lookahead.Visit // nil: a query of another gateway
+	bytes    int64            // bytes of the body; 0: the sum of its uses
+	ahead    *readAhead       // read-ahead of its rank; nil: none
+	run      *batchRun        // run that the request is in; nil: none
 	took     int64            // bytes that the run has delivered
 	far      []use            // uses that other gateways own
-	asks     []question       // for the part of far that the run has not delivered
-	turn     int64            // bytes taken of gateway.asking
-	local    bool             // its order has locality: its reader needs the rest of its chunks soon
+	asks     []question       // queries for the part of far that the run has not delivered
+	turn     int64            // bytes that the request takes from gateway.asking
+	local    bool             // its order has locality, so its reader needs the rest of its chunks soon
 	first    bool             // its reader is new: nothing was prefetched for it
-	held     []int32          // leased until the answer is sent
-	room     int64            // bytes of a body of its own
+	held     []int32          // chunks leased until the answer is sent
+	room     int64            // bytes of memory for a separate body
 }
 
-// read reads a request's bytes as the data path does: with leases of its chunks if they fit into
-// memory together, otherwise into a body of its own.
+// read reads a request's bytes as the data path does. It leases the chunks if they fit into memory
+// together, and otherwise copies samples to a separate body.
 func (g *gateway) read(r *request) {
 	if r.bytes == 0 {
 		for _, u := range r.uses {
@@ -61,14 +61,15 @@ func (g *gateway) read(r *request) {
 	})
 }
 
-// answer answers a question of another gateway. It asks no other gateway.
+// answer answers a query of another gateway. It queries no other gateway.
 func (g *gateway) answer(r *request) {
 	r.local = r.at.Epoch.Local()
 	g.heard(r)
 	g.gather(r, r.uses)
 }
 
-// gather reads the given uses from memory, disk and store, and the others by questions.
+// gather reads the given uses from memory, disk and store, and the others by queries to their
+// owners.
 func (g *gateway) gather(r *request, uses []use) {
 	var whole, ranged []use
 	for _, u := range uses {
@@ -103,8 +104,8 @@ func (g *gateway) gather(r *request, uses []use) {
 	}
 }
 
-// gatherSlices serves the request's own part by leases. It returns false if that does not fit into
-// memory now.
+// gatherSlices serves the request's own part by leases. It returns false if that part does not fit
+// into memory now.
 func (g *gateway) gatherSlices(r *request, whole []use) bool {
 	one := g.both(r)
 	leased := func(held []int32) {
@@ -118,7 +119,7 @@ func (g *gateway) gatherSlices(r *request, whole []use) bool {
 	return true
 }
 
-// gatherCopies serves the whole request from a body of its own.
+// gatherCopies serves the whole request from a separate body.
 func (g *gateway) gatherCopies(r *request, whole, ranged []use) {
 	g.reserve(r, r.bytes-r.took, func() {
 		one := g.both(r)
@@ -127,8 +128,8 @@ func (g *gateway) gatherCopies(r *request, whole, ranged []use) {
 	})
 }
 
-// both returns a function to call twice: when this gateway has its part of a request, and when the
-// others have sent theirs.
+// both returns a function that must be called twice: when this gateway has read its part of a
+// request, and when the other gateways have sent their parts.
 func (g *gateway) both(r *request) (one func()) {
 	left := 2
 	return func() {
@@ -157,7 +158,7 @@ func (g *gateway) reserve(r *request, n int64, ready func()) {
 		ready()
 	default:
 		r.room = 0
-		r.full() // gateways that wait for each other's memory would deadlock
+		r.full() // waiting could deadlock gateways that wait for each other's memory
 	}
 }
 
@@ -173,7 +174,7 @@ func (g *gateway) giveBack(r *request) {
 func (g *gateway) answered(r *request) {
 	g.ownReads -= r.ownReads
 	if r.visit != nil && r.visit.Answered(g.clock.instant()) {
-		g.look() // the reader has its first batch: all fetchers may work ahead of it
+		g.look() // the reader has its first batch, so all fetchers may prefetch for it
 	}
 	if r.turn > 0 {
 		g.asking.leave(r.turn)
@@ -184,7 +185,7 @@ func (g *gateway) answered(r *request) {
 	r.ready()
 }
 
-// close releases everything that a request held, when its answer is sent.
+// close releases everything that a request holds after its answer has been sent.
 func (g *gateway) close(r *request) {
 	for _, c := range r.held {
 		g.memory.release(c)
@@ -196,12 +197,13 @@ func (g *gateway) close(r *request) {
 	}
 }
 
-// pays reports whether a chunk should be in memory as a whole, by its expected use while it stays.
+// pays reports whether a chunk should be in memory as a whole, given its expected use while it
+// stays.
 func (g *gateway) pays(r *request, u use) bool {
 	c := &g.data.Chunks[u.chunk]
 	most := g.data.bytesOf(u.chunk, u.samples) >= c.Length-c.Length/8
 	if c.Extents > 0 && c.Stored == 0 && !g.readsDisk(u.chunk) {
-		return g.memory.shelf.Has(u.chunk) || most // each object costs a read, by itself or with the others
+		return g.memory.shelf.Has(u.chunk) || most // each object costs one read in any case
 	}
 	if g.memory.contains(u.chunk) || g.readsDisk(u.chunk) || c.Stored > 0 {
 		return true
@@ -210,7 +212,7 @@ func (g *gateway) pays(r *request, u use) bool {
 		return most // another gateway owns it
 	}
 	if r.visit != nil && !r.visit.ComesFor(int(u.chunk)) {
-		return most // it is at home with the ranks of another gateway
+		return most // its home is with the ranks of another gateway
 	}
 	if g.fits {
 		return true
@@ -218,16 +220,16 @@ func (g *gateway) pays(r *request, u use) bool {
 	if coming := g.readers.NextUse(g, int(u.chunk)); r.local && coming.Soon {
 		return g.worth(u.chunk, max(coming.Samples, uint64(u.samples)))
 	}
-	if r.visit == nil { // more of the chunk than the question asks for may be needed
+	if r.visit == nil { // more of the chunk may be needed than the query requests
 		spare := policy.Ahead(g.memory.total)-g.memory.inUse >= g.Cost(int(u.chunk))
 		return r.local && spare || g.wholePays(u.chunk, u.samples)
 	}
 	return most
 }
 
-// worth reports whether to read a chunk whole if readers still need so many of its samples while it
-// is in memory. The cost of the unneeded bytes must be below the cost of one store read for each
-// sample.
+// worth reports whether to read a chunk whole if readers will use the given number of its samples
+// while it is in memory. The cost of the unneeded bytes must be below the cost of one store read
+// for each sample.
 func (g *gateway) worth(chunk int32, samples uint64) bool {
 	c := &g.data.Chunks[chunk]
 	if int64(samples) >= g.data.samplesOf(chunk) || g.readsDisk(chunk) || c.Stored > 0 {
@@ -236,8 +238,8 @@ func (g *gateway) worth(chunk int32, samples uint64) bool {
 	return g.wholePays(chunk, int64(samples))
 }
 
-// wholePays compares the cost of reading a chunk whole with that of reading some of its samples by
-// their ranges.
+// wholePays reports whether reading a chunk whole costs less than reading the given number of its
+// samples by their ranges.
 func (g *gateway) wholePays(chunk int32, samples int64) bool {
 	c := &g.data.Chunks[chunk]
 	return policy.WholePays(c.Length, max(c.Extents, 1), g.data.bytesOf(chunk, samples), samples*g.data.each(), g.rates.Cost())
@@ -300,7 +302,7 @@ func (g *gateway) acquire(r *request, uses []use, done func(held []int32)) bool 
 }
 
 // firstOf moves the chunks of a first batch that are not in memory from whole to ranged, if the
-// batch arrives clearly sooner then.
+// batch then arrives clearly sooner.
 func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 	f := policy.First{Ahead: g.ownReads, Own: g.set.Fetchers, Part: g.set.PartSize, Places: g.set.Fetchers, Cost: g.rates.Cost()}
 	moved = ranged
@@ -323,8 +325,8 @@ func (g *gateway) firstOf(r *request, whole, ranged []use) (rest, moved []use) {
 	return rest, moved
 }
 
-// copies serves a request from a body of its own: from whole chunks, a few at a time, as far as
-// there is room for them, otherwise by the samples' own ranges.
+// copies serves a request from a separate body. It copies samples from whole chunks, a few at a
+// time, as far as there is room for them, and reads the others by their ranges.
 func (g *gateway) copies(r *request, whole, ranged []use, all func()) {
 	chunks := make([]int32, len(whole))
 	byChunk := make(map[int32]use, len(whole))
@@ -377,7 +379,7 @@ func (g *gateway) readRanges(r *request, uses []use, all func()) {
 	abreast(tasks, g.set.Fetchers, all)
 }
 
-// abreast runs tasks, at most limit at once, and calls all when they are done.
+// abreast runs tasks, at most limit concurrently, and calls all when they are done.
 func abreast(tasks []func(done func()), limit int, all func()) {
 	running, inside := 0, false
 	var more func()

@@ -6,18 +6,18 @@ import (
 )
 
 // Requests is the approximate number of store reads per epoch of one gateway that delivers all of
-// it: one for every chunk, or part of a chunk, that the order needs. It does not count that
-// adjacent chunks may be fetched together, that idle fetchers may fetch one chunk in several parts,
-// and that a lane may read a few samples by themselves at its ends.
+// it: one for every chunk, or part of a chunk, that the order needs. Three effects are not counted.
+// Adjacent chunks may be fetched together, idle fetchers may fetch one chunk in several parts, and
+// a lane may read a few samples at its ends separately.
 type Requests struct {
-	Cold  uint64 // of an epoch with an empty cache
-	Later uint64 // of every later epoch, if Known
+	Cold  uint64 // reads of an epoch with an empty cache
+	Later uint64 // reads of every later epoch, if Known
 	Known bool   // false: the cache is smaller than the order requires, and repeated reads depend on timing
 }
 
-// CountRequests counts the requests of a plan for batches of batchSize samples with a cache of so
-// many bytes, 0 for none, and reads of at most partSize bytes. From the second epoch on the cache
-// keeps the same chunks, except in the room that the order needs.
+// CountRequests counts the store reads of a plan for batches of batchSize samples, with a cache of
+// cache bytes (0 for none) and reads of at most partSize bytes. From the second epoch on the cache
+// keeps the same chunks, except in the memory that the order needs.
 func CountRequests(plan *shuffle.Plan, d *Data, batchSize uint64, cache, partSize int64) Requests {
 	s := Setting{Order: plan.Params(), BatchSize: batchSize, Ranks: 1, Gateways: 1}
 	var filled, reads uint64 // non-empty chunks, and the reads of all of them

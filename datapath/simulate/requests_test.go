@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// TestCountRequests_AgreesWithEpochs compares with epochs that are followed to their ends, of a store
-// that is read a chunk at a time: within a tenth, and a tenth of the chunks.
+// TestCountRequests_AgreesWithEpochs compares the counts with simulated epochs of a store that is
+// read one chunk at a time. They agree within a tenth plus a tenth of the chunks.
 func TestCountRequests_AgreesWithEpochs(t *testing.T) {
 	d, err := Uniform(400*64, 64, 32<<10)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestCountRequests_AgreesWithEpochs(t *testing.T) {
 				t.Fatal(err)
 			}
 			near := func(got uint64, want int64) bool { return math.Abs(float64(got)-float64(want)) <= 0.1*float64(want)+40 }
-			if order.Shuffle == shuffle.Slot { // where lanes begin and end, a few samples of a chunk are read by themselves
+			if order.Shuffle == shuffle.Slot { // where lanes begin and end, a few samples of a chunk are read separately
 				r.Epochs[0].Reads -= min(5*int64(order.Window), r.Epochs[0].Reads-int64(got.Cold))
 			}
 			if cold, later := r.Epochs[0].Reads, r.Epochs[1].Reads; !got.Known || !near(got.Cold, cold) || !near(got.Later, later) {
@@ -54,7 +54,7 @@ func TestCountRequests_UnknownWithSmallCache(t *testing.T) {
 	if got := CountRequests(plan, d, 256, d.Bytes()/8, 16<<20); got.Known || got.Cold == 0 {
 		t.Errorf("a cache smaller than the order requires: got %+v, want the cold epoch only", got)
 	}
-	d.Chunks[0].Extents, d.Chunks[1].Stored = 64, 1<<20 // 64 objects, and two parts of half a mebibyte
+	d.Chunks[0].Extents, d.Chunks[1].Stored = 64, 1<<20 // the first chunk has 64 objects, and the second has two parts of half a mebibyte
 	if got, want := CountRequests(plan, d, 256, 0, 512<<10).Cold, plan.Reads()+63+1+398*3; got != want {
 		t.Errorf("chunks of several reads: got %d requests, want %d", got, want)
 	}

@@ -8,26 +8,26 @@ import (
 // Result is the prediction for a setting.
 type Result struct {
 	Setting Setting
-	Bytes   int64 // of the data
+	Bytes   int64 // bytes of the data
 	Samples uint64
 	Epochs  []Epoch
-	Moved   float64 // part of the samples that ranks get from homes other than their own, with share locality
-	Peak    int64   // maximum bytes in use of one gateway's budget
-	Coarse  string  // how the simulation was scaled down; empty: not at all
+	Moved   float64 // part of the samples that ranks read from homes other than their own, with share=locality
+	Peak    int64   // maximum bytes in use of a gateway's budget
+	Coarse  string  // how the simulation was scaled down; empty: it was not
 }
 
-// Epoch is one epoch of a job: from the first request to the end of the last rank's last think
+// Epoch is one epoch of a job, from the first request to the end of the last rank's last think
 // time. Prefetches for the next epoch count in the epoch in which they happen.
 type Epoch struct {
 	Time  time.Duration
 	Ranks []Rank
 	Counts
 	Half    time.Duration // median of the ranks' waits for a batch, or for a simulated batch that represents several
-	Most    time.Duration // the 99th percentile
-	Busiest int64         // bytes over the busiest link of a gateway, the larger of in and out
+	Most    time.Duration // 99th percentile of these waits
+	Busiest int64         // bytes over the busiest link of a gateway, in its busier direction
 }
 
-// Rank is the time during which one rank had no batch to compute on.
+// Rank is the waiting time of one rank: the time in which it had no batch to compute on.
 type Rank struct {
 	Stall   time.Duration
 	Longest time.Duration
@@ -63,17 +63,17 @@ func (k *Rank) waited(d time.Duration) {
 
 // Counts are the counters of gateways.
 type Counts struct {
-	Served     int64 // bytes of batches
-	Reads      int64 // of the store
+	Served     int64 // bytes of batches sent
+	Reads      int64 // store reads
 	StoreBytes int64
 	Ranges     int64 // reads of samples by their ranges, included in Reads
 	DiskReads  int64
-	DiskBytes  int64 // read from the disk
+	DiskBytes  int64 // bytes read from the disk
 	DiskWrites int64 // bytes
-	Hits       int64 // chunks that a batch found in memory
-	Misses     int64 // chunks that it did not
-	PeerReads  int64 // questions to other gateways
-	PeerBytes  int64 // bytes of the answers
+	Hits       int64 // chunks that batches found in memory
+	Misses     int64 // chunks that batches did not find in memory
+	PeerReads  int64 // queries to other gateways
+	PeerBytes  int64 // bytes of their answers
 	Carried    int64 // samples that were requested ahead of their batch
 	LinkIn     int64 // bytes received over the links of all gateways
 	LinkOut    int64 // bytes sent
@@ -98,8 +98,8 @@ func (c *Counts) scale(by float64) {
 	}
 }
 
-// Tiers returns the parts of the delivered bytes that came from memory, from the disk and from the
-// store. The store's part is above 1 if bytes are read more than once.
+// Tiers returns the parts of the delivered bytes that came from memory, disk and store. The store's
+// part is above 1 if bytes are read more than once.
 func (e *Epoch) Tiers() (memory, disk, store float64) {
 	if e.Served == 0 {
 		return 0, 0, 0
@@ -109,7 +109,7 @@ func (e *Epoch) Tiers() (memory, disk, store float64) {
 	return max(1-disk-store, 0), disk, store
 }
 
-// Stall returns the mean and the maximum of the ranks' waits.
+// Stall returns the mean and the maximum of the ranks' waiting times.
 func (e *Epoch) Stall() (mean, most time.Duration) {
 	for _, k := range e.Ranks {
 		mean += k.Stall / time.Duration(len(e.Ranks))

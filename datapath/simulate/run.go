@@ -18,16 +18,17 @@ type run struct {
 	gateways []*gateway
 	ranks    []*rank
 
-	before  []Counts // of each gateway, at the start of the epoch
+	before  []Counts // counters of each gateway at the start of the epoch
 	epoch   *shuffle.Epoch
 	waiting int // ranks that have finished the epoch
 	done    bool
 	begun   time.Duration
-	waits   []time.Duration // of the epoch, one for each batch of each rank
+	waits   []time.Duration // waits in this epoch, one for each batch of each rank
 	result  Result
 }
 
-// Run predicts the result of a setting. Errors are those of Check, of the plan, or the context's.
+// Run predicts the result of a setting. Errors are those of Check, of the plan, or the error of the
+// context.
 func Run(ctx context.Context, d *Data, s Setting) (Result, error) {
 	return follow(ctx, d, s, standard())
 }
@@ -73,7 +74,7 @@ func follow(ctx context.Context, d *Data, s Setting, most limits) (Result, error
 	return r.result, nil
 }
 
-// newRun creates the gateways and ranks of a question.
+// newRun creates the gateways and ranks of a simulation.
 func newRun(q *scaledQuestion) (*run, error) {
 	s := &q.set
 	plan, err := shuffle.NewPlan(s.Order, q.data.First)
@@ -97,7 +98,7 @@ func newRun(q *scaledQuestion) (*run, error) {
 	_, speed := s.paces(s.Ranks)
 	for i := range s.Ranks {
 		g := r.gateways[GatewayOf(uint64(i), uint64(s.Ranks), s.Gateways)]
-		k := &rank{run: r, number: i, gateway: g, think: s.pace(i, s.Ranks) * speed / s.Rate} // together they consume Rate
+		k := &rank{run: r, number: i, gateway: g, think: s.pace(i, s.Ranks) * speed / s.Rate} // all ranks together consume Rate
 		k.ahead.gateway = g
 		g.aheads = append(g.aheads, &k.ahead)
 		r.ranks = append(r.ranks, k)

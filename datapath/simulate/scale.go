@@ -9,34 +9,34 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// limits bounds the size of a simulation. A larger question is scaled down to them.
+// limits bounds the size of a simulation. A larger setting is scaled down to them.
 type limits struct {
-	samples  uint64 // of all epochs; with more, one sample represents several, until there are at most a quarter as many
-	requests uint64 // of all epochs and ranks; with more, one request represents several, until there are at most a sixteenth as many
-	chunks   int    // of all epochs
+	samples  uint64 // samples in all epochs; with more, one sample represents several, until there are at most a quarter as many
+	requests uint64 // requests in all epochs and of all ranks; with more, one request represents several, until there are at most a sixteenth as many
+	chunks   int    // chunks in all epochs
 	ranged   uint64 // samples of an epoch that are each read by their range
-	gateways int    // of a cluster
+	gateways int    // gateways in a cluster
 }
 
 func standard() limits {
 	return limits{samples: 6 << 20, requests: 1 << 20, chunks: 1 << 17, ranged: 1 << 18, gateways: 16}
 }
 
-// scaledQuestion is a question that was scaled down. Its data path is the same, with less data and fewer
-// gateways and ranks.
+// scaledQuestion is a setting and its data, scaled down. Its data path is the same, with less data
+// and fewer gateways and ranks.
 type scaledQuestion struct {
 	data   *Data
 	set    Setting
 	fits   bool    // all data fits into memory
-	fleet  float64 // factor of gateways, data, ranks and store
-	beyond float64 // factor of the bytes from other gateways
-	parts  float64 // factor of the data for the same gateways
-	bodies float64 // the part of a request's bytes that is in memory at once: one request represents many
-	soon   int64   // memory that is not scaled
+	fleet  float64 // scaling factor of gateways, data, ranks and store
+	beyond float64 // scaling factor of the bytes from other gateways
+	parts  float64 // scaling factor of the data for the same gateways
+	bodies float64 // part of a request's bytes that is in memory at the same time: one request represents several
+	soon   int64   // bytes of memory that are not scaled
 	note   string
 }
 
-// scale scales a question down to the limits.
+// scale scales a setting down to the limits.
 func scale(d *Data, s Setting, most limits) *scaledQuestion {
 	q := &scaledQuestion{data: d, set: s, fits: s.held(d) <= policy.Ahead(s.CacheSize), fleet: 1, beyond: 1, parts: 1, bodies: 1}
 	large := s.large(d, most)
@@ -46,7 +46,7 @@ func scale(d *Data, s Setting, most limits) *scaledQuestion {
 	chunks := len(q.data.Chunks) * s.Epochs
 	k := (chunks + most.chunks - 1) / most.chunks
 	byOne := s.Order.Shuffle == shuffle.Full && !q.fits
-	if byOne { // every batch is like every other, and each sample costs a read
+	if byOne { // all batches are alike, and each sample costs a read
 		k = max(k, int((q.data.Samples()+most.ranged-1)/most.ranged))
 	}
 	q.fewerChunks(min(k, max(len(q.data.Chunks)/thinRun, 1)))
@@ -56,7 +56,7 @@ func scale(d *Data, s Setting, most limits) *scaledQuestion {
 	return q
 }
 
-// large reports whether a question is too large to be simulated sample by sample.
+// large reports whether a setting is too large to be simulated sample by sample.
 func (s *Setting) large(d *Data, most limits) bool {
 	batches := shuffle.Batching{Samples: d.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}.Batches()
 	requests := batches * uint64(s.Epochs*s.Ranks)
@@ -65,9 +65,9 @@ func (s *Setting) large(d *Data, most limits) bool {
 }
 
 // fewerGateways represents a large cluster by some of its gateways. With the corresponding part of
-// the data, lanes, ranks and store bandwidth, and unchanged memory, disk, link and fetchers, these
+// the data, lanes, ranks and store bandwidth, and unchanged memory, disk, link and fetchers, they
 // take as long as all of them. Only the part of a rank's samples that other gateways own is
-// smaller, so those bytes count by the factor beyond.
+// smaller, so those bytes are multiplied by the factor beyond.
 func (q *scaledQuestion) fewerGateways(most int) {
 	s, all := &q.set, q.set.Gateways
 	if s.Alone || all <= most {
@@ -96,8 +96,8 @@ func (q *scaledQuestion) fewerGateways(most int) {
 	q.say("%d gateways represent all, with the same share of the data, the ranks and the store", n)
 }
 
-// fewerChunks represents a large number of chunks by an even part of them. The memory for chunks
-// that readers need soon is unchanged; the memory above it is scaled like the data.
+// fewerChunks represents a large number of chunks by an evenly spread part of them. The memory for
+// chunks that readers need soon is unchanged. The memory above it is scaled like the data.
 func (q *scaledQuestion) fewerChunks(k int) {
 	if k <= 1 {
 		return
@@ -114,10 +114,10 @@ func (q *scaledQuestion) fewerChunks(k int) {
 	q.say("1 chunk in %d represents all", k)
 }
 
-// fewerSamples represents several samples of a chunk by one, the ranks of a gateway by up to four,
-// and several batches by one.
+// fewerSamples represents several samples of a chunk by one sample, the ranks of a gateway by up to
+// four ranks, and several batches by one.
 func (q *scaledQuestion) fewerSamples(most limits) {
-	const ranksOfOne = 4 // that represent all of a gateway
+	const ranksOfOne = 4 // ranks that represent all ranks of a gateway
 	s, before := &q.set, q.data.Samples()
 	each := max(4*before*uint64(s.Epochs)/most.samples, 1)
 	q.data = q.data.join(each)
@@ -141,7 +141,7 @@ func (d *Data) join(each uint64) *Data {
 	return t
 }
 
-// restore converts the results of a scaled question to those of the whole.
+// restore converts the results of a scaled setting to those of the original one.
 func (q *scaledQuestion) restore(r *Result) {
 	r.Coarse = q.note
 	for i := range r.Epochs {
@@ -157,7 +157,7 @@ func (q *scaledQuestion) restore(r *Result) {
 	}
 }
 
-// line returns a line. If one sample represents several, it uses fewer pieces.
+// line returns a line with fewer pieces if one sample represents several.
 func (q *scaledQuestion) line(c *clock, total, stream float64) *line {
 	pieces := int64(16)
 	if q.data.joined > 1 {
@@ -166,7 +166,7 @@ func (q *scaledQuestion) line(c *clock, total, stream float64) *line {
 	return &line{clock: c, total: total, stream: stream, pieces: pieces}
 }
 
-// say adds to the note how the question was scaled.
+// say adds to the note how the setting was scaled.
 func (q *scaledQuestion) say(format string, args ...any) {
 	if q.note != "" {
 		q.note += "; "
@@ -174,9 +174,9 @@ func (q *scaledQuestion) say(format string, args ...any) {
 	q.note += fmt.Sprintf(format, args...)
 }
 
-// questions estimates how many questions gateways ask each other if batches and ranks represent
-// several: for each run of a rank's batches, the number of owners of its samples from other
-// gateways.
+// questions estimates the number of queries between gateways if batches and ranks represent
+// several. Each run of a rank's batches needs one query to every gateway that owns some of its
+// samples.
 func (q *scaledQuestion) questions(r *Result, e *Epoch) int64 {
 	s := &r.Setting
 	samples := float64(r.Samples)
@@ -187,7 +187,7 @@ func (q *scaledQuestion) questions(r *Result, e *Epoch) int64 {
 	runs := batches
 	if !s.NoReadAhead {
 		l := &lookahead.Limits{Memory: s.CacheSize, Fits: q.fits}
-		begun := float64(s.BatchSize) / samples * float64(len(q.data.Chunks)) * q.parts * q.fleet / float64(s.Gateways) // by a batch, of one owner
+		begun := float64(s.BatchSize) / samples * float64(len(q.data.Chunks)) * q.parts * q.fleet / float64(s.Gateways) // number of chunks that a batch begins with, of one owner
 		bytes := foreign / others * (mean + lookahead.SampleCost)
 		joined := max(min(lookahead.RunBatches, float64(l.Chunks())/begun, lookahead.QuestionBytes/bytes, float64(l.Run())/(foreign*mean)), 1)
 		runs = min(batches, 1+(batches-1)/joined)

@@ -10,8 +10,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Setting is one configuration of everything that can be chosen: the job, the gateways and the
-// store.
+// Setting is one configuration of all choices: the job, the gateways and the store.
 type Setting struct {
 	Order     shuffle.Params
 	BatchSize uint64
@@ -22,8 +21,8 @@ type Setting struct {
 	ReadAhead int     // batches that a rank requests beyond the one that it computes on
 	Skew      float64 // think time of the slowest rank relative to the fastest one's; at least 1
 
-	Gateways  int  // each has its own memory, disk, fetchers and link, and an equal share of the ranks
-	Alone     bool // each gateway has a cache of its own; otherwise they are one cluster, and each chunk has an owner
+	Gateways  int  // each gateway has its own memory, disk, fetchers and link, and an equal share of the ranks
+	Alone     bool // each gateway has its own cache; otherwise they are one cluster, and each chunk has an owner
 	CacheSize int64
 	Policy    string  // lru or plan
 	DiskSize  int64   // 0: no disk tier
@@ -32,14 +31,14 @@ type Setting struct {
 	PartSize  int64
 	ServeRate float64 // bytes per second from one gateway to its ranks; 0: no bound
 
-	LinkRate    float64 // bytes per second of a gateway's link, each way: for store, other gateways and ranks; 0: no bound
-	RanksNear   bool    // ranks run on their gateway's machine, so answers to them do not use its link
+	LinkRate    float64 // bytes per second of a gateway's link, each way, for the store, other gateways and ranks; 0: no bound
+	RanksNear   bool    // ranks run on the machine of their gateway, so answers to them do not use its link
 	PeerLatency time.Duration
 	NoReadAhead bool // no read-ahead from other gateways
 	Sharing     shuffle.Sharing
 
 	StoreRate   float64 // bytes per second of all reads together; 0: no bound
-	StoreStream float64 // of one read; 0: no bound
+	StoreStream float64 // bytes per second of one read; 0: no bound
 	FirstByte   time.Duration
 }
 
@@ -94,14 +93,14 @@ func (s *Setting) CheckSharing(d *Data) error {
 	return nil
 }
 
-// Least returns the smallest cache that can serve the data at all: it holds a chunk that arrives
-// while another is in use, and a batch.
+// Least returns the smallest cache that can serve the data at all. It holds a chunk that arrives
+// while another one is in use, and a batch.
 func (s *Setting) Least(d *Data) int64 { return 2*d.largest() + s.body(d) }
 
 // mostGateways limits the number of gateways.
 const mostGateways = 1000
 
-// cluster returns how many gateways have one common cache.
+// cluster returns the number of gateways that have one common cache.
 func (s *Setting) cluster() int {
 	if s.Alone {
 		return 1
@@ -109,8 +108,8 @@ func (s *Setting) cluster() int {
 	return s.Gateways
 }
 
-// apart returns how many gateways hold different parts of the data: those of a cluster, or with
-// locality all, since each holds the chunks at home with its ranks.
+// apart returns the number of gateways that hold different parts of the data: the gateways of a
+// cluster or, with locality, all gateways, since each holds the chunks at home with its ranks.
 func (s *Setting) apart() int {
 	if s.Sharing == shuffle.Locality {
 		return s.Gateways
@@ -121,7 +120,7 @@ func (s *Setting) apart() int {
 // spread is the factor by which the chunks that a gateway of a cluster owns may exceed its share.
 const spread = 1.07
 
-// held returns the memory for all chunks of one gateway.
+// held returns the memory for all the chunks of one gateway.
 func (s *Setting) held(d *Data) int64 {
 	n := s.apart()
 	if n == 1 {
@@ -130,7 +129,8 @@ func (s *Setting) held(d *Data) int64 {
 	return int64(float64(d.cost()) * spread / float64(n))
 }
 
-// Needed returns the cache of each gateway with which the order reads no chunk twice in an epoch.
+// Needed returns the cache size of each gateway with which the order reads no chunk twice in an
+// epoch.
 func (s *Setting) Needed(d *Data) int64 {
 	lengths := make([]uint64, len(d.Chunks))
 	for i, c := range d.Chunks {
@@ -139,7 +139,7 @@ func (s *Setting) Needed(d *Data) int64 {
 	return int64(shuffle.Memory(s.Order, lengths))/int64(s.cluster()) + s.body(d)
 }
 
-// body returns the approximate bytes of one rank's batch.
+// body returns the approximate number of bytes of one rank's batch.
 func (s *Setting) body(d *Data) int64 {
 	mean := float64(d.Bytes()) / float64(max(d.Samples(), 1))
 	return int64(mean * float64(min(s.BatchSize, d.Samples())) / float64(max(s.Ranks, 1)))

@@ -6,23 +6,23 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// GatewayOf returns which of some gateways a rank reads from if ranks have homes:
-// floor(rank*gateways/ranks), as clients do (client.HomeByRank).
+// GatewayOf returns the number of the gateway that a rank reads from if ranks have homes:
+// floor(rank*gateways/ranks), as clients compute it (client.HomeByRank).
 func GatewayOf(rank, ranks uint64, gateways int) int {
 	return int(rank * uint64(gateways) / ranks) // both are below 2^32
 }
 
 // Takeover is the data that gateways without a common cache read again when their number changes
-// during a job. The job's homes stay, so batches and shares are the same. But some ranks read from
-// another gateway, which does not hold the chunks at home with them.
+// during a job. The job's homes do not change, so batches and shares stay the same. But some ranks
+// read from another gateway, which does not hold the chunks at home with them.
 type Takeover struct {
 	Chunks int   // a chunk that two gateways read again counts twice
-	Bytes  int64 // of these chunks, as stored
+	Bytes  int64 // stored bytes of these chunks
 }
 
 // TakeOver returns the data that is read again when the number of gateways changes from before to
-// after. Each gateway has room for the chunks of its ranks, and gateway i is the same in both
-// numbers. Samples that move between homes in every epoch (shuffle.Plan.Moved) are not included.
+// after. Each gateway has room for the chunks of its ranks, and gateway i is the same before and
+// after. Samples that move between homes in every epoch (shuffle.Plan.Moved) are not included.
 func (d *Data) TakeOver(plan *shuffle.Plan, ranks, homes uint64, before, after int) Takeover {
 	old, now := gatewaysOf(ranks, homes, before), gatewaysOf(ranks, homes, after)
 	var t Takeover
@@ -40,10 +40,10 @@ func (d *Data) TakeOver(plan *shuffle.Plan, ranks, homes uint64, before, after i
 	return t
 }
 
-// span is a range of gateways, both ends included.
+// span is an inclusive range of gateways.
 type span struct{ from, to int }
 
-// gatewaysOf returns for each home the gateways that its ranks read from. Ranks are divided into
+// gatewaysOf returns, for each home, the gateways that its ranks read from. Ranks are divided into
 // groups, one for each home.
 func gatewaysOf(ranks, homes uint64, gateways int) []span {
 	of := make([]span, homes)
@@ -58,14 +58,14 @@ func gatewaysOf(ranks, homes uint64, gateways int) []span {
 	return of
 }
 
-// without counts the gateways of a span that another span does not contain.
+// without returns the number of gateways of a span that another span does not contain.
 func (s span) without(other span) int {
 	both := min(s.to, other.to) - max(s.from, other.from) + 1
 	return s.to - s.from + 1 - max(both, 0)
 }
 
 // takeoverAdvice reports the data that is read again when the number of gateways changes during a
-// job, from the first number in the list to each other one.
+// job, from the first number in the list to each of the others.
 func takeoverAdvice(d *Data, results []Result) []string {
 	s := &results[0].Setting
 	numbers := distinct(results, func(s *Setting) int64 { return int64(s.Gateways) })
@@ -74,7 +74,7 @@ func takeoverAdvice(d *Data, results []Result) []string {
 	}
 	plan, err := shuffle.NewPlan(s.Order, d.First)
 	if err != nil {
-		return nil // no result would be here
+		return nil // impossible: the plan of a result is valid
 	}
 	var lines []string
 	for _, n := range numbers {
@@ -88,7 +88,7 @@ func takeoverAdvice(d *Data, results []Result) []string {
 	return lines
 }
 
-// Stored returns how many bytes all chunks take in the store.
+// Stored returns the number of bytes that all chunks take in the store.
 func (d *Data) Stored() (n int64) {
 	for i := range d.Chunks {
 		n += d.Chunks[i].stored()

@@ -8,8 +8,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// readsOf returns which chunks each gateway needs in an epoch, by the shares that its ranks are
-// dealt.
+// readsOf returns the chunks that each gateway needs in an epoch, from the shares of its ranks.
 func readsOf(d *Data, plan *shuffle.Plan, batchSize, ranks, homes uint64, gateways int) map[[2]int]bool {
 	reads := map[[2]int]bool{}
 	e := plan.Epoch(3)
@@ -26,8 +25,8 @@ func readsOf(d *Data, plan *shuffle.Plan, batchSize, ranks, homes uint64, gatewa
 	return reads
 }
 
-// TestTakeOver_AgreesWithShares: the predicted additional reads equal the chunks that the shares
-// of a real epoch need from gateways that did not need them before.
+// TestTakeOver_AgreesWithShares checks that the predicted additional reads equal the chunks that
+// the shares of a real epoch need from gateways that did not need them before.
 func TestTakeOver_AgreesWithShares(t *testing.T) {
 	d := uniform(t, 128*64, 64, 4096)
 	for _, order := range []shuffle.Params{{Shuffle: shuffle.Slot, Window: 32, Seed: 1}, {Shuffle: shuffle.Slot, Window: 48, Seed: 2}} {

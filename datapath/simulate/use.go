@@ -7,11 +7,11 @@ import (
 	"github.com/millrace-data/millrace/datapath/policy"
 )
 
-// use is the samples that a request needs from one chunk.
+// use describes the samples that a request needs from one chunk.
 type use struct {
 	chunk   int32
 	samples int64
-	places  []uint64 // the samples' numbers, ascending
+	places  []uint64 // numbers of the samples, ascending
 }
 
 // chunkOf returns the chunk that holds a sample.
@@ -36,8 +36,8 @@ func (d *Data) usesOf(samples []uint64) []use {
 	return uses
 }
 
-// ranges returns the bytes of each read when the samples of a use are read by their ranges, with
-// near ones joined.
+// ranges returns the length of each read if the samples of a use are read by their ranges, with
+// close ranges joined.
 func (d *Data) ranges(u use, part int64) []int64 {
 	c := &d.Chunks[u.chunk]
 	if c.Stored > 0 { // compressed chunks are not read in part

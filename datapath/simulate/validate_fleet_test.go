@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// wires connects data paths as a network does, with links that have a rate in each direction and a
+// wires connects data paths like a network, with links that have a rate in each direction and a
 // latency.
 type wires struct {
 	set     *simulate.Setting
@@ -61,7 +61,7 @@ func (m *member) Share(string) float64 {
 func (m *member) View() uint64 { return 1 }
 func (m *member) Lied(string)  { panic("no peer sends wrong bytes here") }
 
-// Read sends a query to its owner and returns the answer.
+// Read sends a query to a member and returns the answer.
 func (m *member) Read(ctx context.Context, to string, q *peer.Query, dst [][]byte, _ datapath.Instead) error {
 	w := m.wires
 	var n int
@@ -105,7 +105,7 @@ type link struct {
 	free time.Time
 }
 
-// carry lets n bytes pass, piece by piece, after those that came first.
+// carry transfers n bytes, piece by piece, after the bytes of earlier calls.
 func (l *link) carry(n int64) {
 	for l.rate > 0 && n > 0 {
 		piece := min(n, 256<<10)
@@ -136,7 +136,7 @@ func (s linked) ReadRange(ctx context.Context, ref objstore.Ref, offset int64, d
 	return err
 }
 
-// fleets are the settings with up to four gateways that are compared.
+// fleets returns the settings with up to four gateways that are compared.
 func fleets() map[string]func(*simulate.Setting) {
 	slot := func(s *simulate.Setting) { s.Order.Shuffle, s.Order.Seed = shuffle.Slot, 6 }
 	return map[string]func(*simulate.Setting){
@@ -173,12 +173,13 @@ func fleets() map[string]func(*simulate.Setting) {
 	}
 }
 
-// TestFleet_AgreesWithDataPaths compares the model of a cluster with data paths that ask each other.
-// With little memory these depend on the order of goroutines at one time, so the model must agree
-// with one of several runs. Of eight seeds of "two quarters" two agree in each run, four in some,
-// and two in none: there a single chunk in memory affects many others.
+// TestFleet_AgreesWithDataPaths compares the model of a cluster with data paths that query each
+// other. With little memory, the results of data paths depend on the order of goroutines at one
+// instant, so the model must agree with only one of several runs. Of eight seeds of "two quarters",
+// two agree in each run, four in some runs, and two in none: there a single chunk in memory affects
+// many others.
 func TestFleet_AgreesWithDataPaths(t *testing.T) {
-	const runs = 40 // where memory is shortest, about half of them are like it
+	const runs = 40 // with the least memory, about half of the runs agree
 	d := newReal(t)
 	for name, change := range fleets() {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestFleet_AgreesWithDataPaths(t *testing.T) {
 	}
 }
 
-// unlike describes the differences of a run.
+// unlike lists the differences between a run and the prediction.
 func unlike(want *simulate.Result, run []outcome) (faults []string) {
 	const all = chunks * each * sampleBytes
 	for i, got := range run {
@@ -223,16 +224,16 @@ func unlike(want *simulate.Result, run []outcome) (faults []string) {
 	return faults
 }
 
-// TestFleet_TwoHalvesHoldAllData: where one gateway with room for half of the data reads the other half
-// again in each epoch, two that are one cluster read nothing; so the model says, and so the data
-// paths do.
+// TestFleet_TwoHalvesHoldAllData compares one gateway with a cluster of two, each with room for
+// half of the data. One gateway reads the other half again in each epoch, and the cluster reads
+// nothing. The model and the data paths agree on that.
 func TestFleet_TwoHalvesHoldAllData(t *testing.T) {
 	d := newReal(t)
 	s := setting()
 	s.Order.Shuffle, s.CacheSize = shuffle.Slot, s.CacheSize*13/8
 	for _, c := range []struct {
 		gateways int
-		lo, hi   float64 // of the data, from the store in the second epoch
+		lo, hi   float64 // part of the data that is read from the store in the second epoch
 	}{{1, .2, .6}, {2, 0, 0}} {
 		s.Gateways = c.gateways
 		want, err := simulate.Run(t.Context(), d.known(), s)
@@ -263,7 +264,7 @@ func (w *wires) share(epoch *shuffle.Epoch, b shuffle.Batching, n, rank uint64) 
 	return samples
 }
 
-// stats adds up the gateways' counters.
+// stats returns the sums of the gateways' counters.
 func (w *wires) stats() (sum datapath.Stats) {
 	for _, m := range w.members {
 		s := m.path.Stats()

@@ -22,14 +22,14 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// Data of the validation: chunks of samples of 4 KiB, so many to a shard.
+// Data of the validation: chunks of samples of 4 KiB, and perShard chunks in each shard.
 const (
 	chunks, each = 128, 32
 	sampleBytes  = 4096
 	perShard     = 32
 )
 
-// real is the data path's side of the comparison.
+// real is the data of the comparison as stored for the data path.
 type real struct {
 	inner *memstore.Store
 	index *chunkindex.Index
@@ -67,7 +67,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// known returns the model's data.
+// known returns the same data for the model.
 func (d *real) known() *simulate.Data {
 	k := &simulate.Data{
 		First: d.index.First(), Chunks: make([]simulate.Chunk, chunks),
@@ -83,8 +83,8 @@ func (d *real) known() *simulate.Data {
 // outcome is the result of one epoch.
 type outcome struct {
 	took         time.Duration
-	reads, bytes int64 // of the store
-	asked, peers int64 // questions between gateways, and bytes that they brought
+	reads, bytes int64 // store reads, and their bytes
+	asked, peers int64 // queries between gateways, and the bytes of their answers
 }
 
 // run reads the epochs of a setting through a data path and a shaped store. It must be called in a
@@ -141,7 +141,7 @@ func (d *real) run(t *testing.T, s simulate.Setting) []outcome {
 	return all
 }
 
-// rank reads one rank's shares, with a pause for computing after each.
+// rank reads one rank's shares, with a pause after each for computing.
 func (d *real) rank(t *testing.T, w *wires, m *member, epoch *shuffle.Epoch, rank int) {
 	s, plan := w.set, w.plan
 	b := shuffle.Batching{Samples: plan.Samples(), BatchSize: s.BatchSize, Tail: shuffle.Short}
@@ -197,10 +197,10 @@ func (d *real) ranges(t *testing.T, samples []uint64) []batch.ChunkRanges {
 	return all
 }
 
-// byRanges is the case in which a first batch does not wait for whole chunks.
+// byRanges is the name of the case in which a first batch does not wait for whole chunks.
 const byRanges = "first batch by ranges"
 
-// setting is a first setting: store-bound, with half of the data in memory.
+// setting returns a basic setting: store-bound, with memory for half of the data.
 func setting() simulate.Setting {
 	return simulate.Setting{
 		Order:     shuffle.Params{Shuffle: shuffle.Window, Window: 8, Seed: 3},
@@ -210,8 +210,8 @@ func setting() simulate.Setting {
 	}
 }
 
-// TestRun_AgreesWithDataPath compares the model with the data path itself, both under a
-// fake clock, so that differences come only from the model.
+// TestRun_AgreesWithDataPath compares the model with the actual data path, both under a fake clock,
+// so that differences come only from the model.
 func TestRun_AgreesWithDataPath(t *testing.T) {
 	d := newReal(t)
 	for name, change := range map[string]func(*simulate.Setting){
