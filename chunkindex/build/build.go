@@ -100,9 +100,7 @@ type Report struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.ChunkSize == 0 {
-		o.ChunkSize = 8 << 20
-	}
+	o.ChunkSize = cmp.Or(o.ChunkSize, 8<<20)
 	for _, one := range either(o.Match) {
 		if _, err := path.Match(one, ""); err != nil {
 			return o, fmt.Errorf("match %q: %w", o.Match, err)
@@ -118,18 +116,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Parallel = 4
 	}
 	d := &o.Defaults
-	if d.Shuffle == "" {
-		d.Shuffle = "slot"
-	}
-	if d.Window == 0 {
-		d.Window = 128
-	}
-	if d.BatchSize == 0 {
-		d.BatchSize = 256
-	}
-	if d.Tail == "" {
-		d.Tail = "short"
-	}
+	d.Shuffle, d.Tail = cmp.Or(d.Shuffle, "slot"), cmp.Or(d.Tail, "short")
+	d.Window, d.BatchSize = cmp.Or(d.Window, 128), cmp.Or(d.BatchSize, 256)
 	return o, nil
 }
 

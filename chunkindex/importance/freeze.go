@@ -1,6 +1,7 @@
 package importance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +39,7 @@ type FreezeRequest struct {
 }
 
 func (q *FreezeRequest) withDefaults() {
-	if q.HotShare == 0 {
-		q.HotShare = DefaultHotShare
-	}
-	if q.Repeat == 0 {
-		q.Repeat = DefaultRepeat
-	}
+	q.HotShare, q.Repeat = cmp.Or(q.HotShare, DefaultHotShare), cmp.Or(q.Repeat, DefaultRepeat)
 }
 
 // check validates a request. Its error lists all faults.

@@ -14,6 +14,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,15 +138,7 @@ func Pack(ctx context.Context, sources []string, store objstore.Store, prefix st
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.ShardSize == 0 {
-		o.ShardSize = DefaultShardSize
-	}
-	if o.Parallel == 0 {
-		o.Parallel = runtime.GOMAXPROCS(0)
-	}
-	if o.Key == "" {
-		o.Key = KeyGroup
-	}
+	o.ShardSize, o.Parallel, o.Key = cmp.Or(o.ShardSize, DefaultShardSize), cmp.Or(o.Parallel, runtime.GOMAXPROCS(0)), cmp.Or(o.Key, KeyGroup)
 	if o.ShardSize < 0 || o.Parallel < 0 {
 		return o, fmt.Errorf("pack: shard size %d and parallel %d must be positive", o.ShardSize, o.Parallel)
 	}

@@ -5,9 +5,11 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,12 +43,7 @@ type Split struct {
 
 // Takes reports whether the split contains an object.
 func (s Split) Takes(key string) bool {
-	for _, p := range s.Patterns {
-		if p.Match(key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Patterns, func(p Pattern) bool { return p.Match(key) })
 }
 
 // errMany is the error for more items than any plausible description has.
@@ -75,9 +72,7 @@ func ReadCard(text []byte) ([]Config, error) {
 	}
 	var all []Config
 	for _, c := range card.Configs {
-		if c.Name == "" {
-			c.Name = "default"
-		}
+		c.Name = cmp.Or(c.Name, "default")
 		if err := checkName(c.Name); err != nil {
 			return nil, fmt.Errorf("README.md: configuration: %w", err)
 		}
