@@ -61,7 +61,7 @@ func (g *Gateway) answerAny(x *exchange, a batchRequest) error {
 func (g *Gateway) answerBatch(x *exchange, a batchRequest) error {
 	answer := a.answer()
 	return g.answerShare(x, a, address.Body, answer.ETag, func(r plans.BatchOrder, b *body.Body) error {
-		if err := g.lay(x.r.Context(), x, answer, b); err != nil {
+		if err := g.layOut(x.r.Context(), x, answer, b); err != nil {
 			return err
 		}
 		return g.send(x, a.dataset, answer, r.Cursor, b)
@@ -134,7 +134,7 @@ func checkWork(work, most time.Duration) error {
 // planningBytes returns the memory needed to locate and lay out the samples of a batch.
 func planningBytes(a batchRequest) int64 {
 	share, _ := a.Share()
-	return plans.PlanningBytes(a.dataset.Dataset, a.Batch) + body.LayBytes(a.dataset.Dataset, a.View, share.Count)
+	return plans.PlanningBytes(a.dataset.Dataset, a.Batch) + body.LayOutBytes(a.dataset.Dataset, a.View, share.Count)
 }
 
 // refuseDraining refuses new work after the lame-duck time.
@@ -192,15 +192,15 @@ func (g *Gateway) placesOf(d *dataset) admission.Places {
 	return g.places
 }
 
-// lay lays out located samples.
-func (g *Gateway) lay(ctx context.Context, x *exchange, answer body.Answer, b *body.Body) error {
+// layOut lays out located samples.
+func (g *Gateway) layOut(ctx context.Context, x *exchange, answer body.Answer, b *body.Body) error {
 	free, err := g.place(ctx, x)
 	if err != nil {
 		return err
 	}
 	defer free()
 	defer x.log.Leave(x.log.Enter(timing.Locate))
-	return b.Lay(ctx, answer)
+	return b.LayOut(ctx, answer)
 }
 
 // batchRequest is the batch or epoch that a request addresses, with its dataset.
@@ -339,10 +339,10 @@ func (x *exchange) arrival() arrival.Arrival {
 }
 
 // readFrom calls source.Read and records its phase and span.
-func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, wanted []batch.ChunkRanges) (*batch.Body, error) {
+func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Cursor, needed []batch.ChunkRanges) (*batch.Body, error) {
 	defer x.log.Leave(x.log.Enter(timing.Read))
 	ctx, span := tracing.Start(arrival.With(ctx, x.arrival()), timing.Read.String())
-	read, err := source.Read(ctx, at, wanted)
+	read, err := source.Read(ctx, at, needed)
 	if err == nil && span.Recorded() {
 		for _, t := range read.Tiers {
 			span.Number("millrace."+t.Tier+".bytes", t.Bytes)
@@ -357,7 +357,7 @@ func (x *exchange) readFrom(ctx context.Context, source Source, at shuffle.Curso
 func (g *Gateway) read(
 	ctx context.Context, x *exchange, d *dataset, at shuffle.Cursor, b *body.Body, part body.Part,
 ) (*batch.Body, error) {
-	wanted, n := part.Wanted()
+	needed, n := part.Needed()
 	if n == 0 {
 		return batch.NewBody(nil, nil, nil), nil
 	}
@@ -370,7 +370,7 @@ func (g *Gateway) read(
 		return nil, p
 	}
 	defer func() { release() }() // after an error or a panic
-	read, err := x.readFrom(ctx, d.source, at, wanted)
+	read, err := x.readFrom(ctx, d.source, at, needed)
 	if errors.Is(err, budget.ErrTooLarge) {
 		return nil, b.TooLarge(g.cfg.Budget.Total()).Because(err)
 	}

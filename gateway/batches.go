@@ -130,7 +130,7 @@ func (g *Gateway) laidOut(ctx context.Context, x *exchange, a batchRequest) (_ p
 	if err != nil {
 		return r, nil, nil, err
 	}
-	if err := g.lay(ctx, x, a.answer(), b); err != nil {
+	if err := g.layOut(ctx, x, a.answer(), b); err != nil {
 		leave()
 		return r, nil, nil, err
 	}
@@ -215,7 +215,7 @@ func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part bo
 		var next chan loadedBatch
 		if len(rest) > 0 {
 			next = make(chan loadedBatch, 1)
-			go func(x *exchange, s *streamEntry) { next <- g.takeLater(ctx, x, s, part) }(x.beside(), &rest[0])
+			go func(x *exchange, s *streamEntry) { next <- g.takeLater(ctx, x, s, part) }(x.fork(), &rest[0])
 		}
 		err := sendInHand(x, now, next, part)
 		if err != nil {
@@ -229,7 +229,7 @@ func (g *Gateway) pump(x *exchange, now loadedBatch, rest []streamEntry, part bo
 		now = x.awaitNext(next)
 		if errors.Is(now.err, budget.ErrOverloaded) { // the batch just sent has freed its memory: retry once
 			before := x.log.Enter(timing.Read)
-			now = g.takeLater(ctx, x.beside(), &rest[0], part)
+			now = g.takeLater(ctx, x.fork(), &rest[0], part)
 			x.log.Leave(before)
 		}
 		x.log.Came(now.tiers)
@@ -269,9 +269,9 @@ func sendInHand(x *exchange, b loadedBatch, next chan loadedBatch, part body.Spa
 	})
 }
 
-// beside returns an exchange for concurrent work on the same request. It has its own timing record,
+// fork returns an exchange for concurrent work on the same request. It has its own timing record,
 // because the phases overlap.
-func (x *exchange) beside() *exchange {
+func (x *exchange) fork() *exchange {
 	own := *x
 	own.log = accessLog{}
 	own.log.Begin(time.Now(), x.log.Left())
@@ -279,7 +279,7 @@ func (x *exchange) beside() *exchange {
 }
 
 // takeLater loads a batch after the first byte of the response was sent, with a separate deadline.
-// x must be from beside.
+// x must be from fork.
 func (g *Gateway) takeLater(ctx context.Context, x *exchange, s *streamEntry, part body.Span) (b loadedBatch) {
 	defer func() {
 		x.log.End()

@@ -91,7 +91,7 @@ func (g *Gateway) measureGroup(x *exchange, a batchRequest, count uint64, visit 
 	for i := range count {
 		of := a
 		of.Number += i
-		b, err := group.Lay(ctx, int(i), of.answer())
+		b, err := group.LayOut(ctx, int(i), of.answer())
 		if err == nil {
 			err = visit(of, b)
 		}

@@ -127,9 +127,9 @@ func (c columns) key() string {
 	return name
 }
 
-// layArrow lays out a stream of one record batch: the keys, then one column per part, with values
-// that are ranges of samples.
-func layArrow(ctx context.Context, b *Body, a Answer) error {
+// layOutArrow lays out a stream of one record batch: the keys, then one column per part, with
+// values that are ranges of samples.
+func layOutArrow(ctx context.Context, b *Body, a Answer) error {
 	c, err := readColumns(ctx, b, a)
 	if err != nil {
 		return err
@@ -171,16 +171,16 @@ func layArrow(ctx context.Context, b *Body, a Answer) error {
 	b.put(w.After(0)...)
 	for i := range c.names {
 		b.put(w.Before(i + 1)...)
-		b.layColumn(c.t, places[i], uint32(fields[i+1].Type.Width()))
+		b.layOutColumn(c.t, places[i], uint32(fields[i+1].Type.Width()))
 		b.put(w.After(i + 1)...)
 	}
 	b.put(arrow.End()...)
 	return nil
 }
 
-// layColumn adds the values of a column. Missing values of a fixed size become zeros. If a part is
-// longer than the type, its first bytes are the value.
-func (b *Body) layColumn(t texts, places []int32, width uint32) {
+// layOutColumn adds the values of a column. Missing values of a fixed size become zeros. If a part
+// is longer than the type, its first bytes are the value.
+func (b *Body) layOutColumn(t texts, places []int32, width uint32) {
 	for i, n := range places {
 		if n < 0 {
 			b.pad(int(width))

@@ -30,8 +30,8 @@ func TestNullsHaveTheirRoom(t *testing.T) {
 	if d := cmp.Diff([][]int32{{1, 0, -1}, {0, -1, 0}}, places); d != "" {
 		t.Fatal(d)
 	}
-	b.layColumn(c.t, places[0], 0)
-	b.layColumn(c.t, places[1], 4)
+	b.layOutColumn(c.t, places[0], 0)
+	b.layOutColumn(c.t, places[1], 4)
 	want := []piece{
 		{sample: 0, offset: 5, length: 3},
 		{sample: 1, offset: 5, length: 3},

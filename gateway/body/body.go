@@ -59,7 +59,7 @@ type Body struct {
 	seqs    []int32 // index of the segment of each sample; unread: none
 	counts  []int   // number of required samples, by slot
 	ranges  []batch.Range
-	wanted  []batch.ChunkRanges
+	needed  []batch.ChunkRanges
 	out     net.Buffers // buffers to send
 }
 
@@ -401,10 +401,10 @@ func (p Part) Divide() (table []byte, samples Part) {
 	return table, p.body.Part(Span{int64(len(table)), p.span.Length - int64(len(table))})
 }
 
-// Wanted returns the ranges of the samples that the part needs, by chunk, and their number. Samples
+// Needed returns the ranges of the samples that the part needs, by chunk, and their number. Samples
 // are always read as a whole, so that they can be cached, shared and checked. The ranges are valid
 // until the body is returned to the pool.
-func (p Part) Wanted() ([]batch.ChunkRanges, int) {
+func (p Part) Needed() ([]batch.ChunkRanges, int) {
 	b := p.body
 	b.seqs = slices.Grow(b.seqs[:0], len(b.samples))[:len(b.samples)]
 	for i := range b.seqs {
@@ -425,10 +425,10 @@ func (p Part) Wanted() ([]batch.ChunkRanges, int) {
 		}
 	}
 	b.ranges = slices.Grow(b.ranges[:0], n)[:n]
-	b.wanted = append(b.wanted[:0], make([]batch.ChunkRanges, len(b.chunks))...)
+	b.needed = append(b.needed[:0], make([]batch.ChunkRanges, len(b.chunks))...)
 	at := 0
 	for slot, n := range b.counts {
-		b.wanted[slot].Ranges = b.ranges[at : at : at+n]
+		b.needed[slot].Ranges = b.ranges[at : at : at+n]
 		at += n
 	}
 	for i, seq := range b.seqs {
@@ -436,14 +436,14 @@ func (p Part) Wanted() ([]batch.ChunkRanges, int) {
 			continue
 		}
 		s := &b.samples[i]
-		c := &b.wanted[s.slot]
+		c := &b.needed[s.slot]
 		c.Chunk = int(s.chunk)
 		c.Ranges = append(c.Ranges, batch.Range{Seq: int(seq), Offset: s.offset, Length: s.length, CRC32C: s.crc, Hot: s.hot})
 	}
-	return slices.DeleteFunc(b.wanted, func(c batch.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
+	return slices.DeleteFunc(b.needed, func(c batch.ChunkRanges) bool { return len(c.Ranges) == 0 }), n
 }
 
-// Check compares the read segments with the ranges that Wanted returned.
+// Check compares the read segments with the ranges that Needed returned.
 func (p Part) Check(segments [][]byte) error {
 	n := 0
 	for i, seq := range p.body.seqs {

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// LayBytes estimates the memory needed to lay out samples in a form other than the dataset's own.
-func LayBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
+// LayOutBytes estimates the memory needed to lay out samples in a form other than the dataset's
+// own.
+func LayOutBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 	if v.Plain() {
 		return 0
 	}

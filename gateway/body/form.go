@@ -60,7 +60,7 @@ func Forms(x plans.Index) []address.Form {
 
 // layout lays out bodies in a form. It reads only the index.
 type layout struct {
-	lay     func(ctx context.Context, b *Body, a Answer) error
+	layOut  func(ctx context.Context, b *Body, a Answer) error
 	perPart int64 // estimated memory to lay out one part, in bytes
 }
 
@@ -68,19 +68,19 @@ type layout struct {
 func layoutOf(f address.Form) layout {
 	switch {
 	case f.Name == framing.Tar:
-		return layout{layTar, 1 << 10}
+		return layout{layOutTar, 1 << 10}
 	case f.Native || f.Name == formNDJSON:
-		return layout{layNative, 0}
+		return layout{layOutNative, 0}
 	case f.Name == formNPY:
-		return layout{layNPY, 0}
+		return layout{layOutNPY, 0}
 	case f.Name == framing.MDS:
-		return layout{layMDS, 64}
+		return layout{layOutMDS, 64}
 	case f.Name == formMultipart:
-		return layout{layMultipart, 512}
+		return layout{layOutMultipart, 512}
 	case f.Name == formArrow:
-		return layout{layArrow, 128}
+		return layout{layOutArrow, 128}
 	}
-	return layout{layFramed, 96}
+	return layout{layOutFramed, 96}
 }
 
 // Answer describes the response that a body is laid out for.
@@ -117,10 +117,10 @@ func (a Answer) ContentType() string {
 	return a.View.Form.ContentType
 }
 
-// Lay lays out the located samples in the form of the response, and measures the body.
-func (b *Body) Lay(ctx context.Context, a Answer) error {
+// LayOut lays out the located samples in the form of the response, and measures the body.
+func (b *Body) LayOut(ctx context.Context, a Answer) error {
 	b.pieces, b.text = b.pieces[:0], b.text[:0]
-	if err := layoutOf(a.View.Form).lay(ctx, b, a); err != nil {
+	if err := layoutOf(a.View.Form).layOut(ctx, b, a); err != nil {
 		return err
 	}
 	if err := b.checkText(0); err != nil {
@@ -135,8 +135,8 @@ func unframed(err error) error {
 	return address.Refuse(address.TooLarge, "%v", err).Because(err)
 }
 
-// layNative lays out stored samples in the dataset's own framing.
-func layNative(_ context.Context, b *Body, a Answer) error {
+// layOutNative lays out stored samples in the dataset's own framing.
+func layOutNative(_ context.Context, b *Body, a Answer) error {
 	before, after, err := a.Dataset.Index.Framing().Frame(b.lengths)
 	if err != nil {
 		return unframed(err)

@@ -17,8 +17,9 @@ const (
 	framedParts = 2 // flag: the table has parts
 )
 
-// layFramed lays out a table of lengths, optionally with keys and parts, followed by the samples.
-func layFramed(ctx context.Context, b *Body, a Answer) error {
+// layOutFramed lays out a table of lengths, optionally with keys and parts, followed by the
+// samples.
+func layOutFramed(ctx context.Context, b *Body, a Answer) error {
 	v := a.View
 	shown, err := b.readTexts(ctx, a)
 	if err != nil {

@@ -109,13 +109,13 @@ func (t *texts) cut(n int) *texts {
 	return own
 }
 
-// Lay lays out the body of batch i of the group. The body is valid until the next call, which
+// LayOut lays out the body of batch i of the group. The body is valid until the next call, which
 // reuses its memory.
-func (g *Group) Lay(ctx context.Context, i int, a Answer) (*Body, error) {
+func (g *Group) LayOut(ctx context.Context, i int, a Answer) (*Body, error) {
 	b := g.bodies[i]
 	if i > 0 {
 		last := g.bodies[i-1]
 		b.pieces, b.text, last.pieces, last.text = last.pieces, last.text, nil, nil
 	}
-	return b, b.Lay(ctx, a)
+	return b, b.LayOut(ctx, a)
 }

@@ -102,9 +102,9 @@ func sizeColumns(names, keys []string, parts [][]part) (sizes, lengths []uint32,
 	return sizes, lengths, nil
 }
 
-// layMDS lays out samples of another format as an MDS shard. A missing part becomes an empty
+// layOutMDS lays out samples of another format as an MDS shard. A missing part becomes an empty
 // column.
-func layMDS(ctx context.Context, b *Body, a Answer) error {
+func layOutMDS(ctx context.Context, b *Body, a Answer) error {
 	constants, c, err := mdsConstants(ctx, a.Dataset, a.View)
 	if err != nil {
 		return err

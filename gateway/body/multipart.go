@@ -16,8 +16,8 @@ func boundaryOf(etag string) string {
 	return "millrace-" + hex.EncodeToString(sum[:16])
 }
 
-// layMultipart lays out one body part per part of a sample.
-func layMultipart(ctx context.Context, b *Body, a Answer) error {
+// layOutMultipart lays out one body part per part of a sample.
+func layOutMultipart(ctx context.Context, b *Body, a Answer) error {
 	t, err := b.readTexts(ctx, a)
 	if err != nil {
 		return err

@@ -23,12 +23,12 @@ func memberName(key, ext string) string {
 	return key + "." + ext
 }
 
-// layTar lays out a tar. It copies samples that are stored as tar members unchanged, unless fields
-// are selected. Otherwise it generates headers with fixed time, owner and mode, so that equal names
-// and lengths give equal headers.
-func layTar(ctx context.Context, b *Body, a Answer) error {
+// layOutTar lays out a tar. It copies samples that are stored as tar members unchanged, unless
+// fields are selected. Otherwise it generates headers with fixed time, owner and mode, so that
+// equal names and lengths give equal headers.
+func layOutTar(ctx context.Context, b *Body, a Answer) error {
 	if a.storedTar() {
-		return layNative(ctx, b, a)
+		return layOutNative(ctx, b, a)
 	}
 	t, err := b.readTexts(ctx, a)
 	if err != nil {
