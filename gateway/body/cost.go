@@ -23,9 +23,7 @@ func LayOutBytes(d *plans.Dataset, v address.View, samples uint64) int64 {
 }
 
 // partsOf returns an upper estimate of the mean number of parts per sample.
-func partsOf(d *plans.Dataset) int64 {
-	return d.Index.MeanParts()
-}
+func partsOf(d *plans.Dataset) int64 { return d.Index.MeanParts() }
 
 // GroupBytes estimates the memory of samples in a group, without the memory needed to lay out one
 // batch.

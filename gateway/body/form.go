@@ -131,9 +131,7 @@ func (b *Body) LayOut(ctx context.Context, a Answer) error {
 }
 
 // unframed returns the refusal of a batch whose numbers exceed the limits of a form.
-func unframed(err error) error {
-	return address.Refuse(address.TooLarge, "%v", err).Because(err)
-}
+func unframed(err error) error { return address.Refuse(address.TooLarge, "%v", err).Because(err) }
 
 // layOutNative lays out stored samples in the dataset's own framing.
 func layOutNative(_ context.Context, b *Body, a Answer) error {
