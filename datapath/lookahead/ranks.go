@@ -29,9 +29,9 @@ type Reader struct {
 	Rank   uint64
 	Epoch  uint64
 	Batch  uint64        // last requested batch
-	Rate   float64       // recent samples per second
+	Rate   float64       // recent samples per second; it falls while the next request is overdue
 	Behind uint64        // batches behind the fastest rank of its job
-	Left   time.Duration // time to the end of the epoch at this rate; 0: unknown
+	Left   time.Duration // time to the end of the epoch at its usual rate; 0: unknown
 	Think  time.Duration // recent mean time from the end of an answer to the next request
 	Waits  Shares        // shares of its recent time
 	Spent  Spent
@@ -162,8 +162,12 @@ func (k *rank) batches(size uint64) uint64 {
 func (k *rank) describe(key rankKey, now time.Time) Reader {
 	out := Reader{Job: key.Job, Rank: key.rank, Epoch: k.epoch, Batch: k.first / max(key.BatchSize, 1), Idle: now.Sub(k.seen), before: k.batches(key.BatchSize)}
 	if k.seconds > 0 && k.samples > 0 {
-		out.Rate = k.samples / k.seconds
-		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) / out.Rate
+		late := 0.0 // seconds by which its next request is overdue
+		if k.paused > 0 {
+			late = max(0, out.Idle.Seconds()-k.seconds/k.paused)
+		}
+		out.Rate = k.samples / (k.seconds + late)
+		left := float64(k.total-min(k.first, k.total)) / float64(key.WorldSize) * k.seconds / k.samples
 		out.Left = time.Duration(min(left, math.MaxInt32) * float64(time.Second))
 	}
 	out.Think, out.Waits = k.think(), k.clock.shares(now)

@@ -41,8 +41,11 @@ func TestReaders_ListDescribesRanks(t *testing.T) {
 	if one.Epoch != 1 || one.Batch != 2 || one.Behind != 0 || one.WorldSize != 2 || one.BatchSize != 40 || one.Idle != time.Minute+time.Second {
 		t.Errorf("got %+v, want epoch 1, batch 2, the foremost, silent for a minute and a second", one)
 	}
-	if math.Abs(one.Rate-10) > .1 || one.Think != time.Second || (one.Left-16*time.Second).Abs() > time.Second {
-		t.Errorf("got a rate of %.2f, %v between batches and %v left; want 20 samples in 2 s, 1 s and 160 samples in 16 s", one.Rate, one.Think, one.Left)
+	if busy := r.List(now)[0].Rate; math.Abs(busy-10) > .1 || one.Rate > 1 {
+		t.Errorf("got a rate of %.2f, and of %.2f after a minute without a request; want 20 samples in 2 s, and less than 1", busy, one.Rate)
+	}
+	if one.Think != time.Second || (one.Left-16*time.Second).Abs() > time.Second {
+		t.Errorf("got %v between batches and %v left; want 1 s, and 160 samples in 16 s", one.Think, one.Left)
 	}
 	if one.Spent.Paused != 2 || one.Spent.Pauses != 2 || one.Spent.Bytes != 3 {
 		t.Errorf("got %+v, want two pauses of a second and three seconds of waits for bytes", one.Spent)

@@ -176,6 +176,10 @@ func TestRanksThatStandStill(t *testing.T) {
 	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{ended, reads}})); got.Code != "readers" || !strings.Contains(got.Sentence, "10ms") {
 		t.Errorf("beside a job that has ended: got %+v, want readers, and 10ms", got)
 	}
+	ended.Think = time.Second
+	if got := find(between(Snapshot{At: at.Add(-5 * time.Minute)}, Snapshot{At: at, Ranks: []Rank{ended, reads}})); !strings.Contains(got.Sentence, "10ms") {
+		t.Errorf("compared with a time before that job ended: got %+v, want 10ms", got)
+	}
 	waits := rank(0, 0, 1, 0, fast)
 	waits.Idle = 2 * time.Minute
 	if got := find(between(Snapshot{At: before.At}, Snapshot{At: at, Ranks: []Rank{waits}, Counters: map[string]float64{tier("store"): 1}})); got.Code != "store" {

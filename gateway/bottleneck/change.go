@@ -12,8 +12,10 @@ import (
 	"github.com/millrace-data/millrace/gateway/stats"
 )
 
-// reads is the time after its last request for which a rank counts as a reader.
-const reads = time.Minute
+const (
+	reads   = time.Minute // time after its last request in which a rank counts as a reader
+	overdue = 4           // mean times between two batches after which a request is overdue
+)
 
 // cause is the kind of wait of a rank.
 type cause int
@@ -32,7 +34,7 @@ type reader struct {
 	// time from the end of a response to the next request; an earlier value if the rank made no
 	// request between the snapshots
 	think time.Duration
-	asked bool // the rank made a request between the snapshots
+	asked bool // the rank made a request between the snapshots, and its next one is not overdue, as after the end of a job
 }
 
 // waiting returns the share of its time that a reader waits for the gateway.
@@ -46,13 +48,14 @@ func (r *reader) String() string {
 // rank.
 func (r Rank) since(before stats.RankTimes, seconds float64) reader {
 	s := r.Spent
-	out := reader{Rank: r, think: r.Think, asked: r.Idle.Seconds() < seconds}
+	out := reader{Rank: r, think: r.Think}
 	if all := s.All - before.All; all > 0 {
 		out.waits = [causes]float64{(s.Planning - before.Planning) / all, (s.Bytes - before.Bytes) / all, (s.Sending - before.Sending) / all}
 	}
 	if n := s.Paused - before.Paused; n > 0 {
 		out.think = time.Duration((s.Pauses - before.Pauses) / float64(n) * float64(time.Second))
 	}
+	out.asked = r.Idle.Seconds() < seconds && r.Idle < max(leastApart, overdue*out.think)
 	return out
 }
 

@@ -185,7 +185,7 @@ func readersLimit(c *change) (sentence, cure string) {
 	}
 	slowest := c.readers[0]
 	for _, r := range c.readers[1:] {
-		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think { // a finished job makes no more requests
+		if r.asked && !slowest.asked || r.asked == slowest.asked && r.think > slowest.think {
 			slowest = r
 		}
 	}
