@@ -203,7 +203,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// compare checks the chunk's digests and reports the samples that do not match.
+// compare checks the chunk's digests and reports the samples that do not match, adjacent ones as
+// one range.
 func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent, buf []byte) error {
 	if crc32.Checksum(buf, layout.Castagnoli()) == c.CRC32C && sha256.Sum256(buf) == c.Digest {
 		return nil
@@ -216,16 +217,23 @@ func (v *verifier) compare(ctx context.Context, i int, c Chunk, extents []Extent
 	if err != nil {
 		return err
 	}
-	found := false
+	var bad []BadRange
 	for j, off := range t.Offset {
 		if crc32.Checksum(buf[off:off+t.Length[j]], layout.Castagnoli()) == t.CRC32C[j] {
 			continue
 		}
-		found = true
-		v.report(v.place(i, extents, int64(off), int64(t.Length[j])))
+		r := v.place(i, extents, int64(off), int64(t.Length[j]))
+		if n := len(bad) - 1; n >= 0 && bad[n].Shard == r.Shard && bad[n].Offset+bad[n].Length == r.Offset {
+			bad[n].Length += r.Length
+		} else {
+			bad = append(bad, r)
+		}
 	}
-	if !found { // a fault between samples, or a CRC collision
-		v.report(v.span(i, extents[:1]))
+	if len(bad) == 0 { // a fault between samples, or a CRC collision
+		bad = append(bad, v.span(i, extents[:1]))
+	}
+	for _, r := range bad {
+		v.report(r)
 	}
 	return nil
 }

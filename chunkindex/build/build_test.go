@@ -392,7 +392,17 @@ func TestVerify(t *testing.T) {
 	})
 	bad := run()
 	if len(bad) != 1 || prefix+bad[0].Shard != d.Shards[1] || bad[0].Offset > at || bad[0].Offset+bad[0].Length <= at {
-		t.Errorf("one flipped bit: got %v, want the sample around %d", bad, at)
+		t.Fatalf("one flipped bit: got %v, want the sample around %d", bad, at)
+	}
+	next := bad[0].Offset + bad[0].Length // the first byte of the next sample
+	store.SetFault(func(c memstore.Call) memstore.Fault {
+		if c.Op != memstore.Read || c.Key != d.Shards[1] || c.Offset > at || c.Offset+c.Length <= next {
+			return memstore.Fault{}
+		}
+		return memstore.Fault{Corrupt: func(b []byte) { b[at-c.Offset] ^= 1; b[next-c.Offset] ^= 1 }}
+	})
+	if two := run(); len(two) != 1 || two[0].Offset != bad[0].Offset || two[0].Length <= bad[0].Length {
+		t.Errorf("flipped bits in adjacent samples: got %v, want one range from %d to beyond %d", two, bad[0].Offset, next)
 	}
 	store.SetFault(nil)
 	store.Delete(t.Context(), d.Shards[0])

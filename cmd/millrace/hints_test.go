@@ -70,6 +70,9 @@ func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
 	if x, _ := rep["index"].(map[string]any); x["samples"] != 2.0 || x["read_bytes"] == nil || x["reused_shards"] != 0.0 {
 		t.Errorf("got index %v, want 2 samples, read_bytes and reused_shards", x)
 	}
+	if o := millrace(t, nil, "pack", "s3://bucket/photos", t.TempDir()); o.code != exitUsage || !strings.Contains(o.stderr, "must be a path on this machine") {
+		t.Errorf("a bucket: got exit code %d, %s", o.code, o.stderr)
+	}
 	o := millrace(t, nil, "pack", dir, t.TempDir(), "--sample-key", "path")
 	if o.code != exitFailure {
 		t.Errorf("got exit code %d, want %d", o.code, exitFailure)

@@ -73,10 +73,16 @@ func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
 	}
 }
 
-func TestIndexCountsWhatDoesNotMatch(t *testing.T) {
+func TestIndex_CountsUnmatchedObjects(t *testing.T) {
 	dir := write(t, map[string]string{"a.jpg": "a", "b.png": "b", "c.jpeg": "c", ".DS_Store": "x"})
-	if o := ok(t, "index", dir, "--format", "files", "--match", "*.jpg"); !strings.Contains(o.stderr, "left out 2 objects that --match does not take") {
+	if o := ok(t, "index", dir, "--format", "files", "--match", "*.jpg"); !strings.Contains(o.stderr, "left out 2 objects that --match does not select") {
 		t.Errorf("got %s", o.stderr)
+	}
+	if o := ok(t, "index", dir, "--format", "files", "--match", "!"+filepath.Base(dir)+"/a.jpg"); !strings.Contains(o.stderr, "excludes nothing: a pattern with a slash applies to the key below the address") {
+		t.Errorf("a pattern with the directory: got %s", o.stderr)
+	}
+	if o := ok(t, "index", dir, "--format", "files", "--match", "!a.jpg"); strings.Contains(o.stderr, "excludes nothing") {
+		t.Errorf("a pattern that excludes an object: got %s", o.stderr)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,9 @@ files; the command without --part publishes when all parts are done.`,
 				l = one(f, args[len(args)-1])
 				l.PutBeside() // the shards
 				for _, source := range args[:len(args)-1] {
+					if strings.Contains(source, "://") {
+						f.Fault("SOURCE %s must be a path on this machine, not a URL: download the objects of a bucket first, as with 'rclone copy'", source)
+					}
 					if l.Inside(source) {
 						f.Fault("%s is inside the source %s: another run would pack its own shards", l, source)
 					}

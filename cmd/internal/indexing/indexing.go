@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -57,7 +58,7 @@ func Build(ctx context.Context, s *location.Stores, st objstore.Store, l *locati
 	}
 	if rep, err = build.Run(ctx, st, l.Prefix, opt); err == nil {
 		rep.Tokens = each
-		lines := warnings(*l, rep, uneven)
+		lines := warnings(*l, opt.Match, rep, uneven)
 		if text != "" && rep.Format == framing.Files {
 			lines = append(lines, fmt.Sprintf("millrace: %s: %s is one sample, whatever its lines: if each is to be one, write JSON Lines: jq -cR '{text: .}' FILE.txt > FILE.jsonl", l, words.Printable(text)))
 		}
@@ -132,8 +133,8 @@ func ofData(err error) bool {
 	return !parts && !file
 }
 
-// warnings returns a line for each likely mistake in an index, with advice.
-func warnings(l location.Location, r build.Report, uneven string) (lines []string) {
+// warnings returns a line for each likely mistake in an index, with the cure.
+func warnings(l location.Location, match string, r build.Report, uneven string) (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf("millrace: "+format, args...)) }
 	if uneven != "" {
 		lines = append(lines, uneven)
@@ -142,7 +143,10 @@ func warnings(l location.Location, r build.Report, uneven string) (lines []strin
 		say("%s of the index that was there left out, being hidden, such as %s: '--hidden' takes them back", words.Count(uint64(r.HadHidden), "object", "objects"), words.Printable(r.HadExample))
 	}
 	if r.Unmatched > 0 {
-		say("%s: left out %s that --match does not take", l, words.Count(r.Unmatched, "object", "objects"))
+		say("%s: left out %s that --match does not select", l, words.Count(r.Unmatched, "object", "objects"))
+	}
+	if r.Unmatched == 0 && strings.HasPrefix(match, "!") {
+		say("%s: --match '%s' excludes nothing: a pattern with a slash applies to the key below the address, any other to the name after the last slash", l, match)
 	}
 	if r.Links > 0 {
 		cure := ": --follow-links follows those that lead somewhere"
@@ -161,7 +165,11 @@ func warnings(l location.Location, r build.Report, uneven string) (lines []strin
 			l, words.Count(r.ClassFolders, "folder", "folders"), filepath.Join(l.Dir, ".millrace"))
 	}
 	if r.Format == framing.Files && r.Samples > 1 {
-		say("%s is loose objects, one a sample: 'millrace pack' would make reading it much faster", l)
+		source := ""
+		if l.Bucket != "" {
+			source = " of a local copy"
+		}
+		say("%s has one object per sample: 'millrace pack'%s makes reading much faster", l, source)
 	}
 	return lines
 }
