@@ -104,7 +104,7 @@ func floorPlan() map[string]room {
 		"chunkindex/format/files":      flat("chunkindex/format/naming"),
 		"chunkindex/format/jsonl":      flat(),
 		"chunkindex/format/litdata":    flat("chunkindex/format/offsets"),
-		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
+		"chunkindex/format/mds":        {ours: flat("chunkindex/format/offsets").ours, outside: []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3"}, never: []string{"net", "os"}},
 		"chunkindex/format/parquet":    columnar("chunkindex/codec/rowgroup"),
 		"chunkindex/format/records":    flat(),
 		"chunkindex/format/tfrecord":   flat(),

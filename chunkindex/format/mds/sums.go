@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/zeebo/xxh3"
 )
 
@@ -41,7 +42,7 @@ func newHash(name string) hash.Hash {
 	case "sha3_512":
 		return sha3.New512()
 	case "xxh64":
-		return newXXH64()
+		return xxhash.New()
 	case "xxh3_64":
 		return xxh3.New()
 	case "xxh3_128", "xxh128":

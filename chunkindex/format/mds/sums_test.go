@@ -6,7 +6,7 @@ import (
 )
 
 // The expected sums come from Python's xxhash.
-func TestXXH64(t *testing.T) {
+func TestNewHash_XXH64(t *testing.T) {
 	for n, want := range map[int]string{
 		0:    "ef46db3751d8e999",
 		1:    "e934a84adb052768",
@@ -31,7 +31,7 @@ func TestXXH64(t *testing.T) {
 			b[i] = byte(7 * i)
 		}
 		for _, step := range []int{1, 5, 32, 33, 2000} { // written in pieces
-			x := newXXH64()
+			x := newHash("xxh64")
 			for from := 0; from < n; from += step {
 				if _, err := x.Write(b[from:min(n, from+step)]); err != nil {
 					t.Fatal(err)
