@@ -1,11 +1,11 @@
 // Package codec reads compressed shards: gzip, zstd and xz. The suffix of an object's name
-// determines the codec, and its magic number must match.
+// determines the codec, and the object's magic number must match it.
 //
 // A compressed shard is a sequence of frames (members in gzip, blocks in xz) that are decoded
 // independently. Reader decodes a shard sequentially for a scan and reports the location of its
 // frames. Decode restores the bytes of a chunk from the frames that contain it.
 //
-// Both read untrusted input. They never allocate memory just because the input claims a length: a
+// Both read untrusted input. They never allocate memory only because the input claims a length: a
 // zstd window is at most MaxWindow, and a frame that decodes to more than MaxFrame is rejected.
 package codec
 
@@ -37,14 +37,15 @@ const LineFeed Codec = 1 << 8
 
 // Limits of frames.
 const (
-	MaxFrame  = 1 << 30 // decoded bytes of a frame
-	MaxWindow = 8 << 20 // window of a zstd frame, which RFC 8878 requires every decoder to support
+	MaxFrame  = 1 << 30 // maximum decoded bytes of a frame
+	MaxWindow = 8 << 20 // maximum window of a zstd frame, which RFC 8878 requires every decoder to support
 )
 
 // method returns the implementation of a codec, or nil if it is unknown.
 func (c Codec) method() *method { return methods()[c&^LineFeed] }
 
-// String returns the name of the codec, such as "zstd", and mentions an added line feed.
+// String returns the name of the codec, such as "zstd". If the codec has the flag LineFeed, the
+// name mentions it.
 func (c Codec) String() string {
 	if c&LineFeed != 0 {
 		return fmt.Sprintf("%v and a line feed", c&^LineFeed)
@@ -58,7 +59,7 @@ func (c Codec) String() string {
 // Known reports whether this program supports the codec.
 func (c Codec) Known() bool { return c.method() != nil }
 
-// Described reports whether chunks of the codec have parameters, which the index stores because
+// Described reports whether chunks of the codec have parameters. The index stores them because
 // decoding needs them in addition to the stored bytes. gzip and zstd frames are self-contained.
 // Blocks of xz need the check type from their stream's header. Parquet row groups and zip members
 // need their description at the end of the file. Arrow record batches need the schema.
@@ -67,15 +68,15 @@ func (c Codec) Described() bool { m := c.method(); return m != nil && m.describe
 // Whole reports whether chunks of the codec consist of whole frames.
 func (c Codec) Whole() bool { m := c.method(); return m != nil && m.whole }
 
-// InPieces reports whether a chunk of the codec may have several extents because parts of its
+// InPieces reports whether a chunk of the codec may have several extents because ranges of its
 // frames are omitted.
 func (c Codec) InPieces() bool { m := c.method(); return m != nil && m.pieces }
 
 // Smaller returns advice on how to write a shard with smaller frames.
 func (c Codec) Smaller() string { return c.method().smaller }
 
-// Workspace returns the memory needed to decode a chunk, in addition to the decoded bytes: the
-// stored bytes and the decoder's workspace. It is 0 without compression.
+// Workspace returns the memory needed to decode a chunk, in addition to the decoded bytes: the size
+// of the stored bytes and of the decoder's workspace. It is 0 without compression.
 func (c Codec) Workspace(stored, decoded int64) int64 {
 	if c == None {
 		return 0
@@ -90,7 +91,8 @@ func (c Codec) Workspace(stored, decoded int64) int64 {
 func (c Codec) Packed() bool { return c&^LineFeed != None }
 
 // Of returns the codec that the suffix of a key indicates, and the key without the suffix: "a.tar"
-// for "a.tar.gz" and "a.tgz". A name that would become empty, such as "a/.gz", indicates no codec.
+// for "a.tar.gz" and "a.tgz". A name that would become empty, such as "a/.gz", does not indicate a
+// codec.
 func Of(key string) (c Codec, bare string) {
 	for _, s := range []struct {
 		suffix, instead string
@@ -122,9 +124,9 @@ func Of(key string) (c Codec, bare string) {
 }
 
 // Decode fills dst with the decoded bytes of whole frames, after skipping the first skip bytes. It
-// ignores further bytes of the frames. params are the chunk's parameters, which are empty unless
-// the codec is Described. Decode allocates at most one window. It may use the memory behind stored,
-// up to its capacity.
+// ignores the bytes of the frames that follow. params are the chunk's parameters, which are empty
+// unless the codec is Described. Decode allocates at most one window. It may use the memory behind
+// stored, up to its capacity.
 func Decode(c Codec, params, stored []byte, skip int64, dst []byte) error {
 	if len(params) > 0 && !c.Described() {
 		return fmt.Errorf("decode %v: %d bytes of parameters, which it does not have", c, len(params))

@@ -14,16 +14,16 @@ var (
 
 func frameMagic(b []byte) bool { return binary.LittleEndian.Uint32(b) == 0xfd2fb528 }
 
-// skippable reports whether b begins a skippable frame, which contains no data, such as the table
-// of the seekable format.
+// skippable reports whether b begins a skippable frame. Such a frame contains no data; an example
+// is the table of the seekable format.
 func skippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184d2a50 }
 
-// frames reads exactly one zstd frame, skippable or not, from a sequence of frames, because the
-// decoder itself does not report where a frame ends. It only parses the lengths of the header and
-// blocks.
+// frames reads exactly one zstd frame, skippable or not, from a sequence of frames. It is needed
+// because the decoder does not report where a frame ends. It only parses the lengths of the header
+// and blocks.
 type frames struct {
 	in    *bufio.Reader
-	left  int64 // bytes left of the current header or block
+	left  int64 // unread bytes of the current header or block
 	state int
 	sum   bool // a checksum follows the last block
 }
@@ -68,7 +68,7 @@ func (f *frames) measure() error {
 		h := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 		f.left = 3 + int64(h>>3)
 		switch h >> 1 & 3 {
-		case 1: // one byte, repeated
+		case 1: // one byte, which is repeated
 			f.left = 3 + 1
 		case 3:
 			return errReserved
@@ -108,7 +108,7 @@ func (f *frames) header() error {
 	case !single:
 		f.left++ // window descriptor
 	case d>>6 == 0:
-		f.left++ // content size of one byte
+		f.left++ // the content size is one byte long
 	}
 	f.state = atBlock
 	return nil

@@ -12,21 +12,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec/zipmember"
 )
 
-// method implements a codec: either as a stream of frames, or by decoding the frames of one chunk
-// at once.
+// method implements a codec. It decodes either a stream of frames, or all frames of one chunk at
+// once.
 type method struct {
 	name      string
 	smaller   string                                 // advice on how to write smaller frames
 	described bool                                   // chunks have parameters
-	room      func(decoded int64) int64              // workspace in addition to the stored bytes; nil: negligible
+	room      func(decoded int64) int64              // memory needed in addition to the stored bytes; nil: negligible
 	decode    func(params, stored, dst []byte) error // fills dst from the frames of a chunk; nil: objects are streams of frames
 	whole     bool                                   // chunks are whole frames
-	pieces    bool                                   // frames may be read without some of their columns
+	pieces    bool                                   // frames may be read without the bytes of some columns
 
 	// For streams of frames:
-	begins func(head []byte) bool // reports whether an object may begin with these four bytes, or fewer if it is shorter
+	begins func(head []byte) bool // reports whether an object may begin with these four bytes, or fewer if the object is shorter
 	frames func(in *bufio.Reader) unpacker
-	open   func(params []byte, in io.Reader) (decoded io.Reader, done func(), err error) // reads from the start of a frame
+	open   func(params []byte, in io.Reader) (decoded io.Reader, done func(), err error) // returns a reader that starts at the beginning of a frame
 }
 
 const smallerFrames = "recompress the object in smaller frames"

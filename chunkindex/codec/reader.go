@@ -11,8 +11,8 @@ import (
 
 // Frame is a gzip member, a zstd frame or an xz block that contains at least one byte.
 type Frame struct {
-	Stored, StoredEnd   int64 // in the object; StoredEnd is 0 until the whole frame was read
-	Decoded, DecodedEnd int64 // in the decoded bytes; DecodedEnd is the end of the bytes read so far
+	Stored, StoredEnd   int64 // offsets in the object; StoredEnd is 0 until the whole frame was read
+	Decoded, DecodedEnd int64 // offsets in the decoded bytes; DecodedEnd is the end of the bytes read so far
 
 	params string
 }
@@ -28,7 +28,7 @@ type Reader struct {
 	open   bool  // a frame is being read
 	begins int64 // stored offset of the open frame
 	params string
-	off    int64 // decoded bytes so far
+	off    int64 // number of bytes decoded so far
 	first  int64 // decoded offset of the open frame
 	err    error
 
@@ -39,7 +39,7 @@ type Reader struct {
 type source struct {
 	in  io.Reader
 	buf *bufio.Reader
-	n   int64 // bytes read into the buffer
+	n   int64 // number of bytes read into the buffer
 }
 
 const bufferSize = 256 << 10
@@ -53,8 +53,8 @@ func (s *source) Read(p []byte) (int, error) {
 // at returns the stored offset of the next unconsumed byte.
 func (s *source) at() int64 { return s.n - int64(s.buf.Buffered()) }
 
-// NewReader returns a reader of an object compressed by c, after checking its magic number. c must
-// be compressed: with None, NewReader returns an error.
+// NewReader returns a reader of an object compressed by c, after checking the object's magic
+// number. It returns an error if c is None.
 func NewReader(c Codec, in io.Reader) (*Reader, error) {
 	r := newReader(c, in)
 	head, err := r.src.buf.Peek(4)
@@ -78,7 +78,8 @@ func newReader(c Codec, in io.Reader) *Reader {
 	return r
 }
 
-// Read returns decoded bytes, never of two frames at once. io.EOF is the end of the object.
+// Read returns decoded bytes, never from two frames at once. It returns io.EOF at the end of the
+// object.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -113,14 +114,15 @@ func (r *Reader) Read(p []byte) (int, error) {
 // Close releases the decoder.
 func (r *Reader) Close() { r.frames.close() }
 
-// Params returns the parameters of a chunk that begins at a decoded offset, for Decode: those of
-// the frame at this offset, which must be known. Later frames do not need parameters.
+// Params returns the parameters that Decode needs for a chunk that begins at a decoded offset. They
+// are the parameters of the frame at this offset, which must be known. Later frames do not need
+// parameters.
 func (r *Reader) Params(first, _ int64) (params []byte, pieces []rows.Range) {
 	f, _ := r.At(first)
 	return []byte(f.params), nil
 }
 
-// next starts the next frame, or returns io.EOF at a clean end.
+// next starts the next frame. It returns io.EOF if the object ends properly there.
 func (r *Reader) next() error {
 	r.begins, r.first = r.src.at(), r.off
 	head, err := r.src.buf.Peek(4)

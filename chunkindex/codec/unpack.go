@@ -11,14 +11,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// unpacker decodes an object piece by piece. A piece is a frame or the data between frames, such as
+// unpacker decodes an object in pieces. A piece is a frame, or the data between two frames, such as
 // an index.
 type unpacker interface {
 	// begin starts the piece at the object's next byte. head holds its first four bytes, or fewer
 	// at the end of the object. params are the decoding parameters of a frame. begin returns io.EOF
 	// at the end of a complete object.
 	begin(head []byte) (params string, err error)
-	// Read decodes the piece and returns io.EOF at its end.
+	// Read decodes the piece. It returns io.EOF at the end of the piece.
 	io.Reader
 	// close releases the decoder's memory.
 	close()
@@ -64,18 +64,18 @@ func (g *gzipMembers) Read(p []byte) (int, error) { return g.z.Read(p) }
 
 func (g *gzipMembers) close() {}
 
-// padding reads zeros up to the end of the object. gzip also ignores them after the last member, as
-// tapes have such padding.
+// padding reads zeros up to the end of the object. Tapes have such padding, and the gzip program
+// ignores it after the last member.
 func (g *gzipMembers) padding() error {
 	for {
 		b, err := g.in.Peek(1)
 		if err != nil {
-			return err // io.EOF is a clean end
+			return err // io.EOF means that the object ends properly
 		}
 		if b[0] != 0 {
 			return errAfterZeros
 		}
-		b, _ = g.in.Peek(g.in.Buffered()) // all of it is buffered
+		b, _ = g.in.Peek(g.in.Buffered()) // the buffer contains all of it
 		n := len(b) - len(bytes.TrimLeft(b, "\x00"))
 		if _, err := g.in.Discard(n); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (s *zstdFrames) close() {
 	}
 }
 
-// newZstd returns a decoder that starts no goroutines and holds one window.
+// newZstd returns a decoder that starts no goroutines and buffers only one window.
 func newZstd(in io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(MaxWindow))
 }

@@ -27,15 +27,16 @@ var errXz = errors.New("malformed")
 // xzBlocks decodes the blocks of an xz object. Data between blocks forms separate pieces: a
 // stream's header, its index with the footer, and padding.
 //
-// It parses the container itself, because the library does not report the location of blocks. The
-// library decodes only the LZMA2 data of single blocks.
+// xzBlocks parses the container itself, because the library does not report the location of blocks.
+// The library decodes only the LZMA2 data of single blocks.
 type xzBlocks struct {
 	in    *bufio.Reader
 	check xzCheck
 	// place determines the pieces that may come next.
 	place xzPlace
-	// listed hashes the sizes of the stream's blocks in the form of the stream's index. It is nil
-	// if reading started inside the stream, so that preceding blocks are unknown.
+	// listed hashes the sizes of the stream's blocks in the encoding that the stream's index
+	// uses. It is nil if reading started inside the stream, because the preceding blocks are
+	// then unknown.
 	listed hash.Hash
 	blocks uint64
 
@@ -50,7 +51,7 @@ const (
 	inStream                      // followed by a block or the index
 )
 
-// xzCheck is the type of the check after each block of a stream.
+// xzCheck is the type of the check that follows each block of a stream.
 type xzCheck byte
 
 // size returns the length of a check.
@@ -70,7 +71,7 @@ func (c xzCheck) hash() hash.Hash {
 	return nothing{}
 }
 
-// littleEndian is a hash with reversed sum bytes, as stored in xz.
+// littleEndian is a hash whose sum has its bytes reversed, as xz stores it.
 type littleEndian struct{ hash.Hash }
 
 func (l littleEndian) Sum(b []byte) []byte {
@@ -81,7 +82,7 @@ func (l littleEndian) Sum(b []byte) []byte {
 	return b
 }
 
-// nothing is the check of streams without one.
+// nothing is the hash for streams without a check.
 type nothing struct{ hash.Hash }
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
@@ -89,8 +90,8 @@ func (nothing) Sum(b []byte) []byte         { return b }
 
 func isXz(head []byte) bool { return len(head) >= 4 && string(head[:4]) == xzMagic[:4] }
 
-// insideXz returns a reader that starts at a block of an xz object. params is the check type of its
-// stream.
+// insideXz returns a reader that starts at a block of an xz object. params contains the check type
+// of the block's stream.
 func insideXz(params []byte, in io.Reader) (*Reader, error) {
 	if len(params) != 1 || !xzCheck(params[0]).known() {
 		return nil, fmt.Errorf("parameters % x are not a known check", params)
@@ -126,7 +127,7 @@ func (x *xzBlocks) begin(head []byte) (params string, err error) {
 		return string([]byte{byte(x.check)}), x.beginBlock(head)
 	case len(head) == 0:
 		return "", io.EOF
-	case zeros(head) && len(head) == 4: // padding is a multiple of four bytes
+	case zeros(head) && len(head) == 4: // the length of padding is a multiple of four bytes
 		_, err := x.in.Discard(4)
 		return "", err
 	case !isXz(head):
@@ -162,7 +163,7 @@ func (x *xzBlocks) take(n int) ([]byte, error) {
 	return b, err
 }
 
-// beginBlock reads a block's header. The first byte encodes its length.
+// beginBlock reads a block's header. The header's first byte encodes the header's length.
 func (x *xzBlocks) beginBlock(head []byte) error {
 	b, err := x.take(4 * (int(head[0]) + 1))
 	if err != nil {
@@ -176,7 +177,7 @@ func (x *xzBlocks) beginBlock(head []byte) error {
 	return x.block.open()
 }
 
-// endBlock reads the padding and check after a block's data, and validates the block's sizes and
+// endBlock reads the padding and check after a block's data, and verifies the block's sizes and
 // check.
 func (x *xzBlocks) endBlock() error {
 	k := x.block
@@ -199,7 +200,7 @@ func (x *xzBlocks) endBlock() error {
 	return nil
 }
 
-// list adds a block to the sizes that the index must contain.
+// list adds a block to the sizes that the stream's index must contain.
 func (x *xzBlocks) list(stored, decoded uint64) {
 	if x.listed == nil {
 		return
@@ -211,7 +212,7 @@ func (x *xzBlocks) list(stored, decoded uint64) {
 // index reads a stream's index and footer, and compares the index with the blocks that were read.
 func (x *xzBlocks) index() error {
 	in := &summed{in: x.in, sum: crc32.NewIEEE()}
-	if _, err := in.ReadByte(); err != nil { // the zero that distinguishes it from a block
+	if _, err := in.ReadByte(); err != nil { // the zero byte that distinguishes the index from a block
 		return whole(err)
 	}
 	count, err := in.number()
@@ -249,7 +250,7 @@ func (x *xzBlocks) index() error {
 	return x.footer(size)
 }
 
-// footer reads a stream's last twelve bytes. index is the length of its index.
+// footer reads a stream's last twelve bytes. index is the length of the stream's index.
 func (x *xzBlocks) footer(index int64) error {
 	b, err := x.take(12)
 	if err != nil {
@@ -263,7 +264,7 @@ func (x *xzBlocks) footer(index int64) error {
 	return nil
 }
 
-// summed reads bytes and updates a checksum.
+// summed is a reader that updates a checksum with the bytes read.
 type summed struct {
 	in  io.ByteReader
 	sum hash.Hash32

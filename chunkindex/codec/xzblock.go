@@ -16,8 +16,8 @@ import (
 
 // xzHeader is the header of a block.
 type xzHeader struct {
-	length          int64 // of the header itself
-	stored, decoded int64 // of the data; -1: not declared
+	length          int64 // length of the header itself
+	stored, decoded int64 // lengths of the data; -1: not declared
 	dictionary      int64 // bytes
 }
 
@@ -55,7 +55,7 @@ func parseXzHeader(b []byte) (xzHeader, error) {
 	return h, nil
 }
 
-// sizes reads the sizes that the flags announce.
+// sizes reads the sizes whose presence the flags declare.
 func (h *xzHeader) sizes(flags byte, in io.ByteReader) error {
 	for _, s := range []struct {
 		flag byte
@@ -68,7 +68,7 @@ func (h *xzHeader) sizes(flags byte, in io.ByteReader) error {
 		if err != nil {
 			return fmt.Errorf("%w: header of a block", errXz)
 		}
-		*s.size = int64(n) // at most 63 bits
+		*s.size = int64(n) // n has at most 63 bits
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ type lzma2 struct {
 	last  bool // the end marker was read
 }
 
-// ended reports whether all of the data was read.
+// ended reports whether all data of the block was read.
 func (l *lzma2) ended() bool { return l.last && l.left == 0 }
 
 func (l *lzma2) Read(p []byte) (int, error) {

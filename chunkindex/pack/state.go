@@ -157,7 +157,7 @@ func (j *job) settle(ctx context.Context) error {
 	return nil
 }
 
-// save writes a state or a note. After ctx ends, it may still take up to lastSave, because the next
+// save writes a state or a note. After ctx ends, it may still run for lastSave, because the next
 // run need not repeat the recorded shards.
 func (j *job) save(ctx context.Context, key string, shards []finishedShard, cond objstore.Condition) error {
 	saving, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -14,26 +14,27 @@ import (
 type array struct {
 	*layout
 	n        int64
-	valid    []byte // one bit each; nil: no value is null
+	valid    []byte // one bit per value; nil: no value is null
 	offsets  []byte
 	data     []byte   // values, views or dictionary numbers
-	others   [][]byte // buffers that views refer to
+	others   [][]byte // buffers to which the views refer
 	children []*array
-	dict     *dictionary // values of the numbers in data
+	dict     *dictionary // dictionary with the values for the numbers in data
 }
 
 var (
 	errBuffer = errors.New("buffers of a record batch contradict each other")
-	// Arrow allows nulls in a field that is not nullable only where the enclosing struct is null.
+	// In a field that is not nullable, Arrow allows nulls only where the enclosing struct is
+	// null.
 	errUnmasked = errors.New("null in a field that is not nullable")
 	errNull     = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
 )
 
-// batchReader returns the nodes and buffers of a record batch in their order.
+// batchReader returns the nodes and buffers of a record batch in their stored order.
 type batchReader struct {
 	t        table
 	body     []byte
-	nodes    int // offset and remaining number of nodes, buffers and view counts
+	nodes    int // offset and remaining number of the nodes, of the buffers and of the view counts
 	nodesN   int
 	buffers  int
 	buffersN int
@@ -41,11 +42,11 @@ type batchReader struct {
 	viewsN   int
 	packed   int // codec of the buffers; -1: uncompressed
 	unpack   *unpacker
-	dicts    []*dictionary // of the remaining dictionary columns
+	dicts    []*dictionary // dictionaries of the remaining dictionary columns
 }
 
-// newBatchReader reads the record batch t of a message: rows, or the values of a dictionary. body
-// is the message's complete body.
+// newBatchReader returns a reader of a message's record batch t, which contains rows or the values
+// of a dictionary. body is the message's complete body.
 func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader, int64, error) {
 	r := &batchReader{t: t, body: body, packed: m.packed, unpack: u}
 	r.nodes, r.nodesN = t.vector(1, 16)
@@ -64,7 +65,7 @@ func newBatchReader(m *Message, t table, body []byte, u *unpacker) (*batchReader
 	return r, n, nil
 }
 
-// left reports whether nodes or buffers remain that belong to no column.
+// left reports whether there are unread nodes or buffers, which then belong to no column.
 func (r *batchReader) left() bool { return r.nodesN > 0 || r.buffersN > 0 || r.viewsN > 0 }
 
 func (r *batchReader) node() (n, nulls int64, err error) {
@@ -79,7 +80,7 @@ func (r *batchReader) node() (n, nulls int64, err error) {
 	return n, nulls, nil
 }
 
-// buffer returns the next buffer, decompressed.
+// buffer returns the next buffer after decompressing it.
 func (r *batchReader) buffer() ([]byte, error) {
 	if r.buffersN == 0 {
 		return nil, errBuffer
@@ -128,7 +129,7 @@ func (r *batchReader) array(l *layout) (*array, error) {
 	return a, a.check()
 }
 
-// values reads the buffers after the validity bitmap, and the children's arrays.
+// values reads the buffers that follow the validity bitmap, and the children's arrays.
 func (r *batchReader) values(a *array) (err error) {
 	switch a.form {
 	case formBytes, formLarge, formList, formLists:
@@ -157,7 +158,7 @@ func (r *batchReader) values(a *array) (err error) {
 	return err
 }
 
-// viewed reads the buffers that the views of an array refer to.
+// viewed reads the buffers to which the views of an array refer.
 func (r *batchReader) viewed(a *array) error {
 	if r.viewsN == 0 {
 		return errBuffer
@@ -178,7 +179,7 @@ func (r *batchReader) viewed(a *array) error {
 }
 
 // check validates the buffer lengths against the number of values. Offsets and views are validated
-// when they are read.
+// later, when they are read.
 func (a *array) check() error {
 	ok := true
 	switch a.form {
@@ -226,7 +227,7 @@ func (a *array) decoded(i int64) (v []byte, null bool, err error) {
 		n |= uint64(b[k]) << (8 * k)
 	}
 	if a.signed && b[1<<a.width-1] >= 0x80 {
-		n = math.MaxUint64 // negative numbers have no value
+		n = math.MaxUint64 // no value has a negative number
 	}
 	k, ok := a.dict.find(n)
 	if !ok {
@@ -277,7 +278,8 @@ func (a *array) value(i int64) ([]byte, error) {
 	return a.data[from:to], nil
 }
 
-// view returns the bytes of a view: inline if they are few, otherwise from another buffer.
+// view returns the bytes of a view. Short values are stored inline, longer values in another
+// buffer.
 func (a *array) view(v []byte) ([]byte, error) {
 	n := int64(int32(binary.LittleEndian.Uint32(v)))
 	if n >= 0 && n <= 12 {
@@ -299,7 +301,7 @@ func (a *array) elements(i int64) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// full reports whether none of the values [from, to) is null.
+// full reports whether none of the values [from, to) are null.
 func (a *array) full(from, to int64) bool {
 	if a.form == formCoded && a.dict.nulls {
 		for ; from < to; from++ {

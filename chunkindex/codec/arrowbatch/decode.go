@@ -1,8 +1,8 @@
-// Package arrowbatch decodes record batches of Arrow streams and files into rows (package rows),
-// given the bytes of a record batch and the column layout from the schema.
+// Package arrowbatch decodes record batches of Arrow streams and files into rows (package rows). It
+// needs the bytes of a record batch and the column layout from the schema.
 //
-// Both are untrusted input. Memory is never allocated just because a message claims a length, and
-// the caller limits the size of decompressed buffers.
+// Both are untrusted input. The package never allocates memory only because a message claims a
+// length, and the caller limits the size of decompressed buffers.
 package arrowbatch
 
 import (
@@ -16,9 +16,9 @@ import (
 // MaxBatch limits the stored length of a record batch and the length of its rows.
 const MaxBatch = 1 << 30
 
-// Room returns the memory limit for decoding this many bytes of rows, in addition to the rows and
-// the stored bytes. Uncompressed buffers are read in place. Decompressed ones are about as long as
-// the rows, plus 64-bit offsets.
+// Room returns the memory limit for decoding rows of this total length, in addition to the rows and
+// the stored bytes. Uncompressed buffers are read in place. Decompressed buffers are about as long
+// as the rows, plus 64-bit offsets.
 func Room(decoded int64) int64 { return 2*decoded + 4<<20 }
 
 // Decoder decodes the rows of record batches sequentially.
@@ -26,15 +26,15 @@ type Decoder struct {
 	schema *Schema
 	unpack unpacker
 	row    *record
-	n, at  int64 // number of rows of the current batch, and of rows returned
+	n, at  int64 // number of rows in the current batch, and number of rows returned
 
-	dictionaries map[int64]*dictionary // dictionaries so far, by ID
+	dictionaries map[int64]*dictionary // dictionaries read so far, by ID
 	held         int64                 // total bytes of the dictionaries
-	dicts        []*dictionary         // of the current batch, by column
+	dicts        []*dictionary         // dictionaries that the current batch uses, by column
 }
 
-// NewDecoder returns a decoder of batches of a schema. room limits the decompressed buffers of one
-// batch.
+// NewDecoder returns a decoder for the record batches of a schema. room limits the decompressed
+// buffers of one batch.
 func NewDecoder(s *Schema, room int64) *Decoder {
 	return &Decoder{schema: s, unpack: unpacker{room: room}, dictionaries: map[int64]*dictionary{}}
 }
@@ -68,7 +68,7 @@ func split(stored []byte) (*Message, []byte, error) {
 	return m, stored[n:], nil
 }
 
-// begin starts a record batch whose columns have these dictionaries.
+// begin starts a record batch. dicts contains the dictionaries of its columns.
 func (d *Decoder) begin(stored []byte, dicts []*dictionary) error {
 	m, body, err := split(stored)
 	if err != nil {
@@ -116,8 +116,8 @@ func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Fits returns an error if the current batch, whose rows have been read and have this many bytes,
-// needed more memory than Room allows.
+// Fits returns an error if decoding the current batch needed more memory than Room allows. The
+// caller must have read all rows; decoded is their total length.
 func (d *Decoder) Fits(decoded int64) error {
 	if d.unpack.used > Room(decoded) {
 		return errMemory
@@ -153,7 +153,7 @@ func Decode(params, stored, dst []byte) error {
 	return nil
 }
 
-// fill writes all rows of a record batch to dst[at:] and returns where they end.
+// fill writes all rows of a record batch to dst[at:] and returns the offset after them.
 func (d *Decoder) fill(batch []byte, dicts []*dictionary, dst []byte, at int) (int, error) {
 	if err := d.begin(batch, dicts); err != nil {
 		return at, err

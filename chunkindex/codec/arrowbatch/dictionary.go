@@ -10,32 +10,31 @@ import (
 
 // Limits of dictionaries.
 const (
-	// MaxDictionary limits the total bytes of a file's dictionary values, and the stored length of
-	// each dictionary. A scan holds them in memory.
+	// MaxDictionary limits the total bytes of a file's dictionary values, and the stored length
+	// of each dictionary, because a scan holds them in memory.
 	MaxDictionary = 64 << 20
-	// maxUsed limits the bytes of the values used by one record batch, including their numbers. The
-	// index stores them.
+	// maxUsed limits the bytes of the values that one record batch uses, including their
+	// numbers, because the index stores them.
 	maxUsed = 32 << 20
 )
 
-// noValue is a flag in the end offset of a null value.
+// noValue is a flag in an end offset; it marks a null value.
 const noValue = 1 << 31
 
-// dictionary maps the numbers in a column to values. Its fields have the encoding of chunk
-// parameters.
+// dictionary maps the numbers in a column to values. Its fields are encoded like chunk parameters.
 type dictionary struct {
-	places []byte // numbers of the values, a u32 each, ascending; nil: value k has number k
-	ends   []byte // end of each value in values, a u32 each
+	places []byte // numbers of the values, ascending, as one u32 each; nil: value k has number k
+	ends   []byte // end of each value in values, as one u32 each
 	values []byte
-	nulls  bool // one of the values is null
+	nulls  bool // at least one value is null
 
-	used []uint64 // bit per value: used by the current record batch; nil: not tracked
+	used []uint64 // one bit per value, set if the current record batch uses the value; nil: not tracked
 }
 
-// errValues advises how to write a column without an unsupported dictionary.
+// errValues explains how to write a column without an unsupported dictionary.
 const errValues = "write the values themselves (in pyarrow, column.cast(column.type.value_type))"
 
-// ErrDictionary reports dictionaries that are too large.
+// ErrDictionary is the error for dictionaries that are too large.
 var ErrDictionary = fmt.Errorf("the dictionaries of the file have more than %d bytes together: for the column with most values, %s", MaxDictionary, errValues)
 
 var (
@@ -56,7 +55,7 @@ func (d *dictionary) find(n uint64) (k int, ok bool) {
 		if d.places == nil {
 			return 0, false
 		}
-		k = sort.Search(min(k, d.len()), func(i int) bool { return d.place(i) >= n }) // numbers ascend, so value k has number k or higher
+		k = sort.Search(min(k, d.len()), func(i int) bool { return d.place(i) >= n }) // numbers ascend, so value k has a number of k or higher
 		if k >= d.len() || d.place(k) != n {
 			return 0, false
 		}
@@ -93,7 +92,7 @@ func (d *dictionary) put(v []byte, null bool) {
 	d.ends = binary.LittleEndian.AppendUint32(d.ends, end)
 }
 
-// params appends the used values, in the encoding of parameters.
+// params appends the values that the record batch uses, encoded like chunk parameters.
 func (d *dictionary) params(b []byte) []byte {
 	kept := dictionary{}
 	for k := range d.len() {
@@ -136,9 +135,9 @@ func (r *paramsReader) dictionary(l *layout) *dictionary {
 	return d
 }
 
-// Dictionary reads a complete dictionary message: a dictionary, or further values of one. If
-// replaces is set, it may replace a preceding dictionary of the same columns, which streams do but
-// files do not.
+// Dictionary reads a complete dictionary message, which contains a dictionary or additional values
+// for one. If replaces is set, the message may replace an earlier dictionary of the same columns,
+// as streams do. Files do not.
 func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 	m, body, err := split(stored)
 	if err != nil {
@@ -170,7 +169,7 @@ func (d *Decoder) Dictionary(stored []byte, replaces bool) error {
 	return nil
 }
 
-// keep stores a dictionary, or appends further values to one.
+// keep stores a dictionary, or appends additional values to a stored one.
 func (d *Decoder) keep(id int64, values *array, more, replaces bool) error {
 	was := d.dictionaries[id]
 	switch {
@@ -222,8 +221,8 @@ func (s *Schema) encoded(id int64) (all []*layout) {
 	return all
 }
 
-// counted returns the dictionary of each dictionary column in order, ready to track the values that
-// a record batch uses.
+// counted returns the dictionaries of all dictionary columns in column order. They track the values
+// that a record batch uses, beginning with none.
 func (d *Decoder) counted() ([]*dictionary, error) {
 	var all []*dictionary
 	for _, l := range d.schema.coded {
@@ -237,8 +236,8 @@ func (d *Decoder) counted() ([]*dictionary, error) {
 	return all, nil
 }
 
-// Used returns the dictionary values used by the record batch, all of whose rows have been read:
-// the Dictionaries of a Batch.
+// Used returns the dictionary values that the record batch uses, for Batch.Dictionaries. All rows
+// of the batch must have been read.
 func (d *Decoder) Used() ([]byte, error) {
 	var b []byte
 	for _, one := range d.dicts {

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// flat reads an unchecked flatbuffer. Reads out of bounds return zero and set bad.
+// flat reads an untrusted flatbuffer. A read out of bounds returns zero and sets bad.
 type flat struct {
 	b   []byte
 	bad bool
@@ -41,13 +41,13 @@ func (f *flat) i64(at int) int64 {
 	return 0
 }
 
-// table is a table of a flatbuffer. The zero table represents a missing one, whose entries all have
-// their defaults.
+// table is a table of a flatbuffer. The zero table represents a missing table, in which all entries
+// have their default values.
 type table struct {
 	f      *flat
 	at     int
 	places int // offset of the list of entry offsets
-	size   int // bytes of this list
+	size   int // length of this list in bytes
 }
 
 // root returns the root table of a flatbuffer.
@@ -59,7 +59,7 @@ func (f *flat) table(at int) table {
 	return t
 }
 
-// entry returns the offset of an entry; 0: absent.
+// entry returns the offset of an entry, or 0 if the entry is absent.
 func (t table) entry(i int) int {
 	if t.f == nil || 4+2*i+2 > t.size {
 		return 0
@@ -70,7 +70,7 @@ func (t table) entry(i int) int {
 	return 0
 }
 
-// u8, i16, i32 and i64 return numbers; absent numbers are def.
+// u8, i16, i32 and i64 return the number in an entry, or def if the entry is absent.
 func (t table) u8(i int, def byte) byte {
 	if at := t.entry(i); at != 0 {
 		if b := t.f.bytes(at, 1); b != nil {
@@ -113,7 +113,8 @@ func (t table) table(i int) table {
 	return t.f.table(at + t.f.u32(at))
 }
 
-// vector returns the offset and number of a vector's elements, each of the given size.
+// vector returns the offset of a vector's elements and their number. Each element has the given
+// size.
 func (t table) vector(i, size int) (at, n int) {
 	ref := t.entry(i)
 	if ref == 0 {

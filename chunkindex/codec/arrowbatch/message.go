@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Message types, as numbered by Message.fbs.
+// Message types with the numbers that Message.fbs defines.
 const (
 	KindSchema     = 1
 	KindDictionary = 2
@@ -24,18 +24,18 @@ const prefix = 8
 // Message is the head of a message of an Arrow stream or file.
 type Message struct {
 	Kind int
-	Head int64 // bytes before the body: the prefix and the metadata
-	Body int64 // bytes of the body
+	Head int64 // bytes before the body: prefix and metadata
+	Body int64 // number of bytes in the body
 
 	header table
-	packed int // buffer compression as declared by writers of Arrow 0.17; -1: not declared there
+	packed int // buffer compression that writers of Arrow 0.17 declare in the metadata; -1: not declared there
 }
 
-// errMessage reports bytes that are not a valid message.
+// errMessage is the error for bytes that are not a valid message.
 var errMessage = errors.New("message of Arrow is malformed")
 
-// HeadLength returns the length of a message's head, from its first eight bytes. It returns io.EOF
-// for an end-of-stream marker.
+// HeadLength returns the length of a message's head. b contains the first eight bytes of the
+// message. HeadLength returns io.EOF for an end-of-stream marker.
 func HeadLength(b []byte) (int64, error) {
 	if len(b) < prefix {
 		return 0, fmt.Errorf("%d bytes: %w", len(b), errMessage)
@@ -43,7 +43,7 @@ func HeadLength(b []byte) (int64, error) {
 	mark, n := binary.LittleEndian.Uint32(b), int64(binary.LittleEndian.Uint32(b[4:]))
 	switch {
 	case mark == 0:
-		return 0, io.EOF // end-of-stream marker of writers before Arrow 0.15
+		return 0, io.EOF // end-of-stream marker that writers used before Arrow 0.15
 	case mark != 0xffffffff:
 		return 0, fmt.Errorf("message of a format before Arrow 0.15, or not an Arrow message: %w", errMessage)
 	case n == 0:
@@ -54,7 +54,7 @@ func HeadLength(b []byte) (int64, error) {
 	return prefix + n, nil
 }
 
-// ParseMessage parses the head of a message, which must be all of b.
+// ParseMessage parses the head of a message. b must contain exactly the head.
 func ParseMessage(b []byte) (*Message, error) {
 	n, err := HeadLength(b)
 	if err != nil || n != int64(len(b)) {
@@ -75,9 +75,9 @@ func ParseMessage(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// experimental returns the compression declared in a message's own metadata, or -1. Files of Arrow
-// 0.17, such as Feather files with default compression, declare it there. Later versions declare it
-// in the record batch.
+// experimental returns the compression that a message's own metadata declares, or -1. Files of
+// Arrow 0.17, such as Feather files with default compression, declare it there. Later versions
+// declare it in the record batch.
 func experimental(t table) (int, error) {
 	for _, pair := range t.tables(4) {
 		if pair.text(0) != "ARROW:experimental_compression" {
@@ -147,5 +147,5 @@ func (t table) blocks(entry int, what string) ([]Block, error) {
 	return blocks, nil
 }
 
-// ParseSchema parses the schema of a message of kind KindSchema.
+// ParseSchema parses the schema in a message of kind KindSchema.
 func (m *Message) ParseSchema() (*Schema, error) { return parseSchema(m.header) }

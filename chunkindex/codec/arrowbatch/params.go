@@ -12,23 +12,23 @@ import (
 // Batch locates a record batch in a chunk.
 type Batch struct {
 	Gap          int64  // bytes between the preceding batch and this one
-	Length       int64  // of its message, including the body
-	Dictionaries []byte // returned by Used; nil without dictionaries
+	Length       int64  // length of the message, including the body
+	Dictionaries []byte // result of Used; nil without dictionaries
 
 	dicts []*dictionary
 }
 
-// Version byte of parameters, for schemas without and with dictionaries.
+// Version byte of parameters, for a schema without dictionaries and for a schema with dictionaries.
 const (
 	paramsPlain = 1
 	paramsCoded = 2
 )
 
-// nullable is a flag in the form byte of a node.
+// nullable is a flag in the byte that contains a node's form.
 const nullable = 0x80
 
 // Params returns the parameters that an index stores for a chunk of these batches: the buffer
-// layout of the columns and the location of the batches. The format is frozen:
+// layout of the columns and the locations of the batches. The encoding is frozen:
 // docs/spec/index-format.md describes it.
 func (s *Schema) Params(batches []Batch) []byte {
 	version := byte(paramsPlain)
@@ -73,13 +73,13 @@ func (l *layout) params(b []byte) []byte {
 	return b
 }
 
-// signedNumbers is a flag in the width byte of a dictionary column.
+// signedNumbers is a flag in the byte that contains the width of a dictionary column's numbers.
 const signedNumbers = 4
 
-// errParams reports parameters that no valid index contains.
+// errParams is the error for parameters that no valid index contains.
 var errParams = errors.New("parameters of record batches are malformed")
 
-// paramsReader decodes unchecked bytes written by Params.
+// paramsReader decodes bytes that Params wrote, without trusting them.
 type paramsReader struct {
 	b     []byte
 	nodes int
@@ -132,7 +132,7 @@ func parseParams(b []byte) (*Schema, []Batch, error) {
 	return s, batches, nil
 }
 
-// node decodes a node. Its name is its number, because rows do not contain names.
+// node decodes a node. It uses the node's number as its name, because rows do not contain names.
 func (r *paramsReader) node(depth int) *layout {
 	l := &layout{node: &rows.Node{Name: strconv.Itoa(r.nodes)}}
 	if r.nodes++; len(r.b) == 0 || depth > rows.MaxDepth || r.nodes > rows.MaxNodes {
@@ -172,7 +172,7 @@ func (r *paramsReader) node(depth int) *layout {
 	return l
 }
 
-// codedNode decodes the data that follows the head of a dictionary column.
+// codedNode decodes the data after the head of a dictionary column.
 func (r *paramsReader) codedNode(l *layout) {
 	if len(r.b) == 0 || r.b[0] > 3|signedNumbers {
 		r.bad = true

@@ -12,18 +12,18 @@ type record struct {
 	layout  *rows.Layout
 	builder *rows.Builder
 	arrays  []*array // by step
-	inner   []*list  // assemblers of lists, by step
+	inner   []*list  // assemblers of the lists, by step
 }
 
 // list assembles the elements of lists.
 type list struct {
 	*array
 	record *record // for elements that are structs
-	inner  *list   // for elements that are lists
-	buf    []byte  // lists of the current row
+	inner  *list   // for elements that are themselves lists
+	buf    []byte  // encoded lists of the current row
 }
 
-// newRecord returns the assembler of rows of some fields.
+// newRecord returns the assembler for rows of these fields.
 func newRecord(fields []*array) (*record, error) {
 	var nodes []*rows.Node
 	for _, a := range fields {
@@ -109,14 +109,14 @@ func (r *record) append(dst []byte, i, limit int64) ([]byte, error) {
 	return r.builder.Append(dst, limit)
 }
 
-// reset discards the lists of the preceding row.
+// reset discards the encoded lists of the preceding row.
 func (l *list) reset() {
 	for ; l != nil; l = l.inner {
 		l.buf = l.buf[:0]
 	}
 }
 
-// value returns list i. It is valid until reset.
+// value returns list i in encoded form. The result is valid until reset.
 func (l *list) value(i, limit int64) ([]byte, error) {
 	from, to, err := l.elements(i)
 	if err != nil {
@@ -148,7 +148,7 @@ func (l *list) value(i, limit int64) ([]byte, error) {
 	return l.buf[start:], nil
 }
 
-// flat returns fixed-size values, concatenated.
+// flat returns the concatenated fixed-size values [from, to).
 func (l *list) flat(from, to, limit int64) ([]byte, error) {
 	element := l.children[0]
 	size := int64(element.node.Size)

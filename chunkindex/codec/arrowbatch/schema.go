@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// form is the buffer layout of a column. The numbers are part of a chunk's parameters and frozen.
+// form is the buffer layout of a column. The numbers are frozen, because a chunk's parameters
+// contain them.
 type form byte
 
 const (
@@ -19,20 +20,20 @@ const (
 	formStruct  form = 5
 	formList    form = 6  // lists with 32-bit offsets
 	formLists   form = 7  // lists with 64-bit offsets
-	formFixList form = 8  // lists of one length
+	formFixList form = 8  // lists of a fixed length
 	formNull    form = 9  // only nulls
-	formCoded   form = 10 // numbers of dictionary values
+	formCoded   form = 10 // numbers that refer to dictionary values
 )
 
 // layout is a node with the buffer layout of its values.
 type layout struct {
 	node     *rows.Node
 	form     form
-	count    int // elements per list, for formFixList
+	count    int // number of elements per list, for formFixList
 	children []*layout
 
 	// For formCoded:
-	width  int     // the numbers have 1 << width bytes
+	width  int     // each number has 1 << width bytes
 	signed bool    // the numbers are signed
 	id     int64   // ID of the dictionary
 	values *layout // layout of the dictionary's values
@@ -41,7 +42,7 @@ type layout struct {
 // Schema is the schema of a stream or file.
 type Schema struct {
 	Fields []*rows.Node
-	Hub    string // column metadata of the datasets library, if it wrote the file
+	Hub    string // column metadata of the Hugging Face datasets library, if that library wrote the file
 	all    []*layout
 	coded  []*layout // dictionary columns, in pre-order
 }
@@ -79,8 +80,8 @@ func parseSchema(t table) (*Schema, error) {
 	return s, nil
 }
 
-// schemaReader counts the nodes of a schema, because a malicious schema may refer to one table many
-// times.
+// schemaReader converts a schema. It counts the nodes, because a malicious schema may refer to one
+// table many times.
 type schemaReader struct {
 	nodes int
 	coded []*layout
@@ -135,7 +136,7 @@ func (r *schemaReader) field(t table, depth int) (*layout, error) {
 	return l, nil
 }
 
-// encode converts a value field to a dictionary field.
+// encode converts a field with plain values to a dictionary field.
 func (r *schemaReader) encode(l *layout, t table) error {
 	if len(l.children) > 0 || l.node.Kind == rows.Struct || l.node.Kind == rows.List {
 		return fmt.Errorf("column %.100q: %w", l.node.Name, errNested)
@@ -161,7 +162,7 @@ func (r *schemaReader) encode(l *layout, t table) error {
 	return nil
 }
 
-// Types, as numbered by Schema.fbs.
+// Types with the numbers that Schema.fbs defines.
 const (
 	kindNull = iota + 1
 	kindInt
@@ -233,7 +234,7 @@ func (l *layout) setType(kind int, t table) error {
 	return nil
 }
 
-// nameEntry names the two fields of a map's entries uniformly, because writers use various names.
+// nameEntry renames the two fields of a map's entries, because writers use various names.
 func (l *layout) nameEntry() error {
 	if len(l.children) != 1 || len(l.children[0].children) != 2 {
 		return errSchema
@@ -244,7 +245,8 @@ func (l *layout) nameEntry() error {
 	return nil
 }
 
-// fixedType returns the name of a fixed-size type and its size in bytes; 0: not an Arrow type.
+// fixedType returns the name of a fixed-size type and its size in bytes. The size is 0 if the type
+// is not a valid Arrow type.
 func fixedType(kind int, t table) (string, int) {
 	unit := func(def int) string {
 		return [...]string{"s", "ms", "us", "ns"}[t.i16(0, def)&3]

@@ -10,13 +10,13 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Buffer compressions, as numbered by Message.fbs.
+// Buffer compressions with the numbers that Message.fbs defines.
 const (
 	packLZ4  = 0
 	packZstd = 1
 )
 
-// errMemory reports a record batch whose buffers need more memory than Room allows.
+// errMemory is the error for a record batch whose buffers need more memory than Room allows.
 var errMemory = errors.New("its buffers need more memory than its rows: write the file again in smaller record batches, or without compression")
 
 // unpacker decompresses the buffers of consecutive record batches.
@@ -35,12 +35,12 @@ func (u *unpacker) close() {
 	}
 }
 
-// next starts another batch and recycles the buffers of the preceding one.
+// next starts another batch and reuses the buffers of the preceding batch.
 func (u *unpacker) next() {
 	u.free, u.held, u.used = append(u.free, u.held...), u.held[:0], 0
 }
 
-// bytes decompresses one buffer. It grows its memory with the data rather than trusting length.
+// bytes decompresses one buffer. Its memory grows with the data, because length is untrusted.
 func (u *unpacker) bytes(pack int, packed []byte, length int64) ([]byte, error) {
 	if length < 0 {
 		return nil, errBuffer
@@ -73,7 +73,8 @@ func (u *unpacker) bytes(pack int, packed []byte, length int64) ([]byte, error) 
 // firstBuffer is the initial size of a buffer.
 const firstBuffer = 256 << 10
 
-// buffer returns an empty buffer with capacity for length, or less if it must be allocated.
+// buffer returns an empty buffer. The buffer has capacity for length bytes, or for fewer if it must
+// be allocated.
 func (u *unpacker) buffer(length int64) []byte {
 	for i, b := range u.free {
 		if int64(cap(b)) >= length {

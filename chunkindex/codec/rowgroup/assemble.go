@@ -17,22 +17,22 @@ type record struct {
 type step struct {
 	node *rows.Node
 	def  int       // definition level at which the node is present
-	skip int       // as in rows.Step
+	skip int       // same as Skip in rows.Step
 	cols []*column // columns of the node
-	list *list     // for a list
+	list *list     // assembler of the node, if it is a list
 }
 
 // list assembles the elements of a list.
 type list struct {
-	rep     int // repetition level of an element after the first
-	def     int // definition level at which there is an element
-	present int // definition level at which the element is present
+	rep     int // repetition level of all elements except the first
+	def     int // definition level at which an element exists
+	present int // definition level at which the element is not null
 	cols    []*column
 	node    *rows.Node // the element
-	inner   *list      // for elements that are lists
+	inner   *list      // for elements that are themselves lists
 	record  *record    // for elements that are structs
-	buf     []byte     // lists of the current row
-	nulls   []bool     // for each element of the current list: it is null
+	buf     []byte     // encoded lists of the current row
+	nulls   []bool     // for each element of the current list, whether the element is null
 }
 
 var (
@@ -40,14 +40,14 @@ var (
 	errNull   = errors.New("null inside a list of fixed-size values, which rows cannot represent: write the file again with the nulls filled, or with the list itself null")
 )
 
-// planner converts a schema to records. It consumes the columns in their order.
+// planner converts a schema to records. It consumes the columns in schema order.
 type planner struct {
 	columns []*column
 	at      int
 	lists   []*list
 }
 
-// record plans a row or a struct that is present at the levels now.
+// record plans a row or a struct. now contains the levels at which the record is present.
 func (p *planner) record(fields []*rows.Node, now levels) (*record, error) {
 	l, err := rows.NewLayout(fields)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *planner) leaf(now levels) {
 	p.at++
 }
 
-// list plans a list that is present at the levels now.
+// list plans a list. now contains the levels at which the list is present.
 func (p *planner) list(n *rows.Node, now levels) (l *list, err error) {
 	now.def++
 	now.rep++
@@ -117,7 +117,7 @@ func (p *planner) list(n *rows.Node, now levels) (l *list, err error) {
 	return l, err
 }
 
-// must returns the levels of the next entry, or an error if there is none.
+// must returns the levels of the next entry, or an error if there is no further entry.
 func (c *column) must() (levels, error) {
 	now, ok, err := c.peek()
 	if err == nil && !ok {
@@ -126,8 +126,8 @@ func (c *column) must() (levels, error) {
 	return now, err
 }
 
-// drop consumes an entry without a value from each column, because an ancestor is null or empty.
-// Their levels must agree.
+// drop consumes one entry without a value from each column, because an ancestor is null or empty.
+// The levels of all these entries must agree.
 func drop(cols []*column, def int) error {
 	for _, c := range cols {
 		now, err := c.must()
@@ -142,7 +142,7 @@ func drop(cols []*column, def int) error {
 	return nil
 }
 
-// read reads the next record into its builder. Lists must not exceed limit.
+// read reads the next record into the record's builder. Lists must not exceed limit.
 func (r *record) read(limit int64) error {
 	b := r.builder
 	b.Reset()
@@ -174,7 +174,7 @@ func (r *record) read(limit int64) error {
 	return nil
 }
 
-// value reads the value of a step that is present.
+// value reads the value of a step whose node is present.
 func (s *step) value(b *rows.Builder, limit int64) error {
 	if s.list != nil {
 		v, err := s.list.read(limit)
@@ -195,7 +195,7 @@ func (s *step) value(b *rows.Builder, limit int64) error {
 	return nil
 }
 
-// read reads a list that is present.
+// read reads a list that is present, that is, not null.
 func (l *list) read(limit int64) ([]byte, error) {
 	now, err := l.cols[0].must()
 	if err != nil {
@@ -216,7 +216,7 @@ func (l *list) read(limit int64) ([]byte, error) {
 	return l.readNested(limit)
 }
 
-// more reports whether the list has another element. All of its columns must agree.
+// more reports whether the list has another element. All columns of the list must agree.
 func (l *list) more() (bool, error) {
 	goesOn := false
 	for i, c := range l.cols {
@@ -233,7 +233,8 @@ func (l *list) more() (bool, error) {
 	return goesOn, nil
 }
 
-// readFlat reads fixed-size values. It does not copy values that are contiguous in one page.
+// readFlat reads a list of fixed-size values. It does not copy values that are contiguous in one
+// page.
 func (l *list) readFlat(limit int64) ([]byte, error) {
 	c, start := l.cols[0], len(l.buf)
 	for n := 0; ; {
@@ -259,7 +260,7 @@ func (l *list) readFlat(limit int64) ([]byte, error) {
 			}
 			return l.take(n, start, limit)
 		}
-		v, err := l.take(n, start, limit) // before the next page replaces this one
+		v, err := l.take(n, start, limit) // take the values before the next page replaces this one
 		if err != nil {
 			return nil, err
 		}
@@ -274,8 +275,8 @@ func (l *list) readFlat(limit int64) ([]byte, error) {
 	}
 }
 
-// take reads the values of n entries of the current page, and returns them after the list's values
-// already in the buffer.
+// take reads the values of n entries of the current page. It returns the list's values that are
+// already in the buffer, followed by these values.
 func (l *list) take(n, start int, limit int64) ([]byte, error) {
 	c := l.cols[0]
 	if p, ok := c.src.(*plainFixed); ok {
@@ -333,7 +334,7 @@ func (l *list) readNested(limit int64) ([]byte, error) {
 	}
 }
 
-// element appends an element that is present.
+// element appends an element that is not null.
 func (l *list) element(limit int64) (err error) {
 	if l.record != nil {
 		if err = l.record.read(limit); err == nil {

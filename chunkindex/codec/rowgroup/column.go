@@ -7,39 +7,41 @@ import (
 	"hash/crc32"
 )
 
-// column reads the entries of one column chunk: the levels of each, and the value if there is one.
+// column reads the entries of one column chunk. Each entry has levels, and a value unless it is
+// null.
 type column struct {
 	name   string // for errors
 	leaf   leaf
-	most   levels // the maximum levels
+	most   levels // maximum levels of the column
 	codec  int64
 	pages  []byte // unread rest of the column chunk
-	values int64  // entries of the unread pages
+	values int64  // number of entries in the unread pages
 
 	unpack *unpacker
 	mem    *memory
 	dict   *dictionary
-	held   [2][]byte // memory of the current page and of the preceding one
+	held   [2][]byte // memory of the current page and of the preceding page
 
-	left int64 // unread entries of the page
+	left int64 // number of unread entries in the current page
 	rep  *hybrid
 	def  *hybrid
 	src  source
 	now  levels // levels of the current entry
-	has  bool   // there is a current entry
+	has  bool   // now is valid
 }
 
-// levels are the repetition and definition level of an entry: the list that it continues, and how
-// much of its path is present.
+// levels are the repetition and definition levels of an entry. The repetition level identifies the
+// list that the entry continues. The definition level states how much of the entry's path is
+// present.
 type levels struct{ rep, def int }
 
-// errRagged reports a column chunk with too few or too many entries.
+// errRagged is the error for a column chunk with too few or too many entries.
 var errRagged = errors.New("columns have different numbers of rows, or of elements")
 
 // fail adds the column's name to an error.
 func (c *column) fail(err error) error { return fmt.Errorf("column %s: %w", c.name, err) }
 
-// peek returns the levels of the next entry. ok is false after the last one.
+// peek returns the levels of the next entry. ok is false after the last entry.
 func (c *column) peek() (now levels, ok bool, err error) {
 	if c.has {
 		return c.now, true, nil
@@ -81,7 +83,7 @@ func (c *column) value() ([]byte, error) {
 	return v, nil
 }
 
-// pageHeader precedes a page.
+// pageHeader is the header that precedes a page.
 type pageHeader struct {
 	kind       int64
 	raw        int64 // decompressed bytes
@@ -90,12 +92,12 @@ type pageHeader struct {
 	hasCRC     bool
 	values     int64
 	encoding   int64
-	levels     [2]int64 // encodings of repetition and definition levels, in version 1
-	lengths    [2]int64 // bytes of repetition and definition levels, in version 2
+	levels     [2]int64 // encodings of the repetition and definition levels, in version 1
+	lengths    [2]int64 // lengths in bytes of the repetition and definition levels, in version 2
 	plain      bool     // in version 2: the values are not compressed
 }
 
-// Page types, as numbered by Parquet.
+// Page types with the numbers that Parquet defines.
 const (
 	pageData       = 0
 	pageIndex      = 1
@@ -132,8 +134,8 @@ func (t *thrift) pageHeader() (h pageHeader, err error) {
 	return h, err
 }
 
-// dataHeader reads a header that begins with numbers. In version 2, the seventh field tells whether
-// the page is compressed.
+// dataHeader reads a page's data header, which begins with numbers. In version 2, the seventh field
+// states whether the page is compressed.
 func (t *thrift) dataHeader(kind byte, into []*int64, plain *bool) error {
 	return t.fieldStruct(kind, func(id int, kind byte) error {
 		if id >= 1 && id <= len(into) {
@@ -181,8 +183,8 @@ func (c *column) page() error {
 	return nil
 }
 
-// decompress returns the decompressed bytes of a page or of its values, in allocated memory or in
-// body.
+// decompress returns the decompressed bytes of a page or of its values. They are in allocated
+// memory, or in body if it is not compressed.
 func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error) {
 	if codec == packNone {
 		if raw != int64(len(body)) {
@@ -204,7 +206,7 @@ func (c *column) decompress(codec int64, body []byte, raw int64) ([]byte, error)
 }
 
 // unpacked returns the decompressed bytes of a data page. A row with lists may still use values of
-// the preceding page, so that page's memory is returned one page later.
+// the preceding page. That page's memory is therefore released one page later.
 func (c *column) unpacked(codec int64, body []byte, raw int64) ([]byte, error) {
 	if c.most.rep == 0 {
 		c.held[1], c.held[0] = c.held[0], nil

@@ -13,7 +13,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Page compressions, as numbered by Parquet.
+// Page compressions with the numbers that Parquet defines.
 const (
 	packNone   = 0
 	packSnappy = 1
@@ -38,9 +38,10 @@ func checkPack(codec int64) error {
 	return fmt.Errorf("it is compressed by the unknown codec %d", codec)
 }
 
-// most returns the maximum decompressed length of this many compressed bytes, so that a false claim
-// allocates no memory. The compression ratios are at most about 21 for snappy, 255 for LZ4 and
-// 1,032 for gzip. Blocks of zstd and brotli can be one repeated byte.
+// most returns the maximum decompressed length for a compressed length. It prevents a false claim
+// from allocating memory. The compression ratios are at most about 21 for snappy, 255 for LZ4 and
+// 1,032 for gzip. Blocks of zstd and brotli can be one repeated byte, so their ratios can be far
+// higher.
 func most(codec int64, compressed int) int64 {
 	factor := map[int64]int64{packSnappy: 64, packRawLZ4: 256, packGzip: 1100, packZstd: 1 << 16, packBrotli: 1 << 16}[codec]
 	return factor*int64(compressed) + 64
@@ -59,7 +60,8 @@ func (u *unpacker) close() {
 	}
 }
 
-// unpack decompresses src into dst, which it must fill exactly. It never writes beyond dst.
+// unpack decompresses src into dst. The data must have exactly the length of dst. unpack never
+// writes beyond dst.
 func (u *unpacker) unpack(codec int64, dst, src []byte) error {
 	n, err := 0, error(nil)
 	switch codec {
@@ -94,7 +96,7 @@ func (u *unpacker) unpack(codec int64, dst, src []byte) error {
 	return err
 }
 
-// unzstd decompresses into dst without growing it.
+// unzstd decompresses src into dst and does not allocate a larger buffer.
 func (u *unpacker) unzstd(dst, src []byte) (int, error) {
 	if u.zstd == nil {
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true))
@@ -107,7 +109,8 @@ func (u *unpacker) unzstd(dst, src []byte) (int, error) {
 	return len(b), err
 }
 
-// whole reads a stream to its end into dst. It returns len(dst)+1 if the stream is longer.
+// whole reads a stream to its end into dst. If the stream is longer than dst, whole returns
+// len(dst)+1.
 func whole(in io.Reader, dst []byte) (int, error) {
 	n, err := io.ReadFull(in, dst)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -1,8 +1,8 @@
-// Package rowgroup decodes row groups of Parquet files into rows (package rows), given the bytes of
-// a row group and its description from the file's footer.
+// Package rowgroup decodes row groups of Parquet files into rows (package rows). It needs the bytes
+// of a row group and its description from the file's footer.
 //
-// Both are untrusted input. Memory is never allocated just because a header claims a length, and
-// the caller limits the size of pages and dictionaries.
+// Both are untrusted input. The package never allocates memory only because a header claims a
+// length, and the caller limits the size of pages and dictionaries.
 package rowgroup
 
 import (
@@ -25,9 +25,9 @@ type Decoder struct {
 	err      error // the error that Next returned
 }
 
-// NewDecoder returns a decoder of a row group. It holds at most room bytes of pages and
-// dictionaries in addition to stored. It places them in the memory behind stored, up to its
-// capacity, before it uses the heap.
+// NewDecoder returns a decoder of a row group. The decoder uses at most room bytes for pages and
+// dictionaries, in addition to stored. It first uses the memory behind stored, up to its capacity,
+// and then the heap.
 func NewDecoder(f *Frame, stored []byte, room int64) (*Decoder, error) {
 	return newDecoder(f, stored, memory{arena: stored[len(stored):cap(stored)], left: room})
 }
@@ -61,8 +61,8 @@ func newDecoder(f *Frame, stored []byte, mem memory) (*Decoder, error) {
 	return d, nil
 }
 
-// columnMemory is the memory of a column in addition to its pages: three batches of levels and
-// dictionary numbers.
+// columnMemory is the memory that a column needs in addition to its pages: three batches of levels
+// and dictionary numbers.
 const columnMemory = 4 << 10
 
 // Close releases the decompressors.
@@ -78,7 +78,7 @@ func (d *Decoder) Next(dst []byte, limit int64) ([]byte, error) {
 	return dst, d.err
 }
 
-// recovered converts a panic, which a library may raise, to an error.
+// recovered returns an error instead of a panic, which a library may raise.
 func (d *Decoder) recovered(dst []byte, limit int64) (_ []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -111,7 +111,7 @@ func (d *Decoder) next(dst []byte, limit int64) ([]byte, error) {
 	return d.row.builder.Append(dst, limit)
 }
 
-// finish returns io.EOF if all columns are exhausted.
+// finish returns io.EOF if all columns have been read to their end.
 func (d *Decoder) finish() error {
 	for _, c := range d.columns {
 		if _, more, err := c.peek(); err != nil {
@@ -123,8 +123,8 @@ func (d *Decoder) finish() error {
 	return io.EOF
 }
 
-// Fits returns an error if the row group, whose rows have been read and have this many bytes,
-// needed more memory than Room allows.
+// Fits returns an error if decoding the row group needed more memory than Room allows. The caller
+// must have read all rows; decoded is their total length.
 func (d *Decoder) Fits(decoded int64) error {
 	if d.room-d.mem.left > Room(decoded) {
 		return errMemory
@@ -132,13 +132,13 @@ func (d *Decoder) Fits(decoded int64) error {
 	return nil
 }
 
-// Room returns the memory limit for decoding this many bytes of rows, in addition to the rows and
+// Room returns the memory limit for decoding rows of this total length, in addition to the rows and
 // the stored bytes. Pages are about as long as their rows. The rest is for levels, for dictionaries
-// that few rows use, and for small row groups of many columns.
+// of which few values are used, and for small row groups of many columns.
 func Room(decoded int64) int64 { return decoded + decoded/2 + 4<<20 }
 
-// Decode fills dst with the rows of consecutive row groups. params contains the Params of each,
-// preceded by their length.
+// Decode fills dst with the rows of consecutive row groups. params contains the Params of each row
+// group, each preceded by its length.
 func Decode(params, stored, dst []byte) error {
 	at := 0
 	mem := memory{arena: stored[len(stored):cap(stored)], left: Room(int64(len(dst)))}
@@ -170,7 +170,7 @@ func Decode(params, stored, dst []byte) error {
 	return nil
 }
 
-// decode writes all rows of a row group to dst[at:] and returns where they end.
+// decode writes all rows of a row group to dst[at:] and returns the offset after them.
 func decode(f *Frame, stored, dst []byte, at int, mem memory) (int, error) {
 	d, err := newDecoder(f, stored, mem)
 	if err != nil {

@@ -5,25 +5,25 @@ import (
 	"math"
 )
 
-// deltas reads integers of DELTA_BINARY_PACKED sequentially.
+// deltas reads the integers of a DELTA_BINARY_PACKED sequence in order.
 type deltas struct {
-	b        []byte // starts at the next block or at the next miniblock's bytes
+	b        []byte // unread bytes; they begin with a block or with the next miniblock's values
 	left     uint64 // unread values
 	first    bool   // the next value is the first one
 	value    int64
-	mini     uint64 // values of a miniblock
-	minis    uint64 // miniblocks of a block
+	mini     uint64 // number of values in a miniblock
+	minis    uint64 // number of miniblocks in a block
 	smallest int64
-	widths   []byte // of the block's remaining miniblocks
-	bits     []byte // of the current miniblock
+	widths   []byte // bit widths of the block's remaining miniblocks
+	bits     []byte // packed values of the current miniblock
 	width    int
 	at       uint64 // bit offset in bits
-	inMini   uint64 // values left of the current miniblock
+	inMini   uint64 // number of unread values in the current miniblock
 }
 
 // newDeltas parses the header of a sequence.
 func newDeltas(b []byte) (*deltas, error) {
-	var head [3]uint64 // values of a block, miniblocks of a block, total values
+	var head [3]uint64 // number of values in a block, of miniblocks in a block, and of all values
 	for i := range head {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
@@ -66,7 +66,7 @@ func (d *deltas) next() (int64, error) {
 	return d.value, nil
 }
 
-// miniblock starts the next miniblock, after reading a block header if necessary.
+// miniblock starts the next miniblock. It first reads a block header if necessary.
 func (d *deltas) miniblock() error {
 	if len(d.widths) == 0 {
 		v, n := binary.Varint(d.b)
@@ -85,7 +85,7 @@ func (d *deltas) miniblock() error {
 	return nil
 }
 
-// rest returns the bytes after the sequence. It parses only the bit widths.
+// rest returns the bytes after the sequence. To find them, it parses only the bit widths.
 func (d *deltas) rest() ([]byte, error) {
 	ahead := *d
 	if ahead.left > 0 && ahead.first {

@@ -10,31 +10,32 @@ import (
 
 // Limits of a file.
 const (
-	MaxFooter = 64 << 20      // bytes of a footer
-	MaxGroup  = 1 << 30       // stored and decompressed bytes of a row group
-	MaxRows   = 4 << 20       // rows of a row group
-	maxOffset = math.MaxInt64 // of anything in a file
+	MaxFooter = 64 << 20      // maximum bytes of a footer
+	MaxGroup  = 1 << 30       // maximum stored and maximum decompressed bytes of a row group
+	MaxRows   = 4 << 20       // maximum rows of a row group
+	maxOffset = math.MaxInt64 // maximum of any offset in a file
 )
 
 // File is the parsed footer of a Parquet file.
 type File struct {
 	Fields []*rows.Node // chosen fields
 	Groups []Group      // non-empty row groups, in file order
-	Hub    string       // column metadata of the datasets library, if it wrote the file
+	Hub    string       // column metadata of the Hugging Face datasets library, if that library wrote the file
 
-	chosen []bool // for each leaf of the whole schema; nil: all
+	chosen []bool // for each leaf of the whole schema, whether it is chosen; nil: all are
 	leaves []leaf // chosen leaves
 }
 
 // Group describes a row group: its location and how to decode it.
 type Group struct {
-	Offset int64        // offset of its first byte
-	Pieces []rows.Range // ranges that are read, if columns are omitted; nil: all of it
-	Raw    int64        // decompressed bytes, according to the footer
+	Offset int64        // offset of the row group's first byte
+	Pieces []rows.Range // ranges that are read, if columns are omitted; nil: the whole row group
+	Raw    int64        // number of decompressed bytes, according to the footer
 	Frame  *Frame
 }
 
-// Read returns the ranges to read of the row group. Concatenated, they are its stored bytes.
+// Read returns the ranges of the row group that are read. Concatenated, they form the stored bytes
+// of the row group.
 func (g *Group) Read() []rows.Range {
 	if g.Pieces != nil {
 		return g.Pieces
@@ -43,7 +44,7 @@ func (g *Group) Read() []rows.Range {
 }
 
 // ReadFooter parses a file's footer, without the length and magic number that follow it. size is
-// the size of the file before the footer. names chooses the columns as in rows.Choose; errors in
+// the size of the file before the footer. names selects the columns, as in rows.Choose; errors in
 // other columns are ignored.
 func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	meta, err := parseFooter(b)
@@ -80,7 +81,7 @@ func ReadFooter(b []byte, size int64, names []string) (*File, error) {
 	return f, nil
 }
 
-// choose reads the schema and drops the fields that are not chosen.
+// choose reads the schema and removes the fields that names does not select.
 func (f *File) choose(schema []element, names []string) error {
 	all, leaves, err := fields(schema)
 	if err != nil {
@@ -103,7 +104,8 @@ func (f *File) choose(schema []element, names []string) error {
 	return nil
 }
 
-// leavesOf returns the leaves' values of said, which has a value for each node in pre-order.
+// leavesOf returns the values of said that belong to leaves. said has a value for each node in
+// pre-order.
 func leavesOf(nodes []*rows.Node, said []bool) (leaves []bool) {
 	at := 0
 	var walk func(nodes []*rows.Node)
@@ -187,14 +189,15 @@ func (f *File) group(g *group, size int64) (Group, error) {
 	return group, nil
 }
 
-// tooLarge returns an error with the size of a row group and advice on how to write smaller ones.
+// tooLarge returns an error that states the size of a row group and explains how to write smaller
+// ones.
 func tooLarge(n, raw int64) error {
-	const aim = 64 << 20 // bytes of a row group
+	const aim = 64 << 20 // recommended bytes of a row group
 	fit := max(1, min(MaxRows, int64(float64(n)*min(1, aim/float64(max(raw, 1))))))
 	return fmt.Errorf("%d rows of %d bytes exceed the limit (%d rows, %d bytes): write the file again with row_group_size=%d or less", n, raw, MaxRows, MaxGroup, fit)
 }
 
-// check returns an error for a column chunk that is unsupported or not within the file.
+// check returns an error for a column chunk that is unsupported or extends outside of the file.
 func (c *chunk) check(l leaf, size int64) error {
 	switch {
 	case c.encrypted:

@@ -7,21 +7,21 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// footer holds the parts of a file's metadata that are needed. Field names follow Parquet's
+// footer holds the parts of a file's metadata that this package needs. Field names follow Parquet's
 // specification.
 type footer struct {
 	schema    []element
 	rows      int64
 	groups    []group
-	hub       string // column metadata of the datasets library, stored under rows.HubKey in the file's metadata
+	hub       string // column metadata of the Hugging Face datasets library, stored under rows.HubKey in the file's metadata
 	encrypted bool
 }
 
 type element struct {
 	name       string
-	physical   int64 // -1: a group
-	length     int64 // bytes of a FIXED_LEN_BYTE_ARRAY
-	repetition int64 // -1: none, as for the root
+	physical   int64 // physical type; -1: the element is a group
+	length     int64 // length in bytes of a FIXED_LEN_BYTE_ARRAY
+	repetition int64 // repetition; -1: none, which is valid for the root
 	children   int64
 	converted  int64 // -1: none
 	scale      int64
@@ -29,7 +29,8 @@ type element struct {
 	logical    logical
 }
 
-// logical is a logical type: the field number in the union, and the parameters of the types.
+// logical is a logical type. It consists of the field number in Parquet's union and the parameters
+// of the types.
 type logical struct {
 	kind      int
 	scale     int64
@@ -48,7 +49,7 @@ type group struct {
 
 // chunk is a column chunk.
 type chunk struct {
-	elsewhere  string // path of another file that contains it
+	elsewhere  string // path of another file that contains the column chunk
 	hasMeta    bool
 	encrypted  bool
 	physical   int64
@@ -57,7 +58,7 @@ type chunk struct {
 	raw        int64 // decompressed bytes
 	compressed int64
 	data       int64 // offset of the first data page
-	dictionary int64 // offset of the dictionary page; 0: none
+	dictionary int64 // offset of the dictionary page; 0: there is none
 }
 
 // begin returns the offset of a column chunk's first page.
@@ -68,7 +69,7 @@ func (c *chunk) begin() int64 {
 	return c.data
 }
 
-// errEncrypted reports a file that is fully or partly encrypted.
+// errEncrypted is the error for a file that is fully or partly encrypted.
 var errEncrypted = errors.New("it is encrypted, which is not supported: write the file without encryption and have the store encrypt")
 
 // parseFooter parses a file's metadata.
@@ -107,7 +108,7 @@ func parseFooter(b []byte) (*footer, error) {
 	return f, nil
 }
 
-// note parses an entry of a file's free-form metadata, and stores the value of rows.HubKey in hub.
+// note parses an entry of a file's free-form metadata. It stores the value of rows.HubKey in hub.
 func (t *thrift) note(kind byte, hub *string) error {
 	var key, value string
 	err := t.fieldStruct(kind, func(id int, kind byte) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Frame describes how to decode the stored bytes of one row group, from the file's footer. Its
-// stored form, Params, is frozen: docs/spec/index-format.md describes it.
+// Frame contains the data from the file's footer that is needed to decode the stored bytes of one
+// row group. Its stored form, Params, is frozen: docs/spec/index-format.md describes it.
 type Frame struct {
-	Fields []*rows.Node // after ParseParams without names and types
+	Fields []*rows.Node // fields of the schema; those that ParseParams returns have no names and types
 	Rows   int64
 	Gap    int64 // bytes between the preceding row group and this one
 	Length int64 // stored bytes
@@ -21,10 +21,10 @@ type Frame struct {
 	chunks []place
 }
 
-// place is a column chunk of a row group.
+// place is the location of a column chunk in a row group.
 type place struct {
 	codec  int64
-	offset int64 // in the row group
+	offset int64 // offset in the row group
 	length int64
 	values int64
 }
@@ -32,7 +32,7 @@ type place struct {
 // paramsVersion is the first byte of Params.
 const paramsVersion = 1
 
-// Bits of a node in Params: the kind in the lowest two, then nullable, then the physical type.
+// Bits of a node in Params: the kind in the lowest two bits, then nullable, then the physical type.
 const (
 	nodeLeaf     = 0
 	nodeStruct   = 1
@@ -83,10 +83,10 @@ func (f *Frame) appendNode(b []byte, n *rows.Node, leaf *int) []byte {
 	return b
 }
 
-// errParams reports parameters that no valid index contains.
+// errParams is the error for parameters that no valid index contains.
 var errParams = errors.New("parameters of a row group are malformed")
 
-// paramsReader decodes unchecked bytes written by Params.
+// paramsReader decodes bytes that Params wrote, without trusting them.
 type paramsReader struct {
 	b      []byte
 	leaves []leaf
@@ -132,7 +132,7 @@ func ParseParams(b []byte) (*Frame, error) {
 	return f, nil
 }
 
-// node decodes a node. Its name is its number, because rows do not contain names.
+// node decodes a node. It uses the node's number as its name, because rows do not contain names.
 func (r *paramsReader) node(depth int) *rows.Node {
 	n := &rows.Node{Name: strconv.Itoa(r.nodes)}
 	r.nodes++
@@ -177,7 +177,7 @@ func (r *paramsReader) node(depth int) *rows.Node {
 // maxFixed limits the length of a FIXED_LEN_BYTE_ARRAY.
 const maxFixed = 1 << 24
 
-// sizeOf returns the size of values of a physical type; 0: variable.
+// sizeOf returns the size of the values of a physical type, or 0 if the size is variable.
 func sizeOf(physical int) int {
 	switch physical {
 	case physBoolean:
@@ -192,7 +192,8 @@ func sizeOf(physical int) int {
 	return 0
 }
 
-// columnName returns a column's name for errors: its quoted path, or its number.
+// columnName returns the name of a column for errors: its quoted path, or its number if the path is
+// unknown.
 func columnName(path string, i int) string {
 	if path == "" {
 		return strconv.Itoa(i)

@@ -5,20 +5,21 @@ import (
 	"errors"
 )
 
-// errPage reports a page whose bytes do not match its header.
+// errPage is the error for a page whose bytes do not match its header.
 var errPage = errors.New("page is malformed")
 
-// batch is the number of levels or dictionary numbers unpacked at once.
+// batch is the number of levels or dictionary numbers that are unpacked at a time.
 const batch = 256
 
-// hybrid reads the runs of Parquet's hybrid of RLE and bit packing in batches.
+// hybrid reads values in Parquet's hybrid encoding of RLE runs and bit-packed runs. It unpacks them
+// in batches.
 type hybrid struct {
 	b      []byte
 	width  int
-	run    uint64 // values left of a run of one value
+	run    uint64 // number of unread values in a run of one repeated value
 	value  uint32
-	packed uint64 // values left of a bit-packed run
-	bit    uint64 // bit offset of these values in b
+	packed uint64 // number of unread values in a bit-packed run
+	bit    uint64 // bit offset of the next packed value in b
 
 	buf [batch]uint32
 	at  int
@@ -27,8 +28,8 @@ type hybrid struct {
 
 func newHybrid(b []byte, width int) *hybrid { return &hybrid{b: b, width: width} }
 
-// next returns the next value. It fails at the end of the bytes, even if the page's header claims
-// more values.
+// next returns the next value. At the end of the bytes it returns an error, even if the page's
+// header claims more values.
 func (h *hybrid) next() (uint32, error) {
 	if h.at == h.n {
 		if err := h.fill(); err != nil {
@@ -102,8 +103,8 @@ func (h *hybrid) header() error {
 	return nil
 }
 
-// unpack reads a number of at most 64 bits at a bit offset, lowest bit first. The number must be
-// within b.
+// unpack reads a number of width bits, at most 64, at a bit offset, lowest bit first. The number
+// must be within b.
 func unpack(b []byte, bit uint64, width int) uint64 {
 	at, shift := bit/8, bit%8
 	if rest := b[min(at, uint64(len(b))):]; len(rest) >= 9 {

@@ -2,18 +2,19 @@ package rowgroup
 
 import "errors"
 
-// errMemory reports a row group whose pages and dictionaries need more memory than Room allows.
+// errMemory is the error for a row group whose pages and dictionaries need more memory than Room
+// allows.
 var errMemory = errors.New("pages and dictionaries need more memory than the rows: write the file again with smaller row groups (row_group_size=) or without unused dictionary values")
 
 // memory allocates and counts the memory that decoding a row group needs in addition to its rows.
-// The count for a row group does not depend on whether there is an arena.
+// The count for a row group is the same with and without an arena.
 type memory struct {
-	arena []byte // used before the heap
-	left  int64  // bytes that may still be allocated
+	arena []byte // memory that alloc uses before the heap
+	left  int64  // number of bytes that may still be allocated
 	free  [][]byte
 }
 
-// take counts n bytes that are held elsewhere.
+// take counts n bytes that the caller holds elsewhere.
 func (m *memory) take(n int64) error {
 	if n > m.left {
 		return errMemory
@@ -22,7 +23,7 @@ func (m *memory) take(n int64) error {
 	return nil
 }
 
-// alloc returns n bytes, preferring returned buffers.
+// alloc returns n bytes. It prefers buffers that giveBack returned.
 func (m *memory) alloc(n int64) ([]byte, error) {
 	best := -1
 	for i, b := range m.free {
@@ -48,7 +49,7 @@ func (m *memory) alloc(n int64) ([]byte, error) {
 	return b, nil
 }
 
-// giveBack returns a buffer of alloc for reuse.
+// giveBack returns a buffer from alloc for reuse.
 func (m *memory) giveBack(b []byte) {
 	if cap(b) > 0 {
 		m.free = append(m.free, b)

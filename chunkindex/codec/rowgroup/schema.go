@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Physical types, as numbered by Parquet.
+// Physical types with the numbers that Parquet defines.
 const (
 	physBoolean = 0
 	physInt32   = 1
@@ -18,14 +18,14 @@ const (
 	physFixed   = 7
 )
 
-// Repetitions, as numbered by Parquet.
+// Repetitions with the numbers that Parquet defines.
 const (
 	required = 0
 	optional = 1
 	repeated = 2
 )
 
-// Logical types, as numbered by Parquet's union.
+// Logical types with the numbers in Parquet's union.
 const (
 	logicalString    = 1
 	logicalMap       = 2
@@ -41,20 +41,20 @@ const (
 	logicalBSON      = 13
 	logicalUUID      = 14
 	logicalFloat16   = 15
-	logicalInterval  = -1 // only from a converted type
+	logicalInterval  = -1 // only obtained from a converted type
 )
 
-// Converted types, which older files have instead of logical types.
+// Converted types, which older files contain instead of logical types.
 const (
 	convertedMap         = 1
 	convertedMapKeyValue = 2
 	convertedList        = 3
 )
 
-// leaf is a column of the file.
+// leaf is a leaf column of the file.
 type leaf struct {
 	physical int
-	size     int // bytes of a value; 0: variable
+	size     int // bytes of a value; 0: variable size
 }
 
 // tree converts the flat list of schema elements to nodes, and lists the leaves in the order of the
@@ -66,7 +66,7 @@ type tree struct {
 	depth  int
 }
 
-// fields converts the schema of a file to the nodes of a row and the columns.
+// fields converts the schema of a file to the nodes of a row and the leaf columns.
 func fields(schema []element) ([]*rows.Node, []leaf, error) {
 	if len(schema) == 0 || schema[0].children < 0 || schema[0].children >= int64(len(schema)) {
 		return nil, nil, fmt.Errorf("schema: %w", errThrift)
@@ -99,8 +99,8 @@ func (t *tree) next() (*element, error) {
 	return e, nil
 }
 
-// field reads a field of a struct. A repeated field without an annotation is a list in which
-// neither list nor elements are nullable.
+// field reads a field of a struct. A repeated field without an annotation is a list. Neither this
+// list nor its elements are nullable.
 func (t *tree) field() (*rows.Node, error) {
 	e, err := t.next()
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *tree) field() (*rows.Node, error) {
 	return &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Children: []*rows.Node{n}}, nil
 }
 
-// value reads an element with its children, ignoring its repetition.
+// value reads an element with its children. It ignores the element's repetition.
 func (t *tree) value(e *element) (*rows.Node, error) {
 	if t.depth++; t.depth > rows.MaxDepth {
 		return nil, fmt.Errorf("column %.100q is nested deeper than %d levels", e.name, rows.MaxDepth)
@@ -148,8 +148,8 @@ func (e *element) isMap() bool {
 	return e.logical.kind == logicalMap || e.logical.kind == 0 && (e.converted == convertedMap || e.converted == convertedMapKeyValue)
 }
 
-// list reads a group annotated as a list: with the current three levels, or with the two levels of
-// older writers.
+// list reads a group annotated as a list. It accepts the current three-level structure, and the
+// two-level structure of older writers.
 func (t *tree) list(e *element) (*rows.Node, error) {
 	n := &rows.Node{Name: e.name, Type: "list", Kind: rows.List, Nullable: e.repetition == optional}
 	middle, err := t.next()
@@ -173,16 +173,16 @@ func (t *tree) list(e *element) (*rows.Node, error) {
 	return n, nil
 }
 
-// wraps reports whether the repeated group of a list only wraps the element. Otherwise the group is
-// the element, as written by older writers. See the "backward-compatibility rules" of lists in
-// Parquet's specification.
+// wraps reports whether the repeated group of a list only wraps the element. Otherwise the group
+// itself is the element, as older writers store it. See the "backward-compatibility rules" of lists
+// in Parquet's specification.
 func (t *tree) wraps(e, middle *element) bool {
 	return middle.children == 1 && middle.name != "array" && middle.name != e.name+"_tuple" && !middle.isList() && !middle.isMap() &&
 		t.at < len(t.schema) && t.schema[t.at].repetition != repeated
 }
 
 // mapping reads a group annotated as a map, which is a list of keys and values. A map with only
-// keys is a list of the keys.
+// keys becomes a list of the keys.
 func (t *tree) mapping(e *element) (*rows.Node, error) {
 	middle, err := t.next()
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// thrift reads unchecked values of Thrift's compact protocol. It allocates no memory for claimed
-// lengths, because each element of a list takes at least one byte.
+// thrift reads untrusted values in Thrift's compact protocol. It allocates no memory for claimed
+// lengths, because each element of a list needs at least one byte.
 type thrift struct {
 	b     []byte
 	off   int
 	depth int
 }
 
-// errThrift reports malformed or truncated metadata.
+// errThrift is the error for malformed or truncated metadata.
 var errThrift = errors.New("metadata is malformed")
 
 // Types of the compact protocol.
@@ -66,7 +66,7 @@ func (t *thrift) bytes() ([]byte, error) {
 	return t.b[t.off-int(n) : t.off], nil
 }
 
-// structure reads a struct. field must read or skip the value of each field.
+// structure reads a struct. It calls field for each field, which must read or skip the value.
 func (t *thrift) structure(field func(id int, kind byte) error) error {
 	if t.depth++; t.depth > maxNesting {
 		return fmt.Errorf("%w: nested too deeply", errThrift)
@@ -91,7 +91,7 @@ func (t *thrift) structure(field func(id int, kind byte) error) error {
 	}
 }
 
-// list reads a list. element reads each element; all have one type.
+// list reads a list. It calls element for each element; all elements have the same type.
 func (t *thrift) list(kind byte, element func(kind byte) error) error {
 	if kind != typeList && kind != typeSet {
 		return errThrift
@@ -124,7 +124,7 @@ func (t *thrift) list(kind byte, element func(kind byte) error) error {
 // skip skips the value of a struct's field.
 func (t *thrift) skip(kind byte) error {
 	if kind == typeTrue || kind == typeFalse {
-		return nil // the type is the value
+		return nil // the type itself contains the value
 	}
 	return t.skipElement(kind)
 }

@@ -2,10 +2,10 @@ package rowgroup
 
 import "fmt"
 
-// typeName returns the Arrow type of a column. Arrow's layout of the type must equal the stored
-// bytes. So types that Arrow would narrow or reverse keep the type of their bytes: int32 for an
-// 8-bit INT32, fixed_size_binary for a decimal in FIXED_LEN_BYTE_ARRAY. Booleans are an exception:
-// they take one byte here.
+// typeName returns the Arrow type of a column. Arrow's layout of this type must equal the stored
+// bytes. If Arrow would narrow or reverse a type, typeName returns the type of the stored bytes:
+// int32 for an 8-bit INT32, fixed_size_binary for a decimal in FIXED_LEN_BYTE_ARRAY. Booleans are
+// an exception: they need one byte here.
 func (e *element) typeName() string {
 	l := e.told()
 	switch e.physical {
@@ -33,7 +33,7 @@ func (e *element) typeName() string {
 	return "fixed_size_binary[12]" // INT96
 }
 
-// told returns the logical type, converting an older annotation if necessary.
+// told returns the logical type. It converts an older annotation if necessary.
 func (e *element) told() logical {
 	if e.logical.kind == 0 {
 		return e.older()
@@ -41,8 +41,8 @@ func (e *element) told() logical {
 	return e.logical
 }
 
-// logicalName returns the logical type of a column if Arrow's layout of it differs from the stored
-// bytes; "" if typeName is sufficient.
+// logicalName returns the logical type of a column if Arrow's layout of this type differs from the
+// stored bytes. It returns "" if typeName is sufficient.
 func (e *element) logicalName() string {
 	l := e.told()
 	number := e.physical == physInt32 || e.physical == physInt64

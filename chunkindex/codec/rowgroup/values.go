@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// source returns the values of a page sequentially. The bytes of a value stay valid until the row
-// is written.
+// source returns the values of a page in order. The bytes of a value stay valid until the row is
+// written.
 type source interface{ next() ([]byte, error) }
 
-// Encodings, as numbered by Parquet.
+// Encodings with the numbers that Parquet defines.
 const (
 	encPlain           = 0
 	encPlainDictionary = 2
@@ -56,7 +56,7 @@ type plainFixed struct {
 
 func (p *plainFixed) next() ([]byte, error) { return p.run(1) }
 
-// run returns the next n values, concatenated.
+// run returns the next n values concatenated.
 func (p *plainFixed) run(n int) ([]byte, error) {
 	if n > len(p.b)/p.size {
 		return nil, errPage
@@ -82,7 +82,7 @@ func (p *plainBytes) next() ([]byte, error) {
 	return v, nil
 }
 
-// booleanBytes returns the row encodings of false and true, concatenated.
+// booleanBytes returns the row encoding of false followed by the row encoding of true.
 func booleanBytes() []byte { return []byte{0, 1} }
 
 type plainBits struct {
@@ -100,7 +100,7 @@ func (p *plainBits) next() ([]byte, error) {
 	return p.two[v : v+1], nil
 }
 
-// booleans reads runs of booleans, which are preceded by their length.
+// booleans reads booleans in the hybrid encoding. The length of the encoded bytes precedes them.
 type booleans struct {
 	h   *hybrid
 	two []byte // encodings of false and true
@@ -118,11 +118,11 @@ func (r booleans) next() ([]byte, error) {
 	return r.two[v : v+1], err
 }
 
-// dictionary holds the values that pages refer to by number.
+// dictionary holds the values to which pages refer by number.
 type dictionary struct {
 	b     []byte
-	size  int      // of a value; 0: variable, located by views
-	views []uint64 // offset in the upper half, length in the lower half
+	size  int      // size of a value; 0: variable, and views locates the values
+	views []uint64 // for each value, the offset in the upper half and the length in the lower half
 	n     int
 }
 
@@ -165,7 +165,7 @@ func (c *column) openDictionary(b []byte) (source, error) {
 	if c.dict == nil {
 		return nil, fmt.Errorf("page requires a dictionary, but none precedes it")
 	}
-	if len(b) == 0 { // a page of only nulls
+	if len(b) == 0 { // the page contains only nulls
 		return &plainBytes{}, nil
 	}
 	if b[0] > 32 {
@@ -191,7 +191,7 @@ func (p *places) next() ([]byte, error) {
 	return p.d.b[from:to:to], nil
 }
 
-// arena allocates small pieces of memory that are never reused.
+// arena allocates small pieces of memory. It never reuses them.
 type arena []byte
 
 func (a *arena) take(n int) []byte {
@@ -247,12 +247,12 @@ func (s *deltaLengths) next() ([]byte, error) {
 	return v, nil
 }
 
-// deltaBytes reads values that each share a prefix with the preceding one.
+// deltaBytes reads values, each of which shares a prefix with the preceding value.
 type deltaBytes struct {
 	prefixes *deltas
 	suffixes *deltaLengths
 	last     []byte
-	size     int // of each value; 0: variable
+	size     int // size of each value; 0: variable
 	mem      arena
 }
 
@@ -288,8 +288,8 @@ func (s *deltaBytes) next() ([]byte, error) {
 	return v, nil
 }
 
-// split reads values of BYTE_STREAM_SPLIT: the first bytes of all values, then the second bytes,
-// and so on.
+// split reads values in the encoding BYTE_STREAM_SPLIT: the first bytes of all values, then the
+// second bytes of all values, and so on.
 type split struct {
 	b    []byte
 	size int
@@ -317,5 +317,5 @@ func (s *split) next() ([]byte, error) {
 	return v, nil
 }
 
-// width returns the number of bits of a level that is at most most.
+// width returns the number of bits of a level whose maximum is most.
 func width(most int) int { return bits.Len(uint(most)) }

@@ -26,7 +26,7 @@ const Magic = "PK\x03\x04"
 // Member describes how to decode a member of a zip archive. The values come from the archive's
 // directory, because the member's own header may lack them.
 type Member struct {
-	Ahead   int64 // from the preceding member's header in the chunk to this one's; 0 for the first
+	Ahead   int64 // distance from the preceding member's header in the chunk to this member's header; 0 for the first member
 	Method  int   // Stored or Deflated
 	Stored  int64 // stored bytes of the content
 	Decoded int64
@@ -42,7 +42,8 @@ func Append(params []byte, m Member) []byte {
 
 var errMember = errors.New("parameters of a member are malformed")
 
-// cutMember decodes a member from the start of a chunk's parameters, and returns the rest.
+// cutMember decodes a member from the start of a chunk's parameters, and returns the remaining
+// parameters.
 func cutMember(params []byte) (m Member, rest []byte, err error) {
 	var of [4]int64
 	for i := range of {
@@ -62,7 +63,7 @@ func cutMember(params []byte) (m Member, rest []byte, err error) {
 }
 
 // Decode fills dst with the contents of the members that the parameters describe. stored begins
-// with the header of the first one.
+// with the header of the first member.
 func Decode(params, stored, dst []byte) error {
 	for len(dst) > 0 {
 		m, rest, err := cutMember(params)
@@ -88,7 +89,7 @@ func Decode(params, stored, dst []byte) error {
 	return nil
 }
 
-// decode fills dst with a member's content. b begins with its header.
+// decode fills dst with a member's content. b begins with the member's header.
 func (m *Member) decode(b, dst []byte) error {
 	if len(b) < HeaderSize || string(b[:4]) != Magic {
 		return errors.New("the header of a member is missing")

@@ -18,11 +18,11 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// block is the number of bytes to read at once: a store request costs about as much as reading a
+// block is the number of bytes to read at a time. A store request costs about as much as reading a
 // few megabytes.
 const block = 4 << 20
 
-// sequence reads an object sequentially by ranges.
+// sequence reads an object sequentially with range requests.
 type sequence struct {
 	ctx       context.Context
 	in        format.Ranges
@@ -52,19 +52,20 @@ func (s *sequence) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// headerLength returns the length of a member's header including name and extra field, from its
-// first bytes.
+// headerLength returns the length of a member's header including name and extra field. b contains
+// the first bytes of the header.
 func headerLength(b []byte) int64 {
 	return zipmember.HeaderSize + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:]))
 }
 
-// checker validates the bytes of an archive, written to it in order, against the directory: each
-// member's header must agree, and also its checksum if it is stored uncompressed.
+// checker compares the bytes of an archive, written to it in order, with the archive's directory.
+// Each member's header must agree with it. The checksum of a member must agree too if the member is
+// stored uncompressed.
 type checker struct {
-	members []member // members that have not ended
+	members []member // members whose bytes are not complete yet
 	off     int64
-	header  []byte // bytes so far of the first member's header
-	content int64  // offset of its content, once known
+	header  []byte // bytes of the first member's header received so far
+	content int64  // offset of the first member's content, once known
 	sum     hash.Hash32
 }
 
@@ -85,7 +86,7 @@ func (c *checker) Write(p []byte) (int, error) {
 	return all, nil
 }
 
-// take takes the next bytes of a member's header or content.
+// take receives the next bytes of a member's header or content.
 func (c *checker) take(m *member, p []byte) (n int, err error) {
 	if c.content == 0 {
 		want := int64(zipmember.HeaderSize)
@@ -114,7 +115,7 @@ func (c *checker) take(m *member, p []byte) (n int, err error) {
 	return n, c.ended(m, c.off+int64(n))
 }
 
-// ended advances to the next member if this one ends at the offset next.
+// ended advances to the next member if the current member ends at the offset next.
 func (c *checker) ended(m *member, next int64) error {
 	if next < c.content+m.stored {
 		return nil
@@ -127,7 +128,7 @@ func (c *checker) ended(m *member, next int64) error {
 }
 
 // fits rejects a header that is invalid or that does not end before the next member. Otherwise the
-// checker would miss the following members while waiting for its end.
+// checker would miss the following members while it waits for the header's end.
 func (m *member) fits(header []byte) error {
 	if string(header[:4]) != zipmember.Magic {
 		return m.fail("there is no header at the offset in the directory")
@@ -142,7 +143,7 @@ func (m *member) fits(header []byte) error {
 func (m *member) agrees(header []byte) error {
 	const (
 		encrypted = 1
-		described = 1 << 3 // checksum and lengths follow the content, and the header may lack them
+		described = 1 << 3 // checksum and lengths follow the content; the header may not contain them
 	)
 	name := header[zipmember.HeaderSize : zipmember.HeaderSize+int(binary.LittleEndian.Uint16(header[26:]))]
 	sum, stored, decoded := binary.LittleEndian.Uint32(header[14:]), binary.LittleEndian.Uint32(header[18:]), binary.LittleEndian.Uint32(header[22:])
@@ -166,9 +167,9 @@ type contents struct {
 	members []member
 	inflate io.ReadCloser // nil: not needed yet
 
-	member  *member   // current member; nil: between members
-	stored  io.Reader // its stored bytes
-	content io.Reader // its decoded bytes
+	member  *member   // current member; nil: the reader is between two members
+	stored  io.Reader // stored bytes of the current member
+	content io.Reader // decoded bytes of the current member
 	sum     hash.Hash32
 	decoded int64
 }
@@ -201,13 +202,13 @@ func (c *contents) Read(p []byte) (int, error) {
 	}
 }
 
-// begin moves to the content of the next member.
+// begin advances to the content of the next member.
 func (c *contents) begin() error {
 	for len(c.members) > 0 && c.members[0].kind != dataMember {
 		c.members = c.members[1:]
 	}
 	if len(c.members) == 0 {
-		_, err := io.Copy(io.Discard, c.raw) // so that the checker sees all bytes
+		_, err := io.Copy(io.Discard, c.raw) // read the rest so that the checker receives all bytes
 		if err == nil {
 			err = io.EOF
 		}
@@ -235,7 +236,7 @@ func (c *contents) begin() error {
 	return err
 }
 
-// inflated returns a decoder of deflated bytes, which is created once and reused.
+// inflated returns a decoder of deflated bytes. The decoder is created once and then reused.
 func (c *contents) inflated(in io.Reader) (io.Reader, error) {
 	if c.inflate == nil {
 		c.inflate = flate.NewReader(nil)
@@ -256,7 +257,7 @@ func (c *contents) pass(n int64) error {
 	return err
 }
 
-// finish ends the current member, whose content has been read.
+// finish ends the current member after all of its content was read.
 func (c *contents) finish() error {
 	m := c.member
 	c.member = nil
@@ -269,11 +270,11 @@ func (c *contents) finish() error {
 	return nil
 }
 
-// frames locates the stored members. Each data member is a frame, from its header to the maximum
-// end of its data, because only the header determines the exact length.
+// frames locates the stored members. Each data member is a frame. A frame extends from the member's
+// header to the maximum end of its data, because only the header determines the exact length.
 type frames struct {
 	list    []codec.Frame
-	members []zipmember.Member // of the list
+	members []zipmember.Member // the member of each frame in list
 }
 
 func newFrames(a *archive) *frames {
@@ -297,7 +298,7 @@ func (f *frames) find(off int64) int {
 	return sort.Search(len(f.list), func(i int) bool { return f.list[i].DecodedEnd > off })
 }
 
-// At implements format.Frames. All frames are known from the start.
+// At implements format.Frames. All frames are known from the beginning.
 func (f *frames) At(off int64) (codec.Frame, bool) {
 	if i := f.find(off); i < len(f.list) {
 		return f.list[i], true
@@ -305,7 +306,7 @@ func (f *frames) At(off int64) (codec.Frame, bool) {
 	return codec.Frame{}, false
 }
 
-// Keep implements format.Frames. The directory stays in memory anyway.
+// Keep implements format.Frames. It does nothing, because the directory stays in memory anyway.
 func (f *frames) Keep(int64, [4]int64) {}
 
 // Params implements format.Frames.

@@ -17,19 +17,19 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format/naming"
 )
 
-// Structures at the end of an archive, as in PKWARE's APPNOTE 6.3: their magic numbers and minimum
-// lengths.
+// Magic numbers and minimum lengths of the structures at the end of an archive, as defined in
+// PKWARE's APPNOTE 6.3.
 const (
 	entryMagic   = "PK\x01\x02"
 	entryLength  = 46
 	endMagic     = "PK\x05\x06"
 	endLength    = 22
-	wideMagic    = "PK\x06\x06" // end record of a Zip64 archive
+	wideMagic    = "PK\x06\x06" // end-of-archive record of a Zip64 archive
 	wideLength   = 56
-	placeMagic   = "PK\x06\x07" // locator of that record
+	placeMagic   = "PK\x06\x07" // locator of the Zip64 end record
 	placeLength  = 20
 	maxComment   = math.MaxUint16
-	maxDirectory = 256 << 20 // bytes of memory for a directory
+	maxDirectory = 256 << 20 // maximum bytes of memory for a directory
 )
 
 // kind is the role of a member in a dataset.
@@ -49,15 +49,15 @@ type member struct {
 	flags, method   uint16
 	crc             uint32
 	stored, decoded int64
-	head            int64 // offset of its header
-	next            int64 // offset of the next member's header, or of the directory
+	head            int64 // offset of the member's header
+	next            int64 // offset of the next member's header, or of the directory after the last member
 }
 
 func (m *member) fail(reason string, args ...any) error {
 	return &format.Error{Offset: m.head, Name: m.name, Reason: fmt.Sprintf(reason, args...)}
 }
 
-// archive is the content of a directory.
+// archive is the parsed directory of an archive.
 type archive struct {
 	members []member // in stored order
 	hidden  int64    // number of hidden members, which are skipped
@@ -68,7 +68,7 @@ func (a *archive) plain() bool {
 	return !slices.ContainsFunc(a.members, func(m member) bool { return m.kind == dataMember && m.method != zipmember.Stored })
 }
 
-// ending describes the directory, from the end of an archive.
+// ending holds the description of the directory that the end of an archive contains.
 type ending struct {
 	entries, size, offset uint64
 	at                    int64 // end of the directory
@@ -114,8 +114,8 @@ func readArchive(ctx context.Context, in format.Ranges, size int64, hides bool) 
 	return a, a.order(int64(e.offset))
 }
 
-// name sets the keys and extensions of the data members: by WebDataset's rule, or a separate key
-// for each.
+// name sets the keys and extensions of the data members. It follows WebDataset's rule, or derives a
+// separate key for each member if each is set.
 func (a *archive) name(each bool) error {
 	first := map[string]int{}
 	for i := range a.members {
@@ -128,7 +128,7 @@ func (a *archive) name(each bool) error {
 			continue
 		}
 		m.key, m.ext = naming.File(m.name)
-		if j, twice := first[m.key]; twice { // they differ only by extension
+		if j, twice := first[m.key]; twice { // both names differ only by extension
 			m.key, a.members[j].key = naming.WholeFile(m.name), naming.WholeFile(a.members[j].name)
 		} else {
 			first[m.key] = i
@@ -137,7 +137,8 @@ func (a *archive) name(each bool) error {
 	return a.fits()
 }
 
-// fits returns an error if the members of one key are together too long for a sample.
+// fits returns an error if the total length of the members with one key exceeds the limit for a
+// sample.
 func (a *archive) fits() error {
 	var first *member
 	together := int64(0)
@@ -156,7 +157,7 @@ func (a *archive) fits() error {
 	return nil
 }
 
-// order sorts the members by offset and rejects those that overlap.
+// order sorts the members by offset and rejects members that overlap.
 func (a *archive) order(directory int64) error {
 	slices.SortFunc(a.members, func(a, b member) int { return cmp.Compare(a.head, b.head) })
 	for i := range a.members {
@@ -172,7 +173,7 @@ func (a *archive) order(directory int64) error {
 	return nil
 }
 
-// readEnding parses the end of an archive of this size from its last bytes.
+// readEnding parses the end of an archive of this size. tail contains the archive's last bytes.
 func readEnding(tail []byte, size int64) (e ending, err error) {
 	begin := size - int64(len(tail))
 	at := len(tail) - endLength
@@ -286,7 +287,7 @@ func (m *member) widen(extra []byte) error {
 	return nil
 }
 
-// check returns an error for an unsupported member.
+// check returns an error if the member is unsupported.
 func (m *member) check() error {
 	const encrypted, strongly, masked = 1, 1 << 6, 1 << 13
 	switch {

@@ -1,5 +1,6 @@
-// Package zip reads zip archives. Members form samples as in a tar, by WebDataset's convention:
-// adjacent members whose names differ only after the first dot of the base name form one sample.
+// Package zip reads zip archives. Members form samples like those of a tar, by WebDataset's
+// convention: adjacent members whose names differ only after the first dot of the base name form
+// one sample.
 //
 // The directory at an archive's end lists the members and their offsets. The package parses
 // directories itself because it needs the offsets of headers, which archive/zip does not expose,
@@ -34,8 +35,8 @@ func Format() format.Format {
 }
 
 // survey claims objects by name if all other objects only describe data, because an archive next to
-// shards often holds something else. If the user names the format, it claims all objects that can
-// hold samples.
+// shards often contains something else. If the user names the format, survey claims all objects
+// that can hold samples.
 func survey(_ context.Context, l format.Listing, o format.Options) (*format.Dataset, error) {
 	hidden := new(atomic.Int64)
 	d := &dataset{each: o.Key == format.KeyPath, hidden: hidden}
@@ -65,17 +66,17 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 // dataset is the result of a survey.
 type dataset struct {
 	shards   []format.Shard
-	archives []*archive    // of the shards being scanned
-	each     bool          // each member is a sample, even if some belong together
+	archives []*archive    // directories of the shards being scanned, by shard number
+	each     bool          // each member is a sample, even if the names of some members have a common key
 	hidden   *atomic.Int64 // number of skipped hidden members; nil: they are included
 
 	mu     sync.Mutex
-	shard  int    // first shard with a sample of several members
-	joined string // members of that sample; empty: each sample has one member
+	shard  int    // first shard that has a sample with several members
+	joined string // names of the members of that sample; empty: each sample has one member
 }
 
-// assumed returns an example of a sample of several members. They may be parts of one sample, or
-// images whose names contain dots.
+// assumed returns an example of a sample with several members. The members may be parts of one
+// sample, or images whose names contain dots.
 func (d *dataset) assumed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +86,7 @@ func (d *dataset) assumed() string {
 	return fmt.Sprintf("combined members whose names agree up to the first dot, such as %s: use --sample-key path to make each a sample", d.joined)
 }
 
-// join records members of a shard that form one sample.
+// join records that several members of a shard form one sample.
 func (d *dataset) join(shard int, members string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +95,8 @@ func (d *dataset) join(shard int, members string) {
 	}
 }
 
-// decode reads an archive's directory. An archive of only stored members needs no decoding.
+// decode reads an archive's directory. If all members are stored without compression, the archive
+// needs no decoding.
 func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (format.Decoded, error) {
 	size := d.shards[shard].Size
 	a, err := readArchive(ctx, in, size, d.hidden != nil)
@@ -112,7 +114,7 @@ func (d *dataset) decode(ctx context.Context, shard int, in format.Ranges) (form
 	return format.Decoded{ReadCloser: io.NopCloser(newContents(raw, a)), Codec: codec.Zip, Frames: newFrames(a)}, nil
 }
 
-// scan scans the samples of an archive, whose directory decode has read.
+// scan scans the samples of an archive. decode has already read the archive's directory.
 func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.Sink) error {
 	a := d.archives[shard]
 	if a == nil {
@@ -133,7 +135,7 @@ func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.
 			return err
 		}
 	}
-	ended, err := s.Ended() // the checker has validated the rest of the archive by then
+	ended, err := s.Ended() // the checker has then validated the rest of the archive
 	if err == nil && !ended {
 		err = s.Fail("more bytes follow the last member")
 	}
@@ -149,8 +151,8 @@ func (d *dataset) scan(ctx context.Context, shard int, in io.Reader, out format.
 	return nil
 }
 
-// maxBetween limits the hidden members between two members of a sample, because they become bytes
-// of the sample. A tar has the same limit.
+// maxBetween limits the length of the hidden members between two members of a sample, because they
+// become bytes of the sample. A tar has the same limit.
 const maxBetween = 1 << 20
 
 // scanner finds samples in the bytes of an uncompressed archive, or in the concatenated contents of
@@ -159,14 +161,14 @@ type scanner struct {
 	*format.Cursor
 	plain bool
 
-	first  *member // of the open sample; nil: none is open
+	first  *member // first member of the open sample; nil: no sample is open
 	group  naming.Group
-	bytes  int64  // of the open sample's members
-	joined string // two members that form one sample; empty: none
+	bytes  int64  // total bytes of the open sample's members
+	joined string // names of two members that form one sample; empty: there are none
 }
 
-// member handles the next member of the archive. A directory ends a sample; a hidden member does
-// not.
+// member handles the next member of the archive. A directory ends the open sample; a hidden member
+// does not.
 func (s *scanner) member(m *member) error {
 	switch m.kind {
 	case hiddenMember:
@@ -189,8 +191,8 @@ func (s *scanner) member(m *member) error {
 	return s.Part(m.ext, m.decoded)
 }
 
-// begin starts a sample unless one is open, and moves to the content of a member. Bytes between two
-// members of a sample are part of it.
+// begin starts a sample unless a sample is open, and advances to the content of a member. Bytes
+// between two members of a sample are part of the sample.
 func (s *scanner) begin(m *member) error {
 	pass := s.Data
 	if s.first == nil {
