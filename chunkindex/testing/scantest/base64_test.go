@@ -20,7 +20,7 @@ import (
 
 // From here to the end of decodeLines, this is the example of docs/dev/adding-a-decoded-format.md.
 
-// Base64 reads lines of text that are stored as lines of base64, any number of them in each.
+// Base64 reads lines of text that are stored as base64. Each line of base64 may encode several of them.
 func Base64() format.Format {
 	return format.Format{Name: "base64", Shards: "names in .b64", Survey: surveyBase64}
 }
@@ -38,7 +38,7 @@ func surveyBase64(_ context.Context, l format.Listing, o format.Options) (*forma
 	return d, nil
 }
 
-// scanLines finds the samples in the decoded bytes: each is a line.
+// scanLines finds the samples in the decoded bytes. Each line is a sample.
 func scanLines(shard format.Object, c *format.Cursor) error {
 	stem := format.Stem(shard.Key, ".b64")
 	for n := uint64(0); ; n++ {
@@ -65,12 +65,12 @@ func scanLines(shard format.Object, c *format.Cursor) error {
 	}
 }
 
-// base64Reader decodes a shard from its beginning to its end. A frame is a line of base64.
+// base64Reader decodes a shard sequentially. Each line of base64 is a frame.
 type base64Reader struct {
 	in              *bufio.Reader
-	frame           []byte // decoded bytes that were not read yet
-	stored, decoded int64  // where the next frame begins
-	codec.FrameList        // At and Keep
+	frame           []byte // decoded bytes of the frame that Read has not returned yet
+	stored, decoded int64  // offsets at which the next frame begins
+	codec.FrameList        // implements At and Keep
 }
 
 func (r *base64Reader) Read(p []byte) (int, error) {
@@ -94,10 +94,10 @@ func (r *base64Reader) Read(p []byte) (int, error) {
 
 func (r *base64Reader) Close() error { return nil }
 
-// Params returns nothing: a frame says all that decoding it needs.
+// Params returns no parameters, because a frame can be decoded without any.
 func (r *base64Reader) Params(int64, int64) ([]byte, []rows.Range) { return nil, nil }
 
-// decodeLines is the Decode of the codec: it fills dst from the frames of a chunk.
+// decodeLines implements Decode of the codec. It fills dst with the decoded frames of a chunk.
 func decodeLines(_, stored, dst []byte) error {
 	for len(dst) > 0 {
 		line, rest, _ := bytes.Cut(stored, []byte("\n"))
@@ -113,10 +113,10 @@ func decodeLines(_, stored, dst []byte) error {
 	return nil
 }
 
-// toy is the number that the codec would have in the table.
+// toy is the number of the codec, which is not in the table of codecs.
 const toy codec.Codec = 200
 
-// at reads a stored object as io.SectionReader asks for it.
+// at implements io.ReaderAt for a stored object.
 type at struct {
 	ctx context.Context
 	in  format.Ranges
@@ -140,7 +140,7 @@ func base64Dataset() scantest.Dataset {
 
 func TestBase64_Conforms(t *testing.T) { scantest.Conforms(t, base64Dataset()) }
 
-// A chunk can be decoded from any run of whole frames, as the index stores them.
+// TestBase64_FramesDecodeByThemselves checks that a chunk can be decoded from any run of whole frames, as the index stores them.
 func TestBase64_FramesDecodeByThemselves(t *testing.T) {
 	o := base64Dataset().Objects
 	d, err := Base64().Survey(t.Context(), o, format.Options{})
@@ -179,7 +179,7 @@ func (r ranges) ReadRange(_ context.Context, offset int64, p []byte) error {
 	return nil
 }
 
-// The guide shows the code tested here.
+// TestGuideShowsBase64 checks that the guide shows the code above.
 func TestGuideShowsBase64(t *testing.T) {
 	own, err := os.ReadFile("base64_test.go")
 	if err != nil {

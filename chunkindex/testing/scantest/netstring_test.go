@@ -13,7 +13,7 @@ import (
 
 // From here to the end of scan, this is the example of docs/dev/adding-a-format.md.
 
-// Format reads netstrings: "5:hello," for every record (https://cr.yp.to/proto/netstrings.txt).
+// Format reads netstrings: each record has the form "5:hello," (https://cr.yp.to/proto/netstrings.txt).
 func Format() format.Format {
 	return format.Format{
 		Name:   "netstring",
@@ -26,11 +26,11 @@ func survey(_ context.Context, l format.Listing, o format.Options) (*format.Data
 	return format.NewDataset(format.Called(l, o, ".netstr"), scan), nil
 }
 
-// scan finds the samples of one shard. A sample is a netstring as it is stored; its one part is the text without length and comma.
+// scan finds the samples of one shard. A sample is a netstring as stored. Its only part is the text without length and comma.
 func scan(shard format.Object, c *format.Cursor) error {
 	stem := format.Stem(shard.Key, ".netstr")
 	for n := uint64(0); ; n++ {
-		head, err := c.Peek(11) // a length of ten digits and the colon
+		head, err := c.Peek(11) // a length of up to ten digits and the colon
 		if err != nil || len(head) == 0 {
 			return err
 		}
@@ -77,7 +77,7 @@ func TestConforms(t *testing.T) { scantest.Conforms(t, dataset()) }
 
 func FuzzConforms(f *testing.F) { scantest.Fuzz(f, dataset()) }
 
-// The guide shows the code tested here.
+// TestGuideShowsThisFormat checks that the guide shows the code above.
 func TestGuideShowsThisFormat(t *testing.T) {
 	own, err := os.ReadFile("netstring_test.go")
 	if err != nil {
@@ -89,7 +89,7 @@ func TestGuideShowsThisFormat(t *testing.T) {
 	}
 	_, code, _ := bytes.Cut(own, []byte("docs/dev/adding-a-format.md.\n\n"))
 	code, tests, _ := bytes.Cut(code, []byte("\nfunc dataset() "))
-	tests, _, _ = bytes.Cut(append([]byte("func dataset() "), tests...), []byte("\n// The guide shows"))
+	tests, _, _ = bytes.Cut(append([]byte("func dataset() "), tests...), []byte("\n// TestGuideShows"))
 	for _, shown := range [][]byte{code, tests} {
 		if len(shown) == 0 || !bytes.Contains(guide, append(append([]byte("```go\n"), shown...), "```\n"...)) {
 			t.Errorf("docs/dev/adding-a-format.md does not show\n%s", shown)
