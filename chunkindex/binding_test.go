@@ -15,13 +15,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// redigest appends the digest of b to it, as a binding requires.
+// redigest appends the digest of b to b, because a binding ends with its digest.
 func redigest(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return append(bytes.Clone(b), sum[:]...)
 }
 
-// A malformed binding returns ErrCorrupt with its key; a binding that cannot be read does not.
+// A malformed binding returns ErrCorrupt with the binding's key. A binding that cannot be read
+// returns another error.
 func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 	store, rep := smallStore(t)
 	b := bytes.Clone(shards.Binding(t, store))
@@ -35,7 +36,7 @@ func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 		fault error
 		want  error
 	}{
-		"of other versions": {other, nil, ErrCorrupt}, // valid, but not the binding that the pointer names
+		"of other versions": {other, nil, ErrCorrupt}, // valid, but not the binding in the pointer
 		"empty":             {nil, nil, ErrCorrupt},
 		"cut":               {b[:len(b)-1], nil, ErrCorrupt},
 		"too large":         {make([]byte, layout.MaxPointer+2*(6+2*layout.MaxVersion+sha256.Size)+1), nil, ErrCorrupt},
@@ -63,7 +64,8 @@ func TestOpen_ClassifiesFaultsOfABinding(t *testing.T) {
 	}
 }
 
-// Store errors remain store errors; wrong bytes are ErrCorrupt.
+// TestParseFile_ClassifiesFaults checks that parseFile returns store errors unchanged, and
+// ErrCorrupt for wrong bytes.
 func TestParseFile_ClassifiesFaults(t *testing.T) {
 	store, rep := smallStore(t)
 	b, _ := store.Bytes(layout.IndexObject("", rep.Generation))

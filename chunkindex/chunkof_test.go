@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestChunkOf_AgreesWithLinearSearch compares chunkOf with a linear search, over chunks of equal, different
-// and zero sample counts.
+// TestChunkOf_AgreesWithLinearSearch compares chunkOf with a linear search, for chunks with equal,
+// different and zero sample counts.
 func TestChunkOf_AgreesWithLinearSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]uint64{0, 1, 3, 1000, 1 << 50}).Draw(t, "most")
@@ -28,6 +28,6 @@ func TestChunkOf_AgreesWithLinearSearch(t *testing.T) {
 				check(first[c+1]-1, c)
 			}
 		}
-		check(first[len(counts)], len(counts)) // no chunk holds it
+		check(first[len(counts)], len(counts)) // no chunk contains this sample
 	})
 }

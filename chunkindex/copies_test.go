@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// RemoveCopies removes copies that were not opened for a day, and no other files.
+// RemoveCopies removes the copies that were not opened for a day, and no other files.
 func TestRemoveCopies(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	d := indextest.Make(t, store, indextest.Spec{Sizes: indextest.Sizes(60, 1000), Shards: 4})

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// smallIndex returns the bytes of an index of two shards, three samples and two chunks.
+// smallIndex returns the bytes of an index with two shards, three samples and two chunks.
 func smallIndex(t testing.TB) []byte {
 	t.Helper()
 	store, rep := smallStore(t)
@@ -28,7 +28,7 @@ func smallIndex(t testing.TB) []byte {
 	return bytes.Clone(b)
 }
 
-// smallStore returns a store that holds the shards and the index of smallIndex.
+// smallStore returns a store with the shards and the index of smallIndex.
 func smallStore(t testing.TB) (*memstore.Store, IndexReport) {
 	t.Helper()
 	store := memstore.New()
@@ -40,7 +40,7 @@ func smallStore(t testing.TB) (*memstore.Store, IndexReport) {
 	return store, rep
 }
 
-// parseAny opens an index file of any generation.
+// parseAny opens an index file. It accepts any generation.
 func parseAny(f *os.File, size int64) (*Index, error) {
 	head := make([]byte, layout.HeaderSize)
 	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -50,12 +50,12 @@ func parseAny(f *os.File, size int64) (*Index, error) {
 	return parseIndex(f, size, hex.EncodeToString(sum[:]), nil, true)
 }
 
-// useAll opens an index file and reads everything in it. It returns nil if all of it is valid.
+// useAll opens an index file and reads all of its data. It returns nil if all data is valid.
 func useAll(f *os.File, size int64) error {
 	return use(parseAny(f, size))
 }
 
-// use reads everything in an opened index, unless opening it failed.
+// use reads all data of an opened index. If opening failed, it returns that error.
 func use(x *Index, err error) error {
 	if err != nil {
 		return err
@@ -169,8 +169,8 @@ func FuzzOpenIndex(f *testing.F) {
 	})
 }
 
-// fixDigests recomputes all digests of a modified index, as far as its list of sections is intact, so
-// that later checks are reached.
+// fixDigests recomputes all digests of a modified index, so that tests reach the checks after the
+// digests. It requires an intact list of sections.
 func fixDigests(b []byte) {
 	if len(b) < layout.HeaderSize {
 		return

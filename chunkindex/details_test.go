@@ -10,14 +10,15 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keepAllCache is a cache without eviction.
+// keepAllCache is a TableCache that never evicts.
 type keepAllCache map[CacheKey]Cached
 
 func (k keepAllCache) Get(key CacheKey) (Cached, bool) { c, ok := k[key]; return c, ok }
 func (k keepAllCache) Add(key CacheKey, c Cached)      { k[key] = c }
 func (k keepAllCache) Close()                          { clear(k) }
 
-// Details of a chunk are read once and then cached; PartNames adds nothing to the cache.
+// TestIndex_CachesDetails checks that the details of a chunk are read once and then cached, and
+// that PartNames adds nothing to the cache.
 func TestIndex_CachesDetails(t *testing.T) {
 	store := memstore.New()
 	for _, name := range []string{"a.jpg", "b.png", "c.jpg"} {

@@ -7,17 +7,17 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// IndexOptions is the part of build.Options that tests of this package need.
+// IndexOptions contains the fields of build.Options that tests of this package need.
 type IndexOptions struct {
 	ChunkSize int64
 	Format    string
 	Hints     format.Options
 	Parallel  int
-	Parts     int  // write the scans of part 0 of this many parts; 0: publish
-	Rest      bool // scan shards without a stored scan
+	Parts     int  // store the scans of part 0 of this number of parts; 0: publish
+	Rest      bool // scan the shards without a stored scan
 }
 
-// IndexReport is the part of build.Report that tests of this package read.
+// IndexReport contains the fields of build.Report that tests of this package read.
 type IndexReport struct {
 	Generation         string
 	Samples            uint64

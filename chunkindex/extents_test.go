@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// packedStore holds an index of two compressed shards, one with a single frame and one with many.
+// packedStore returns a store with an index of two compressed shards. One shard has a single frame,
+// the other has many.
 func packedStore(t testing.TB) *memstore.Store {
 	t.Helper()
 	plain, _ := smallStore(t)
@@ -27,8 +28,8 @@ func packedStore(t testing.TB) *memstore.Store {
 	return store
 }
 
-// otherIndexes returns indexes of compressed shards, of loose objects and of overlapping token
-// windows.
+// otherIndexes returns indexes of compressed shards, of loose objects and of token windows, which
+// overlap.
 func otherIndexes(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -52,9 +53,9 @@ func otherIndexes(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Indexes of every kind are valid as written. Changing any byte of a resident section makes them
-// invalid. With recomputed digests, a damaged index may be accepted but must not read out of
-// bounds.
+// TestParseIndex_RejectsDamageInEveryKind checks that indexes of every kind are valid as written,
+// and that changing any byte of these sections makes them invalid. With recomputed digests, a
+// damaged index may be accepted, but reads must stay within bounds.
 func TestParseIndex_RejectsDamageInEveryKind(t *testing.T) {
 	for name, whole := range otherIndexes(t) {
 		if err := useAll(fileOf(t, whole), int64(len(whole))); err != nil {
@@ -111,7 +112,8 @@ func TestParseIndex_RejectsContradictoryCodecs(t *testing.T) {
 
 func replaceIn(b []byte, old, new string) { copy(b[bytes.Index(b, []byte(old)):], new) }
 
-// Overlapping samples may exceed the bytes of their chunks by at most their overlap.
+// TestMayHold_AllowsOnlyTheOverlap checks that the samples may exceed the bytes of their chunks by
+// at most the overlap.
 func TestMayHold_AllowsOnlyTheOverlap(t *testing.T) {
 	x := &Index{head: layout.Header{Totals: layout.Totals{Samples: 3}}, meta: layout.Meta{Overlap: 4}}
 	for bytes, want := range map[int64]bool{100: true, 112: true, 113: false, 1 << 62: false} {
@@ -124,8 +126,8 @@ func TestMayHold_AllowsOnlyTheOverlap(t *testing.T) {
 	}
 }
 
-// A compressed chunk that fails to decode, or decodes to other bytes, is one bad range of its
-// stored bytes.
+// If a compressed chunk fails to decode, or decodes to other bytes, Verify reports one bad range:
+// the chunk's stored bytes.
 func TestVerify_CompressedShards(t *testing.T) {
 	for name, body := range map[string]func(b []byte) []byte{
 		"a flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
@@ -150,7 +152,7 @@ func TestVerify_CompressedShards(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				x.shards[i].ETag = obj.ETag // a store that returns damaged bytes under the indexed ETag
+				x.shards[i].ETag = obj.ETag // the store returns damaged bytes under the indexed ETag
 			}
 		}
 		var bad []BadRange

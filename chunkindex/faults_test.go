@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// touch rewrites a shard with the same bytes and indexes again, which gives the generation a new
+// touch rewrites a shard with the same bytes and indexes again, so that the generation gets a new
 // binding.
 func touch(t *testing.T, store *memstore.Store, shard string) {
 	t.Helper()
@@ -32,7 +32,8 @@ func touch(t *testing.T, store *memstore.Store, shard string) {
 	}
 }
 
-// history returns a store whose first generation has three bindings and is no longer current.
+// history returns a store in which the first generation has three bindings and is no longer
+// current.
 func history(t *testing.T) (store *memstore.Store, first string) {
 	t.Helper()
 	store, rep := smallStore(t)
@@ -46,7 +47,7 @@ func history(t *testing.T) (store *memstore.Store, first string) {
 	return store, rep.Generation
 }
 
-// summary returns a digest of everything that an index contains.
+// summary returns a digest of all data in an index.
 func summary(ctx context.Context, x *Index) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, x.Generation(), x.Binding(), x.shards)
@@ -92,9 +93,9 @@ func opened(ctx context.Context, store objstore.Store, opt OpenOptions) (string,
 	return summary(ctx, x)
 }
 
-// Each request of each operation fails in turn: before its first byte, after some bytes, or with a
-// wrong byte in data that has a digest. The operation then returns that error or succeeds without
-// the request. It leaves no open file and no partial copy.
+// TestIndex_ReportsEachFailedRequest fails each request of each operation in turn: before its first
+// byte, after some bytes, or with a wrong byte in data that has a digest. The operation must return
+// that error or succeed without the request. It must leave no open file and no partial copy.
 func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 	dead := errors.New("dead")
 	small := func(t *testing.T) *memstore.Store { store, _ := smallStore(t); return store }
@@ -102,7 +103,7 @@ func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 	lines := func(t *testing.T) *memstore.Store { store, _ := linesStore(t, 3000); return store }
 	for name, c := range map[string]struct {
 		store  func(*testing.T) *memstore.Store
-		writes bool // the operation changes its store, so each run gets a new one
+		writes bool // the operation modifies its store, so each run gets a new store
 		do     func(ctx context.Context, t *testing.T, store *memstore.Store) (string, error)
 	}{
 		"open": {small, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
@@ -211,7 +212,7 @@ func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 			}
 			store.SetFault(nil)
 			said, err := opened(ctx, store, OpenOptions{})
-			return fmt.Sprint(rep.Generation, said, len(left) > 1), err // one probe may remain
+			return fmt.Sprint(rep.Generation, said, len(left) > 1), err // a probe object may remain
 		}},
 		"verify": {small, false, func(ctx context.Context, _ *testing.T, store *memstore.Store) (string, error) {
 			x, err := Open(ctx, store, "", OpenOptions{})
@@ -221,7 +222,7 @@ func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 			defer x.Close()
 			var bad []BadRange
 			err = Verify(ctx, x, store, "", 1, nil, func(b BadRange) { bad = append(bad, b) })
-			if len(bad) > 0 { // correct for a wrong byte
+			if len(bad) > 0 { // the correct result if the fault is a wrong byte
 				return "", ErrCorrupt
 			}
 			return "", err
@@ -275,7 +276,7 @@ func TestIndex_ReportsEachFailedRequest(t *testing.T) {
 	}
 }
 
-// parted returns a store in which a run for one part has stored its scans in the store.
+// parted returns a store in which a run for one part has stored its scans.
 func parted(t *testing.T) *memstore.Store {
 	t.Helper()
 	store, _ := smallStore(t)
@@ -295,7 +296,7 @@ func parted(t *testing.T) *memstore.Store {
 	return store
 }
 
-// firstGeneration returns the generation of history's store that no pointer names.
+// firstGeneration returns the generation in history's store that no pointer names.
 func firstGeneration(t *testing.T, store *memstore.Store) string {
 	t.Helper()
 	text, _ := store.Bytes(layout.PointerKey)
@@ -312,10 +313,11 @@ func firstGeneration(t *testing.T, store *memstore.Store) string {
 	return ""
 }
 
-// Shards that were rewritten are read under their latest ETags.
+// TestOpen_TakesTheNewestBindingOfAnOldGeneration checks that shards that were rewritten are read
+// under their latest ETags.
 func TestOpen_TakesTheNewestBindingOfAnOldGeneration(t *testing.T) {
 	store, rep := smallStore(t)
-	for i := range 6 { // binding keys sort by digest, not by time
+	for i := range 6 { // binding keys are sorted by digest, not by time
 		touch(t, store, []string{"a.tar", "b.tar"}[i%2])
 		var want []string
 		for _, shard := range []string{"a.tar", "b.tar"} {
@@ -342,7 +344,8 @@ func TestOpen_TakesTheNewestBindingOfAnOldGeneration(t *testing.T) {
 	}
 }
 
-// copiedWithTimes returns a store with the same objects, written in the same order.
+// copiedWithTimes returns a store with the same objects, written in the same order as in the
+// original store.
 func copiedWithTimes(t *testing.T, store *memstore.Store) *memstore.Store {
 	t.Helper()
 	keys := store.Keys()
@@ -362,7 +365,7 @@ func copiedWithTimes(t *testing.T, store *memstore.Store) *memstore.Store {
 	return other
 }
 
-// Open rejects generations that are malformed, missing, or of another index.
+// Open rejects generations that are malformed, missing, or from another index.
 func TestOpen_RefusesGenerations(t *testing.T) {
 	store, first := history(t)
 	other := strings.Repeat("ab", 32)
@@ -389,8 +392,8 @@ func TestOpen_RefusesGenerations(t *testing.T) {
 	}
 }
 
-// Open replaces a local copy that is damaged, short or too large, and reads one that it may not
-// write.
+// Open replaces a local copy that is damaged, too short or too long. It reads a valid copy even if
+// it may not write to it.
 func TestOpen_ReplacesDamagedCopies(t *testing.T) {
 	leaks.Check(t)
 	store, rep := smallStore(t)

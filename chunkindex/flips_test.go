@@ -29,7 +29,8 @@ func TestParseIndex_RejectsEveryBitFlip(t *testing.T) {
 				if _, err := parseIndex(f, int64(len(b)), generation, nil, true); err == nil {
 					t.Fatalf("bit %d of byte %d: got an index", bit, i)
 				}
-				// With recomputed digests, useAll must not allocate more than the values justify.
+				// With recomputed digests, useAll may accept the index, but must
+				// not allocate more memory than the values justify.
 				q := bytes.Clone(p)
 				fixDigests(q)
 				if _, err := deep.WriteAt(q, 0); err != nil {

@@ -66,7 +66,7 @@ func TestReadChunks_LimitsSamplesToBytes(t *testing.T) {
 	}
 }
 
-// A lookup among keys that all have the same hash fails early.
+// TestLookup_LimitsEqualHashes checks that a lookup fails early if all keys have the same hash.
 func TestLookup_LimitsEqualHashes(t *testing.T) {
 	n := 600
 	var names []string
@@ -96,7 +96,8 @@ func TestLookup_LimitsEqualHashes(t *testing.T) {
 	}
 }
 
-// Every prefix and every bit flip of a pointer or binding returns an error or the original content.
+// TestOpen_DamagedPointerAndBinding checks that every prefix and every bit flip of a pointer or
+// binding returns an error or the original content.
 func TestOpen_DamagedPointerAndBinding(t *testing.T) {
 	store, rep := smallStore(t)
 	each := func(key string) {
@@ -138,7 +139,8 @@ func TestOpen_DamagedPointerAndBinding(t *testing.T) {
 	}
 }
 
-// A binding too large for its number of shards is not read into memory.
+// TestOpen_RejectsHugeBinding checks that Open does not read a binding that is too large for its
+// number of shards.
 func TestOpen_RejectsHugeBinding(t *testing.T) {
 	store, rep := smallStore(t)
 	text, _ := store.Bytes(layout.PointerKey)

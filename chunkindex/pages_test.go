@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// linesStore holds two shards of many lines and their index. A rule derives all sample names.
+// linesStore returns a store with two shards of many lines and their index. A rule derives all
+// sample names.
 func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 	t.Helper()
 	store := memstore.New()
@@ -29,7 +30,7 @@ func linesStore(t testing.TB, lines int) (*memstore.Store, IndexReport) {
 	return store, rep
 }
 
-// openInPart opens an index with only its resident sections local.
+// openInPart opens an index. Only the resident sections are local.
 func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	t.Helper()
 	leaks.Check(t)
@@ -42,7 +43,8 @@ func openInPart(t testing.TB, store *memstore.Store, generation string) *Index {
 	return x
 }
 
-// After a full read, the index holds as many bytes as Resident reports, within one page.
+// TestIndex_ResidentCountsPresentPages checks that, after a full read, the index uses the number of
+// bytes that Resident reports, to within one page.
 func TestIndex_ResidentCountsPresentPages(t *testing.T) {
 	for _, lines := range []int{10, 60_000} {
 		store, rep := linesStore(t, lines)
@@ -61,7 +63,7 @@ func TestIndex_ResidentCountsPresentPages(t *testing.T) {
 	}
 }
 
-// A partial index returns the same data as a complete one, and fetches almost no byte twice.
+// A partial index returns the same data as a complete index, and fetches almost no byte twice.
 func TestIndex_PartialCopyReadsTheSame(t *testing.T) {
 	store, rep := linesStore(t, 30000)
 	whole, err := Open(t.Context(), store, "", OpenOptions{})
@@ -113,8 +115,8 @@ func sameIndex(t *testing.T, x, whole *Index) {
 	}
 }
 
-// Damage in the stored index returns an error that names the index, and never wrong bytes. Damage
-// in the local file is repaired from the store.
+// TestPages_RejectsDamage checks that damage in the stored index returns an error that names the
+// index, and never wrong bytes. Damage in the local file is repaired from the store.
 func TestPages_RejectsDamage(t *testing.T) {
 	store, rep := linesStore(t, 30000)
 	key := layout.IndexObject("", rep.Generation)
@@ -150,7 +152,7 @@ func TestPages_RejectsDamage(t *testing.T) {
 	}
 }
 
-// Names that follow from a rule are computed, without pages of hashes.
+// TestLookup_NumberedKeys checks that lookups compute derived names without hash pages.
 func TestLookup_NumberedKeys(t *testing.T) {
 	store, rep := linesStore(t, 2000)
 	x := openInPart(t, store, rep.Generation)
@@ -175,7 +177,7 @@ func TestLookup_NumberedKeys(t *testing.T) {
 	if got, ok, err := x.Lookup(t.Context(), "c-1/000000003", "c-0.jsonl"); ok || err != nil {
 		t.Errorf("in another shard: got %d, %v, %v", got, ok, err)
 	}
-	// Two shards with one stem.
+	// Two shards have the same stem.
 	other := memstore.New()
 	for _, key := range []string{"c-0.jsonl", "c-0.ndjson", "c-1.jsonl"} {
 		b, _ := store.Bytes(strings.Replace(key, "ndjson", "jsonl", 1))

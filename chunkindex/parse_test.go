@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// The extents of a chunk must match its length even if their sum overflows.
+// TestReadExtents_RejectsOverflow checks that the extents of a chunk must match its length even if
+// their sum overflows.
 func TestReadExtents_RejectsOverflow(t *testing.T) {
 	const length = 10
 	x := &Index{
@@ -50,7 +51,7 @@ func TestReadMeta_RequiresDefaults(t *testing.T) {
 	}
 }
 
-// readMeta rejects numbers out of range, requires each default, and distinguishes newer metadata
+// readMeta rejects numbers out of range and requires each default. It distinguishes newer metadata
 // from malformed metadata.
 func TestReadMeta_BoundsItsNumbers(t *testing.T) {
 	sound := layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}
@@ -100,7 +101,7 @@ func TestReadMeta_BoundsItsNumbers(t *testing.T) {
 	}
 }
 
-// check bounds each field of a chunk row.
+// check rejects out-of-range values in each field of a chunk row.
 func TestChunkRow_BoundsItsNumbers(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(c *chunkRow)

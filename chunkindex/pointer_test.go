@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// IndexNames ignores keys that are not pointers with a valid index name.
+// IndexNames ignores keys that are not pointer keys with a valid index name.
 func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 	store := memstore.New()
 	long := strings.Repeat("n", 64)
@@ -37,7 +37,7 @@ func TestIndexNames_ListsOnlyPointers(t *testing.T) {
 			t.Errorf("%q of %q: got %v, want %s", c.name, c.has, e, c.want)
 		}
 	}
-	// The error of a damaged pointer names its key.
+	// The error for a damaged pointer names the pointer's key.
 	if _, err := readPointers(t.Context(), store, "p/"); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "p/"+layout.PointerKey+": ") {
 		t.Errorf("got %v, want the damaged pointer", err)
 	}

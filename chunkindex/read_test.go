@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// reads are the read operations of an index, each with a fixed chunk or sample.
+// reads contains the read operations of an index, each with a fixed chunk or sample.
 var reads = map[string]func(ctx context.Context, x *Index) error{
 	"table":      func(ctx context.Context, x *Index) error { _, err := x.Table(ctx, 0); return err },
 	"names":      func(ctx context.Context, x *Index) error { _, err := x.Names(ctx, 0); return err },
@@ -27,7 +27,7 @@ var reads = map[string]func(ctx context.Context, x *Index) error{
 	},
 }
 
-// partlyStored returns an index of archives with only its resident sections local.
+// partlyStored returns an index of archives. Only its resident sections are local.
 func partlyStored(t *testing.T) (*memstore.Store, *Index) {
 	t.Helper()
 	store, _ := smallStore(t)
@@ -43,8 +43,8 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 	for name, read := range reads {
 		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied, objstore.ErrNotFound} {
 			store, x := partlyStored(t)
-			// A small index has one page for all sections, so these pages are local already: drop
-			// them.
+			// In a small index, all sections share one page, which is therefore local:
+			// discard it.
 			x.pages.recent[0].b, x.pages.from = nil, func(context.Context, int64, []byte) error { return &FetchError{want} }
 			if err := x.pages.file.Truncate(x.pages.begin); err != nil {
 				t.Fatal(err)
@@ -64,7 +64,7 @@ func TestIndex_ReadsReturnTheErrorOfTheStore(t *testing.T) {
 	}
 }
 
-// Reads end with their context, whether the index is local or not.
+// Reads return when their context ends, whether the index is local or not.
 func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -83,15 +83,15 @@ func TestIndex_ReadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// The rows of section 6 and the section bounds limit both the range that is read and its
-// allocation.
+// TestIndex_BlockRefusesPlacesBeyondItsBounds checks that the rows of section 6 and the section's
+// bounds limit both the range that is read and the allocated memory.
 func TestIndex_BlockRefusesPlacesBeyondItsBounds(t *testing.T) {
 	const row, size = layout.BlockRow, 2*layout.BlockRow + layout.MaxTable + 200
 	for _, c := range []struct {
 		name     string
 		from, to uint64
 		length   int64 // length of the section
-		placed   bool  // valid in section 6; only the section's bounds reject it
+		placed   bool  // section 6 accepts the range; only the section's bounds reject it
 		ok       bool
 	}{
 		{"whole section", 0, 100, 100, true, true},

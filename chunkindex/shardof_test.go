@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// shapes returns stores whose indexes cover all ways of placing samples in shards.
+// shapes returns stores whose indexes cover all layouts of samples in shards.
 func shapes(t *testing.T) map[string]*memstore.Store {
 	t.Helper()
 	all := map[string]*memstore.Store{}
@@ -23,7 +23,7 @@ func shapes(t *testing.T) map[string]*memstore.Store {
 	shards.Photos(loose, 40)
 	add("loose objects", IndexOptions{ChunkSize: 100}, loose)
 	archives, _ := smallStore(t)
-	archives.Set("ab.tar", make([]byte, 1024)) // no samples, between shards that have some
+	archives.Set("ab.tar", make([]byte, 1024)) // a shard without samples, between shards with samples
 	add("archives", IndexOptions{ChunkSize: 1}, archives)
 	all["compressed archives"] = packedStore(t)
 	lines, _ := linesStore(t, 500)
@@ -47,8 +47,8 @@ func shapes(t *testing.T) map[string]*memstore.Store {
 	return all
 }
 
-// TestShardOf_IsTheShardOfTheSamplesExtent compares ShardOf and lookups by shard with the extents
-// of each sample.
+// TestShardOf_IsTheShardOfTheSamplesExtent compares the results of ShardOf and of lookups by shard
+// with the extents of each sample.
 func TestShardOf_IsTheShardOfTheSamplesExtent(t *testing.T) {
 	for name, store := range shapes(t) {
 		x, err := Open(t.Context(), store, "", OpenOptions{})

@@ -15,15 +15,15 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// drawing is a random set of objects of a dataset, with their times, and its pointers.
+// drawing is a random set of objects of a dataset, with random times and pointers.
 type drawing struct {
 	indexes, bindings, notes []objstore.Object
 	at                       []publishedPointer
 	limit                    time.Time
 }
 
-// drawLayout draws objects of four generations and pointers of up to three indexes. It draws from
-// few times, so that many are equal.
+// drawLayout draws objects of four generations and pointers of up to three indexes. It uses only a
+// few different times, so that many are equal.
 func drawLayout(t *rapid.T) drawing {
 	epoch := time.Unix(1e9, 0)
 	when := rapid.Map(rapid.IntRange(1, 6), func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) })
@@ -62,7 +62,7 @@ func unusedOf(l drawing) *Unused {
 	return u
 }
 
-// of returns the objects whose keys name a generation.
+// of returns the objects whose keys contain a generation.
 func of(all []objstore.Object, generation string) (some []objstore.Object) {
 	for _, o := range all {
 		if strings.Contains(o.Key, "/"+generation) {
@@ -72,8 +72,9 @@ func of(all []objstore.Object, generation string) (some []objstore.Object) {
 	return some
 }
 
-// neededBy returns the bindings and notes that a generation needs: the bindings that pointers name,
-// or for a generation without a pointer the first of the newest.
+// neededBy returns the bindings and notes that a generation needs. These are the bindings that
+// pointers name. A generation without a pointer needs its newest binding, the first one of equal
+// age.
 func (l drawing) neededBy(generation string) (needed []objstore.Object) {
 	current := false
 	var newest objstore.Object
@@ -102,8 +103,9 @@ func keysOf(all []objstore.Object) (keys []string) {
 	return keys
 }
 
-// Each object is needed by a generation that has an index or is current, or else it is unneeded.
-// Unneeded objects count as old or young by their own time.
+// TestUnused_AgreesWithAModel checks that each object is needed by a generation that has an index
+// or is current, or is listed as unneeded. The age of an unneeded object is determined by its own
+// time.
 func TestUnused_AgreesWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -129,7 +131,7 @@ func TestUnused_AgreesWithAModel(t *testing.T) {
 		if len(u.Generations) != len(l.indexes) {
 			t.Fatalf("got %d generations of %d indexes", len(u.Generations), len(l.indexes))
 		}
-		for generation := range u.Current { // the index may be gone: gc keeps objects that a pointer needs
+		for generation := range u.Current { // the index object may be missing: gc retains objects that a pointer needs
 			for _, o := range l.neededBy(generation) {
 				kept[o.Key] = true
 			}
@@ -151,7 +153,7 @@ func TestUnused_AgreesWithAModel(t *testing.T) {
 	})
 }
 
-// Current generations come first, then the most recently written.
+// FindUnused lists current generations first, then the most recently written generations.
 func TestUnused_OrdersGenerations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -172,8 +174,8 @@ func TestUnused_OrdersGenerations(t *testing.T) {
 	})
 }
 
-// A generation was current until the next one of its index began; of several indexes the latest
-// time counts.
+// TestUnused_EndsTenuresWithTheNext checks that a generation was current until the next generation
+// of its index began. If the generation was in several indexes, the latest time counts.
 func TestUnused_EndsTenuresWithTheNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
@@ -197,7 +199,8 @@ func TestUnused_EndsTenuresWithTheNext(t *testing.T) {
 	})
 }
 
-// endOf returns the latest start among the tenures that follow each of a generation's own.
+// endOf returns the time at which a generation was replaced. For each of the generation's own
+// tenures, that is the start of the next tenure; the latest one counts.
 func endOf(generation string, all map[string][]tenure, current map[string][]string) (end time.Time) {
 	for name, tenures := range all {
 		later := func(a, b tenure) bool { // a began after b
@@ -227,7 +230,7 @@ func endOf(generation string, all map[string][]tenure, current map[string][]stri
 	return end
 }
 
-// Remove fails once a pointer has moved, and skips objects that are gone or rewritten.
+// Remove fails once a pointer has moved. It skips objects that were removed or rewritten.
 func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	find := func(store *memstore.Store) (*Unused, []objstore.Object) {
 		t.Helper()
@@ -271,7 +274,7 @@ func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.limit = o.Modified // an object exactly as old as the limit is not older than it
+	u.limit = o.Modified // an object exactly as old as the limit does not exceed the limit
 	if err := store.Delete(t.Context(), gone.Key); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +286,7 @@ func TestUnused_RemoveRefusesOnceAPointerMoved(t *testing.T) {
 	if _, there := store.Bytes(anew.Key); !there {
 		t.Errorf("%s was rewritten, but removed", anew.Key)
 	}
-	again, err := remove(u, objects) // objects that are gone now
+	again, err := remove(u, objects) // objects that no longer exist
 	if err != nil || len(again) != 0 {
 		t.Errorf("again: got %q removed, %v", again, err)
 	}

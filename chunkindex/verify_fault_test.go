@@ -20,7 +20,8 @@ func verified(ctx context.Context, x *Index, store objstore.Store) (bad []BadRan
 	return bad, err
 }
 
-// Only missing, changed or wrong bytes are bad ranges; any other store error ends the run.
+// TestVerify_TellsBytesFromFaults checks that Verify reports only missing, changed or wrong bytes
+// as bad ranges. Any other store error ends the run.
 func TestVerify_TellsBytesFromFaults(t *testing.T) {
 	plain, _ := smallStore(t)
 	packed := packedStore(t)
@@ -36,7 +37,7 @@ func TestVerify_TellsBytesFromFaults(t *testing.T) {
 		shard := x.Shard(0).Key
 		for _, c := range []struct {
 			fault memstore.Fault
-			cause string // of the bad ranges; empty: the run ends with an error
+			cause string // cause of the bad ranges; empty: the run ends with an error
 		}{
 			{memstore.Fault{Err: objstore.ErrNotFound}, "not found"},
 			{memstore.Fault{Err: objstore.ErrShort}, "short"},
@@ -79,7 +80,8 @@ func TestVerify_TellsBytesFromFaults(t *testing.T) {
 	}
 }
 
-// A wrong byte is reported for the sample that contains it, or for the whole range between samples.
+// TestVerify_BlamesEachByte checks that Verify reports a wrong byte for the sample that contains
+// it. If no sample contains it, Verify reports the whole range.
 func TestVerify_BlamesEachByte(t *testing.T) {
 	store, _ := smallStore(t)
 	x, err := Open(t.Context(), store, "", OpenOptions{})
@@ -118,7 +120,7 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 			t.Errorf("byte %d: got keys %q, %v", at, keys, err)
 		}
 	}
-	for i, off := range table.Offset { // a range of one byte touches only the sample that contains it
+	for i, off := range table.Offset { // a range of one byte affects only the sample that contains this byte
 		for _, at := range []int64{int64(off), int64(off+table.Length[i]) - 1} {
 			var got []uint64
 			err := x.Touched(t.Context(), BadRange{Offset: extent.Offset + at, Length: 1}, func(sample uint64, _ []byte) { got = append(got, sample) })
@@ -129,7 +131,7 @@ func TestVerify_BlamesEachByte(t *testing.T) {
 	}
 }
 
-// Explain names the cause and the repair.
+// Explain states the cause and the repair.
 func TestExplain_NamesTheCauseAndTheCure(t *testing.T) {
 	for cause, want := range map[string][]string{
 		Rewritten:                     {"o was copied or written again", "with the same bytes: run 'millrace index s3://b/d'"},
@@ -156,8 +158,8 @@ func TestExplain_NamesTheCauseAndTheCure(t *testing.T) {
 	}
 }
 
-// Faults outside samples, or in a compressed chunk that still decodes, are reported for the whole
-// range.
+// TestVerify_BlamesTheRangeWhereNoSampleIsWrong checks that Verify reports the whole range for
+// faults outside samples, and for faults in a compressed chunk that still decodes.
 func TestVerify_BlamesTheRangeWhereNoSampleIsWrong(t *testing.T) {
 	plain, _ := smallStore(t)
 	packed := packedStore(t)

@@ -6,7 +6,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// Concurrently verified chunks of compressed shards fit into memory at any length.
+// TestVerifiers_LimitMemory checks that concurrently verified chunks of compressed shards fit into
+// memory, whatever their length.
 func TestVerifiers_LimitMemory(t *testing.T) {
 	for _, test := range []struct {
 		parallel, chunks int

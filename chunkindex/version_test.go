@@ -35,7 +35,8 @@ func publishBytes(t *testing.T, store *memstore.Store, index, binding []byte) {
 	store.Set(layout.PointerKey, text)
 }
 
-// Objects of a newer program are neither read nor replaced, and are not reported as corrupt.
+// TestOpen_NewerProgram checks that objects of a newer program are neither read nor replaced, and
+// are not reported as corrupt.
 func TestOpen_NewerProgram(t *testing.T) {
 	replace := func(old, new string) func(index, _ []byte) {
 		return func(index, _ []byte) {
@@ -72,14 +73,14 @@ func TestOpen_NewerProgram(t *testing.T) {
 				_, err := FindUnused(t.Context(), store, "", time.Hour)
 				mustBeNewer(t, "gc", err)
 			}
-			// The recommended action works.
+			// The action that the error recommends must work.
 			store.Delete(t.Context(), layout.PointerKey)
 			if again, err := IndexShards(t.Context(), store, "", IndexOptions{}); err != nil || again.Generation != rep.Generation {
 				t.Errorf("without the pointer: got %+v, %v", again, err)
 			}
 		})
 	}
-	// Unchanged objects are not treated as a newer program's.
+	// Unchanged objects must not be mistaken for objects of a newer program.
 	store, rep := smallStore(t)
 	index, _ := store.Bytes(layout.IndexObject("", rep.Generation))
 	publishBytes(t, store, bytes.Clone(index), bytes.Clone(shards.Binding(t, store)))
@@ -107,8 +108,8 @@ func TestOpen_RefusesAnOlderVersion(t *testing.T) {
 	}
 }
 
-// leftAlone checks that an index run does not replace a newer program's objects, and that Open
-// reads them only if opens is set.
+// leftAlone checks that an index run does not replace the objects of a newer program. Open may read
+// them only if opens is set.
 func leftAlone(t *testing.T, store *memstore.Store, opens bool) {
 	t.Helper()
 	before, _ := store.Bytes(layout.PointerKey)

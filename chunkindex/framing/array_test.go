@@ -46,7 +46,8 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// Constants come from an index, which may have been written by any program.
+// FuzzConstants reads arbitrary constants, because they come from an index that any program may
+// have written.
 func FuzzConstants(f *testing.F) {
 	f.Add([]byte(`{"dtype":"<u2","shape":[2,3]}`))
 	f.Add([]byte(`{"dtype":"<M8[ns]","shape":[]}`))

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// datedStore lists objects with the given times, in seconds.
+// datedStore lists its objects with the given modification times, in seconds.
 type datedStore struct {
 	*memstore.Store
 	at map[string]int64
@@ -33,8 +33,8 @@ func (d datedStore) List(ctx context.Context, prefix string, visit func(objstore
 	})
 }
 
-// storedEpochs adds reports of three plans and several epochs, where two batches have two reports
-// each. It returns the number of batches per epoch.
+// storedEpochs adds reports for three plans and several epochs. Two batches have two reports each.
+// It returns the number of batches per epoch.
 func storedEpochs(t *testing.T, l *Log) map[string]uint64 {
 	t.Helper()
 	losses, batches := epochLosses(43, 1), map[string]uint64{}
@@ -50,7 +50,8 @@ func storedEpochs(t *testing.T, l *Log) map[string]uint64 {
 	return batches
 }
 
-// Stored matches the objects of the bucket and ignores foreign ones.
+// TestStored_DescribesEveryEpochOfEveryPlan checks that Stored lists all objects of the log in the
+// bucket and ignores foreign objects.
 func TestStored_DescribesEveryEpochOfEveryPlan(t *testing.T) {
 	store := memstore.New()
 	dated := datedStore{store, map[string]int64{}}
@@ -61,7 +62,7 @@ func TestStored_DescribesEveryEpochOfEveryPlan(t *testing.T) {
 	frozenDigest := freeze(t, l, q).Digest
 	keys := store.Keys()
 	for i, key := range keys {
-		dated.at[key] = int64(1000 + 17*i%len(keys)) // the newest is neither the first nor the last
+		dated.at[key] = int64(1000 + 17*i%len(keys)) // the newest object is neither the first nor the last
 	}
 	room, plan := "data/set/"+roomDir, planHash(testPlan)
 	for _, key := range []string{
@@ -116,7 +117,7 @@ func TestStored_DescribesEveryEpochOfEveryPlan(t *testing.T) {
 	}
 }
 
-// TestErrors_NameCulpritAndCure compares whole messages and their error classes.
+// TestErrors_NameCulpritAndCure compares complete error messages and their error classes.
 func TestErrors_NameCulpritAndCure(t *testing.T) {
 	store := memstore.New()
 	l, reader := newLog(t, store), newLog(t, store, func(c *Config) { c.Writer = nil })
@@ -171,7 +172,8 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 	}
 }
 
-// The bucket contains an invalid snapshot, or one of another digest.
+// TestOpen_NamesTheObjectToRemove opens a snapshot that is invalid, or whose digest differs from
+// its name. The error must name the object to remove.
 func TestOpen_NamesTheObjectToRemove(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -204,8 +206,8 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Freeze and Open leave no temporary files, with and without a directory for copies, if any request
-// fails.
+// TestLog_LeavesNoTemporaryFiles checks that Freeze and Open leave no temporary files if any
+// request fails, with and without a directory for copies.
 func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -219,7 +221,7 @@ func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 		})
 		add(t, l, epochReports(epochLosses(43, 1))...)
 		digest := freeze(t, l, request()).Digest
-		for n := range 4 { // Stat, header, content, and no failure
+		for n := range 4 { // fail Stat, the header, the content, and nothing
 			calls := 0
 			store.SetFault(func(memstore.Call) (f memstore.Fault) {
 				if calls++; calls == n+1 && n < 3 {
@@ -248,7 +250,7 @@ func TestLog_LeavesNoTemporaryFiles(t *testing.T) {
 	}
 }
 
-// The base snapshot is closed before its weights are read.
+// TestFreeze_FailsWithItsBase closes the base snapshot before Freeze reads its weights.
 func TestFreeze_FailsWithItsBase(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -267,7 +269,7 @@ func TestFreeze_FailsWithItsBase(t *testing.T) {
 	}
 }
 
-// All properties of a snapshot match the request.
+// TestSnapshot_SaysWhatItWasMadeOf checks that all properties of a snapshot match the request.
 func TestSnapshot_SaysWhatItWasMadeOf(t *testing.T) {
 	l := newLog(t, memstore.New())
 	for _, r := range epochReports(epochLosses(43, 1))[:2] {
@@ -326,8 +328,8 @@ func TestCheckFirst_Limits(t *testing.T) {
 	}
 }
 
-// A chunk's block is added twice, as by concurrent readers, and blocks of the maximum size and
-// larger are added.
+// TestBlockCache_KeepsTheFirstBlock adds the block of a chunk twice, like two concurrent readers.
+// It then adds blocks of the maximum size and larger blocks.
 func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
 	c := &blockCache{chunks: map[int]*list.Element{}}
 	first := &block{weights: make([]uint32, 9)}
@@ -344,7 +346,8 @@ func TestBlockCache_KeepsTheFirstBlock(t *testing.T) {
 	}
 }
 
-// A local log is sent in two parts, the first of which fails once; the second stays.
+// TestFlush_FailsWithThePartThatFails sends a local log in two parts. The first part fails once,
+// and the reports of both parts must remain in the log.
 func TestFlush_FailsWithThePartThatFails(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })

@@ -23,9 +23,9 @@ import (
 
 var errStore = errors.New("the store fails")
 
-// Each request to the store fails, loses its response or ends with its context. The operation then
-// fails with that error and leaves no file. When repeated, it succeeds, with the same objects in
-// the bucket as without the failure.
+// TestLog_WorksAgainAfterAnyRequestFails lets each request to the store fail, lose its response or
+// end with its context. The operation must fail with that error and leave no file. A repetition
+// must succeed and leave the same objects in the bucket as an operation without a failure.
 func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 	reports := epochReports(epochLosses(43, 1))
 	added := func(r Report) func(context.Context, *Log, string) error {
@@ -65,7 +65,7 @@ func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 	}
 	for fault, want := range map[string]error{"an error": errStore, "a lost answer": errStore, "the end of the context": context.Canceled} {
 		for name, operation := range operations {
-			var whole map[string]string // objects after an operation without a failure
+			var whole map[string]string // objects in the bucket after an operation without a failure
 			for fails, struck := -1, true; struck; fails++ {
 				store := memstore.New()
 				l := newLog(t, store, func(c *Config) { c.Dir, c.CacheDir = t.TempDir(), t.TempDir() })
@@ -89,7 +89,7 @@ func TestLog_WorksAgainAfterAnyRequestFails(t *testing.T) {
 					return memstore.Fault{Applied: fault == "a lost answer", Err: errStore}
 				})
 				err := operation(ctx, l, digest)
-				there := fault == "a lost answer" && err == nil // a failed condition takes precedence
+				there := fault == "a lost answer" && err == nil // a failed write condition takes precedence
 				if errors.Is(err, want) != struck && !there || !struck && err != nil {
 					t.Errorf("%s, request %d meets %s (%t): got %v", name, fails, fault, struck, err)
 				}
@@ -124,7 +124,8 @@ func contentsOf(store *memstore.Store) map[string]string {
 	return all
 }
 
-// If a write finds an existing object, comparing the two may fail; that error is returned.
+// TestAdd_ReturnsErrorsOfComparing: if a write finds an existing object, Add compares the two and
+// returns any error of that comparison.
 func TestAdd_ReturnsErrorsOfComparing(t *testing.T) {
 	r := report(epochLosses(43, 1), 8, 16)
 	for _, op := range []memstore.Op{memstore.Stat, memstore.Read, memstore.Delete} {
@@ -148,8 +149,8 @@ func TestAdd_ReturnsErrorsOfComparing(t *testing.T) {
 	}
 }
 
-// An existing object with a snapshot's name must have its size. Denied writes make the log
-// read-only.
+// TestFreeze_RejectsExistingObjects checks that an existing object under the snapshot's name must
+// have the snapshot's size. If the store denies writes, Freeze returns a read-only error.
 func TestFreeze_RejectsExistingObjects(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -180,8 +181,8 @@ func TestFreeze_RejectsExistingObjects(t *testing.T) {
 	}
 }
 
-// If the disk is full, a report is not kept and leaves no partial record. It is accepted once there
-// is space.
+// TestAdd_FullDisk checks that a full disk makes Add fail without storing a partial record. Once
+// there is space, Add accepts the report.
 func TestAdd_FullDisk(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	inDir := func(c *Config) { c.Dir = dir }
@@ -220,7 +221,7 @@ func TestAdd_FullDisk(t *testing.T) {
 	}
 }
 
-// If the disk is full, a snapshot returns an error and leaves no file.
+// TestSnapshot_FullDisk checks that a full disk makes a snapshot return an error and leave no file.
 func TestSnapshot_FullDisk(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	l := newLog(t, store, func(c *Config) { c.CacheDir = dir })
@@ -262,7 +263,8 @@ func TestNew_RefusesDirectories(t *testing.T) {
 	}
 }
 
-// A report of a newer version is not damage: it must not be skipped and lost with the next flush.
+// TestLocalLog_RefusesNewerReports checks that a report of a newer version does not count as
+// damage. Otherwise it would be skipped, and lost in the next flush.
 func TestLocalLog_RefusesNewerReports(t *testing.T) {
 	b, _ := keptFile(t)
 	newer := report(epochLosses(43, 1), 24, 32)
@@ -284,7 +286,7 @@ func TestLocalLog_RefusesNewerReports(t *testing.T) {
 	}
 }
 
-// The local log may grow up to the configured limit.
+// The local log grows up to its configured limit.
 func TestLocalLog_HasALimit(t *testing.T) {
 	r := report(epochLosses(43, 1), 8, 16)
 	size := int64(keptHeader + recordHeader + len(r.canonical().encode()))
@@ -299,8 +301,8 @@ func TestLocalLog_HasALimit(t *testing.T) {
 	}
 }
 
-// A report whose request ends while it waits for the local log is not kept, and nothing is sent for
-// a canceled caller.
+// TestLocalLog_WaitsNoLongerThanItsCaller checks that a report is not stored if its request ends
+// while it waits for the local log. Flush sends nothing for a canceled caller.
 func TestLocalLog_WaitsNoLongerThanItsCaller(t *testing.T) {
 	store := memstore.New()
 	denied(store, true)
@@ -460,7 +462,8 @@ func TestStored_ReportsFaults(t *testing.T) {
 	}
 }
 
-// Listing that ends with its context does not report damaged objects.
+// TestStored_EndsWithItsContext checks that Stored does not report objects as damaged when its
+// context ends.
 func TestStored_EndsWithItsContext(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -505,7 +508,7 @@ func TestSnapshot_RefusesChunksThatItHasNot(t *testing.T) {
 	}
 }
 
-// broken fails to read from an offset on.
+// broken is a file whose reads fail from an offset on.
 type broken struct {
 	*bytes.Reader
 	from int64

@@ -20,10 +20,12 @@ const (
 
 func testGeneration() string { return strings.Repeat("11", 32) }
 
-// testFirst describes a dataset of 43 samples in chunks of several sizes, one of them empty.
+// testFirst returns the prefix sums of a dataset with 43 samples in chunks of several sizes, one of
+// which is empty.
 func testFirst() []uint64 { return []uint64{0, 5, 5, 12, 29, 30, 43} }
 
-// epochLosses returns a loss for each of the first n positions. Some are equal, to test ties.
+// epochLosses returns a loss for each of the first n positions. Some losses are equal, to test
+// ties.
 func epochLosses(n int, seed uint64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	losses := make([]float64, n)
@@ -33,7 +35,8 @@ func epochLosses(n int, seed uint64) []float64 {
 	return losses
 }
 
-// report returns the report of a batch for positions lo to hi-1 of an epoch with these losses.
+// report returns a report for positions lo to hi-1 of an epoch with these losses. All positions are
+// in one batch.
 func report(losses []float64, lo, hi int) Report {
 	batch := lo / testBatchSize
 	first := batch * testBatchSize
@@ -47,7 +50,7 @@ func report(losses []float64, lo, hi int) Report {
 	return r
 }
 
-// epochReports divides an epoch into one report per batch.
+// epochReports returns the reports of an epoch, one per batch.
 func epochReports(losses []float64) []Report {
 	var all []Report
 	for lo := 0; lo < len(losses); lo += testBatchSize {
@@ -80,7 +83,8 @@ func add(t *testing.T, l *Log, reports ...Report) {
 	}
 }
 
-// request freezes the test's epoch, whose order is a fixed permutation of its samples.
+// request returns a request that freezes the test's epoch, whose order is a fixed permutation of
+// the samples.
 func request() FreezeRequest {
 	first := testFirst()
 	n := first[len(first)-1]
@@ -96,7 +100,8 @@ func request() FreezeRequest {
 	}
 }
 
-// sampleAt is the order of the test's epochs: 5 and 43 are coprime.
+// sampleAt returns the sample at a position of the test's epochs. It is a permutation because 5 and
+// 43 are coprime.
 func sampleAt(position, n uint64) uint64 { return position * 5 % n }
 
 func freeze(t *testing.T, l *Log, q FreezeRequest) Frozen {
@@ -118,7 +123,7 @@ func open(t *testing.T, l *Log, digest string) *Snapshot {
 	return s
 }
 
-// weightsOf returns the weights of all samples, and which are hot.
+// weightsOf returns the weights of all samples, and whether each sample is hot.
 func weightsOf(t *testing.T, s *Snapshot) (weights []uint32, hot []bool) {
 	t.Helper()
 	for i := range s.Totals() {
@@ -138,7 +143,7 @@ func weightsOf(t *testing.T, s *Snapshot) (weights []uint32, hot []bool) {
 	return weights, hot
 }
 
-// stores runs a test on every store available to unit tests.
+// stores runs a test on every kind of store that is available to unit tests.
 func stores(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, memstore.New()) })
 	t.Run("directory", func(t *testing.T) {

@@ -32,7 +32,7 @@ func TestFoldTakesTheLowerOfTwoLosses(t *testing.T) {
 	}
 }
 
-// The same losses are divided into reports in many ways.
+// TestFoldIsAFunctionOfTheLosses divides the same losses into reports in many different ways.
 func TestFoldIsAFunctionOfTheLosses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		losses := rapid.SliceOfN(rapid.SampledFrom([]float64{0, .25, .5, 1, 1, 3, -2}), 1, 40).Draw(t, "losses")
@@ -59,7 +59,7 @@ func TestFoldIsAFunctionOfTheLosses(t *testing.T) {
 	})
 }
 
-// slowWeights counts, for each position, the positions with a lower rank.
+// slowWeights determines ranks by counting, for each position, the positions that rank lower.
 func slowWeights(losses []float64) []uint32 {
 	weights := make([]uint32, len(losses))
 	for i := range losses {

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// slowFreeze computes the weights and hot samples of a request in the simplest way. seen are the
-// reported losses by position.
+// slowFreeze computes the weights and hot samples of a request with the simplest algorithm. seen
+// contains the reported losses by position.
 func slowFreeze(q FreezeRequest, seen map[uint64]float64, base []uint32) (weights []uint32, hot []bool) {
 	q.withDefaults()
 	n := q.First[len(q.First)-1]
@@ -48,7 +48,7 @@ func slowFreeze(q FreezeRequest, seen map[uint64]float64, base []uint32) (weight
 	return weights, hot
 }
 
-// repeated applies the repetition of hot samples.
+// repeated multiplies the weights of hot samples by repeat.
 func repeated(weights []uint32, hot []bool, repeat uint32) []uint32 {
 	out := slices.Clone(weights)
 	for s := range out {
@@ -94,7 +94,7 @@ func TestSnapshotHoldsTheWeightsOfItsReports(t *testing.T) {
 	stores(t, func(t *testing.T, store objstore.Store) {
 		l := newLog(t, store)
 		reports := epochReports(epochLosses(43, 1))
-		reports = slices.Delete(reports, 2, 3) // one batch without reports
+		reports = slices.Delete(reports, 2, 3) // leaves one batch without reports
 		add(t, l, reports...)
 		q := request()
 		f := freeze(t, l, q)
@@ -112,8 +112,9 @@ func TestSnapshotHoldsTheWeightsOfItsReports(t *testing.T) {
 	})
 }
 
-// The same losses give the same snapshot in any order, through any gateway, and with any division
-// and repetition, and it matches the formulas.
+// TestFreeze_IgnoresTheOrderOfReports checks that the same losses produce the same snapshot in any
+// order, through any gateway, and with any division and repetition of reports. The snapshot must
+// match the formulas.
 func TestFreeze_IgnoresTheOrderOfReports(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		losses := epochLosses(43, rapid.Uint64().Draw(r, "losses"))
@@ -164,7 +165,8 @@ func indices(reports []Report) func(func(int) bool) {
 	}
 }
 
-// Samples occur several times in the order, as in a draw by importance.
+// TestHighestPositionCounts uses an order in which samples occur several times, as when a plan
+// draws by importance.
 func TestHighestPositionCounts(t *testing.T) {
 	l := newLog(t, memstore.New())
 	reports := epochReports(epochLosses(43, 1))
@@ -251,7 +253,8 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
-// The report's batch 1 begins at position 9, but with batches of 8 it begins at position 8.
+// TestFreeze_RefusesBatchesThatBeginElsewhere: the report's batch 1 begins at position 9, but with
+// a batch size of 8 it must begin at position 8.
 func TestFreeze_RefusesBatchesThatBeginElsewhere(t *testing.T) {
 	l := newLog(t, memstore.New())
 	r := report(epochLosses(43, 1), testBatchSize+1, 2*testBatchSize)
@@ -266,7 +269,8 @@ func resolved(samples []uint64, err error) func(context.Context, []uint64) ([]ui
 	return func(context.Context, []uint64) ([]uint64, error) { return samples, err }
 }
 
-// More reports than one group are read, with a limited number of concurrent requests.
+// TestManyReports checks that Freeze reads more reports than one group holds, with a limited number
+// of concurrent requests.
 func TestManyReports(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -311,15 +315,15 @@ func TestManyReports(t *testing.T) {
 	}
 }
 
-// The memory limit documented for Freeze holds: a position takes 12 bytes of a report, and 36
-// during processing.
+// TestLargeReportsAreFoldedInParts checks the documented memory limit of Freeze. A position needs
+// 12 bytes in a report, and 36 bytes during processing.
 func TestLargeReportsAreFoldedInParts(t *testing.T) {
 	if got, limit := (groupBytes+maxReport)/12*36, 64<<20; got > limit {
 		t.Errorf("got %d bytes for a group and the batch that completes it, want at most %d", got, limit)
 	}
 	store := memstore.New()
 	l := newLog(t, store)
-	const batches, size = 12, 1 << 16 // 11 of them exceed 8 MiB
+	const batches, size = 12, 1 << 16 // 11 of these reports exceed 8 MiB
 	r := Report{Plan: testPlan, Epoch: 3, Count: size, Positions: make([]uint64, size), Losses: make([]float64, size)}
 	for ; r.Batch < batches; r.Batch++ {
 		r.First = r.Batch * size
@@ -341,7 +345,7 @@ func TestLargeReportsAreFoldedInParts(t *testing.T) {
 	}
 }
 
-// The digest of the same reports is the same in every release.
+// TestDigestNeverChanges checks that the same reports produce the same digest in every release.
 func TestDigestNeverChanges(t *testing.T) {
 	l := newLog(t, memstore.New())
 	add(t, l, epochReports(epochLosses(43, 1))...)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGoldenReport decodes a report stored by an older program and encodes it to the same bytes.
-// The file never changes.
+// TestGoldenReport decodes a report stored by an older program and encodes it again. The bytes must
+// be the same. The file never changes.
 func TestGoldenReport(t *testing.T) {
 	const file = "testdata/report.golden"
 	report := Report{

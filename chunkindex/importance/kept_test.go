@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keepAll reports to a bucket that denies writes.
+// keepAll adds reports while the bucket denies writes.
 func keepAll(t *testing.T, l *Log, reports ...Report) {
 	t.Helper()
 	for _, r := range reports {
@@ -31,7 +31,8 @@ func wantKept(t *testing.T, l *Log, want int) {
 	}
 }
 
-// Two Logs of one dataset are open, and closing the last one releases the file.
+// TestLogsOfOneDatasetShareItsFile opens two Logs of one dataset. Closing the last one must release
+// the file.
 func TestLogsOfOneDatasetShareItsFile(t *testing.T) {
 	store, dir := memstore.New(), t.TempDir()
 	inDir := func(c *Config) { c.Dir = dir }
@@ -63,7 +64,7 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	l := newLog(t, store, inDir)
 	keepAll(t, l, reports[:2]...)
 	size := l.kept.size
-	keepAll(t, l, reports[0]) // again; stored once
+	keepAll(t, l, reports[0]) // the same report again, which is stored only once
 	wantKept(t, l, 2)
 	if got := l.kept.size; got != size {
 		t.Errorf("local log: got %d bytes, want %d", got, size)
@@ -92,7 +93,8 @@ func TestReadOnlyBucketKeepsReports(t *testing.T) {
 	}
 }
 
-// A report that would fail in every attempt stops neither the flush nor later reports.
+// TestFlush_DropsRejectedReports checks that a report that would fail in every attempt blocks
+// neither the flush nor later reports.
 func TestFlush_DropsRejectedReports(t *testing.T) {
 	all := epochLosses(43, 1)
 	other, shorter, late := report(all, 8, 16), report(all, 8, 12), report(all, 8, 16)
@@ -147,7 +149,8 @@ func TestFlushKeepsAllWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// With a local log that takes several attempts to send, each attempt makes progress.
+// TestFlushGoesOnWhereItFailed uses a local log that needs several attempts to send. Each attempt
+// must make progress.
 func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
@@ -162,7 +165,7 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	}
 	tries := 0
 	for ; tries < 20; tries++ {
-		left := 100 // requests until the store fails
+		left := 100 // number of requests until the store fails
 		store.SetFault(func(memstore.Call) memstore.Fault {
 			if left--; left < 0 {
 				return memstore.Fault{Err: objstore.ErrUnavailable}
@@ -184,7 +187,8 @@ func TestFlushGoesOnWhereItFailed(t *testing.T) {
 	wantKept(t, l, 0)
 }
 
-// With many batches, the first stored of two losses of a position counts.
+// TestFlushKeepsTheOrderOfABatch uses many batches. If a position has two losses, the first stored
+// one must count.
 func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store, func(c *Config) { c.Dir = t.TempDir() })
@@ -194,7 +198,7 @@ func TestFlushKeepsTheOrderOfABatch(t *testing.T) {
 		second := r
 		second.Losses = slices.Clone(r.Losses)
 		for i := range second.Losses {
-			second.Losses[i] = -1 - r.Losses[i] // reverses their ranks
+			second.Losses[i] = -1 - r.Losses[i] // reverses the ranks
 		}
 		keepAll(t, l, r, second)
 	}
@@ -252,7 +256,7 @@ func TestLocalLogBelongsToOneDatasetAndOneProcess(t *testing.T) {
 	}
 }
 
-// keptFile returns the bytes of a local log with three reports, and the end of each record.
+// keptFile returns the bytes of a local log with three reports, and the end offset of each record.
 func keptFile(t *testing.T) (b []byte, ends []int64) {
 	t.Helper()
 	store, dir := memstore.New(), t.TempDir()
@@ -269,8 +273,8 @@ func keptFile(t *testing.T) (b []byte, ends []int64) {
 	return b, ends
 }
 
-// reopened opens a file as a local log, adds one report, and returns the number of stored reports
-// and lost bytes.
+// reopened opens a file as a local log and adds one report. It returns the number of stored reports
+// and of lost bytes.
 func reopened(t *testing.T, b []byte) (kept int, lost int64) {
 	t.Helper()
 	store, dir := memstore.New(), t.TempDir()

@@ -59,7 +59,7 @@ func TestOtherLossIsAConflict(t *testing.T) {
 	})
 }
 
-// The same losses arrive in other divisions.
+// TestOtherWorldSizeMayReportAgain adds the same losses again, divided into reports differently.
 func TestOtherWorldSizeMayReportAgain(t *testing.T) {
 	store := memstore.New()
 	losses := epochLosses(43, 1)
@@ -78,8 +78,8 @@ func TestOtherWorldSizeMayReportAgain(t *testing.T) {
 	}
 }
 
-// Reports of one batch with the same first and last position have different names, because the hash
-// covers all positions.
+// TestAdd_NamesReportsByAllPositions checks that reports of one batch have different names even if
+// their first and last positions are equal, because the hash covers all positions.
 func TestAdd_NamesReportsByAllPositions(t *testing.T) {
 	losses := epochLosses(43, 1)
 	whole := report(losses, 8, 12)
@@ -112,7 +112,7 @@ func TestPlansDoNotMix(t *testing.T) {
 	if got, want := len(logged(store)), 3; got != want {
 		t.Errorf("objects: got %d, want %d", got, want)
 	}
-	// A report moved to another plan's key is detected.
+	// A report that was moved to another plan's key must be detected.
 	keys := logged(store)
 	var ofA, ofB string
 	for _, k := range keys {
@@ -141,7 +141,7 @@ func TestBatchIsTheSameForAll(t *testing.T) {
 	}
 }
 
-// Many readers report their own shares of one batch.
+// TestSharesAreNotReadAgain lets many readers report their own shares of one batch.
 func TestSharesAreNotReadAgain(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -163,7 +163,7 @@ func TestLostAnswerIsNoConflict(t *testing.T) {
 	l := newLog(t, store)
 	store.SetFault(func(c memstore.Call) memstore.Fault {
 		if c.Op == memstore.Put {
-			return memstore.Fault{Applied: true, Err: objstore.ErrChanged} // like a store that retried its own write
+			return memstore.Fault{Applied: true, Err: objstore.ErrChanged} // like a store that retries its own write
 		}
 		return memstore.Fault{}
 	})
@@ -201,7 +201,8 @@ func TestLog_ValidatesStoredReports(t *testing.T) {
 	}
 }
 
-// Empty directory objects of some copy tools are ignored.
+// TestDirectoriesInTheBucketAreNoReports checks that empty directory objects, which some copy tools
+// create, are ignored.
 func TestDirectoriesInTheBucketAreNoReports(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -216,7 +217,7 @@ func TestDirectoriesInTheBucketAreNoReports(t *testing.T) {
 	}
 }
 
-// Huge objects under the names of reports are not read.
+// TestHugeReportsAreNotRead checks that huge objects under the names of reports are not read.
 func TestHugeReportsAreNotRead(t *testing.T) {
 	store := memstore.New()
 	l := newLog(t, store)
@@ -234,7 +235,7 @@ func TestHugeReportsAreNotRead(t *testing.T) {
 	}
 }
 
-// manyLarge lists reports of the maximum size, all of one batch.
+// manyLarge is a store that lists many reports of the maximum size in one batch.
 type manyLarge struct{ *memstore.Store }
 
 func (manyLarge) List(_ context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -263,8 +264,8 @@ func TestStoreErrorsKeepTheirKind(t *testing.T) {
 	}
 }
 
-// Two gateways receive conflicting reports of overlapping positions at the same time. In every
-// outcome both freeze the same snapshot.
+// TestGatewaysRace lets two gateways receive conflicting reports of overlapping positions at the
+// same time. Whatever the outcome, both must freeze the same snapshot.
 func TestGatewaysRace(t *testing.T) {
 	stores(t, func(t *testing.T, store objstore.Store) {
 		logs := []*Log{newLog(t, store), newLog(t, store)}
@@ -291,7 +292,8 @@ func TestGatewaysRace(t *testing.T) {
 	})
 }
 
-// Two conflicting reports pass the first check, as on two gateways at the same time.
+// TestRaceIsResolvedInOneWay lets two conflicting reports pass the first check, as if two gateways
+// received them at the same time.
 func TestRaceIsResolvedInOneWay(t *testing.T) {
 	losses := epochLosses(43, 1)
 	low, high := report(losses, 8, 13), report(losses, 11, 16)
@@ -300,7 +302,7 @@ func TestRaceIsResolvedInOneWay(t *testing.T) {
 	for _, order := range [][]Report{{low, high}, {high, low}} {
 		store := memstore.New()
 		for _, r := range order {
-			elsewhere := memstore.New() // the other gateway's report is not listed yet
+			elsewhere := memstore.New() // the listing does not contain the other gateway's report yet
 			add(t, newLog(t, elsewhere), r)
 			body, _ := elsewhere.Bytes(logged(elsewhere)[0])
 			store.Set(logged(elsewhere)[0], body)
@@ -316,7 +318,7 @@ func TestRaceIsResolvedInOneWay(t *testing.T) {
 	}
 	s := memstore.New()
 	l := newLog(t, s)
-	add(t, l, report(losses, 8, 16)) // the lower losses from the start
+	add(t, l, report(losses, 8, 16)) // a log that has the lower losses from the start
 	want, _ := weightsOf(t, open(t, l, freeze(t, l, request()).Digest))
 	s = memstore.New()
 	l = newLog(t, s)

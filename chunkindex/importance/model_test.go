@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// losses is the reference model of a log: a loss per position of an epoch and reporter.
+// losses is the reference model of a log: a loss for each position, by epoch and reporter.
 type losses map[string]map[uint64]float64
 
 func lossesOf(r *Report) string { return fmt.Sprint(r.Reporter, r.Epoch) }
 
-// add adds a report, unless one of its positions has another loss.
+// add adds a report to the model, unless one of its positions already has a different loss.
 func (l losses) add(r *Report) (added, conflict bool) {
 	of := lossesOf(r)
 	for i, p := range r.Positions {
@@ -37,7 +37,7 @@ func (l losses) add(r *Report) (added, conflict bool) {
 	return added, false
 }
 
-// drawReport draws a report of a few positions of a batch, in any order.
+// drawReport draws a report for a few positions of a batch, in any order.
 func drawReport(t *rapid.T) Report {
 	r := report(epochLosses(43, 1), 0, 8)
 	if rapid.Bool().Draw(t, "last batch") {
@@ -49,8 +49,8 @@ func drawReport(t *rapid.T) Report {
 	return r
 }
 
-// Reports through two gateways to a bucket that sometimes denies writes: each answer, each flush
-// and the snapshots of all epochs match the model.
+// TestLog_IsThatOfTheModel reports through two gateways to a bucket that sometimes denies writes.
+// Each response, each flush and the snapshots of all epochs must match the model.
 func TestLog_IsThatOfTheModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		store, dir := memstore.New(), t.TempDir()

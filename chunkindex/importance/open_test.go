@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// frozenStore returns a store with a snapshot, its digest and its bytes.
+// frozenStore returns a store with a snapshot, and the snapshot's digest and bytes.
 func frozenStore(t *testing.T) (store *memstore.Store, digest string, b []byte) {
 	t.Helper()
 	store = memstore.New()
@@ -62,7 +62,7 @@ func TestUnknownSnapshot(t *testing.T) {
 func TestSnapshotOfOtherData(t *testing.T) {
 	store, digest, _ := frozenStore(t)
 	l := newLog(t, store, func(c *Config) { c.CacheDir = t.TempDir() })
-	for i := range 2 { // from the store, and from the local copy
+	for i := range 2 { // first from the store, then from the local copy
 		if _, err := l.Open(t.Context(), digest, strings.Repeat("22", 32), testFirst()); !errors.Is(err, ErrGeneration) {
 			t.Errorf("another generation, time %d: got %v, want %v", i, err, ErrGeneration)
 		}
@@ -104,7 +104,8 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// A valid snapshot of the same dataset under another digest is rejected.
+// TestSnapshotUnderAnotherNameIsRefused checks that Open rejects a valid snapshot of the same
+// dataset that is stored under another digest.
 func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -120,7 +121,7 @@ func TestSnapshotUnderAnotherNameIsRefused(t *testing.T) {
 	}
 }
 
-// resealSnapshot recomputes all checksums of a snapshot, as far as its header locates them.
+// resealSnapshot recomputes all checksums of a snapshot that its header locates.
 func resealSnapshot(b []byte) []byte {
 	b = bytes.Clone(b)
 	if len(b) < snapshotHeader {
@@ -222,7 +223,8 @@ func TestHotBitsBeyondTheLastSampleAreRefused(t *testing.T) {
 	}
 }
 
-// coldHot swaps a hot sample of the first chunk with another one, in the bits and the total.
+// coldHot returns a change that swaps a hot sample of the first chunk with a cold sample, in the
+// hot bits and in the total.
 func coldHot(blocks int) func(b []byte) {
 	return func(b []byte) {
 		weight := func(i int) uint64 { return uint64(binary.LittleEndian.Uint32(b[blocks+4*i:])) }
@@ -232,7 +234,7 @@ func coldHot(blocks int) func(b []byte) {
 				if *bits>>hot&1 == 1 && *bits>>cold&1 == 0 && weight(hot) > weight(cold) {
 					*bits ^= 1<<hot | 1<<cold
 					table := snapshotHeader + len(testPlan)
-					less := 2 * (weight(hot) - weight(cold)) // the repetition is 3
+					less := 2 * (weight(hot) - weight(cold)) // the repetition factor is 3
 					for _, at := range []int{table, 120} {
 						binary.LittleEndian.PutUint64(b[at:], binary.LittleEndian.Uint64(b[at:])-less)
 					}
@@ -244,7 +246,7 @@ func coldHot(blocks int) func(b []byte) {
 	}
 }
 
-// A huge object under a snapshot's name is not downloaded.
+// TestHugeSnapshotIsNotFetched checks that a huge object under a snapshot's name is not downloaded.
 func TestHugeSnapshotIsNotFetched(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	l := newLog(t, store)
@@ -287,7 +289,8 @@ func TestOpen_UsesAndReplacesItsCopy(t *testing.T) {
 	}
 }
 
-// More snapshots are opened than copies are kept, while the first stays in use.
+// TestOpen_RemovesOldCopies opens more snapshots than the number of retained copies, while the
+// first snapshot stays in use.
 func TestOpen_RemovesOldCopies(t *testing.T) {
 	store, _, _ := frozenStore(t)
 	dir := t.TempDir()
@@ -312,8 +315,8 @@ func TestOpen_RemovesOldCopies(t *testing.T) {
 	}
 }
 
-// Partial files of killed gateways are removed before the next download, since they may fill the
-// disk.
+// TestOpen_RemovesAbandonedFiles checks that partial files of killed gateways are removed before
+// the next download, because they may fill the disk.
 func TestOpen_RemovesAbandonedFiles(t *testing.T) {
 	store, digest, _ := frozenStore(t)
 	dir := t.TempDir()
@@ -350,7 +353,7 @@ func TestOpen_RemovesAbandonedFiles(t *testing.T) {
 	}
 }
 
-// There is a file at the path of the directory.
+// TestOpen_WithoutADirectory creates a file at the path of the directory for copies.
 func TestOpen_WithoutADirectory(t *testing.T) {
 	store, digest, _ := frozenStore(t)
 	path := filepath.Join(t.TempDir(), "file")
@@ -378,7 +381,7 @@ func TestOpeningEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A bit of the local copy is flipped while it is in use.
+// TestSnapshot_DetectsDamageAfterOpen flips a bit of the local copy while the copy is in use.
 func TestSnapshot_DetectsDamageAfterOpen(t *testing.T) {
 	store, digest, b := frozenStore(t)
 	dir := t.TempDir()
@@ -458,7 +461,7 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 		t.Errorf("held: got %d bytes, counted %d, want at most %d", held, s.cache.bytes, cacheBytes)
 	}
 	oldest := s.cache.used.Back().Value.(cachedSnapshot).chunk
-	for _, chunk := range []int{oldest, 0} { // recently used, and reloaded in place of the next oldest
+	for _, chunk := range []int{oldest, 0} { // the first is cached and becomes the most recently used; the second is loaded in place of the next oldest
 		if _, err := s.Weights(t.Context(), chunk); err != nil {
 			t.Fatal(err)
 		}
@@ -470,13 +473,13 @@ func TestBlocksInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// contents is a file in memory.
+// contents is an in-memory file.
 type contents struct{ *bytes.Reader }
 
 func (contents) Close() error { return nil }
 
-// The parser never panics, and accepted snapshots are consistent. Checksums are recomputed, because
-// otherwise nothing would be accepted.
+// FuzzSnapshot checks that the parser never panics and that accepted snapshots are consistent. It
+// recomputes checksums, because otherwise the parser would reject all inputs.
 func FuzzSnapshot(f *testing.F) {
 	q := request()
 	n := int(q.First[len(q.First)-1])

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Three principals report different losses for the same positions. None blocks another, each
-// freezes only its own reports, and none learns another's name.
+// TestLog_SeparatesReporters lets three principals report different losses for the same positions.
+// No principal may block another or learn another's name, and each freezes only its own reports.
 func TestLog_SeparatesReporters(t *testing.T) {
 	l := newLog(t, memstore.New())
 	digests := map[string]string{}
@@ -59,8 +59,9 @@ func TestLog_SeparatesReporters(t *testing.T) {
 	}
 }
 
-// The bucket's contents determine how many epochs of a plan a reporter may begin, through any
-// gateway. Freezing an epoch, or removing its listed objects, allows another one.
+// TestOpenEpochsAreBounded checks that the bucket's contents determine the number of epochs of a
+// plan that a reporter may begin, through any gateway. Freezing an epoch, or removing the objects
+// listed for it, allows another epoch.
 func TestOpenEpochsAreBounded(t *testing.T) {
 	store := memstore.New()
 	l, other := newLog(t, store), newLog(t, store)

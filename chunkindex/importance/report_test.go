@@ -54,7 +54,8 @@ func TestReportIsRefusedWithAllItsFaults(t *testing.T) {
 	}
 }
 
-// A report at all limits is accepted and decoded again.
+// TestReport_TakesWhatTheLimitsAllow checks that a report that reaches all limits is accepted and
+// can be decoded again.
 func TestReport_TakesWhatTheLimitsAllow(t *testing.T) {
 	r := Report{Plan: strings.Repeat("x", maxPlan), Batch: 1, First: math.MaxInt64 - MaxBatch, Count: MaxBatch}
 	for p := r.First; p < r.First+r.Count; p++ {
@@ -115,8 +116,8 @@ func TestDamagedReportIsRefused(t *testing.T) {
 	}
 }
 
-// Accepted bytes are valid and have a unique form. The checksum is recomputed, because otherwise
-// nothing would be accepted.
+// FuzzReport checks that accepted bytes are valid and have a unique form. It recomputes the
+// checksum, because otherwise the decoder would reject all inputs.
 func FuzzReport(f *testing.F) {
 	r := report(epochLosses(43, 1), 8, 12)
 	f.Add(r.canonical().encode())

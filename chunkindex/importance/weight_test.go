@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The expected weights were computed independently to 50 decimal digits. They never change.
+// TestWeightsAreThoseOfTheTable compares weights with values that were computed independently to 50
+// decimal digits. They never change.
 func TestWeightsAreThoseOfTheTable(t *testing.T) {
 	f, err := os.Open("testdata/weights.golden")
 	if err != nil {
@@ -33,7 +34,8 @@ func TestWeightsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// All ranks are checked. If a float64 logarithm is too close to a half, one with 128 bits decides.
+// TestEveryWeightIsRoundedRight checks all ranks. If the float64 result is too close to a half, a
+// computation with 128 bits decides.
 func TestEveryWeightIsRoundedRight(t *testing.T) {
 	close := 0
 	for rank := range uint64(MaxBatch) {
@@ -55,7 +57,7 @@ func TestEveryWeightIsRoundedRight(t *testing.T) {
 	}
 }
 
-// bigWeight computes a weight with 128 bits: ln x = k ln 2 + ln y, and ln y = 2
+// bigWeight computes a weight with 128-bit numbers: ln x = k ln 2 + ln y, and ln y = 2
 // artanh((y-1)/(y+1)).
 func bigWeight(rank uint64) float64 {
 	k, y := 0, new(big.Rat).SetUint64(rank+10)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// FuzzRoundTrip packs two files of any name and content, and reads them back.
+// FuzzRoundTrip packs two files with any names and contents, and reads them back.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("a.jpg", "b.cls", []byte("content"), false)
 	f.Add("a.jpg", "a.cls", []byte(""), true)
@@ -33,7 +33,7 @@ func FuzzRoundTrip(f *testing.F) {
 		defer root.Close()
 		for i, name := range []string{one, two} {
 			if root.MkdirAll(path.Dir(name), 0o700) != nil || root.WriteFile(name, content[:len(content)/(i+1)], 0o600) != nil {
-				return // one name is a parent directory of the other, or too long for the file system
+				return // one name is a parent directory of the other name, or a name is too long for the file system
 			}
 		}
 		opt := Options{Hidden: true, ShardSize: 4096, Key: KeyGroup}

@@ -20,8 +20,8 @@ func contents(t *testing.T, store *memstore.Store) map[string]string {
 	return all
 }
 
-// Each sample gets the number of its directory. A new directory changes the numbers, and so the
-// content of the affected shards.
+// TestLabelsAreTheDirectories checks that each sample gets the number of its directory. A new
+// directory changes the numbers, and therefore the content of the affected shards.
 func TestLabelsAreTheDirectories(t *testing.T) {
 	dir := tree(t, map[string]string{"dog/1.jpg": "d", "cat/1.jpg": "c", "cat/1.txt": "a cat", "emu/2.jpg": "e"})
 	store := memstore.New()
@@ -39,7 +39,8 @@ func TestLabelsAreTheDirectories(t *testing.T) {
 	if again := mustPack(t, store, opt, dir); again.ReusedShards != again.Shards {
 		t.Errorf("again: got %+v, want nothing sent", again)
 	}
-	// A class between the others changes their numbers, although their files are unchanged.
+	// A new class that sorts between the others changes their numbers, although their files are
+	// unchanged.
 	if err := os.Mkdir(filepath.Join(dir, "cow"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func TestLabelsAreTheDirectories(t *testing.T) {
 	}
 }
 
-// The same files with other numbers have another stamp.
+// TestStamp_CoversLabels checks that the same files with other class numbers have another stamp.
 func TestStamp_CoversLabels(t *testing.T) {
 	dir := tree(t, map[string]string{"dog/1.jpg": "d", "cat/1.jpg": "c"})
 	found, err := walk(t.Context(), []string{dir}, Options{})

@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree writes files in a random order and returns their directory.
+// tree writes files in random order to a new directory and returns the directory's path.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	leaks.Check(t)
@@ -61,7 +61,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// photos is a small dataset of samples of two members.
+// photos returns a small dataset whose samples have two members each.
 func photos(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {
@@ -96,7 +96,7 @@ func same(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal
 
 type member struct{ Name, Content string }
 
-// members reads all shards back, in order, with archive/tar.
+// members reads all shards back in order with archive/tar.
 func members(t *testing.T, store *memstore.Store) []member {
 	t.Helper()
 	var all []member
@@ -250,7 +250,8 @@ func TestKeyPathMakesEveryFileASample(t *testing.T) {
 	}
 }
 
-// A directory that was indexed in place holds the index, which is not part of the data.
+// TestPack_ExcludesOwnFiles checks that Pack excludes the index of a directory that was indexed in
+// place.
 func TestPack_ExcludesOwnFiles(t *testing.T) {
 	store := memstore.New()
 	dir := tree(t, map[string]string{
@@ -263,7 +264,8 @@ func TestPack_ExcludesOwnFiles(t *testing.T) {
 	}
 }
 
-// Hidden files are packed only on request, and counted.
+// TestPack_ExcludesHiddenFiles checks that Pack includes hidden files only on request, and counts
+// the excluded ones.
 func TestPack_ExcludesHiddenFiles(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".DS_Store": "m", ".git/config": "m", "d/Thumbs.db": "m", "d/desktop.ini": "m", "__MACOSX/d/1.jpg": "m",
@@ -296,7 +298,7 @@ func TestPack_NamesRefusedFiles(t *testing.T) {
 	deep := strings.Repeat("0123456789abcdef/", 240) + "0123456789abcdefg" // 4,097 bytes
 	huge, frames := tree(t, map[string]string{"all.mp4": ""}), tree(t, map[string]string{"f.0.png": "", "f.1.png": ""})
 	for name, size := range map[string]int64{huge + "/all.mp4": format.MaxSample - block + 1, frames + "/f.0.png": 1 << 29, frames + "/f.1.png": 1 << 29} {
-		if err := os.Truncate(name, size); err != nil { // a sparse file, of which nothing is read
+		if err := os.Truncate(name, size); err != nil { // a sparse file, whose content is never read
 			t.Fatal(err)
 		}
 	}
@@ -345,7 +347,7 @@ func TestSkipSpecial(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link.txt")); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir) // a socket's path must be short
+	t.Chdir(dir) // the path of a socket must be short
 	l, err := net.Listen("unix", "s")
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +374,7 @@ func TestFilesAsSources(t *testing.T) {
 	}
 }
 
-// TestFileChangesWhileRead changes a file after the walk, from the first Put that the run makes.
+// TestFileChangesWhileRead changes a file after the walk, during the first Put of the run.
 func TestFileChangesWhileRead(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"longer":    func(p string) error { return os.WriteFile(p, []byte("123456789"), 0o600) },
@@ -448,7 +450,7 @@ func TestProgressReachesItsTotal(t *testing.T) {
 	}
 }
 
-// TestOtherReaders has GNU tar and Python's tarfile read a shard.
+// TestOtherReaders reads a shard with GNU tar and with Python's tarfile.
 func TestOtherReaders(t *testing.T) {
 	files := photos(10)
 	files["ünï/"+strings.Repeat("é", 90)+".txt"] = "PAX"
@@ -491,7 +493,7 @@ for m in tarfile.open(sys.argv[1], "r:"):
 	}
 }
 
-// hooked is a store that calls before at the start of every Put.
+// hooked is a store that calls the function before at the start of every Put.
 type hooked struct {
 	*memstore.Store
 	before func(key string) error

@@ -20,7 +20,8 @@ import (
 
 var errKilled = errors.New("killed")
 
-// kill lets the first n Puts pass and fails all later ones; uploads counts the shards among those that passed.
+// kill is a store in which the first n Puts succeed and all later Puts fail. uploads counts the
+// shards among the successful Puts.
 type kill struct {
 	mu      sync.Mutex
 	left    int
@@ -47,8 +48,8 @@ func TestPack_ResumesAfterKillAtEachPut(t *testing.T) {
 	if r.Shards < 5 {
 		t.Fatalf("got %d shards, want 5 or more", r.Shards)
 	}
-	// One worker makes 1 + 2n Puts of n shards before it settles: the empty state, then a shard and a
-	// note for each.
+	// Before a run with one worker settles, it makes 1 + 2n Puts for n shards: the empty state,
+	// then a shard and a note for each shard.
 	for puts := range 1 + 2*r.Shards {
 		t.Run(fmt.Sprint(puts), func(t *testing.T) {
 			store := memstore.New()
@@ -67,7 +68,8 @@ func TestPack_ResumesAfterKillAtEachPut(t *testing.T) {
 			if !same(shards(whole), shards(store)) {
 				t.Error("the shards differ from those of a run that was not killed")
 			}
-			// A shard may be stored without its note, and one more shard while the note is written.
+			// One shard may be stored without its note, and another one while the note
+			// is written.
 			twice := 0
 			for _, n := range k.uploads {
 				twice += n - 1
@@ -223,7 +225,8 @@ func TestPack_RecordsShardsWhenInterrupted(t *testing.T) {
 	}
 }
 
-// The run stops at the first note that cannot be written, since later shards would be stored again.
+// TestPack_StopsWhenNoteCannotBeWritten checks that the run stops at the first note that cannot be
+// written. Otherwise the next run would store later shards again.
 func TestPack_StopsWhenNoteCannotBeWritten(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	states := 0
@@ -239,14 +242,14 @@ func TestPack_StopsWhenNoteCannotBeWritten(t *testing.T) {
 	if !errors.Is(err, errKilled) || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want only %v", err, errKilled)
 	}
-	// One shard is in the last note, one in the note that was refused, and one may have been stored
-	// meanwhile.
+	// One shard is in the last note, another in the refused note, and a third may have been
+	// stored meanwhile.
 	if got := len(shards(store)); got < 2 || got > 3 {
 		t.Errorf("got %d shards stored, want two or three", got)
 	}
 }
 
-// sized counts the bytes of states and notes.
+// sized is a store that counts the bytes of states and notes.
 type sized struct {
 	objstore.Store
 	mu    sync.Mutex
@@ -262,8 +265,8 @@ func (s *sized) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return s.Store.Put(ctx, key, body, size, cond)
 }
 
-// Each shard's entry is written twice, in a note and in the state, however many shards there are.
-// One object remains.
+// TestPack_WritesEachEntryTwice checks that each shard's entry is written twice, in a note and in
+// the state, whatever the number of shards. Only one object remains.
 func TestPack_WritesEachEntryTwice(t *testing.T) {
 	dir, mem := tree(t, photos(60)), memstore.New()
 	store := &sized{Store: mem}

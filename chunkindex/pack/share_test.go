@@ -15,14 +15,14 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// part returns the options of a part.
+// part returns options for part i of n parts.
 func part(opt Options, i, n int) Options {
 	opt.Share = build.Share{Part: i, Parts: n}
 	return opt
 }
 
-// The test runs parts in parallel, one of them twice, and then a run that joins them without
-// storing a shard.
+// TestPartsMakeOneSetOfShards runs parts in parallel, one of them twice, and then a run that joins
+// them. The joining run must store no shard.
 func TestPartsMakeOneSetOfShards(t *testing.T) {
 	const parts = 3
 	dir, whole, store := tree(t, photos(60)), memstore.New(), memstore.New()
@@ -53,9 +53,9 @@ func TestPartsMakeOneSetOfShards(t *testing.T) {
 	}
 }
 
-// One machine finishes a whole part while another is about to store the first shard of the same
-// part. The slower one is killed before it writes a note: had it replaced a shard, the join would
-// not know that shard.
+// TestSecondMachineReplacesNothing lets one machine finish a whole part while another is about to
+// store the first shard of the same part. The slower machine is killed before it writes a note. If
+// it replaced a shard, the joining run would not recognise that shard.
 func TestSecondMachineReplacesNothing(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
@@ -93,7 +93,8 @@ func TestSecondMachineReplacesNothing(t *testing.T) {
 	}
 }
 
-// The test changes a file after a part has packed it, and keeps its length.
+// TestPartReplacesShardsOfOlderFiles changes the content of a file, but not its length, after a
+// part has packed it.
 func TestPartReplacesShardsOfOlderFiles(t *testing.T) {
 	files := photos(60)
 	dir, store := tree(t, files), memstore.New()
@@ -114,7 +115,8 @@ func TestPartReplacesShardsOfOlderFiles(t *testing.T) {
 	}
 }
 
-// The join is refused until the part is finished, or Rest is set.
+// TestMissingPartsAreNamed checks that a joining run fails until the part is finished or Rest is
+// set.
 func TestMissingPartsAreNamed(t *testing.T) {
 	dir, store := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10}
@@ -136,7 +138,7 @@ func TestMissingPartsAreNamed(t *testing.T) {
 	}
 }
 
-// The test runs a killed part again, which continues.
+// TestPack_PartResumesAfterKillAtEachPut runs a killed part again. It must resume.
 func TestPack_PartResumesAfterKillAtEachPut(t *testing.T) {
 	dir, whole := tree(t, photos(60)), memstore.New()
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
@@ -162,7 +164,8 @@ func TestPack_PartResumesAfterKillAtEachPut(t *testing.T) {
 	}
 }
 
-// Another run writes the state, and removes the notes, at each step of a run's start.
+// TestPack_StartsOverWhenAnotherRunCrossesItsStart lets another run write the state, and remove the
+// notes, at each step of a run's start.
 func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
 	dir := tree(t, photos(60))
 	opt := Options{ShardSize: 20 << 10, Parallel: 1}
@@ -171,8 +174,8 @@ func TestPack_StartsOverWhenAnotherRunCrossesItsStart(t *testing.T) {
 	stateKey := slices.DeleteFunc(first.Keys(), func(key string) bool { return !strings.Contains(key, own) })[0]
 	for _, tc := range []struct {
 		name    string
-		before  func(t *testing.T, s *memstore.Store) // the run that crosses
-		on      func(op, key string) bool             // the operation at which the other run crosses
+		before  func(t *testing.T, s *memstore.Store) // the concurrent run
+		on      func(op, key string) bool             // the operation before which the concurrent run executes
 		crossed func(t *testing.T, s *memstore.Store)
 		reused  int
 	}{
@@ -211,7 +214,8 @@ func rest(opt Options) Options {
 	return opt
 }
 
-// crossed is a store that calls before at the start of each write and each ranged read.
+// crossed is a store that calls the function before at the start of each write and each ranged
+// read.
 type crossed struct {
 	*memstore.Store
 	before func(op, key string)

@@ -11,12 +11,13 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Names are paths of columns or of structs. The chosen columns keep the order of the schema.
+// TestChoose checks that names are paths of columns or of structs, and that the chosen columns have
+// the order of the schema.
 func TestChoose(t *testing.T) {
 	all := []bool{true, true, true, true, true, true, true, true}
 	for names, want := range map[string]struct {
 		left string
-		kept []bool // id, image, image.bytes, image.path, embedding, its element, tags, its element
+		kept []bool // in the order id, image, image.bytes, image.path, embedding, its element, tags, its element
 	}{
 		"":                           {`id image<bytes path> embedding tags`, all},
 		"tags,id":                    {`id tags`, []bool{true, false, false, false, false, false, true, true}},
@@ -59,7 +60,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// shape writes the names of a schema.
+// shape writes the names in a schema.
 func shape(nodes []*rows.Node) string {
 	var all []string
 	for _, n := range nodes {
@@ -72,7 +73,8 @@ func shape(nodes []*rows.Node) string {
 	return strings.Join(all, " ")
 }
 
-// Joined ranges hold each byte once, and each byte has a place in them.
+// TestJoin checks that joined ranges contain each byte once, and that each byte has a position in
+// them.
 func TestJoin(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var ranges []rows.Range

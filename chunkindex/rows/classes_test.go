@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Only integers have class names, at any depth. The names are kept in the constants.
+// TestClasses checks that only integers have class names, at any depth, and that the constants
+// contain the names.
 func TestClasses(t *testing.T) {
 	fields := []*rows.Node{
 		fixed("label", 4, false), text("caption"), listOf("tags", fixed("", 4, true)),

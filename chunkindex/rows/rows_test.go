@@ -30,7 +30,7 @@ func listOf(name string, element *rows.Node) *rows.Node {
 	return &rows.Node{Name: name, Type: "list", Kind: rows.List, Nullable: true, Children: []*rows.Node{element}}
 }
 
-// example is the schema of docs/spec/rows.md.
+// example returns the schema in docs/spec/rows.md.
 func example() []*rows.Node {
 	return []*rows.Node{
 		fixed("id", 4, false), structOf("image", &rows.Node{Name: "bytes", Type: "binary", Kind: rows.Bytes, Nullable: true}, text("path")),
@@ -47,7 +47,8 @@ func layout(t testing.TB, fields []*rows.Node) *rows.Layout {
 	return l
 }
 
-// The builder writes the rows that docs/spec/rows.md shows, and rowstest reads them.
+// TestExample checks that the builder writes the rows in docs/spec/rows.md, and that rowstest reads
+// them.
 func TestExample(t *testing.T) {
 	l := layout(t, example())
 	b := rows.NewBuilder(l)
@@ -124,8 +125,8 @@ func drawFields(r *rapid.T, depth int) []*rows.Node {
 	return fields
 }
 
-// drawRow draws a row, fills a builder with it, and returns the row in the form that rowstest
-// reads.
+// drawRow draws a row and fills a builder with it. It returns the row in the form that rowstest
+// returns.
 func drawRow(r *rapid.T, b *rows.Builder, fields []*rows.Node, step *int) map[string]any {
 	row := map[string]any{}
 	for _, f := range fields {
@@ -206,8 +207,8 @@ func drawValue(r *rapid.T, n *rows.Node) (encoded []byte, v any) {
 	return encoded, list
 }
 
-// Rows of any schema are read as they were written, and schemas are unchanged after Marshal and
-// Unmarshal.
+// TestRowsAreReadAsTheyAreWritten checks that rows of any schema are read as they were written, and
+// that Marshal and Unmarshal preserve schemas.
 func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		fields := drawFields(r, 0)
@@ -265,7 +266,7 @@ func checkParts(r *rapid.T, l *rows.Layout, row []byte) {
 	}
 }
 
-// Malformed schemas and rows are refused.
+// TestRows_RefuseMalformed checks that malformed schemas and rows are rejected.
 func TestRows_RefuseMalformed(t *testing.T) {
 	deep := text("x")
 	for range rows.MaxDepth + 1 {
@@ -321,8 +322,8 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// A row in which everything is null has one part, so that every form keeps the sample. No column
-// may have that part's name.
+// TestAllNull checks that a row in which all values are null has one part, so that every form
+// retains the sample. No column may have that part's name.
 func TestAllNull(t *testing.T) {
 	parts, err := layout(t, []*rows.Node{text("a"), structOf("s", text("b"))}).Parts([]byte{7}, nil, nil)
 	if d := cmp.Diff([]rows.Part{{Path: "__null__"}}, parts); err != nil || d != "" {
@@ -352,8 +353,8 @@ func TestTypeNames(t *testing.T) {
 	}
 }
 
-// Columns with the same layout and different logical types are different schemas, and the error
-// names both types.
+// TestLogicalTypesDiffer checks that columns with the same layout but different logical types make
+// schemas different. The error must name both types.
 func TestLogicalTypesDiffer(t *testing.T) {
 	price := func(logical string) []*rows.Node {
 		return []*rows.Node{{Name: "price", Type: "fixed_size_binary[9]", Logical: logical, Kind: rows.Fixed, Size: 9}}

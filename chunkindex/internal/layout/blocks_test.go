@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// drawChunk returns the plain blocks of random samples and their record without blocks.
+// drawChunk returns the plain blocks of random samples, and a record of these samples without
+// blocks.
 func drawChunk(t *rapid.T, overlap int64) (PlainBlocks, ChunkRecord) {
 	var p PlainBlocks
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
@@ -67,7 +68,8 @@ func drawChunk(t *rapid.T, overlap int64) (PlainBlocks, ChunkRecord) {
 	return p, rec
 }
 
-// Encoded blocks decode to the same data as the plain blocks.
+// TestChunkRecord_EncodeKeepsTheData checks that encoded blocks decode to the same data as the
+// plain blocks.
 func TestChunkRecord_EncodeKeepsTheData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		overlap := rapid.SampledFrom([]int64{0, 0, 2, 100}).Draw(t, "overlap")
@@ -109,8 +111,8 @@ func TestChunkRecord_EncodeKeepsTheData(t *testing.T) {
 	})
 }
 
-// JSON lines take 4 bytes for the checksum and 1 or 2 for the length; records of one size take only
-// the checksum.
+// TestEncode_BytesPerSample checks the size of encoded blocks. JSON lines need 4 bytes for the
+// checksum and 1 or 2 for the length. Records of one size need only the checksum.
 func TestEncode_BytesPerSample(t *testing.T) {
 	for name, c := range map[string]struct {
 		length func(i int) uint32
@@ -140,8 +142,8 @@ func TestEncode_BytesPerSample(t *testing.T) {
 	}
 }
 
-// Malformed blocks are rejected or decode to valid data. They allocate no more memory than their
-// bytes justify.
+// FuzzBlocks checks that malformed blocks are rejected or decode to valid data. They must not
+// allocate more memory than their bytes justify.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 10, 1, 2, 3, 4}, []byte{textParts, 1, 'a', 1, '\n'}, uint32(1), int64(0))
 	f.Add([]byte{0, 1, 0, 5, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8}, []byte{wholeParts, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8}, uint32(2), int64(2))

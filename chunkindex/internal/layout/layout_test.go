@@ -51,7 +51,7 @@ func TestDecodeParts_RequiresAscendingParts(t *testing.T) {
 	}
 }
 
-// Join adds each field of Totals, except Longest, of which it takes the maximum.
+// Join adds each field of Totals, except Longest, for which it uses the maximum.
 func TestTotals_SumEveryField(t *testing.T) {
 	var a, b Totals
 	x, y := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
@@ -108,7 +108,8 @@ func TestParseOwner_AcceptsOnlyOwnerKeys(t *testing.T) {
 	}
 }
 
-// Extents may overlap only by the overlap, or by one frame at a chunk border.
+// TestExtentOrder checks that extents overlap by at most the overlap, or by one frame at a chunk
+// border.
 func TestExtentOrder(t *testing.T) {
 	type chunk struct {
 		length  int64

@@ -67,8 +67,8 @@ func TestDecodeBinding_RejectsMalformed(t *testing.T) {
 	}
 }
 
-// decodeBinding requires an ETag per shard and limits the length of each string; a digest has a
-// fixed length.
+// decodeBinding requires an ETag for each shard and limits the length of each string. A digest has
+// a fixed length.
 func TestDecodeBinding_BoundsItsStrings(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	digest := bytes.Repeat([]byte{0xab}, sha256.Size)
@@ -101,7 +101,8 @@ func TestDecodeBinding_BoundsItsStrings(t *testing.T) {
 	}
 }
 
-// An object that is empty or longer than the limit is ErrCorrupt before a byte is read.
+// For an object that is empty or longer than the limit, ReadSmall returns ErrCorrupt before it
+// reads a byte.
 func TestReadSmall_BoundsTheObject(t *testing.T) {
 	store := memstore.New()
 	const limit = 10
@@ -126,8 +127,7 @@ func TestReadSmall_BoundsTheObject(t *testing.T) {
 	}
 }
 
-// decodePointer rejects malformed pointers, and reads the version of a newer one before anything
-// else.
+// decodePointer rejects malformed pointers. It checks the version before any other field.
 func TestDecodePointer_RejectsMalformed(t *testing.T) {
 	g, b := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	text := func(version int, generation, binding string) string {
@@ -163,13 +163,13 @@ func TestDecodePointer_RejectsMalformed(t *testing.T) {
 	}
 }
 
-// resum appends the digest of b to it, as a binding requires.
+// resum appends the digest of b to b, because a binding ends with its digest.
 func resum(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return append(bytes.Clone(b), sum[:]...)
 }
 
-// changeCount adds by to a binding's number of shards.
+// changeCount adds by to the number of shards in a binding.
 func changeCount(b []byte, by int) []byte {
 	b = bytes.Clone(b)
 	binary.LittleEndian.PutUint32(b[40:], uint32(int(binary.LittleEndian.Uint32(b[40:]))+by))

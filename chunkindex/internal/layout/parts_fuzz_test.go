@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParts decodes malformed parts blocks of two samples. Accepted parts are within their sample
-// and in order, and take no more memory than the block justifies.
+// FuzzParts decodes arbitrary parts blocks of two samples. Accepted parts must be within their
+// sample and in order. They must not use more memory than the block justifies.
 func FuzzParts(f *testing.F) {
 	one := AppendPart([]byte{1}, Part{Ext: "jpg", Offset: 3, Length: 7})
 	f.Add(append(one, 0), uint32(10), uint32(1))

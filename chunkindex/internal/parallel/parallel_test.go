@@ -35,7 +35,7 @@ func TestEach_EndsAtTheFirstError(t *testing.T) {
 		}
 		return ctx.Err()
 	})
-	if !errors.Is(err, want) || done > 3 { // the next item may already be running
+	if !errors.Is(err, want) || done > 3 { // the next item may already be in progress
 		t.Errorf("got %v after %d items, want %v", err, done, want)
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// Codecs returns the codecs of whole shards.
+// Codecs returns the codecs that compress whole shards.
 func Codecs() []codec.Codec { return []codec.Codec{codec.Gzip, codec.Zstd, codec.Xz} }
 
-// Pack compresses each piece to a frame of its own. A frame of xz is a stream of one block.
+// Pack compresses each piece into its own frame. For xz, each frame is a stream with one block.
 func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	var out bytes.Buffer
 	for _, p := range pieces {
@@ -34,7 +34,7 @@ func Pack(c codec.Codec, pieces ...[]byte) []byte {
 	return out.Bytes()
 }
 
-// writer returns a compressor whose optional settings depend on n, the length of the data.
+// writer returns a compressor. n is the length of the data and determines the optional settings.
 func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
 	switch c {
 	case codec.Gzip:
@@ -47,7 +47,7 @@ func writer(c codec.Codec, n int, out io.Writer) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("no writer for %v", c)
 }
 
-// XzBlocks compresses data to one xz stream of blocks of block bytes.
+// XzBlocks compresses data into one xz stream whose blocks decode to block bytes each.
 func XzBlocks(data []byte, block int64) []byte {
 	var out bytes.Buffer
 	w, err := xz.WriterConfig{DictCap: 1 << 20, BlockSize: block}.NewWriter(&out)

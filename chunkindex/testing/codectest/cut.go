@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/codec"
 )
 
-// PackAt splits data at the offsets cuts and compresses each piece to a frame of its own.
+// PackAt splits data at the offsets in cuts and compresses each piece into its own frame.
 func PackAt(c codec.Codec, data []byte, cuts ...int) []byte {
 	var pieces [][]byte
 	at := 0

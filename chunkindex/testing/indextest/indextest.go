@@ -1,5 +1,5 @@
-// Package indextest builds small datasets for the tests of other packages: tar shards with known
-// content in any store, indexed by the product's own code.
+// Package indextest creates small datasets for the tests of other packages: tar shards with known
+// content in any store, indexed by Millrace's own code.
 package indextest
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Spec describes a dataset. Without Sizes, the dataset has one shard without samples.
+// Spec describes a dataset. If Sizes is empty, the dataset has one shard without samples.
 type Spec struct {
-	Prefix string // empty, or with a slash at the end
+	Prefix string // empty, or ending in a slash
 	Sizes  []int  // content bytes of each sample, in stored order, without tar header and padding
 	Shards int    // number of shards, over which the samples are divided evenly; 0 means 1
 	Build  build.Options
-	Seed   uint64 // of the random content
+	Seed   uint64 // seed of the random content
 }
 
-// Dataset is a dataset made from a Spec.
+// Dataset is a dataset created from a Spec.
 type Dataset struct {
-	Index   *chunkindex.Index // opened; closed when the test ends
+	Index   *chunkindex.Index // the open index; closed when the test ends
 	Report  build.Report
-	Keys    []string // of each sample, in stored order
-	Samples [][]byte // the stored bytes of each sample, headers and padding included
-	Content [][]byte // the bytes of each sample's one member, KEY.bin
-	Shards  []string // keys of the shards in the store, prefix included
-	Bodies  [][]byte // the bytes of each shard
+	Keys    []string // keys of the samples, in stored order
+	Samples [][]byte // stored bytes of each sample, including headers and padding
+	Content [][]byte // content of each sample's only member, KEY.bin
+	Shards  []string // keys of the shards in the store, including the prefix
+	Bodies  [][]byte // bytes of each shard
 }
 
 // Sizes returns n equal sizes.
@@ -47,7 +47,7 @@ func Sizes(n, size int) []int {
 	return s
 }
 
-// Random returns n sizes between lo and hi, which depend only on the seed.
+// Random returns n sizes from lo to hi. They depend only on the arguments.
 func Random(n, lo, hi int, seed uint64) []int {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := make([]int, n)
@@ -114,8 +114,8 @@ func Write(t testing.TB, store objstore.Store, spec Spec) *Dataset {
 	return d
 }
 
-// MendTar corrects the checksum of every block that could be a header, in a tar that a test has
-// changed.
+// MendTar corrects the checksum of every block that could be a header in a tar that a test has
+// modified.
 func MendTar(b []byte) {
 	for ; len(b) >= 512; b = b[512:] {
 		if string(b[257:262]) != "ustar" {
@@ -132,7 +132,7 @@ func MendTar(b []byte) {
 	}
 }
 
-// Beside returns the objects that Millrace has written next to shards, by key.
+// Beside returns the objects that Millrace has written to the store next to the shards, by key.
 func Beside(store *memstore.Store) map[string]string {
 	own := map[string]string{}
 	for _, key := range store.Keys() {

@@ -1,5 +1,5 @@
-// Package rowstest reads rows for tests, from the specification of their form, independently of the
-// code that writes them.
+// Package rowstest reads rows for tests. It follows the specification of the row encoding and
+// shares no code with the package that writes rows.
 package rowstest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// Row reads one row of a schema from the start of b, and returns the bytes after the row. A value
-// is a []byte, a struct a map by field name, a list a []any, and null is nil.
+// Row reads one row of a schema from the start of b, and returns the bytes after the row. It
+// returns a value as a []byte, a struct as a map by field name, a list as a []any, and null as nil.
 func Row(fields []*rows.Node, b []byte) (map[string]any, []byte, error) {
 	r := &reader{bitmap: b}
 	bits := count(fields)
@@ -34,20 +34,20 @@ func Row(fields []*rows.Node, b []byte) (map[string]any, []byte, error) {
 	return row, r.b, nil
 }
 
-// reader is the state of reading a row.
+// reader is the state while a row is read.
 type reader struct {
 	bitmap, b []byte
 	bit       int
 }
 
-// slot is a value that is present.
+// slot is the position of a value that is present: the map that receives it, and its length.
 type slot struct {
 	node   *rows.Node
 	in     map[string]any
 	length int
 }
 
-// count returns the number of nullable nodes outside lists.
+// count returns the number of nullable nodes that are not inside lists.
 func count(fields []*rows.Node) int {
 	n := 0
 	for _, f := range fields {
@@ -61,7 +61,7 @@ func count(fields []*rows.Node) int {
 	return n
 }
 
-// shape makes the maps of a row, and lists the present values in their order.
+// shape creates the maps of a row and lists the present values in row order.
 func (r *reader) shape(fields []*rows.Node, gone bool, present *[]*slot) map[string]any {
 	row := map[string]any{}
 	for _, f := range fields {

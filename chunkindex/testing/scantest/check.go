@@ -15,8 +15,9 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Finds checks that a format finds exactly these samples in a dataset, by the keys of its shards. A
-// shard without samples has an entry too. nil: the dataset is not of the format.
+// Finds checks that a format finds exactly these samples in a dataset. want maps the key of each
+// shard to its samples, including shards without samples. nil: the format does not claim the
+// dataset.
 func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, want map[string][]Sample) {
 	t.Helper()
 	got, err := Scan(t.Context(), f, o, objects)
@@ -33,7 +34,7 @@ func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, wan
 	}
 }
 
-// Refuses checks that a format refuses a dataset, with an error that contains want.
+// Refuses checks that a format rejects a dataset with an error that contains want.
 func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, want string) {
 	t.Helper()
 	got, err := Scan(t.Context(), f, o, objects)
@@ -42,7 +43,8 @@ func Refuses(t *testing.T, f format.Format, o format.Options, objects Objects, w
 	}
 }
 
-// Refused checks that an error of Scan breaks no rule: a scanner may refuse any bytes.
+// Refused checks that an error of Scan is not ErrRule. A scanner may reject any bytes, but must not
+// break a rule.
 func Refused(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, format.ErrRule) {
@@ -50,8 +52,8 @@ func Refused(t *testing.T, err error) {
 	}
 }
 
-// Faults checks that a fault of the store, after any number of bytes, is not taken for the end of
-// the shard. The dataset is only that shard.
+// Faults checks that a store error, after any number of bytes, is not mistaken for the end of the
+// shard. The dataset consists of this shard only.
 func Faults(t *testing.T, f format.Format, o format.Options, key string, shard []byte) {
 	t.Helper()
 	d, err := f.Survey(t.Context(), Objects{key: shard}, o)
@@ -65,7 +67,7 @@ func Faults(t *testing.T, f format.Format, o format.Options, key string, shard [
 	}
 }
 
-// Files reads a dataset from files of a directory.
+// Files reads a dataset from files in a directory.
 func Files(t testing.TB, dir string, keys ...string) Objects {
 	t.Helper()
 	o := Objects{}
@@ -79,7 +81,7 @@ func Files(t testing.TB, dir string, keys ...string) Objects {
 	return o
 }
 
-// Edit returns a copy of the dataset with a change to the object key, which is a JSON object.
+// Edit returns a copy of the dataset in which change has modified the JSON object stored under key.
 func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Objects {
 	t.Helper()
 	var value map[string]any
@@ -99,7 +101,7 @@ func (o Objects) Edit(t testing.TB, key string, change func(map[string]any)) Obj
 	return out
 }
 
-// With returns a copy of the dataset in which an object has these bytes.
+// With returns a copy of the dataset in which the object under key has these bytes.
 func (o Objects) With(key string, b []byte) Objects {
 	out := maps.Clone(o)
 	out[key] = b

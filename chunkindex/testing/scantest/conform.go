@@ -20,20 +20,20 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/framing"
 )
 
-// Dataset is a dataset that a format reads, with options of the suite. It should be small, because
-// the suite reads it some ten thousand times, and should have two shards or more.
+// Dataset is the dataset of a format and the options of the suite. It should be small, because the
+// suite reads it about ten thousand times, and should have two or more shards.
 type Dataset struct {
 	Format  format.Format
 	Options format.Options
 	Objects Objects
-	// Mend corrects the checksums of a shard that the suite has changed, so that the checks behind
-	// them are tested too. nil: the format has none.
+	// Mend corrects the checksums of a shard that the suite has modified, so that the suite
+	// also tests the checks after the checksums. nil: the format has no checksums.
 	Mend func(shard []byte)
-	// AsShard returns a dataset whose only shard is a batch of that many samples. nil: a batch is
-	// not a shard.
+	// AsShard returns a dataset whose only shard is a batch with this number of samples. nil: a
+	// batch is not a valid shard.
 	AsShard func(batch []byte, samples int) Objects
-	// Framing reads the framing of a format that is not in the table of framings. nil: the format
-	// is in the table.
+	// Framing reads the framing of a format that is not in the table of package framing. nil:
+	// the format is in the table.
 	Framing func(constants json.RawMessage) (format.Framing, error)
 }
 
@@ -44,14 +44,14 @@ func (d *Dataset) readFraming(constants json.RawMessage) (format.Framing, error)
 	return framing.Read(d.Format.Name, constants)
 }
 
-// The numbers of first bytes of an object that the suite changes, one after another.
+// Numbers of bytes at the start of an object that the suite modifies, one after the other.
 const (
-	mostFlipped = 4 << 10 // every bit of these bytes is flipped
-	mostResized = 1 << 10 // at each of these bytes a dozen numbers are written
+	mostFlipped = 4 << 10 // the suite flips every bit of these bytes
+	mostResized = 1 << 10 // the suite writes a dozen numbers at each of these bytes
 )
 
-// Conforms checks a format against the rules of all formats, with its dataset unchanged and changed
-// in many ways.
+// Conforms checks a format against the rules for all formats. It scans the dataset unchanged and
+// with many modifications.
 func Conforms(t *testing.T, d Dataset) {
 	t.Helper()
 	want, err := Scan(t.Context(), d.Format, d.Options, d.Objects)
@@ -88,13 +88,13 @@ func Fuzz(f *testing.F, d Dataset) {
 	})
 }
 
-// suite is one dataset and its samples, by shard.
+// suite is a dataset and its expected samples by shard.
 type suite struct {
 	Dataset
 	want map[string][]Sample
 }
 
-// find surveys the dataset again.
+// find surveys the dataset again and returns the result.
 func (s *suite) find(t *testing.T) *format.Dataset {
 	t.Helper()
 	d, err := s.Format.Survey(t.Context(), s.Objects, s.Options)
@@ -104,7 +104,8 @@ func (s *suite) find(t *testing.T) *format.Dataset {
 	return d
 }
 
-// samples checks that each sample has a key of its own in its shard, a byte, and a part.
+// samples checks that each sample has at least one byte, at least one part, and a key that is
+// unique in its shard.
 func (s *suite) samples(t *testing.T) {
 	for shard, all := range s.want {
 		keys := map[string]bool{}
@@ -130,8 +131,7 @@ func (s *suite) survey(t *testing.T) {
 	}
 }
 
-// pieces checks that the samples are the same however the bytes arrive, also when shards are read
-// in parallel.
+// pieces checks that the samples do not depend on the sizes of the reads or on parallel scans.
 func (s *suite) pieces(t *testing.T) {
 	d := s.find(t)
 	for how, pieces := range map[string]func(io.Reader) io.Reader{
@@ -163,7 +163,7 @@ func (s *suite) decoded(t *testing.T, d *format.Dataset, shard int) []byte {
 
 func same(a, b Sample) bool { return reflect.DeepEqual(a, b) }
 
-// faults checks that neither a fault of the store nor a canceled caller is taken for the end of a
+// faults checks that neither a store error nor a canceled context is mistaken for the end of a
 // shard.
 func (s *suite) faults(t *testing.T) {
 	d := s.find(t)
@@ -184,8 +184,8 @@ func (s *suite) faults(t *testing.T) {
 	}
 }
 
-// framing checks that the survey's constants are accepted and that others are harmless. Where a
-// batch is a shard, it must have the samples that were put into it.
+// framing checks that the survey's constants are accepted and that other constants are harmless. If
+// a batch is a valid shard, scanning it must return the samples that were written to it.
 func (s *suite) framing(t *testing.T) {
 	for _, constants := range []string{"", "null", "{}", "[]", "1", `{"unknown":1}`, `{"`} {
 		if f, err := s.readFraming(json.RawMessage(constants)); err == nil && f != nil && f.ContentType() == "" {
@@ -206,7 +206,7 @@ func (s *suite) framing(t *testing.T) {
 		all := s.want[shard.Key]
 		decoded := s.decoded(t, d, i)
 		for _, one := range all {
-			b := append(bytes.Clone(decoded), '\n') // a last line that has no line feed gets one
+			b := append(bytes.Clone(decoded), '\n') // a batch adds the line feed that the last line lacks
 			lengths, body = append(lengths, uint32(one.Length)), append(body, b[one.Offset:one.Offset+one.Length]...)
 		}
 		before, after, err := f.Frame(lengths)
@@ -228,7 +228,7 @@ func (s *suite) framing(t *testing.T) {
 	}
 }
 
-// truncated checks that a shard that ends early has no samples but those at its beginning.
+// truncated checks that a truncated shard yields only samples from the shard's beginning.
 func (s *suite) truncated(t *testing.T) {
 	d := s.find(t)
 	for i, shard := range d.Shards {
@@ -254,7 +254,8 @@ func (s *suite) truncated(t *testing.T) {
 	}
 }
 
-// begins reports whether some are the first samples of all. The last one may be shorter.
+// begins reports whether some contains the first samples of all. The last sample of some may be
+// shorter.
 func begins(all, some []Sample) bool {
 	last := len(some) - 1
 	if last < 0 || last >= len(all) {
@@ -264,7 +265,7 @@ func begins(all, some []Sample) bool {
 	return slices.EqualFunc(some[:last], all[:last], same) && a.Key == b.Key && a.Offset == b.Offset && b.Length <= a.Length
 }
 
-// bits checks that no flipped bit is harmful.
+// bits checks that flipping any bit is harmless.
 func (s *suite) bits(t *testing.T) {
 	s.change(t, func(b []byte, try func(what string, at int)) {
 		for at := range min(len(b), mostFlipped) {
@@ -277,7 +278,7 @@ func (s *suite) bits(t *testing.T) {
 	})
 }
 
-// sizes checks that no number is harmful, however large, at any position.
+// sizes checks that writing any number, however large, at any position is harmless.
 func (s *suite) sizes(t *testing.T) {
 	extremes := []string{
 		"\xff\xff", "\xff\xff\xff\xff", "\xff\xff\xff\x7f", "\x7f\xff\xff\xff", "\x00\x00\x00\x80", "\x00\x00\x00\x00", "\x00\x00\x00\x40",
@@ -300,8 +301,8 @@ func (s *suite) sizes(t *testing.T) {
 	})
 }
 
-// change calls each for every object of the dataset, with a copy to change. The other objects are
-// unchanged.
+// change calls each for every object of the dataset, with a copy that each may modify. The other
+// objects stay unchanged.
 func (s *suite) change(t *testing.T, each func(b []byte, try func(what string, at int))) {
 	t.Helper()
 	for key, object := range s.Objects {
@@ -312,12 +313,12 @@ func (s *suite) change(t *testing.T, each func(b []byte, try func(what string, a
 	}
 }
 
-// mostMemory bounds the bytes that a scan of a small shard may allocate for its buffers and
+// mostMemory limits the bytes that a scan of a small shard may allocate for its buffers and
 // results.
 const mostMemory = 4 << 20
 
-// harmless checks that a changed object is refused, or yields only samples of existing bytes, and
-// that sizes it merely claims allocate no memory.
+// harmless checks that a modified object is rejected or yields only samples of existing bytes. A
+// size that the object claims must not allocate memory.
 func (s *suite) harmless(t *testing.T, how, key string, changed []byte) {
 	t.Helper()
 	objects := maps.Clone(s.Objects)

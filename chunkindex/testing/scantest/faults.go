@@ -7,10 +7,10 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// ErrBroken is the error at the end of a Broken reader.
+// ErrBroken is the error that a Broken reader returns at its end.
 var ErrBroken = errors.New("store is gone")
 
-// Broken reads the bytes of In, and returns ErrBroken instead of io.EOF.
+// Broken returns the bytes of In, and then ErrBroken instead of io.EOF.
 type Broken struct{ In io.Reader }
 
 func (b Broken) Read(p []byte) (int, error) {
@@ -21,14 +21,14 @@ func (b Broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Nothing is a format.Sink that keeps nothing.
+// Nothing is a format.Sink that discards everything.
 type Nothing struct{}
 
-// Gap keeps nothing.
+// Gap discards p.
 func (Nothing) Gap([]byte) error { return nil }
 
-// Data keeps nothing.
+// Data discards the bytes.
 func (Nothing) Data(*format.Sample, []byte) error { return nil }
 
-// End keeps nothing.
+// End does nothing.
 func (Nothing) End(*format.Sample) error { return nil }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Parts runs two parts of an index of the dataset, and then a run that joins them. The join must
-// read no shard, and write byte for byte the same objects as one run without parts.
+// Parts runs an index of the dataset as two parts, and then a run that joins them. The joining run
+// must read no shard. It must write the same objects, byte for byte, as one run without parts.
 func Parts(t *testing.T, d Dataset) {
 	t.Helper()
 	store := memstore.New()

@@ -1,5 +1,5 @@
-// Package scantest runs a format's scanner over a shard and checks it against the rules of all
-// scanners.
+// Package scantest runs a format's scanner over a shard and checks that the scanner follows the
+// rules for all scanners.
 package scantest
 
 import (
@@ -22,13 +22,13 @@ type Sample struct {
 	Parts          []Part
 }
 
-// Part is a part of a sample, by its offset in it.
+// Part is a part of a sample. Offset is relative to the sample.
 type Part struct {
 	Ext            string
 	Offset, Length int64
 }
 
-// Objects are the objects of a dataset, by key. It is a format.Listing.
+// Objects contains the objects of a dataset by key. It implements format.Listing.
 type Objects map[string][]byte
 
 // Objects implements format.Listing.
@@ -56,12 +56,12 @@ func (o Objects) Open(ctx context.Context, key string, offset int64) (io.ReadClo
 }
 
 // Scan surveys a dataset and runs the scanner over each of its shards. It returns the samples by
-// the shard's key. A dataset of another format has no shards.
+// shard key. If the format does not claim the dataset, the result is empty.
 func Scan(ctx context.Context, f format.Format, o format.Options, objects Objects) (map[string][]Sample, error) {
 	return scan(ctx, f, o, objects, func(string) bool { return true })
 }
 
-// scan runs the scanner over the shards for which wanted is true.
+// scan runs the scanner over the shards for which wanted returns true.
 func scan(ctx context.Context, f format.Format, o format.Options, objects Objects, wanted func(shard string) bool) (map[string][]Sample, error) {
 	d, err := f.Survey(ctx, objects, o)
 	if err != nil || d == nil {
@@ -89,7 +89,7 @@ func scan(ctx context.Context, f format.Format, o format.Options, objects Object
 	return found, nil
 }
 
-// decoded returns the bytes that a scan of a shard reads.
+// decoded returns the decoded bytes that a scan of a shard reads.
 func decoded(ctx context.Context, d *format.Dataset, shard int, stored []byte) ([]byte, error) {
 	if d.Decode == nil || len(stored) == 0 {
 		return stored, nil
@@ -102,7 +102,7 @@ func decoded(ctx context.Context, d *format.Dataset, shard int, stored []byte) (
 	return io.ReadAll(in)
 }
 
-// ranges is a format.Ranges of bytes.
+// ranges implements format.Ranges for bytes in memory.
 type ranges []byte
 
 // ReadRange implements format.Ranges.
@@ -117,7 +117,7 @@ type sink struct {
 	off     int64
 	overlap int64
 	open    bool  // a sample has begun
-	added   int64 // 1 if a line feed was added
+	added   int64 // 1 if the scanner added a line feed to the sample
 	samples []Sample
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/testing/scantest"
 )
 
-// steps returns a format that scans a shard by calling these steps until one returns an error.
+// steps returns a format whose scan of a shard calls these steps until a step returns an error.
 func steps(take []func(format.Sink) error) format.Format {
 	return format.Format{Survey: func(context.Context, format.Listing, format.Options) (*format.Dataset, error) {
 		return &format.Dataset{
@@ -50,7 +50,8 @@ func part(text string, offset int64) format.Part {
 	return format.Part{Ext: "x", Offset: offset, Length: int64(len(text)), CRC32C: crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))}
 }
 
-// A scanner of the shard "abcd" may report only true samples, and only in order.
+// TestRules checks that a scanner of the shard "abcd" may report only correct samples, and only in
+// order.
 func TestRules(t *testing.T) {
 	type row = []func(format.Sink) error
 	for name, take := range map[string]row{
