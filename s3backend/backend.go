@@ -32,19 +32,19 @@ type Backend struct {
 	retries     *retryBudget
 	breaker     breaker
 	concurrency *concurrencyLimit
-	bandwidth   *rate.Limiter // limits the bytes per second of reads; nil: none
+	bandwidth   *rate.Limiter // limits the bytes per second of reads; nil: unlimited
 	hedges      hedger
 
 	mu    sync.Mutex // guards stats
 	stats Stats
 
-	renewing  sync.Mutex // guards refreshed; it is held while credentials are fetched, so it guards nothing else
-	refreshed time.Time  // the last forced refresh of the credentials
+	renewing  sync.Mutex // guards refreshed; held while credentials are fetched, so it guards nothing else
+	refreshed time.Time  // time of the last forced refresh of the credentials
 }
 
 var _ objstore.Store = (*Backend)(nil)
 
-// New returns the bucket as a store. It sends nothing yet.
+// New returns the bucket as a store. It does not send any request yet.
 func New(cfg Config) (*Backend, error) { return newBackend(cfg, defaultRetryPolicy()) }
 
 func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
@@ -73,7 +73,7 @@ func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
 			Secure:       secure,
 			Transport:    transport,
 			BucketLookup: lookup,
-			MaxRetries:   1, // this package retries
+			MaxRetries:   1, // this package does the retries
 		},
 		transport:   transport,
 		policy:      policy,
@@ -83,7 +83,7 @@ func newBackend(cfg Config, policy retryPolicy) (*Backend, error) {
 		bandwidth:   newBandwidthLimit(cfg.Bandwidth),
 		stats:       Stats{Errors: map[string]int64{}},
 	}
-	// The region until the store names another one. A host name of AWS may contain it.
+	// The region until the store reports another one. The host name may contain it at AWS.
 	if err := b.move(cmp.Or(cfg.Region, s3utils.GetRegionFromURL(url.URL{Host: host}), "us-east-1")); err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
 	}
@@ -98,11 +98,11 @@ func (b *Backend) Close() error {
 
 // Stats are the counters of a Backend's requests since New.
 type Stats struct {
-	Requests    int64            // sent, including retries
-	Retries     int64            // sent because an earlier one failed
-	Hedges      int64            // sent because an earlier one was late
+	Requests    int64            // requests sent, including retries
+	Retries     int64            // requests sent because an earlier one failed
+	Hedges      int64            // requests sent because an earlier one was late
 	Errors      map[string]int64 // failed attempts by objstore.Kind
-	Limit       int              // maximum concurrent requests now: reduced after a request to slow down
+	Limit       int              // current limit on concurrent requests: reduced after a request to slow down
 	BreakerOpen bool             // only probes are sent now
 }
 
@@ -129,8 +129,8 @@ type attempt struct {
 	got      int64 // bytes of progress made
 }
 
-// run makes attempts until one succeeds or another one is useless. first is the timeout of an
-// attempt until its function sets another one.
+// run makes attempts until one succeeds or another one would be useless. first is the timeout of an
+// attempt until do sets another one.
 func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.Context, *attempt) error) error {
 	b.retries.earn()
 	fruitless, refreshed, moved := 0, false, false
@@ -163,9 +163,9 @@ func (b *Backend) run(ctx context.Context, first time.Duration, do func(context.
 	}
 }
 
-// another returns nil after a pause if another attempt is worthwhile, otherwise the error to
-// report. fruitless counts consecutive attempts without progress; the last one made progress of got
-// bytes.
+// another returns nil after a pause if another attempt is worthwhile, and otherwise the error to
+// report. fruitless counts consecutive attempts without progress. got is the number of bytes of
+// progress that the last attempt made.
 func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got int64) error {
 	if *fruitless++; got >= b.policy.progress {
 		*fruitless = 1
@@ -179,7 +179,7 @@ func (b *Backend) another(ctx context.Context, f *failure, fruitless *int, got i
 	return nil
 }
 
-// interrupted puts the context's error before err if the context has ended.
+// interrupted prepends the context's error to err if the context has ended.
 func interrupted(ctx context.Context, err error) error {
 	if cerr := ctx.Err(); cerr != nil {
 		return fmt.Errorf("%w (%s)", cerr, err) //nolint:errorlint // the context's error is the one that counts
@@ -187,10 +187,10 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// explain adds details to a failure that the store does not know: that the request had no
-// signature, which endpoint was used, and that AWS was used because no endpoint was set.
+// explain adds details to a failure that the store does not know. They say that the request had no
+// signature, which endpoint was used, or that AWS was used because no endpoint was set.
 func (b *Backend) explain(f *failure) *failure {
-	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a network fault on the way to AWS
+	unnamed := f.cause != nil && b.cfg.Endpoint == "" // a network fault while connecting to AWS
 	if f.cause != nil && !unnamed {
 		f.detail += ", at the endpoint " + b.cfg.Endpoint + " (AWS_ENDPOINT_URL, or endpoint= of the address)"
 	}
@@ -206,8 +206,8 @@ func (b *Backend) explain(f *failure) *failure {
 	return f
 }
 
-// pause waits for d. It returns false when ctx ends first, or at once if its deadline is before the
-// end of the pause.
+// pause waits for d. It returns false when ctx ends first, or immediately if the deadline of ctx is
+// before the end of the pause.
 func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false
@@ -215,7 +215,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return objstore.Sleep(ctx, d) == nil
 }
 
-// once makes attempt n and reports its result to breaker, limiter, counters and the trace.
+// once makes attempt n, and reports its result to the breaker, the limiter, the counters and the
+// trace.
 func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(context.Context, *attempt) error) (got int64, err error) {
 	ctx, span := tracing.Call(ctx, "store attempt")
 	span.Number("millrace.store.attempt", int64(n))
@@ -243,7 +244,8 @@ func (b *Backend) once(ctx context.Context, first time.Duration, n int, do func(
 	return a.got, err
 }
 
-// settle returns the error of an attempt, by who ended it: the caller, the watchdog, or the store.
+// settle returns the error of an attempt, depending on whether the caller, the watchdog or the
+// store ended it.
 func settle(caller, attempt context.Context, err error) error {
 	if err == nil || caller.Err() != nil {
 		return err
@@ -271,13 +273,13 @@ func (b *Backend) report(err error) {
 		b.concurrency.slower()
 	case errors.Is(err, objstore.ErrUnavailable), errors.Is(err, objstore.ErrTimeout):
 		b.breaker.report(failed)
-	default: // the store works and refused the request
+	default: // the store works, and rejected the request
 		b.breaker.report(healthy)
 	}
 }
 
-// refresh fetches new credentials after a refusal, once for all requests that were refused
-// together, and reports whether another attempt is worthwhile.
+// refresh fetches new credentials after a request was rejected, once for all requests that were
+// rejected together. It reports whether another attempt is worthwhile.
 func (b *Backend) refresh(started time.Time) bool {
 	b.renewing.Lock()
 	defer b.renewing.Unlock()
@@ -288,6 +290,6 @@ func (b *Backend) refresh(started time.Time) bool {
 		return false
 	}
 	b.options.Creds.Expire()
-	b.refreshed = time.Now() // set afterwards, since requests that start meanwhile already have the new credentials
+	b.refreshed = time.Now() // set after the credentials have expired, since requests that start meanwhile already use the new ones
 	return true
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Burst of a bandwidth limit: the bytes of a twentieth of a second, at most a large read of a
-// socket.
+// Bounds of the burst of a bandwidth limit. The burst is the number of bytes in a twentieth of a
+// second, but at most one large read of a socket.
 const (
 	leastBurst   = 16 << 10
 	mostBurst    = 1 << 20
 	burstsSecond = 20
 )
 
-// newBandwidthLimit returns a rate limit in bytes per second; nil: unlimited.
+// newBandwidthLimit returns a rate limit in bytes per second. It returns nil, which means
+// unlimited, for 0.
 func newBandwidthLimit(bandwidth int64) *rate.Limiter {
 	if bandwidth == 0 {
 		return nil
@@ -45,8 +46,8 @@ func (b *Backend) throttle(ctx context.Context, body io.Reader) io.Reader {
 
 func (r throttledReader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p[:min(len(p), r.limit.Burst())])
-	// Received bytes are counted afterwards, even if the attempt fails, since they have used the
-	// line.
+	// Received bytes are counted after the read, even if the attempt fails, since they have
+	// used bandwidth.
 	wait := r.limit.ReserveN(time.Now(), n).Delay()
 	if err == nil || errors.Is(err, io.EOF) {
 		if ended := objstore.Sleep(r.ctx, wait); ended != nil {

@@ -8,24 +8,24 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// breaker is a circuit breaker. While the store answers only with failures, requests fail at once,
-// and one probe per interval tests whether the store works again.
+// breaker is a circuit breaker. If the store has returned only failures for a while, requests fail
+// immediately, and one probe per interval tests whether the store works again.
 type breaker struct {
 	mu       sync.Mutex
 	failures int
-	since    time.Time // of the first consecutive failure
+	since    time.Time // time of the first consecutive failure
 	open     bool
-	next     time.Time // of the next probe
+	next     time.Time // time of the next probe
 	probing  bool
 }
 
 const (
 	breakAfter    = 20
-	breakTime     = time.Second // a short burst of failures does not open it
+	breakTime     = time.Second // a shorter burst of failures does not open the breaker
 	probeInterval = time.Second
 )
 
-// outcome is the health of the store after an attempt.
+// outcome describes the health of the store after an attempt.
 type outcome int
 
 const (
@@ -44,7 +44,7 @@ func (b *breaker) allow() error {
 		return &failure{kind: objstore.ErrUnavailable, detail: fmt.Sprintf("no answer in %d attempts, waiting for the next probe", b.failures)}
 	}
 	b.probing = true
-	b.next = time.Now().Add(probeInterval) // independent of earlier requests' reports
+	b.next = time.Now().Add(probeInterval) // so that reports of earlier requests do not allow another probe
 	return nil
 }
 

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// concurrencyLimit bounds concurrent requests. It halves when the store asks to slow down, at most
-// once per interval, and grows by one for every full round of successes.
+// concurrencyLimit limits concurrent requests. The limit is halved when the store asks to slow
+// down, at most once per interval, and grows by one for every full round of successes.
 type concurrencyLimit struct {
 	places *semaphore.Weighted
 
 	mu    sync.Mutex
 	most  float64
 	limit float64
-	kept  int // places withheld, so that limit remain
+	kept  int // number of withheld places, so that only limit places remain
 	cut   time.Time
 }
 
@@ -38,7 +38,7 @@ func (l *concurrencyLimit) release() {
 	l.giveBack()
 }
 
-// giveBack releases withheld places beyond those needed. The caller holds mu.
+// giveBack releases withheld places that need not be withheld any more. The caller holds mu.
 func (l *concurrencyLimit) giveBack() {
 	if n := l.kept - (int(l.most) - int(l.limit)); n > 0 {
 		l.kept -= n

@@ -16,19 +16,19 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Config of a Backend, with standard AWS names. The zero value of a field means its default.
-// Credentials are never part of it. They come from the environment (AWS_ACCESS_KEY_ID and so on),
-// the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE), a web identity or the
-// instance's metadata, in this order, or only from Profile.
+// Config configures a Backend, with the standard AWS names. The zero value of a field means its
+// default. Credentials are never part of it. They come from the environment (AWS_ACCESS_KEY_ID and
+// so on), the shared credentials file (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE), a web identity or
+// the instance's metadata, in this order; if Profile is set, only from that profile.
 type Config struct {
 	Bucket    string
 	Endpoint  string // URL; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, then AWS itself
-	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; at AWS then the bucket's own
-	Profile   string // profile in the shared AWS files whose credentials are used exclusively; empty: all of the above
-	PathStyle bool   // bucket in the path; unset: in the host name at AWS and other known hosts, otherwise in the path
-	CAFile    string // PEM file of authorities trusted in addition to the system's; empty: AWS_CA_BUNDLE
+	Region    string // empty: AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; for AWS then the actual region of the bucket
+	Profile   string // profile in the shared AWS files, whose credentials are used exclusively; empty: all sources listed above
+	PathStyle bool   // the bucket is in the path; unset: in the host name for AWS and other known hosts, otherwise in the path
+	CAFile    string // PEM file of certificate authorities trusted in addition to the system's; empty: AWS_CA_BUNDLE
 	MaxConns  int    // maximum connections; empty: 256
-	PartSize  int64  // bytes of one part of a large Put; empty: 16 MiB
+	PartSize  int64  // bytes of one part of a multipart Put; empty: 16 MiB
 	Bandwidth int64  // maximum bytes per second of all reads together; empty: no limit
 
 	Traceparent bool // requests without a body carry the trace context of their span
@@ -37,16 +37,16 @@ type Config struct {
 // retryPolicy holds the timeouts, attempts and backoff of requests. Tests shorten them.
 type retryPolicy struct {
 	dial, tls  time.Duration
-	header     time.Duration // from the request to the head of the answer
-	stall      time.Duration // without receiving a byte of a body
-	upload     time.Duration // without sending a byte of a request's body
-	write      time.Duration // from the end of the request's body to the head of the answer
-	rateWindow time.Duration // time spent reading after which minRate must be reached
+	header     time.Duration // from the request to the response header
+	stall      time.Duration // without receiving a byte of the response body
+	upload     time.Duration // without sending a byte of the request body
+	write      time.Duration // from the end of the request body to the response header
+	rateWindow time.Duration // time spent reading, after which minRate must be reached
 	minRate    int64         // bytes per second
-	attempts   int           // consecutive attempts without progress
-	progress   int64         // bytes after which an attempt counts as progress
-	base, top  time.Duration // bounds of the wait before a retry
-	refresh    time.Duration // between two forced refreshes of the credentials
+	attempts   int           // maximum number of consecutive attempts without progress
+	progress   int64         // number of bytes after which an attempt counts as progress
+	base, top  time.Duration // bounds of the pause before a retry
+	refresh    time.Duration // minimum time between two forced refreshes of the credentials
 }
 
 func defaultRetryPolicy() retryPolicy {
@@ -58,7 +58,7 @@ func defaultRetryPolicy() retryPolicy {
 		upload:     10 * time.Second,
 		write:      60 * time.Second,
 		rateWindow: 10 * time.Second,
-		minRate:    64 << 10, // many streams may share a slow line, so only a nearly dead stream is replaced
+		minRate:    64 << 10, // many streams may share a slow link, so only a nearly dead stream is replaced
 		attempts:   5,
 		progress:   64 << 10,
 		base:       50 * time.Millisecond,
@@ -67,21 +67,21 @@ func defaultRetryPolicy() retryPolicy {
 	}
 }
 
-// minPart is the smallest part size of S3, and maxParts the maximum number of parts.
+// minPart is the smallest part size that S3 accepts, and maxParts the maximum number of parts.
 const (
 	minPart  = 5 << 20
 	maxParts = 10_000
 )
 
-// located sets endpoint and region from the environment if they are empty.
+// located sets empty fields for endpoint and region from the environment.
 func (c Config) located() Config {
 	c.Endpoint = cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 	return c
 }
 
-// Place identifies the service of the bucket: an endpoint, or AWS as "" with a region, since AWS
-// has separate services for some regions. Two services may have buckets of the same name.
+// Place identifies the service of the bucket by its endpoint, or AWS by "" and a region, since AWS
+// has separate services for some regions. Two services may have buckets with the same name.
 func (c Config) Place() (endpoint, region string) {
 	c = c.located()
 	if c.Endpoint == "" {
@@ -90,7 +90,7 @@ func (c Config) Place() (endpoint, region string) {
 	return strings.TrimSuffix(c.Endpoint, "/"), ""
 }
 
-// complete sets empty fields from the environment and to defaults, and returns an error for invalid
+// complete sets empty fields from the environment or to defaults, and returns an error for invalid
 // values.
 func (c Config) complete() (Config, error) {
 	c = c.located()
@@ -112,11 +112,11 @@ func (c Config) complete() (Config, error) {
 	return c, c.checkProfile()
 }
 
-// endpoint returns host and scheme of the endpoint URL for minio-go.
+// endpoint returns the host and the scheme of the endpoint URL for minio-go.
 func (c Config) endpoint() (host string, secure bool, err error) {
 	u, err := url.Parse(cmp.Or(c.Endpoint, "https://s3.amazonaws.com"))
 	switch {
-	case err != nil: // the error repeats the URL, which may contain a password
+	case err != nil: // the error would repeat the URL, which may contain a password
 		err = c.badEndpoint()
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		err = c.badEndpoint()
@@ -130,8 +130,8 @@ func (c Config) endpoint() (host string, secure bool, err error) {
 	return host, secure, err
 }
 
-// badEndpoint returns an error with the setting whose value is no URL, the value unless it may
-// contain a password, and an example.
+// badEndpoint returns an error that names the setting with the invalid URL. The error contains an
+// example, and the value unless it may contain a password.
 func (c Config) badEndpoint() error {
 	setting := "endpoint="
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"} {
@@ -145,9 +145,9 @@ func (c Config) badEndpoint() error {
 	return fmt.Errorf("%s is no http or https URL: write it as http://HOST:PORT", setting)
 }
 
-// credentials uses the same sources as the AWS tools. It asks the instance's metadata service only
-// if one is likely to exist; otherwise every anonymous request would wait for it. The service has a
-// time limit, since in minio-go every request waits for its answer, even if the request's context
+// credentials uses the same sources as the AWS tools. It queries the instance's metadata service
+// only if one is likely to exist; otherwise every anonymous request would wait for it. The query
+// has a time limit, since in minio-go every request waits for it, even if the request's context
 // ends.
 func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *credentials.Credentials {
 	client := &http.Client{Transport: transport, Timeout: limit}
@@ -165,7 +165,7 @@ func (c Config) credentials(transport http.RoundTripper, limit time.Duration) *c
 	return credentials.New(&stickyCredentials{source: &credentials.Chain{Providers: providers}})
 }
 
-// checkProfile returns an error if the profile's files show that it cannot be used.
+// checkProfile returns an error if the shared files show that the profile cannot be used.
 func (c Config) checkProfile() error {
 	if c.Profile == "" {
 		return nil
@@ -177,7 +177,8 @@ func (c Config) checkProfile() error {
 	return err
 }
 
-// tlsConfig returns a configuration that trusts the system's authorities and those of CAFile.
+// tlsConfig returns a configuration that trusts the system's certificate authorities and those in
+// CAFile.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile == "" {

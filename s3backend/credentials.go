@@ -7,17 +7,17 @@ import (
 )
 
 // stickyCredentials keeps the last credentials while its source finds none. A chain of providers
-// reports a file that is being written, or a metadata service that does not answer, as "no
-// credentials", and requests would then have no signature. It is guarded by the lock of a
-// credentials.Credentials.
+// reports "no credentials" for a file that is being written, or for a metadata service that does
+// not respond. Without the last credentials, requests would then have no signature. The lock of a
+// credentials.Credentials guards it.
 type stickyCredentials struct {
 	source credentials.Provider
 	last   credentials.Value
-	fault  error     // error of the source, while no credentials were found yet
-	again  time.Time // when to ask the source again; zero if the credentials are current
+	fault  error     // error of the source, as long as no credentials have been found
+	again  time.Time // when to query the source again; zero if the credentials are current
 }
 
-// lookAgain is the pause after a source gave no credentials.
+// lookAgain is the pause after a source has returned no credentials.
 const lookAgain = 5 * time.Second
 
 func (s *stickyCredentials) Retrieve() (credentials.Value, error) {
@@ -25,7 +25,7 @@ func (s *stickyCredentials) Retrieve() (credentials.Value, error) {
 }
 
 func (s *stickyCredentials) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	if s.fault != nil && time.Now().Before(s.again) { // each request calls this while there are no credentials
+	if s.fault != nil && time.Now().Before(s.again) { // without credentials, each request calls this function
 		return credentials.Value{}, s.fault
 	}
 	v, err := s.source.RetrieveWithCredContext(cc)

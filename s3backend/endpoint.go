@@ -16,14 +16,14 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// regionName prevents a store from naming a host instead of a region.
+// regionName prevents a store from specifying a host instead of a region.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // endpoint is the address of a bucket, with the signer for its region.
 type endpoint struct {
 	region string
-	core   *minio.Core // for all requests except GET and HEAD
-	base   *url.URL    // of the bucket, with a trailing slash
+	core   *minio.Core // for all requests except GET and HEAD of objects
+	base   *url.URL    // URL of the bucket, with a trailing slash
 	signer signer
 }
 
@@ -39,8 +39,8 @@ func (b *Backend) move(region string) error {
 	if err != nil {
 		return err
 	}
-	// Only a URL signed by minio-go shows where it would send a request, and which scope it would
-	// sign.
+	// Only a URL that minio-go has signed shows the host to which minio-go would send a
+	// request, and the scope that it would sign.
 	opts.Creds = credentials.NewStaticV4("id", "secret", "")
 	teller, err := minio.New(b.host, &opts)
 	if err != nil {
@@ -50,14 +50,14 @@ func (b *Backend) move(region string) error {
 	if err != nil {
 		return err
 	}
-	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // id, day, region, service, "aws4_request"
+	scope := strings.Split(base.Query().Get("X-Amz-Credential"), "/") // access key ID, day, region, service, "aws4_request"
 	base.RawPath, base.RawQuery = escape(base.Path, false), ""
 	b.endpoint.Store(&endpoint{region: region, core: core, base: base, signer: signer{region: scope[2], service: scope[3]}})
 	return nil
 }
 
-// send sends a request without a body and returns an answer that is not a refusal. The caller
-// closes its body.
+// send sends a request without a body, and returns a successful response. The caller closes its
+// body.
 func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, header http.Header) (*http.Response, error) {
 	h := b.endpoint.Load()
 	at := *h.base
@@ -79,7 +79,7 @@ func (b *Backend) send(ctx context.Context, method string, ref objstore.Ref, hea
 		h.signer.sign(req, &v, time.Now())
 	}
 	if b.cfg.Traceparent {
-		tracing.Inject(ctx, header) // not signed: proxies on the way replace it
+		tracing.Inject(ctx, header) // not signed, since proxies may replace it
 	}
 	return errorTransport{b.transport, h.region}.RoundTrip(req)
 }

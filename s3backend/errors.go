@@ -18,19 +18,19 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// failure is an error of objstore's kinds with the information for the retry loop. Its text
-// contains a code, a status and a request id, never the full text of a server or proxy, which may
-// repeat a signature or a key.
+// failure is an error of one of objstore's kinds, with information for the retry loop. Its text
+// contains a code, a status and a request ID. It never contains the full text of a server or proxy,
+// which may repeat a signature or a key.
 type failure struct {
-	kind   error  // an error of objstore; nil: a fault of the caller
+	kind   error  // an error of objstore; nil: the caller's error
 	detail string // description of the error
-	cause  error  // for errors.Is; printed only if detail is empty
+	cause  error  // for errors.Is; shown only if detail is empty
 	retry  bool   // another attempt may succeed
 	code   string // S3 error code, if any
 	lost   bool   // the request may have taken effect
 	fresh  bool   // new credentials may help
-	own    bool   // the caller's body failed; takes precedence over network errors
-	region string // the bucket's region, if the request was signed for another region
+	own    bool   // reading the caller's body failed; takes precedence over network errors
+	region string // the bucket's region, if the request was signed for a different one
 }
 
 func (f *failure) Error() string {
@@ -47,8 +47,8 @@ func (f *failure) Unwrap() []error {
 	return slices.DeleteFunc([]error{f.kind, f.cause}, func(err error) bool { return err == nil })
 }
 
-// badAnswer returns the error of an answer that contradicts the request, from a faulty service or
-// proxy. Another attempt may get a correct answer.
+// badAnswer returns the error for a response that contradicts the request, sent by a faulty service
+// or proxy. Another attempt may get a correct response.
 func badAnswer(format string, args ...any) error {
 	return &failure{kind: objstore.ErrUnavailable, detail: "wrong answer: " + fmt.Sprintf(format, args...), retry: true, lost: true}
 }
@@ -61,7 +61,7 @@ func short(format string, args ...any) error {
 	return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf(format, args...)}
 }
 
-// classify converts any error of minio-go or the network to a failure.
+// classify converts any error of minio-go or of the network to a failure.
 func classify(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -118,18 +118,20 @@ func (f *failure) classifyStatus(status int) {
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, status != http.StatusNotImplemented, true
 	case status == http.StatusConflict:
 		f.kind, f.retry = objstore.ErrChanged, true
-	case status == 0, status == http.StatusOK: // minio-go could not read the answer, or found an error in it
+	case status == 0, status == http.StatusOK: // minio-go could not read the response, or found an error in it
 		f.kind, f.retry, f.lost = objstore.ErrUnavailable, true, true
-	default: // the service understood the request and refused it
+	default: // the service understood the request and rejected it
 		f.kind = objstore.ErrDenied
 	}
 }
 
-// maxSkew is the maximum difference that S3 allows between the clock of a signature and its own.
+// maxSkew is the maximum difference that S3 accepts between its own clock and the time of a
+// signature.
 const maxSkew = 15 * time.Minute
 
-// blameClock names this machine's clock as the cause of a refusal, if it is. Not every service
-// reports that, and none in the answer to a HEAD; the answer's time shows it.
+// blameClock reports this machine's clock as the cause of a rejection, if it is the cause. Not
+// every service reports that, and none in the response to a HEAD, but the time of the response
+// shows it.
 func (f *failure) blameClock(skew time.Duration) {
 	if !errors.Is(f.kind, objstore.ErrDenied) || f.code != "RequestTimeTooSkewed" && skew.Abs() <= maxSkew {
 		return
@@ -141,12 +143,12 @@ func (f *failure) blameClock(skew time.Duration) {
 	case skew < -maxSkew:
 		how = fmt.Sprintf("is %s behind", off)
 	}
-	f.fresh = false // new credentials do not fix a clock
+	f.fresh = false // new credentials do not help if the clock is wrong
 	f.detail = "this machine's clock " + how + " the store's, set it with NTP: " + f.detail
 }
 
-// blameRegion names the region as the cause of a refusal, if it is. No answer to a HEAD has a code
-// for that.
+// blameRegion reports the region as the cause of a rejection, if it is the cause. No response to a
+// HEAD has a code for that.
 func (f *failure) blameRegion(status int, bucket, signed string) {
 	if errors.Is(f.kind, objstore.ErrDenied) && status <= http.StatusBadRequest && bucket != signed && regionName.MatchString(bucket) {
 		f.region, f.fresh = bucket, false
@@ -154,8 +156,8 @@ func (f *failure) blameRegion(status int, bucket, signed string) {
 	}
 }
 
-// codeOf returns the code for an answer without one: the answer to a HEAD has no body, and a
-// proxy's answer is no S3 document.
+// codeOf returns the error code for a response without one. The response to a HEAD has no body, and
+// a proxy's response is not an S3 document.
 func codeOf(status int) string {
 	switch status {
 	case http.StatusForbidden:
@@ -166,7 +168,7 @@ func codeOf(status int) string {
 	return http.StatusText(status)
 }
 
-// clip makes a server's text short and printable.
+// clip makes a text from a server short and printable.
 func clip(s string) string {
 	const most = 160
 	if len(s) > most {
@@ -182,7 +184,7 @@ func clip(s string) string {
 
 func classifyNetwork(err error) *failure {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // its text contains the URL
+		err = u.Err // the text of the url.Error contains the URL
 	}
 	f := &failure{kind: objstore.ErrUnavailable, cause: err, retry: true, lost: true}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)

@@ -12,26 +12,26 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing"
 )
 
-// hedger measures the recent times to the beginning of answers. From these it computes when an
-// answer is so late that a second request for the same bytes will probably be answered sooner.
+// hedger measures the recent times until responses begin. From these it computes after which time a
+// response is so late that a second request for the same bytes will probably get a response sooner.
 type hedger struct {
-	credit tokenBucket  // of second requests
+	credit tokenBucket  // credit for second requests
 	late   atomic.Int64 // 99th percentile of the recent times, in nanoseconds; zero while there are too few
 
 	mu     sync.Mutex
 	recent [512]time.Duration // a ring
-	n      int                // number of answers
+	n      int                // number of responses so far
 }
 
 const (
-	hedgeShare = 0.01                  // maximum share of second requests
+	hedgeShare = 0.01                  // maximum share of second requests among all requests
 	hedgeBurst = 10                    // maximum burst of second requests
-	hedgeFloor = 10 * time.Millisecond // minimum of hedger.late: a second request to a faster store is not worthwhile
-	hedgeLearn = 256                   // answers before late is set
-	hedgeEvery = 64                    // answers between two updates of hedger.late
+	hedgeFloor = 10 * time.Millisecond // minimum of hedger.late: for a faster store a second request is not worthwhile
+	hedgeLearn = 256                   // number of responses before late is set
+	hedgeEvery = 64                    // number of responses between two updates of hedger.late
 )
 
-// saw records how long an answer took to begin.
+// saw records the time until a response began.
 func (h *hedger) saw(took time.Duration) {
 	h.credit.earn()
 	h.mu.Lock()
@@ -45,11 +45,12 @@ func (h *hedger) saw(took time.Duration) {
 	}
 }
 
-// lateness returns how long to wait for an answer before a second request; zero: send none.
+// lateness returns the time to wait for a response before sending a second request. Zero means that
+// none is sent.
 func (h *hedger) lateness() time.Duration { return time.Duration(h.late.Load()) }
 
-// mayHedge takes the cost of a second request: a free place, a hundredth of a request's credit, and
-// a retry of the budget. It returns false while the breaker is open.
+// mayHedge takes what a second request needs: a free place, one token of credit, and a retry of the
+// budget. It returns false if one of them is not available, or while the breaker is open.
 func (b *Backend) mayHedge() bool {
 	if !b.concurrency.try() {
 		return false
@@ -62,7 +63,7 @@ func (b *Backend) mayHedge() bool {
 	return true
 }
 
-// hedgeResult is the answer or error of one of two requests.
+// hedgeResult is the response or error of one of two requests.
 type hedgeResult struct {
 	answer
 	err error
@@ -73,12 +74,12 @@ var (
 	errNotAsked = errors.New("no second request")
 )
 
-// hedged is get, with a second request if the answer to the first is late. The first good answer
-// wins, and the other request is canceled. Both have ended on return.
+// hedged is like get, but sends a second request if the response to the first is late. The first
+// good response wins, and the other request is canceled. Both requests have ended on return.
 func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	start, late := time.Now(), b.hedges.lateness()
 	var won atomic.Bool
-	var race [2]struct { // contexts end with the attempt, not here, since the winner's body is read under its own
+	var race [2]struct { // the contexts end with the attempt, not here, since the body of the winner is read under its own context
 		ctx context.Context //nolint:containedctx // of this call
 		end context.CancelCauseFunc
 	}
@@ -114,7 +115,7 @@ func (b *Backend) hedged(ctx context.Context, ref objstore.Ref, from, n int64) (
 			if errors.Is(r.err, objstore.ErrThrottled) {
 				b.concurrency.slower()
 			}
-			b.concurrency.release() // before the caller gets the answer, so that nothing of this request remains then
+			b.concurrency.release() // before the caller gets the response, so that nothing of this request remains then
 			second <- r
 		})
 	}

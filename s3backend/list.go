@@ -21,7 +21,7 @@ func (b *Backend) Stat(ctx context.Context, key string) (objstore.Object, error)
 	return o, nil
 }
 
-// head returns an object and the token with which Put stored it, if any.
+// head returns an object, and the token with which Put stored it, if there is one.
 func (b *Backend) head(ctx context.Context, ref objstore.Ref) (o objstore.Object, token string, err error) {
 	err = b.run(ctx, b.policy.header, func(ctx context.Context, _ *attempt) error {
 		resp, err := b.send(ctx, http.MethodHead, objstore.Ref{Key: ref.Key, VersionID: ref.VersionID}, make(http.Header, 8))
@@ -45,13 +45,13 @@ func (b *Backend) head(ctx context.Context, ref objstore.Ref) (o objstore.Object
 
 // List implements objstore.Store. An interrupted list resumes after the last key.
 func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
-	var stop error // the error of visit
+	var stop error // error returned by visit
 	last := ""
 	ask := soundPrefix(prefix)
 	err := b.run(ctx, b.policy.header, func(ctx context.Context, a *attempt) error {
 		opts := minio.ListObjectsOptions{Prefix: ask, Recursive: true, StartAfter: last, FetchOwner: new(bool)}
 		for info := range b.endpoint.Load().core.ListObjectsIter(ctx, b.cfg.Bucket, opts) {
-			a.watchdog.rest() // visit may take long; the next page must not
+			a.watchdog.rest() // visit may take long, but the next page must not
 			switch {
 			case info.Err != nil:
 				return info.Err
@@ -82,8 +82,8 @@ func (b *Backend) List(ctx context.Context, prefix string, visit func(objstore.O
 	return nil
 }
 
-// soundPrefix cuts a prefix before its first empty or dotted element, since some services refuse
-// such prefixes. The caller skips the additional keys.
+// soundPrefix truncates a prefix before its first empty or dotted element, since some services
+// reject such prefixes. The caller skips the additional keys.
 func soundPrefix(prefix string) string {
 	at := 0
 	for element := range strings.SplitSeq(prefix, "/") {

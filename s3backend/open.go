@@ -24,13 +24,13 @@ func (b *Backend) open(ctx context.Context, ref objstore.Ref, offset int64) (*re
 	}
 	r := &reader{ctx: ctx, backend: b, ref: ref, offset: offset, total: -1}
 	size, err := b.pastEnd(ctx, ref, r.connect())
-	if size == offset { // exactly at the end, which is no error
+	if size == offset { // an offset exactly at the end is no error
 		r.total, err = size, nil
 	}
 	return r, err
 }
 
-// reader reads one version sequentially, with as many transfers as necessary.
+// reader reads one version of an object sequentially, with as many transfers as necessary.
 type reader struct {
 	ctx     context.Context
 	backend *Backend
@@ -41,9 +41,9 @@ type reader struct {
 	body     io.Reader // nil between transfers
 	transfer context.Context
 	end      func() // ends the transfer
-	got      int64  // bytes of this transfer
+	got      int64  // bytes received in this transfer
 	wasted   int    // consecutive transfers with too little progress
-	failed   error  // the final error, for the Read after the last bytes
+	failed   error  // final error, returned by the Read after the last bytes
 }
 
 // connect begins a transfer at the current offset. The transfer outlives the attempt that began it,
@@ -63,7 +63,7 @@ func (r *reader) connect() error {
 			err = badAnswer("%d bytes in total instead of %d", ans.total, r.total)
 		}
 		if err != nil {
-			cancel(nil) // also ends the body
+			cancel(nil) // also closes the body
 			return err
 		}
 		w := newWatchdog(cancel, b.policy.stall)
@@ -120,7 +120,7 @@ func (r *reader) read(p []byte) (int, error) {
 	}
 }
 
-// broken ends a failed transfer and decides whether another one follows.
+// broken ends a failed transfer, and decides whether to begin another one.
 func (r *reader) broken(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the body ends %d bytes early", r.total-r.offset), retry: true}

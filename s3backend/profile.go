@@ -20,13 +20,13 @@ import (
 )
 
 // profile provides the credentials of a profile in the shared AWS files. It reads the files each
-// time, so it finds a replaced key. It is used under the lock of a credentials.Credentials.
+// time, so it notices a replaced key. The lock of a credentials.Credentials guards it.
 type profile struct {
 	name   string
 	cfg    Config
 	client *http.Client
-	now    credentials.Provider // the last provider that gave credentials; nil: none has
-	keeps  bool                 // its credentials are valid until they are replaced
+	now    credentials.Provider // last provider that returned credentials; nil: none yet
+	keeps  bool                 // the credentials do not expire: they are valid until they are replaced
 }
 
 // Retrieve implements credentials.Provider.
@@ -58,8 +58,8 @@ func (p *profile) IsExpired() bool { return p.now == nil || !p.keeps && p.now.Is
 
 func denied(err error) *failure { return &failure{kind: objstore.ErrDenied, detail: err.Error()} }
 
-// failed returns the error of a source without credentials. It omits the source's own text, which
-// may repeat its input.
+// failed returns the error for a source without credentials. It omits the text of the source's
+// error, which may repeat its input.
 func (p *profile) failed(err error) *failure {
 	ahead := fmt.Sprintf("credentials of profile %q: ", p.name)
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -76,9 +76,9 @@ func (p *profile) failed(err error) *failure {
 	return &failure{kind: objstore.ErrDenied, detail: ahead + "their source failed, or its answer is invalid"}
 }
 
-// source returns the provider of a profile's credentials: its keys, a role that is assumed with the
-// credentials of another source, or a source that minio-go supports: SSO or a process. above lists
-// the profiles that assume a role with those of this one.
+// source returns the provider of a profile's credentials. These are its keys, a role that is
+// assumed with the credentials of another source, or a source that minio-go supports: SSO or a
+// process. above lists the profiles that assume a role with the credentials of this one.
 func (p *profile) source(files sharedConfig, name string, above []string) (credentials.Provider, error) {
 	set, err := files.profile(name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *profile) source(files sharedConfig, name string, above []string) (crede
 	return nil, fmt.Errorf("profile %q of %s has neither credentials nor a source of them", name, files)
 }
 
-// role returns the provider for the role of a profile.
+// role returns the provider for the role in a profile.
 func (p *profile) role(files sharedConfig, name string, set map[string]string, above []string) (credentials.Provider, error) {
 	var with credentials.Provider
 	switch other := set["source_profile"]; {
@@ -135,8 +135,8 @@ func (p *profile) role(files sharedConfig, name string, set map[string]string, a
 	}}, nil
 }
 
-// roleService returns the URL of the service that issues role credentials: STS at AWS, elsewhere
-// the store itself.
+// roleService returns the URL of the service that issues role credentials: STS for AWS, and
+// otherwise the store itself.
 func (c Config) roleService(region string) string {
 	u, err := url.Parse(c.Endpoint)
 	if host := u.Hostname(); err == nil && host != "" && !strings.HasSuffix(host, ".amazonaws.com") && !strings.HasSuffix(host, ".amazonaws.com.cn") {
@@ -168,7 +168,7 @@ func (r *role) RetrieveWithCredContext(cc *credentials.CredContext) (credentials
 	return r.STSAssumeRole.RetrieveWithCredContext(cc)
 }
 
-// sharedConfig has the settings of the two shared AWS files, by profile and lower-case name.
+// sharedConfig contains the settings of the two shared AWS files, by profile and lower-case name.
 type sharedConfig struct {
 	config, credentials string // their paths
 	profiles            map[string]map[string]string
@@ -186,7 +186,7 @@ func (s sharedConfig) profile(name string) (map[string]string, error) {
 
 // readSharedConfig reads both files. Settings of the credentials file take precedence.
 func readSharedConfig() (sharedConfig, error) {
-	home, _ := os.UserHomeDir() // without it both files must be set in the environment
+	home, _ := os.UserHomeDir() // without a home directory both files must be set in the environment
 	s := sharedConfig{
 		config:      cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
 		credentials: cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
@@ -199,7 +199,7 @@ func readSharedConfig() (sharedConfig, error) {
 		if section == "default" {
 			return section
 		}
-		return "" // sso-session, services: not a profile
+		return "" // a section such as sso-session or services is not a profile
 	}
 	if err := s.read(s.config, ofConfig); err != nil {
 		return s, err
@@ -207,7 +207,7 @@ func readSharedConfig() (sharedConfig, error) {
 	return s, s.read(s.credentials, func(section string) string { return section })
 }
 
-// read adds the profiles of one file, which may be missing.
+// read adds the profiles in one file. The file may be missing.
 func (s sharedConfig) read(path string, profileOf func(section string) string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +217,7 @@ func (s sharedConfig) read(path string, profileOf func(section string) string) e
 		return err
 	}
 	defer f.Close()
-	var set map[string]string // of the current profile; nil: none
+	var set map[string]string // settings of the current profile; nil: none
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		text := lines.Text()
@@ -234,7 +234,7 @@ func (s sharedConfig) read(path string, profileOf func(section string) string) e
 				set = map[string]string{}
 				s.profiles[name] = set
 			}
-		case set != nil && text[0] != ' ' && text[0] != '\t': // indented lines belong to the setting above
+		case set != nil && text[0] != ' ' && text[0] != '\t': // indented lines belong to the setting above them
 			name, value, _ := strings.Cut(line, "=")
 			value, _, _ = strings.Cut(value, " #")
 			value, _, _ = strings.Cut(value, " ;")

@@ -40,7 +40,7 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 		}
 		defer ans.body.Close()
 		a.watchdog.rest()
-		ref.ETag = ans.etag // the resumed version must be the one that was begun
+		ref.ETag = ans.etag // later attempts must read the same version
 		before := s.filled
 		s.sized = ans.sized
 		err = s.fill(b.throttle(ctx, &watchedBody{body: ans.body, watchdog: a.watchdog, policy: &b.policy}))
@@ -54,11 +54,11 @@ func (b *Backend) readRange(ctx context.Context, ref objstore.Ref, offset int64,
 	return err
 }
 
-// scatter fills slices in turn, from several bodies if necessary.
+// scatter fills several slices one after another, from several bodies if necessary.
 type scatter struct {
 	dst    [][]byte
 	filled int64
-	sized  bool // the length of the current body is known, and matches the range
+	sized  bool // the length of the current body is known, and equals that of the range
 	report func(filled int64)
 }
 
@@ -66,7 +66,7 @@ type scatter struct {
 // processor's cache when they are processed.
 const mostRead = 512 << 10
 
-// fillReader counts the bytes read into dst, and reports them unless the body may be too long.
+// fillReader counts the bytes read into dst. It reports them unless the body may be too long.
 type fillReader struct {
 	body io.Reader
 	s    *scatter
@@ -83,7 +83,7 @@ func (f fillReader) Read(p []byte) (int, error) {
 
 var errMore = badAnswer("the body is longer than the range")
 
-// fill reads body into the unfilled part and expects its end there.
+// fill reads body into the unfilled part, and expects the body to end there.
 func (s *scatter) fill(body io.Reader) error {
 	skip := s.filled
 	s.report(skip)
@@ -101,7 +101,8 @@ func (s *scatter) fill(body io.Reader) error {
 			return err
 		}
 	}
-	// Read one more byte: if there is none the length is right, and the connection can be reused.
+	// Read one more byte. If there is none, the length is right and the connection can be
+	// reused.
 	var extra [1]byte
 	if n, _ := io.ReadFull(body, extra[:]); n > 0 {
 		return errMore
@@ -112,16 +113,16 @@ func (s *scatter) fill(body io.Reader) error {
 	return nil
 }
 
-// answer is an answer whose head was checked.
+// answer is a response with a checked header.
 type answer struct {
 	body  io.ReadCloser
 	etag  string
-	total int64 // of the object
-	sized bool  // the answer has the length of its body
+	total int64 // size of the object
+	sized bool  // the response reports the length of its body
 }
 
-// get requests n bytes of ref at from, or all from there if n is negative, and checks the answer's
-// head before it reads the body.
+// get requests n bytes of ref at from, or all bytes from there if n is negative. It checks the
+// response header before it reads the body.
 func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (answer, error) {
 	header := make(http.Header, 8)
 	switch {
@@ -141,12 +142,12 @@ func (b *Backend) get(ctx context.Context, ref objstore.Ref, from, n int64) (ans
 	return ans, err
 }
 
-// etagOf returns the ETag of an answer without its quotes.
+// etagOf returns the ETag of a response without its quotes.
 func etagOf(resp *http.Response) string {
 	return strings.TrimSuffix(strings.TrimPrefix(resp.Header.Get("ETag"), `"`), `"`)
 }
 
-// checkHead compares the head of an answer with the requested range and version.
+// checkHead compares the header of a response with the requested range and version.
 func checkHead(resp *http.Response, want string, from, n int64) (answer, error) {
 	etag, length := etagOf(resp), resp.ContentLength
 	switch {
@@ -174,7 +175,7 @@ func checkHead(resp *http.Response, want string, from, n int64) (answer, error) 
 	return answer{}, badAnswer("status %d", resp.StatusCode)
 }
 
-// checkPartial compares a range of length bytes with the requested one, and returns the object's
+// checkPartial compares a range of length bytes with the requested range, and returns the object's
 // size.
 func checkPartial(contentRange string, length, from, n int64) (int64, error) {
 	start, end, total, ok := parseContentRange(contentRange)
@@ -209,7 +210,7 @@ func parseContentRange(s string) (start, end, total int64, ok bool) {
 	return start, end, total, ok1 && start <= end && end < total
 }
 
-// pastEnd checks the cause of the error "no such range", which a service may also return for a
+// pastEnd finds the cause of the error "no such range", which a service may also return for a
 // changed object. It returns the object's size if the range is past its end.
 func (b *Backend) pastEnd(ctx context.Context, ref objstore.Ref, err error) (int64, error) {
 	f, ok := errors.AsType[*failure](err)

@@ -21,8 +21,8 @@ func newRetryBudget() *retryBudget {
 
 func (b *retryBudget) spend() bool { return b.floor.Allow() || b.tokenBucket.spend() }
 
-// tokenBucket gains share of a token with each request, up to most tokens. A retry or a hedge costs
-// one.
+// tokenBucket gains share tokens with each request, up to most tokens. A retry or a hedge costs one
+// token.
 type tokenBucket struct {
 	share, most float64
 
@@ -46,8 +46,8 @@ func (t *tokenBucket) spend() bool {
 	return true
 }
 
-// wait returns the backoff before retry n, counted from 1. Full jitter prevents requests that
-// failed together from retrying together.
+// wait returns the pause before retry n, counted from 1. Full jitter prevents requests that failed
+// together from being retried together.
 func (p retryPolicy) wait(n int, throttled bool) time.Duration {
 	base := p.base
 	if throttled {

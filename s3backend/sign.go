@@ -16,13 +16,14 @@ import (
 )
 
 // signer signs requests without a body by Signature Version 4. It caches the result of four of the
-// five keyed hashes of a signature, which is the same all day; minio-go's signer does not.
+// five keyed hashes of a signature, since that is the same for a whole day. minio-go's signer does
+// not cache it.
 type signer struct {
 	region, service string
 	kept            atomic.Pointer[dayKey]
 }
 
-// dayKey signs the requests of one day and one secret.
+// dayKey is the signing key for one day and one secret.
 type dayKey struct {
 	day, secret string
 	buffers     sync.Pool // of *signingBuffer
@@ -30,17 +31,17 @@ type dayKey struct {
 
 // signingBuffer is the memory for one signature, for reuse.
 type signingBuffer struct {
-	mac  hash.Hash // with the day's key
+	mac  hash.Hash // HMAC with the day's key
 	text []byte
 }
 
 const (
 	secondFormat = "20060102T150405Z"
-	emptySum     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of no bytes
+	emptySum     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of the empty string
 )
 
-// sign adds the headers of a signature by v at the time now. Path and query of the request must be
-// as escape returns them.
+// sign adds the headers of a signature with the credentials v at the time now. Path and query of
+// the request must be escaped by escape.
 func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 	second := now.UTC().Format(secondFormat)
 	day, _, _ := strings.Cut(second, "T")
@@ -65,8 +66,8 @@ func (s *signer) sign(req *http.Request, v *credentials.Value, now time.Time) {
 
 func set(h http.Header, name, value string) { h[name] = []string{value} }
 
-// canonical appends the canonical text of a request, and returns the names of the headers in it:
-// all headers that requests of this package may have, in order.
+// canonical appends the canonical text of a request. It returns the names of the headers in that
+// text: all headers that requests of this package may have, in order.
 func canonical(text []byte, req *http.Request) (_ []byte, names string) {
 	text = add(text, req.Method, "\n", req.URL.EscapedPath(), "\n", req.URL.RawQuery, "\nhost:", req.URL.Host, "\n")
 	names = "host"
@@ -85,7 +86,7 @@ func canonical(text []byte, req *http.Request) (_ []byte, names string) {
 	return add(text, "\n", names, "\n", emptySum), names
 }
 
-// add appends strings without concatenating them first.
+// add appends strings to text, without concatenating them first.
 func add(text []byte, parts ...string) []byte {
 	for _, part := range parts {
 		text = append(text, part...)
@@ -93,7 +94,7 @@ func add(text []byte, parts ...string) []byte {
 	return text
 }
 
-// keyOf returns the key of a day.
+// keyOf returns the signing key for a day.
 func (s *signer) keyOf(day, secret string) *dayKey {
 	if k := s.kept.Load(); k != nil && k.day == day && k.secret == secret {
 		return k
@@ -109,8 +110,7 @@ func (s *signer) keyOf(day, secret string) *dayKey {
 	return k
 }
 
-// escape returns s as AWS requires it in a path, or in the value of a query, where slashes are
-// escaped too.
+// escape returns s as AWS requires it in a path. In a query value slashes are escaped too.
 func escape(s string, slashes bool) string {
 	var out strings.Builder
 	out.Grow(len(s))

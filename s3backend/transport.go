@@ -17,12 +17,12 @@ import (
 	"github.com/millrace-data/millrace/internal/socket"
 )
 
-// maxHeader limits the header of an answer, which is not counted in a budget. S3 stores 2 KiB of
+// maxHeader limits the size of a response header, which no budget counts. S3 stores 2 KiB of
 // metadata with an object; other services store more.
 const maxHeader = 256 << 10
 
-// newTransport returns an HTTP/1.1 transport with bounded connections. HTTP/2 is off, since a
-// single stuck connection would block every stream.
+// newTransport returns an HTTP/1.1 transport with a limited number of connections. HTTP/2 is off,
+// since a single stuck connection would block all its streams.
 func newTransport(conns int, tlsConfig *tls.Config, policy retryPolicy) *http.Transport {
 	d := &dialer{net: net.Dialer{Timeout: policy.dial}, good: map[string]addresses{}}
 	protocols := new(http.Protocols)
@@ -45,11 +45,11 @@ func newTransport(conns int, tlsConfig *tls.Config, policy retryPolicy) *http.Tr
 	}
 }
 
-// dialer caches the last address of a name for a while, in case the name service fails.
+// dialer caches the last address of each host name for a while, in case name resolution fails.
 type dialer struct {
 	net  net.Dialer
 	mu   sync.Mutex
-	good map[string]addresses // by host and port
+	good map[string]addresses // last addresses, by host and port
 }
 
 type addresses struct {
@@ -76,11 +76,11 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, err
 }
 
-// errorTransport converts a refusal to an error. It uses headers that minio-go ignores: the store's
-// clock and the bucket's region.
+// errorTransport converts an error response to an error. It uses headers that minio-go ignores: the
+// store's clock and the bucket's region.
 type errorTransport struct {
 	next   http.RoundTripper
-	region string // that requests are signed for
+	region string // the region that requests are signed for
 }
 
 func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -95,7 +95,7 @@ func (r errorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// maxRefusal limits how much of an error's body is read.
+// maxRefusal limits the number of bytes read from the body of an error response.
 const maxRefusal = 64 << 10
 
 func (r errorTransport) refusal(resp *http.Response) *failure {

@@ -21,13 +21,13 @@ func newWatchdog(cancel context.CancelCauseFunc, first time.Duration) *watchdog 
 func (w *watchdog) arm(d time.Duration) { w.timer.Reset(d) }
 func (w *watchdog) rest()               { w.timer.Stop() }
 
-// watchedBody is a response body with a minimum rate. Only time spent in Read counts: a slow
-// consumer is no stall.
+// watchedBody is a response body that must reach a minimum rate. Only time spent in Read counts, so
+// a slow consumer is not a stall.
 type watchedBody struct {
 	body     io.Reader
 	watchdog *watchdog
 	policy   *retryPolicy
-	spent    time.Duration // in the current window
+	spent    time.Duration // time spent in the current window
 	bytes    int64
 }
 

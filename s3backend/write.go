@@ -16,10 +16,11 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// tokenName is the user metadata that distinguishes this program's write from others.
+// tokenName is the name of the user metadata that distinguishes a write of this program from other
+// writes.
 const tokenName = "Millrace-Put"
 
-// Put implements objstore.Store. The Object it returns has no time of modification.
+// Put implements objstore.Store. The returned Object has no modification time.
 func (b *Backend) Put(ctx context.Context, key string, body io.ReaderAt, size int64, cond objstore.Condition) (objstore.Object, error) {
 	o, err := b.put(ctx, key, body, size, cond)
 	if err != nil {
@@ -45,12 +46,12 @@ func (b *Backend) put(ctx context.Context, key string, body io.ReaderAt, size in
 	if err == nil {
 		return o, nil
 	}
-	if lost { // the answer was lost: the write that seems to have failed may have succeeded
+	if lost { // a response was lost, so the write that seems to have failed may have succeeded
 		if found, theirs, herr := b.head(ctx, objstore.Ref{Key: key}); herr == nil && theirs == token {
 			return found, nil
 		}
 	}
-	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" { // some services' code for it
+	if f, ok := errors.AsType[*failure](err); ok && f.code == "NoSuchKey" && cond.IfMatch != "" { // some services use this code for it
 		err = &failure{kind: objstore.ErrChanged, detail: "it does not exist"}
 	}
 	return objstore.Object{}, err
@@ -78,7 +79,7 @@ func (b *Backend) putWhole(ctx context.Context, key string, body io.ReaderAt, si
 }
 
 // store makes attempts of the request that stores an object. lost reports that one of them may have
-// taken effect although its answer was lost.
+// taken effect although its response was lost.
 func (b *Backend) store(ctx context.Context, first time.Duration, key string, size int64, send func(context.Context, *attempt) (minio.UploadInfo, error)) (o objstore.Object, lost bool, err error) {
 	err = b.run(ctx, first, func(actx context.Context, a *attempt) error {
 		info, err := send(actx, a)
@@ -98,7 +99,7 @@ func (b *Backend) store(ctx context.Context, first time.Duration, key string, si
 // uploadsAtOnce limits the concurrent part uploads of one Put.
 const uploadsAtOnce = 4
 
-// putParts uploads the body in parts and then, if the condition holds, completes the object.
+// putParts uploads the body in parts. It then completes the object if the condition holds.
 func (b *Backend) putParts(ctx context.Context, key string, body io.ReaderAt, size int64, named minio.PutObjectOptions, cond objstore.Condition) (o objstore.Object, lost bool, err error) {
 	part := max(b.cfg.PartSize, (size+maxParts-1)/maxParts)
 	var id string
@@ -157,8 +158,8 @@ func (b *Backend) putPart(ctx context.Context, key, id string, number int, body 
 	return minio.CompletePart{PartNumber: number, ETag: part.ETag}, nil
 }
 
-// abort frees the storage of a failed Put's parts, even after ctx has ended. Errors do not affect
-// the result: remaining parts are removed by the bucket's lifecycle rules.
+// abort frees the storage of the parts of a failed Put, even after ctx has ended. Its errors do not
+// affect the result, since the bucket's lifecycle rules remove remaining parts.
 func (b *Backend) abort(ctx context.Context, key, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.policy.header)
 	defer cancel()
@@ -169,14 +170,14 @@ func (b *Backend) abort(ctx context.Context, key, id string) {
 }
 
 // uploadBody is the section of the caller's body that one request sends. The transport may still
-// read after the request has ended: after detach it cannot read the caller's body.
+// read after the request has ended, but after detach it cannot read the caller's body.
 type uploadBody struct {
 	mu       sync.Mutex
 	section  *io.SectionReader
 	size     int64
 	watchdog *watchdog
 	policy   retryPolicy
-	err      error // the body's error
+	err      error // error of reading the body
 	detached bool
 }
 
@@ -223,7 +224,7 @@ func (s *uploadBody) detach(err error) error {
 	return err
 }
 
-// bodyFailure returns the error of the caller's body, which is never retried.
+// bodyFailure returns the error for a failure of the caller's body, which is never retried.
 func bodyFailure(err error) error {
 	f := &failure{detail: "read the body: " + err.Error(), cause: err}
 	if known, ok := errors.AsType[*failure](err); ok {

@@ -184,9 +184,9 @@ func (c *Cache[K]) unlease(e *entry[K]) bool {
 // unused returns the number of bytes that are free in the budget or in slots.
 func (c *Cache[K]) unused() int64 { return c.budget.Total() - c.budget.InUse() + c.freeBytes }
 
-// evict evicts the best chunk to evict for a chunk due at the given time, if there is one and
-// wanted still returns true. It passes the slot to take. Both functions are called under the lock.
-// evict reports whether it evicted a chunk.
+// evict evicts the best chunk to evict for a chunk due at the given time, if there is one and its
+// first function still returns true. It passes the slot to take. Both functions are called under
+// the lock. evict reports whether it evicted a chunk.
 func (c *Cache[K]) evict(due int64, wanted func() bool, take func(*slot)) (went bool) {
 	c.mu.Lock()
 	wants := wanted()

@@ -303,7 +303,7 @@ func (c *Cache[K]) settle(f *Fill[K], err error) {
 	}
 	e := f.entry
 	if e.refs > 0 {
-		f.group.leave() // if this was the last wanted chunk, no request waits for the fills that are still open
+		f.group.leave() // after the last awaited chunk, no request waits for the fills that are still open
 	}
 	if err != nil {
 		c.stats.Failures++
@@ -337,7 +337,7 @@ func (c *Cache[K]) keep(e *entry[K]) {
 }
 
 // abandon handles a chunk that no request waits for any more. It hides the chunk, so that no
-// request joins the load. If this was the last wanted chunk of its group, it cancels the load.
+// request joins the load. If requests wait for no other chunk of its group, it cancels the load.
 func (c *Cache[K]) abandon(f *Fill[K]) {
 	delete(c.entries, f.entry.key)
 	f.entry.lost()

@@ -1,8 +1,8 @@
 package simulate
 
 // gate limits the number of concurrent store reads, as the data path's gate does. A request's read
-// waits only for other requests' reads. A prefetch starts only if a place is left besides all
-// running reads.
+// waits only for other requests' reads. A prefetch starts only while fewer reads than the limit run
+// in total.
 type gate struct {
 	limit  int
 	demand int
