@@ -18,12 +18,12 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestReport_TellsTheBreaker: answers show that a store is well, those without word of its health
-// change nothing.
+// TestReport_TellsTheBreaker checks that normal responses reset the breaker's count of failures.
+// Errors that say nothing about the store's health do not change the count.
 func TestReport_TellsTheBreaker(t *testing.T) {
 	for _, c := range []struct {
 		err  error
-		want int // failures in a row, after three
+		want int // number of consecutive failures, after three
 	}{
 		{nil, 0},
 		{objstore.ErrNotFound, 0},
@@ -54,8 +54,8 @@ func TestReport_TellsTheBreaker(t *testing.T) {
 	}
 }
 
-// TestReport_OfSuccessGivesPlacesBack: successes restore the places after the store has asked to
-// slow down.
+// TestReport_OfSuccessGivesPlacesBack checks that successes raise the limit again after the store
+// has asked to slow down.
 func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
 	b.report(objstore.ErrThrottled)
@@ -68,7 +68,7 @@ func TestReport_OfSuccessGivesPlacesBack(t *testing.T) {
 	}
 }
 
-// outage makes the store answer nothing until the breaker is open.
+// outage lets all requests fail until the breaker is open.
 func outage(t *testing.T, b *Backend, s *scriptedStore) {
 	t.Helper()
 	for !b.Stats().BreakerOpen {
@@ -80,8 +80,8 @@ func outage(t *testing.T, b *Backend, s *scriptedStore) {
 	}
 }
 
-// TestProbeThatGetsNoPlaceIsOver lets the probe wait for a place until its caller gives up: the
-// next one is sent in its time.
+// TestProbeThatGetsNoPlaceIsOver checks a probe that waits for a place until its caller gives up.
+// The next probe is sent after the usual interval.
 func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	policy := quick()
@@ -114,8 +114,9 @@ func TestProbeThatGetsNoPlaceIsOver(t *testing.T) {
 	})
 }
 
-// TestNoPauseBeyondTheDeadline fails under a deadline that ends before the pause would: the caller
-// hears of it at once. One who leaves in a pause hears why it was made.
+// TestNoPauseBeyondTheDeadline fails a request with a deadline that ends before the pause would:
+// the error is returned immediately. If the caller cancels during a pause, the error contains the
+// reason for the pause.
 func TestNoPauseBeyondTheDeadline(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top = 1000*time.Hour, 1000*time.Hour
@@ -137,7 +138,7 @@ func TestNoPauseBeyondTheDeadline(t *testing.T) {
 	})
 }
 
-// trickle answers with the requested range, with a pause after each piece of its bytes.
+// trickle sends the requested range, with a pause after each piece.
 func (s *scriptedStore) trickle(piece int, pauses func(sent int) time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+testETag+`"`)
@@ -149,9 +150,9 @@ func (s *scriptedStore) trickle(piece int, pauses func(sent int) time.Duration) 
 	}
 }
 
-// TestSlowBodyIsReplaced: a body that is slower than the minimum rate over a window is canceled,
-// even if earlier windows were faster, and another attempt reads the rest. A body at the minimum
-// rate is not canceled.
+// TestSlowBodyIsReplaced checks that a body slower than the minimum rate over a window is canceled,
+// even if earlier windows were faster, and that another attempt reads the rest. A body at the
+// minimum rate is not canceled.
 func TestSlowBodyIsReplaced(t *testing.T) {
 	const piece = 32 << 10
 	policy := quick()
@@ -197,14 +198,14 @@ func TestSlowBodyIsReplaced(t *testing.T) {
 	}
 }
 
-// TestOpen_Lies: a second transfer must report the same object as the first, and each must report a
-// length.
+// TestOpen_Lies checks wrong responses to Open: a second transfer must report the same object as
+// the first, and each transfer must report a length.
 func TestOpen_Lies(t *testing.T) {
 	data := sample(30)
 	for _, c := range []struct {
 		name  string
-		first []string // of the first answer's head
-		later []string // of those to "the rest"
+		first []string // headers of the first response
+		later []string // headers of the responses to requests for the rest
 		text  string
 	}{
 		{"no length", []string{etag(testETag), "Connection: close"}, nil, "wrong answer: no length"},
@@ -229,7 +230,8 @@ func TestOpen_Lies(t *testing.T) {
 	}
 }
 
-// TestOpen_Ends: a reader that is closed, or whose context has ended, sends no further requests.
+// TestOpen_Ends checks that a closed reader, or one with a canceled context, sends no further
+// requests.
 func TestOpen_Ends(t *testing.T) {
 	s := &scriptedStore{data: sample(30), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -262,7 +264,8 @@ func TestOpen_Ends(t *testing.T) {
 	})
 }
 
-// TestOpen_GivesUpWithoutAnAnswer: the head must arrive within its limit, attempt by attempt.
+// TestOpen_GivesUpWithoutAnAnswer checks that the response header must arrive within its limit in
+// each attempt.
 func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
 	s := &scriptedStore{data: sample(30)}
 	policy := quick()
@@ -279,7 +282,7 @@ func TestOpen_GivesUpWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestVersionIsAskedFor: every read names the version of its ref.
+// TestVersionIsAskedFor checks that every read requests the version in its ref.
 func TestVersionIsAskedFor(t *testing.T) {
 	var asked []string
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
@@ -300,7 +303,7 @@ func TestVersionIsAskedFor(t *testing.T) {
 	})
 }
 
-// TestClassifyNetwork: each network fault gets its name.
+// TestClassifyNetwork checks the class and the text for each network fault.
 func TestClassifyNetwork(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, c := range []struct {
@@ -326,15 +329,15 @@ func TestClassifyNetwork(t *testing.T) {
 	}
 }
 
-// slow is a network fault that took too long.
+// slow is a timeout of the network.
 type slow struct{}
 
 func (slow) Error() string   { return "i/o timeout" }
 func (slow) Timeout() bool   { return true }
 func (slow) Temporary() bool { return true }
 
-// TestSettle_TellsWhoEndedAnAttempt: the caller, the fault of its own body, our watch, or else the
-// store.
+// TestSettle_TellsWhoEndedAnAttempt checks that the error names who ended an attempt: the caller,
+// the fault of the caller's body, the watchdog, or else the store.
 func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 	fault, watched := errors.New("fault"), &failure{kind: objstore.ErrTimeout, detail: "no progress"}
 	own := &failure{detail: "read the body: fault", own: true}
@@ -347,7 +350,7 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 		caller, attempt context.Context
 		err             error
 		want            error  // itself
-		text            string // of another one
+		text            string // text of a different error
 	}{
 		"success":                         {live, live, nil, nil, ""},
 		"success though it was ended":     {ended, timedOut, nil, nil, ""},
@@ -365,8 +368,8 @@ func TestSettle_TellsWhoEndedAnAttempt(t *testing.T) {
 	}
 }
 
-// TestAnother_PausesLongerWhenThrottled: ten times as long, and longer after each attempt without
-// progress.
+// TestAnother_PausesLongerWhenThrottled checks the pauses between attempts: ten times as long if
+// the store throttles, and longer after each attempt without progress.
 func TestAnother_PausesLongerWhenThrottled(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top, policy.attempts = time.Minute, time.Hour, 3
@@ -387,7 +390,7 @@ func TestAnother_PausesLongerWhenThrottled(t *testing.T) {
 					t.Fatal(err)
 				}
 				longest = max(longest, time.Since(start))
-				time.Sleep(time.Second) // the budget has ten retries a second
+				time.Sleep(time.Second) // the budget gains ten retries per second
 			}
 			if longest > c.most || longest <= c.most/2 {
 				t.Errorf("%v after %d in a row: got pauses of %v at most, want %v", c.kind, c.fruitless, longest, c.most)

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestBandwidthIsShared reads by many at once under a limit, by ranges and from end to end, with a
-// hedge and an attempt that breaks: all together take as long as the limit says, and though each of
-// them waits for longer than a store may stall, no attempt is given up.
+// TestBandwidthIsShared reads with many concurrent readers under a limit, by ranges and
+// sequentially, with a hedge and with an attempt that fails. All reads together take as long as the
+// limit requires. Each waits longer than the stall timeout, but no attempt is given up.
 func TestBandwidthIsShared(t *testing.T) {
 	const bandwidth, size, readers = 64 << 10, 128 << 10, 32
 	s := &scriptedStore{data: sample(size)}

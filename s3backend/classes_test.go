@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestClassifyAnswer checks for each refusal its error, and whether it should be retried, may have
-// taken effect, or requires new credentials.
+// TestClassifyAnswer checks, for each rejection, the error, and whether to retry, whether it may
+// have taken effect, and whether new credentials may help.
 func TestClassifyAnswer(t *testing.T) {
 	const retry, lost, fresh = "retry", "lost", "fresh"
 	for _, c := range []struct {
@@ -56,8 +56,8 @@ func TestClassifyAnswer(t *testing.T) {
 	}
 }
 
-// TestLimiter_LeavesOnePlace however often the store asks to slow down, and gives the others back
-// with success.
+// TestLimiter_LeavesOnePlace checks that one place is left, however often the store asks to slow
+// down. Successes restore the other places.
 func TestLimiter_LeavesOnePlace(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		l := newConcurrencyLimit(3)
@@ -78,14 +78,14 @@ func TestLimiter_LeavesOnePlace(t *testing.T) {
 	})
 }
 
-// TestSource_IsLeftAloneAfterItsRequest: a transport that still reads gets nothing of the caller's
-// body.
+// TestSource_IsLeftAloneAfterItsRequest checks that a transport that still reads after its request
+// gets nothing of the caller's body.
 func TestSource_IsLeftAloneAfterItsRequest(t *testing.T) {
 	fault := errors.New("disk on fire")
 	for _, c := range []struct {
 		body  io.ReaderAt
 		reads int
-		err   error // of the request
+		err   error // error of the request
 		want  error
 	}{
 		{strings.NewReader("12345"), 1, nil, nil}, {strings.NewReader("12345"), 1, fault, fault}, {strings.NewReader("12345"), 0, io.EOF, io.EOF},
@@ -110,12 +110,12 @@ func TestSource_IsLeftAloneAfterItsRequest(t *testing.T) {
 	}
 }
 
-// TestPut_SendsPartsTogether: parts are sent four at a time, and a body of one part's size in one
-// request.
+// TestPut_SendsPartsTogether checks that four parts are sent concurrently, and that a body of at
+// most one part is sent in one request.
 func TestPut_SendsPartsTogether(t *testing.T) {
 	for _, c := range []struct {
 		size  int64
-		times int // a second each
+		times int // number of rounds of one second
 		puts  int
 	}{{minPart, 1, 1}, {minPart + 1, 1, 2}, {4 * minPart, 1, 4}, {4*minPart + 1, 2, 5}} {
 		var mu sync.Mutex
@@ -139,7 +139,7 @@ func TestPut_SendsPartsTogether(t *testing.T) {
 			start := time.Now()
 			o, err := b.Put(t.Context(), testKey, zeros{}, c.size, objstore.Condition{})
 			want, requests := objstore.Object{Key: testKey, Size: c.size, ETag: "part"}, c.puts
-			if c.puts > 1 { // they are begun and completed
+			if c.puts > 1 { // the upload is begun and completed by two more requests
 				want.ETag, requests = "whole", c.puts+2
 			}
 			took, ought := time.Since(start), time.Duration(c.times)*time.Second
@@ -150,12 +150,13 @@ func TestPut_SendsPartsTogether(t *testing.T) {
 	}
 }
 
-// zeros is a body without an end.
+// zeros is an endless body.
 type zeros struct{}
 
 func (zeros) ReadAt(p []byte, _ int64) (int, error) { clear(p); return len(p), nil }
 
-// TestSend_SignsWithTheTimeOfTheRequest: stores refuse signatures of another time.
+// TestSend_SignsWithTheTimeOfTheRequest checks that each request is signed with its own time:
+// stores reject signatures with another time.
 func TestSend_SignsWithTheTimeOfTheRequest(t *testing.T) {
 	var dates []string
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
@@ -176,8 +177,8 @@ func TestSend_SignsWithTheTimeOfTheRequest(t *testing.T) {
 	})
 }
 
-// TestCredentials_AskTheMetadataServiceWhereItCanBe: at AWS, unless it is switched off, or where an
-// identity is set.
+// TestCredentials_AskTheMetadataServiceWhereItCanBe checks when the metadata service is queried: at
+// AWS, unless it is disabled, and where an identity is set.
 func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, disabled, container string
@@ -212,7 +213,8 @@ func TestCredentials_AskTheMetadataServiceWhereItCanBe(t *testing.T) {
 	}
 }
 
-// TestProfile_FollowsNoRedirect: credentials come only from the service named in the files.
+// TestProfile_FollowsNoRedirect checks that credentials come only from the service named in the
+// files.
 func TestProfile_FollowsNoRedirect(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n", "[keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n")
 	var elsewhere credentialService

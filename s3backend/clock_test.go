@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// pipes is a listener without sockets, so that it works under synctest's clock.
+// pipes is a listener without sockets, so that it works under the fake clock of synctest.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -40,7 +40,7 @@ func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// inBubble runs do against a backend that talks to handler, under a fake clock.
+// inBubble runs do with a backend that sends its requests to handler, under a fake clock.
 func inBubble(t *testing.T, policy retryPolicy, handler http.HandlerFunc, do func(*testing.T, *Backend)) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
@@ -59,17 +59,17 @@ func inBubble(t *testing.T, policy retryPolicy, handler http.HandlerFunc, do fun
 		do(t, b)
 		synctest.Wait()
 		closeIdle(t, b)
-		synctest.Wait() // no dial is under way any more
+		synctest.Wait() // wait until no dial is running
 		if err := srv.Close(); err != nil {
 			t.Error(err)
 		}
 		<-ended
-		time.Sleep(time.Second) // the server lets a connection linger that it closed
+		time.Sleep(time.Second) // the server keeps a closed connection for a while
 	})
 }
 
-// TestNoPauseBeyondOurOwn fails every attempt, in each way: without waits between attempts the fake
-// clock does not advance, since no other code waits.
+// TestNoPauseBeyondOurOwn checks that the only pauses are those of the retry policy: without them
+// the fake clock does not advance, in any kind of failure.
 func TestNoPauseBeyondOurOwn(t *testing.T) {
 	policy := quick()
 	policy.base, policy.top = 0, 0
@@ -98,7 +98,7 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 				_, statErr := b.Stat(t.Context(), testKey)
 				_, putErr := b.Put(t.Context(), testKey, strings.NewReader("x"), 1, objstore.Condition{})
 				_, openErr := b.Open(t.Context(), ref, 0)
-				if statErr == nil { // the answer to a HEAD names no code
+				if statErr == nil { // the response to a HEAD contains no error code
 					t.Error("stat: got no error")
 				}
 				for _, err := range []error{readErr, putErr, openErr} {
@@ -114,13 +114,13 @@ func TestNoPauseBeyondOurOwn(t *testing.T) {
 	}
 }
 
-// nameless answers without an error document. The request ID is in a header.
+// nameless sends a response without an error document. A header contains the request ID.
 func nameless(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Amz-Request-Id", "r7")
 	http.Error(w, "busy", http.StatusServiceUnavailable)
 }
 
-// TestRequestIsNamed: the error contains the service's ID of the failed request.
+// TestRequestIsNamed checks that the error contains the service's ID of the failed request.
 func TestRequestIsNamed(t *testing.T) {
 	policy := quick()
 	policy.attempts = 1
@@ -131,8 +131,8 @@ func TestRequestIsNamed(t *testing.T) {
 	})
 }
 
-// TestPutWithoutETag returns no ETag at first. The write may have been made, so it is looked up
-// when the condition then fails.
+// TestPutWithoutETag gets no ETag in the first response. The write may have taken effect, so the
+// object is looked up after the condition fails in the second attempt.
 func TestPutWithoutETag(t *testing.T) {
 	token, puts := "", 0
 	inBubble(t, quick(), func(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +156,7 @@ func TestPutWithoutETag(t *testing.T) {
 	})
 }
 
-// broken is a body that fails in the middle.
+// broken is a body that fails after 1,000 bytes.
 type broken struct{ err error }
 
 func (r broken) ReadAt(p []byte, off int64) (int, error) {
@@ -166,8 +166,8 @@ func (r broken) ReadAt(p []byte, off int64) (int, error) {
 	return min(len(p), 1000), nil
 }
 
-// TestBodyThatFails: a failing body is the caller's fault, in one request or in parts. The error
-// says so, and the request is not repeated.
+// TestBodyThatFails checks that a failing body is reported as the caller's error, in one request or
+// in parts. The request is not retried.
 func TestBodyThatFails(t *testing.T) {
 	errDisk := errors.New("disk on fire")
 	for _, size := range []int64{2000, 20 << 20} {
@@ -183,12 +183,13 @@ func TestBodyThatFails(t *testing.T) {
 	}
 }
 
-// TestClockIsBlamed: the store's clock differs from ours by an hour, in both directions.
+// TestClockIsBlamed checks errors if the store's clock differs from the local one, in both
+// directions.
 func TestClockIsBlamed(t *testing.T) {
 	for _, tc := range []struct {
-		store time.Duration // its clock less ours
+		store time.Duration // offset of the store's clock from the local one
 		code  string
-		want  string // in the error; empty: the clock is not named
+		want  string // part of the error; empty: the error does not mention the clock
 	}{
 		{time.Hour, "RequestTimeTooSkewed", "clock is 1h0m0s behind the store's"},
 		{-time.Hour, "RequestTimeTooSkewed", "clock is 1h0m0s ahead of the store's"},

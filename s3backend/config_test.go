@@ -16,14 +16,14 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestPrivateAuthority reads over TLS from a store whose certificate no system trusts.
+// TestPrivateAuthority reads over TLS from a store with a certificate that no system trusts.
 func TestPrivateAuthority(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"`+testETag+`"`)
 		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
 		w.Header().Set("Content-Range", "bytes 0-2/3")
 		w.WriteHeader(http.StatusPartialContent)
-		_, _ = io.WriteString(w, "abc") // the reader checks the bytes
+		_, _ = io.WriteString(w, "abc") // the client checks the bytes
 	}))
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()
@@ -61,7 +61,7 @@ func TestPrivateAuthority(t *testing.T) {
 	}
 }
 
-// TestCAFileFaults: the error names the file that cannot be used.
+// TestCAFileFaults checks that the error names the CA file that cannot be used.
 func TestCAFileFaults(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -74,7 +74,7 @@ func TestCAFileFaults(t *testing.T) {
 	}
 }
 
-// TestCredentialsFound checks whose signature arrives.
+// TestCredentialsFound checks which credentials sign the requests.
 func TestCredentialsFound(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	text := "[default]\naws_access_key_id = FROMFILE\naws_secret_access_key = s\n[other]\naws_access_key_id = FROMPROFILE\naws_secret_access_key = s\n"
@@ -108,7 +108,7 @@ func TestCredentialsFound(t *testing.T) {
 
 // multipart is a store that accepts multipart uploads and fails on request.
 type multipart struct {
-	failPart, failComplete string // code to refuse with
+	failPart, failComplete string // error codes of the rejection; empty: none
 	aborted, completed     int
 }
 
@@ -117,7 +117,7 @@ func (m *multipart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // a broken upload is the client's to report
+	_, _ = io.Copy(io.Discard, r.Body) // the client reports a failed upload
 	q := r.URL.Query()
 	switch {
 	case r.Method == http.MethodPost && q.Has("uploads"):
@@ -137,7 +137,7 @@ func (m *multipart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestFailedPartsLeaveNothing fails a part, and then the last step: each time the upload is
+// TestFailedPartsLeaveNothing fails a part, and then the last request. Each time the upload is
 // aborted.
 func TestFailedPartsLeaveNothing(t *testing.T) {
 	for _, tc := range []struct {
@@ -156,7 +156,7 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 			b := opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
 			_, err := b.Put(t.Context(), testKey, strings.NewReader(strings.Repeat("x", minPart+1)), minPart+1, objstore.Condition{IfAbsent: true})
 			b.Close()
-			srv.Close() // waits for its requests: later attempts are not concurrent with them
+			srv.Close() // waits for running requests, so that later attempts do not overlap them
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -167,8 +167,8 @@ func TestFailedPartsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestNoCredentials: when a store refuses an unsigned request, the error says that there were no
-// credentials.
+// TestNoCredentials checks that, if a store rejects an unsigned request, the error says that there
+// were no credentials.
 func TestNoCredentials(t *testing.T) {
 	signed := false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

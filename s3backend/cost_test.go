@@ -13,8 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// bare answers every request on its connections with the same bytes, and allocates nothing to do
-// so.
+// bare starts a server that answers every request with the same bytes, without an allocation.
 func bare(tb testing.TB, answer []byte) (url string) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +46,7 @@ func bare(tb testing.TB, answer []byte) (url string) {
 	return "http://" + ln.Addr().String()
 }
 
-// ranged is the answer to a read of the first n bytes, with the headers that MinIO sends.
+// ranged returns the response to a read of the first n bytes, with the headers that MinIO sends.
 func ranged(n int) []byte {
 	out := fmt.Appendf(nil, "HTTP/1.1 206 Partial Content\r\nAccept-Ranges: bytes\r\nContent-Length: %d\r\nContent-Range: bytes 0-%d/%d\r\n"+
 		"Content-Type: application/octet-stream\r\nETag: %q\r\nLast-Modified: Mon, 02 Jan 2006 15:04:05 GMT\r\nServer: MinIO\r\n"+
@@ -68,8 +67,8 @@ func bareBackend(tb testing.TB, n int) *Backend {
 	return b
 }
 
-// TestReadIsCheap counts the allocations of a read of 4 KiB: readers of single samples make many
-// small reads. With the race detector pools do not keep objects, so it runs without.
+// TestReadIsCheap counts the allocations of a read of 4 KiB, since readers of single samples make
+// many small reads. It does not run with the race detector, because pools do not keep objects then.
 func TestReadIsCheap(t *testing.T) {
 	const most, mostBytes = 115, 15 << 9
 	b, dst := bareBackend(t, 4<<10), make([]byte, 4<<10)
@@ -78,7 +77,7 @@ func TestReadIsCheap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 * hedgeLearn { // from then on, late answers are asked for again
+	for range 2 * hedgeLearn { // from now on, late responses cause second requests
 		read()
 	}
 	var before, after runtime.MemStats
@@ -95,8 +94,8 @@ func TestReadIsCheap(t *testing.T) {
 	}
 }
 
-// BenchmarkReadRange reads from a store that does nothing but answer, and sums the bytes as they
-// come.
+// BenchmarkReadRange reads from a store that sends prepared responses, and computes the checksum of
+// the bytes as they arrive.
 func BenchmarkReadRange(b *testing.B) {
 	for _, n := range []int{4 << 10, 1 << 20, 8 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", n>>10), func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// rotation is a store that accepts one access key, and the service that issues it.
+// rotation is a store that accepts one access key, and also the service that issues the key.
 type rotation struct {
 	mu      sync.Mutex
 	valid   string // key that the store accepts
@@ -72,7 +72,7 @@ func (r *rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprint(w, "x")
 }
 
-// rotating returns a backend whose credentials come from r, as in a container.
+// rotating returns a backend with credentials issued by r, as in a container.
 func rotating(t *testing.T, r *rotation, policy retryPolicy) *Backend {
 	t.Helper()
 	srv := httptest.NewServer(r)
@@ -85,7 +85,7 @@ func rotating(t *testing.T, r *rotation, policy retryPolicy) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true}, policy)
 }
 
-// readAll reads one byte for each of many concurrent callers and returns their errors.
+// readAll reads one byte with each of many concurrent callers, and returns their errors.
 func readAll(t *testing.T, b *Backend, callers int) error {
 	t.Helper()
 	errs := make([]error, callers)
@@ -97,8 +97,8 @@ func readAll(t *testing.T, b *Backend, callers int) error {
 	return errors.Join(errs...)
 }
 
-// TestRotationIsHidden replaces the key under load: one refresh serves all refused requests, and
-// each is repeated once.
+// TestRotationIsHidden replaces the key under load. One refresh serves all rejected requests, and
+// each of them is retried once.
 func TestRotationIsHidden(t *testing.T) {
 	const callers = 32
 	r := &rotation{valid: "one", given: "one"}
@@ -118,8 +118,8 @@ func TestRotationIsHidden(t *testing.T) {
 	}
 }
 
-// TestRevocationIsFinal issues a key that the store refuses: there is one refresh for all and one
-// repetition each, and no other refresh within the interval.
+// TestRevocationIsFinal issues a key that the store rejects. There is one refresh for all requests,
+// one retry for each request, and no other refresh within the interval.
 func TestRevocationIsFinal(t *testing.T) {
 	const callers = 32
 	r := &rotation{valid: "one", given: "one"}
@@ -140,8 +140,8 @@ func TestRevocationIsFinal(t *testing.T) {
 	}
 }
 
-// TestCredentialsOutliveTheirSource: the service that issues credentials fails while the store
-// refuses once. Requests keep their signature, and succeed when both work again.
+// TestCredentialsOutliveTheirSource: the service that issues credentials fails while the store also
+// rejects a request. Requests are still signed, and succeed once the store accepts the key again.
 func TestCredentialsOutliveTheirSource(t *testing.T) {
 	r := &rotation{valid: "one", given: "one"}
 	b := rotating(t, r, quick())
@@ -158,8 +158,8 @@ func TestCredentialsOutliveTheirSource(t *testing.T) {
 	}
 }
 
-// TestCredentialSourceThatHangsIsGivenUp: the service that issues the new key does not answer.
-// Requests end with the store's answer to the old key, and succeed once that is valid again.
+// TestCredentialSourceThatHangsIsGivenUp: the service that issues the new key does not respond.
+// Requests return the store's error for the old key, and succeed once that key is valid again.
 func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
 	r := &rotation{valid: "one", given: "one"}
 	policy := quick()
@@ -183,7 +183,7 @@ func TestCredentialSourceThatHangsIsGivenUp(t *testing.T) {
 
 // provider issues keys on request.
 type provider struct {
-	id    string // empty: it fails
+	id    string // empty: it returns no key
 	asked int
 }
 
@@ -194,7 +194,8 @@ func (s *provider) RetrieveWithCredContext(*credentials.CredContext) (credential
 }
 func (s *provider) IsExpired() bool { return false }
 
-// TestSteadyLooksAgain keeps old credentials and requests new ones once per interval.
+// TestSteadyLooksAgain checks that old credentials are kept, and that new ones are requested once
+// per interval.
 func TestSteadyLooksAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		src := &provider{}
@@ -229,8 +230,8 @@ func TestSteadyLooksAgain(t *testing.T) {
 	})
 }
 
-// TestNoEndpointIsSet: without an endpoint, a network error of AWS's own hosts is not enough, so
-// the error names the missing setting.
+// TestNoEndpointIsSet checks that, without an endpoint, a network error for AWS's own hosts also
+// names the missing setting.
 func TestNoEndpointIsSet(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 		t.Setenv(name, "")
@@ -257,8 +258,8 @@ func TestNoEndpointIsSet(t *testing.T) {
 	}
 }
 
-// TestBadEndpoint: the error contains the setting, its value and the required form, but no
-// password.
+// TestBadEndpoint checks that the error contains the setting, its value and the required form, but
+// no password.
 func TestBadEndpoint(t *testing.T) {
 	for _, c := range []struct{ variable, value, want string }{
 		{"AWS_ENDPOINT_URL", "127.0.0.1:9000", "s3: AWS_ENDPOINT_URL=127.0.0.1:9000 is no http or https URL: write it as http://HOST:PORT"},

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// regionalStore is a store whose bucket is in one region. It refuses requests that are signed for
-// another, in one of AWS's ways.
+// regionalStore is a store with a bucket in one region. It rejects requests that are signed for
+// another region, in one of AWS's ways.
 type regionalStore struct {
 	region string
 	refuse http.HandlerFunc
@@ -40,11 +40,11 @@ func (s *regionalStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		_, _ = io.Copy(io.Discard, r.Body) // uploaded bytes are discarded
+		_, _ = io.Copy(io.Discard, r.Body) // discard uploaded bytes
 	}
 }
 
-// kinds are requests of each kind.
+// kinds returns a function for each kind of request.
 func kinds(t *testing.T) map[string]func(*Backend) error {
 	t.Helper()
 	return map[string]func(*Backend) error{
@@ -59,8 +59,9 @@ func kinds(t *testing.T) map[string]func(*Backend) error {
 	}
 }
 
-// TestRegion: a store refuses requests signed for another region than the bucket's, in each way. If
-// the user sets no region, the store's is used; otherwise the error contains both.
+// TestRegion checks how a request signed for the wrong region is handled, for each form of
+// rejection. If the user sets no region, the store's is used; otherwise the error contains both
+// regions.
 func TestRegion(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -83,7 +84,7 @@ func TestRegion(t *testing.T) {
 	} {
 		for kind, ask := range kinds(t) {
 			if kind == "stat" && name == "in the body" {
-				continue // the answer has none
+				continue // the response to a HEAD has no body
 			}
 			t.Run(name+" "+kind, func(t *testing.T) {
 				srv := httptest.NewServer(&regionalStore{region: "eu-west-1", refuse: refuse})
@@ -106,8 +107,8 @@ func homeless(t *testing.T, url, region string) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: url, Region: region}, quick())
 }
 
-// TestRegionThatIsNone meets a store that names a host where it should name a region, and one that
-// names another each time.
+// TestRegionThatIsNone uses a store that reports a host instead of a region, and one that reports a
+// different region each time.
 func TestRegionThatIsNone(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -136,14 +137,14 @@ func TestRegionThatIsNone(t *testing.T) {
 	}
 }
 
-// dialTo connects to a server for any address.
+// dialTo returns a dial function that connects to one server for any address.
 func dialTo(srv *httptest.Server) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
 	}
 }
 
-// TestHomes checks where requests are sent, and the region and service for which they are signed.
+// TestHomes checks the host of requests, and the region and service for which they are signed.
 func TestHomes(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
@@ -178,8 +179,8 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// TestOddKeysArrive requests unusual keys in both styles, and compares the path that the server
-// decodes.
+// TestOddKeysArrive requests unusual keys in both addressing styles, and compares the path that the
+// server decodes.
 func TestOddKeysArrive(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// wantError checks the class of an error and the end of its text.
+// wantError checks the class of an error, and the end of its text.
 func wantError(t *testing.T, what string, err, class error, text string) {
 	t.Helper()
 	if !errors.Is(err, class) || !strings.HasSuffix(fmt.Sprint(err), text) {
@@ -28,7 +28,7 @@ func wantError(t *testing.T, what string, err, class error, text string) {
 	}
 }
 
-// filled returns a service with 20 keys in three pages, and the keys.
+// filled returns a service with 20 keys in three pages, and the list of the keys.
 func filled() (*service, []string) {
 	s := newService()
 	var keys []string
@@ -39,7 +39,8 @@ func filled() (*service, []string) {
 	return s, keys
 }
 
-// TestList_ResumesBehindTheLastKey makes each page fail once, in each way.
+// TestList_ResumesBehindTheLastKey makes each page fail once, in each way. The list resumes after
+// the last key.
 func TestList_ResumesBehindTheLastKey(t *testing.T) {
 	s, keys := filled()
 	b := serviceBackend(t, s)
@@ -73,8 +74,8 @@ func TestList_ResumesBehindTheLastKey(t *testing.T) {
 	}
 }
 
-// TestList_RefusesKeysOutOfOrder lists a key twice, or before the one that it follows: nothing
-// behind it is visited.
+// TestList_RefusesKeysOutOfOrder returns a key twice, or a key before the previous one. No key
+// after it is visited.
 func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	for _, c := range []struct{ keys, visited, want string }{
 		{"a b b c", "a b", `wrong answer: key "b" comes after "b"`},
@@ -84,7 +85,7 @@ func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
 			var page listResult
 			for key := range strings.FieldsSeq(c.keys) {
-				if after := r.URL.Query().Get("start-after"); after == "" || key >= after { // one that repeats where it begins
+				if after := r.URL.Query().Get("start-after"); after == "" || key >= after { // a service that repeats the key at which a page begins
 					page.Contents = append(page.Contents, listedObject{Key: key, Size: 1, ETag: `"e"`, LastModified: "2006-01-02T15:04:05Z"})
 				}
 			}
@@ -106,7 +107,8 @@ func TestList_RefusesKeysOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestList_ReturnsTheVisitorsError: no page is requested after the one at which the visitor stops.
+// TestList_ReturnsTheVisitorsError checks that no page is requested after the one at which visit
+// returns an error.
 func TestList_ReturnsTheVisitorsError(t *testing.T) {
 	s, keys := filled()
 	stop := errors.New("enough")
@@ -133,7 +135,7 @@ func TestSoundPrefix(t *testing.T) {
 	}
 }
 
-// TestNoBucket: for each operation the error names the missing bucket.
+// TestNoBucket checks that, for each operation, the error names the missing bucket.
 func TestNoBucket(t *testing.T) {
 	s := newService()
 	s.faults(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -166,7 +168,7 @@ func TestNoBucket(t *testing.T) {
 	wantError(t, "delete that is refused", b.Delete(t.Context(), "k"), objstore.ErrDenied, ", and no credentials were found in the environment or the shared credentials file")
 }
 
-// TestStat_RefusesAnIncompleteHead omits one header at a time, once, and then each time.
+// TestStat_RefusesAnIncompleteHead omits one header at a time: first in one response, then in all.
 func TestStat_RefusesAnIncompleteHead(t *testing.T) {
 	for name, spoil := range map[string]func(http.ResponseWriter) (status int){
 		"no ETag":   func(w http.ResponseWriter) int { w.Header().Del("ETag"); return http.StatusOK },
@@ -197,18 +199,18 @@ func TestStat_RefusesAnIncompleteHead(t *testing.T) {
 	}
 }
 
-// TestPastEnd lets a service say "no such range" of an object that is shorter, of one that changed,
-// and of one that it then cannot find.
+// TestPastEnd lets a service return "no such range" for an object that is shorter, for one that has
+// changed, and for one that it cannot find afterwards.
 func TestPastEnd(t *testing.T) {
 	const there = 10
 	for _, c := range []struct {
 		name   string
-		etag   string // expected; empty: any
-		head   int    // status of the answer to HEAD
+		etag   string // expected ETag; empty: any
+		head   int    // status of the response to HEAD
 		offset int64
 		want   error
 		text   string
-		opens  bool // at its end, which is no error
+		opens  bool // Open succeeds: an offset at the end is no error
 	}{
 		{"shorter", testETag, 200, 11, objstore.ErrShort, "short: the object has 10 bytes", false},
 		{"shorter, any version", "", 200, 11, objstore.ErrShort, "short: the object has 10 bytes", false},
@@ -247,16 +249,16 @@ func TestPastEnd(t *testing.T) {
 	}
 }
 
-// large is stored in three parts.
+// large is a body that is stored in three parts.
 var large = sample(2*minPart + 100)
 
-// TestPut_Faults fails one request of a Put, whole or in parts, and checks the stored object, the
+// TestPut_Faults fails one request of a Put, whole or in parts. It checks the stored object, the
 // error, and that no upload remains.
 func TestPut_Faults(t *testing.T) {
 	refuse := func(status int, code string) func(*service, http.ResponseWriter, *http.Request) {
 		return func(_ *service, w http.ResponseWriter, _ *http.Request) { say(w, status, code) }
 	}
-	lose := func(s *service, _ http.ResponseWriter, r *http.Request) { // performs the request, and sends no answer
+	lose := func(s *service, _ http.ResponseWriter, r *http.Request) { // performs the request, but sends no response
 		s.ServeHTTP(&lostResponse{http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	}
@@ -272,7 +274,7 @@ func TestPut_Faults(t *testing.T) {
 		times  int
 		fail   func(*service, http.ResponseWriter, *http.Request)
 		cond   objstore.Condition
-		want   error // nil: it is stored
+		want   error // nil: the object is stored
 		text   string
 		aborts int
 	}{
@@ -338,8 +340,8 @@ func (u *lostResponse) Header() http.Header         { return u.header }
 func (u *lostResponse) Write(p []byte) (int, error) { return len(p), nil }
 func (u *lostResponse) WriteHeader(int)             {}
 
-// TestPut_AbortsCanceledUpload cancels while a part is under way: the upload is removed all the
-// same. A service that does not remove it is counted, and changes nothing.
+// TestPut_AbortsCanceledUpload cancels while a part is being sent: the upload is still removed. If
+// the service refuses to remove it, that is counted as an error, but does not change the result.
 func TestPut_AbortsCanceledUpload(t *testing.T) {
 	for _, refuses := range []bool{false, true} {
 		s := newService()
@@ -349,7 +351,7 @@ func TestPut_AbortsCanceledUpload(t *testing.T) {
 		s.faults(func(w http.ResponseWriter, r *http.Request) bool {
 			switch {
 			case r.URL.Query().Get("partNumber") == "2":
-				_, _ = io.Copy(io.Discard, r.Body) // only then the server looks whether the client has gone
+				_, _ = io.Copy(io.Discard, r.Body) // the server detects that the client has left only after it has read the body
 				cancel()
 				<-r.Context().Done()
 				return true
@@ -372,7 +374,7 @@ func TestPut_AbortsCanceledUpload(t *testing.T) {
 	}
 }
 
-// TestRefusals covers errors of the caller: nothing is sent.
+// TestRefusals covers errors of the caller, for which nothing is sent.
 func TestRefusals(t *testing.T) {
 	s := newService()
 	b := serviceBackend(t, s)

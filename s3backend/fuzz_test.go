@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzResponseHeaders checks any head of an answer against the requested range: an accepted answer
-// has the requested version and exactly these bytes.
+// FuzzResponseHeaders compares the header of any response with the requested range: an accepted
+// response has the requested version and exactly the requested bytes.
 func FuzzResponseHeaders(f *testing.F) {
 	f.Add(206, "bytes 3-9/40", int64(7), testETag, testETag, int64(3), int64(7))
 	f.Add(206, "bytes 3-39/40", int64(37), testETag, "", int64(3), int64(-1))
@@ -21,7 +21,7 @@ func FuzzResponseHeaders(f *testing.F) {
 	f.Add(204, "", int64(0), "", "", int64(0), int64(-1))
 	f.Fuzz(func(t *testing.T, status int, contentRange string, length int64, etag, want string, from, n int64) {
 		if from < 0 || n == 0 || n < -1 || n > 0 && from > 1<<62-n || length < -1 {
-			return // never asked, never seen
+			return // such requests and responses do not occur
 		}
 		resp := &http.Response{StatusCode: status, ContentLength: length, Header: http.Header{"Content-Range": {contentRange}, "Etag": {`"` + etag + `"`}}}
 		ans, err := checkHead(resp, want, from, n)
@@ -51,7 +51,7 @@ func FuzzResponseHeaders(f *testing.F) {
 	})
 }
 
-// normal parses a Content-Range independently of the code, including leading zeros.
+// normal parses a Content-Range independently of the tested code, including leading zeros.
 func normal(s string) string {
 	var start, end, total int64
 	if _, err := fmt.Sscanf(s, "bytes %d-%d/%d", &start, &end, &total); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestCheckHead_TakesOnlyTheBytesAskedFor: for each answer that may be taken there are its
-// neighbours, by one byte, which may not.
+// TestCheckHead_TakesOnlyTheBytesAskedFor checks, for each response that may be accepted, that
+// responses which differ by one byte are not.
 func TestCheckHead_TakesOnlyTheBytesAskedFor(t *testing.T) {
 	short := func(total int) error {
 		return &failure{kind: objstore.ErrShort, detail: fmt.Sprintf("the object has %d bytes", total)}
@@ -22,7 +22,7 @@ func TestCheckHead_TakesOnlyTheBytesAskedFor(t *testing.T) {
 		status  int
 		part    string // Content-Range
 		length  int64
-		total   int64 // of the object, if it is taken
+		total   int64 // size of the object, if the response is accepted
 		err     error
 	}{
 		{10, 10, 206, "bytes 10-19/100", 10, 100, nil},

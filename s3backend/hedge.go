@@ -49,8 +49,8 @@ func (h *hedger) saw(took time.Duration) {
 // none is sent.
 func (h *hedger) lateness() time.Duration { return time.Duration(h.late.Load()) }
 
-// mayHedge takes what a second request needs: a free place, one token of credit, and a retry of the
-// budget. It returns false if one of them is not available, or while the breaker is open.
+// mayHedge takes a free place, one token of credit and a retry of the budget for a second request.
+// It returns false if one of them is not available, or while the breaker is open.
 func (b *Backend) mayHedge() bool {
 	if !b.concurrency.try() {
 		return false

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// scriptedStore is a correct store that can be told how to answer its next requests.
+// scriptedStore is a correct store with scripted responses to its next requests.
 type scriptedStore struct {
 	data  []byte
-	every time.Duration // before each answer
+	every time.Duration // delay of each response
 
 	mu     sync.Mutex
-	script []http.HandlerFunc // for the next requests, nil: as usual
-	ended  int                // requests that the client gave up
+	script []http.HandlerFunc // responses to the next requests; nil: as usual
+	ended  int                // number of requests that the client canceled
 }
 
 func (s *scriptedStore) next(answers ...http.HandlerFunc) {
@@ -49,12 +49,12 @@ func (s *scriptedStore) sound(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(s.data))
 }
 
-// after answers correctly after a delay.
+// after returns a handler that responds correctly after a delay.
 func (s *scriptedStore) after(d time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { time.Sleep(d); s.sound(w, r) }
 }
 
-// never answers only after the client has gone.
+// never responds only after the client has canceled.
 func (s *scriptedStore) never(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 	s.mu.Lock()
@@ -63,13 +63,13 @@ func (s *scriptedStore) never(_ http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	usual  = 20 * time.Millisecond // from request to answer
-	late   = 30 * time.Millisecond // when a second request is sent
-	second = late + usual          // the answer to that
+	usual  = 20 * time.Millisecond // time from request to response
+	late   = 30 * time.Millisecond // time until a second request is sent
+	second = late + usual          // time until its response
 	later  = 80 * time.Millisecond
 )
 
-// learned makes the backend treat an answer as late after the given time.
+// learned makes the backend treat a response as late after the given time.
 func learned(t *testing.T, b *Backend) {
 	t.Helper()
 	for range hedgeLearn {
@@ -81,7 +81,7 @@ func learned(t *testing.T, b *Backend) {
 }
 
 // TestLateAnswerIsAskedForAgain makes the first request late in each way. The fake clock shows
-// which answer was used.
+// which response was used.
 func TestLateAnswerIsAskedForAgain(t *testing.T) {
 	s := &scriptedStore{data: sample(100), every: usual}
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -89,7 +89,7 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 		name           string
 		script         []http.HandlerFunc
 		want           time.Duration
-		hedges, others int64 // second requests, and repetitions
+		hedges, others int64 // second requests, and retries
 	}{
 		{"as usual", nil, usual, 0, 0},
 		{"never", []http.HandlerFunc{s.never}, second, 1, 0},
@@ -125,15 +125,15 @@ func TestLateAnswerIsAskedForAgain(t *testing.T) {
 					t.Error("a place is still taken")
 				}
 				synctest.Wait()
-				// Who never answers has seen the loser's connection end, or the bubble is
-				// deadlocked.
+				// A handler that never responds has seen the loser's connection
+				// end; otherwise the bubble would be deadlocked.
 			})
 		})
 	}
 }
 
-// TestSecondRequestsAreFew reads from a store that answers a tenth of the requests late: one
-// request in a hundred is sent twice, and no more.
+// TestSecondRequestsAreFew reads from a store that sends a tenth of the responses late. At most one
+// request in a hundred is sent twice.
 func TestSecondRequestsAreFew(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -158,8 +158,8 @@ func TestSecondRequestsAreFew(t *testing.T) {
 	})
 }
 
-// TestNoSecondRequest holds it back where it would do harm. Its place is free again at once, while
-// the first request is under way.
+// TestNoSecondRequest checks that no second request is sent if it would do harm. Its place is free
+// again immediately, while the first request is still running.
 func TestNoSecondRequest(t *testing.T) {
 	for name, prevent := range map[string]func(*Backend){
 		"all places taken": func(b *Backend) { b.concurrency = newConcurrencyLimit(1) },
@@ -203,7 +203,7 @@ func TestNoSecondRequest(t *testing.T) {
 	}
 }
 
-// TestSecondRequestIsToldToSlowDown makes the store throttle only the second request.
+// TestSecondRequestIsToldToSlowDown lets the store throttle only the second request.
 func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -221,8 +221,8 @@ func TestSecondRequestIsToldToSlowDown(t *testing.T) {
 	})
 }
 
-// TestTwoAnswersAtOnce makes both answers arrive at the same moment, repeatedly: one is complete,
-// and no connection or place is lost.
+// TestTwoAnswersAtOnce lets both responses arrive at the same moment, repeatedly. One is used
+// completely, and no connection or place is lost.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	s := &scriptedStore{data: sample(1000), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -235,7 +235,7 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 			if err := b.ReadRange(t.Context(), ref, 0, got); err != nil || !bytes.Equal(got, s.data) {
 				t.Fatalf("got %v, or not the bytes", err)
 			}
-			time.Sleep(time.Second) // the budget has a retry again
+			time.Sleep(time.Second) // the budget has gained a retry again
 		}
 		if st := b.Stats(); st.Retries != 0 || st.Hedges != 500 || !idle(b.concurrency) {
 			t.Errorf("got %d repetitions, %d second requests, all places free: %t, want none, 500, true", st.Retries, st.Hedges, idle(b.concurrency))
@@ -243,7 +243,7 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// TestHedgeEndsWithItsCaller cancels while both requests are in progress.
+// TestHedgeEndsWithItsCaller cancels while both requests are running.
 func TestHedgeEndsWithItsCaller(t *testing.T) {
 	s := &scriptedStore{data: sample(10), every: usual}
 	inBubble(t, quick(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -263,7 +263,7 @@ func TestHedgeEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// TestLateness computes the 99th percentile of the latest answers.
+// TestLateness checks that lateness is the 99th percentile of the latest response times.
 func TestLateness(t *testing.T) {
 	var h hedger
 	for i := range hedgeLearn - 1 {

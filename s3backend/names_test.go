@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// names is a name service that resolves every name to 127.0.0.1, until it is down.
+// names is a name server that resolves every name to 127.0.0.1 until it is down.
 type names struct {
 	down bool
 	wg   sync.WaitGroup
@@ -44,14 +44,14 @@ func (n *names) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// known answers a query: 127.0.0.1 for an IPv4 address, nothing for other types.
+// known returns the response to a query: 127.0.0.1 for an IPv4 address, nothing for other types.
 func known(query []byte) []byte {
 	const header, typeA = 12, 1
 	end := header
 	for query[end] != 0 {
 		end += 1 + int(query[end])
 	}
-	end += 5 // the root, type and class
+	end += 5 // the root label, type and class
 	reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[header:end]...)
 	if query[end-3] == typeA {
 		reply[7] = 1
@@ -60,8 +60,8 @@ func known(query []byte) []byte {
 	return reply
 }
 
-// TestNameServiceDown: while the name service fails, the last good address is used for a while, and
-// no other one.
+// TestNameServiceDown checks that, while name resolution fails, the last good address is used for a
+// while, and no other address is.
 func TestNameServiceDown(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestOpen_EndsAfterLastBytes lets a transfer end together with its last bytes, when there is no
-// use in another: the bytes are delivered, then the error, and nothing more is asked for.
+// TestOpen_EndsAfterLastBytes lets a transfer fail together with its last bytes, after the last
+// attempt. The bytes are delivered, then the error, and nothing more is requested.
 func TestOpen_EndsAfterLastBytes(t *testing.T) {
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, sample(30)) })
 	policy := quick()
@@ -36,8 +36,8 @@ func TestOpen_EndsAfterLastBytes(t *testing.T) {
 	}
 }
 
-// TestReads_TellABodyThatEndsFromOneThatBreaks: a body that is short is a fault of its answer, one
-// that is cut off one of the network.
+// TestReads_TellABodyThatEndsFromOneThatBreaks checks that a body that ends early is reported as a
+// short response, and a broken connection as a network error.
 func TestReads_TellABodyThatEndsFromOneThatBreaks(t *testing.T) {
 	broken := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	policy := quick()

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// sharedFiles writes both AWS files, and sets keys in the environment that no profile may use.
+// sharedFiles writes both AWS files, and sets keys in the environment that must not be used for
+// profiles.
 func sharedFiles(t *testing.T, config, credentials string) (configFile, credentialsFile string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,11 +36,11 @@ func sharedFiles(t *testing.T, config, credentials string) (configFile, credenti
 	return configFile, credentialsFile
 }
 
-// credentialService is a store, and the service that issues the credentials of roles.
+// credentialService is a store, and also the service that issues the credentials of roles.
 type credentialService struct {
 	mu    sync.Mutex
-	seen  []string // for each request, its key and its role or session
-	fails string   // code with which roles are refused
+	seen  []string // for each request: its key, and its role or session
+	fails string   // code with which requests for roles are rejected
 }
 
 func (g *credentialService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +68,7 @@ func (g *credentialService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		strings.ToUpper(name), name, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 }
 
-// asked requests a missing object with a profile, and returns the credentials that the service
+// asked requests a missing object with a profile. It returns the credentials that the service
 // received.
 func (g *credentialService) asked(t *testing.T, name string) ([]string, error) {
 	t.Helper()
@@ -84,8 +85,8 @@ func (g *credentialService) asked(t *testing.T, name string) ([]string, error) {
 	return g.seen, err
 }
 
-// TestProfilesGiveTheirOwnCredentials checks the signature for each kind of profile, with any
-// environment.
+// TestProfilesGiveTheirOwnCredentials checks the signature for each kind of profile, even if the
+// environment contains other keys.
 func TestProfilesGiveTheirOwnCredentials(t *testing.T) {
 	process := filepath.Join(t.TempDir(), "give")
 	if err := os.WriteFile(process, []byte("#!/bin/sh\necho '{\"Version\": 1, \"AccessKeyId\": \"OFPROCESS'$1'\", \"SecretAccessKey\": \"s\"}'\n"), 0o700); err != nil {
@@ -147,8 +148,8 @@ aws_secret_access_key = s
 	}
 }
 
-// TestFaultsOfProfilesAreNamed: each error contains the profile and its files, before any request,
-// and no secret.
+// TestFaultsOfProfilesAreNamed checks that each error contains the profile and its files but no
+// secret, and is returned before any request.
 func TestFaultsOfProfilesAreNamed(t *testing.T) {
 	config, credentials := sharedFiles(t, `[bare]
 aws_access_key_id = canary
@@ -175,7 +176,7 @@ duration_seconds = canary
 	var g credentialService
 	for name, want := range map[string]string{
 		"none":      fmt.Sprintf("there is no profile %q: neither %s nor %s has it", "none", credentials, config),
-		"bare":      "there is no profile", // the file of settings calls it "profile bare"
+		"bare":      "there is no profile", // the config file would require "profile bare"
 		"half":      fmt.Sprintf("profile %q of %s and %s has one of aws_access_key_id and aws_secret_access_key without the other", "half", credentials, config),
 		"empty":     "has neither credentials nor a source of them",
 		"to-nobody": `there is no profile "gone"`,
@@ -196,8 +197,8 @@ duration_seconds = canary
 	}
 }
 
-// TestRolesThatAreRefused: the error of a role contains only the service's code, and the service is
-// asked once, not for each read.
+// TestRolesThatAreRefused checks that the error for a role contains only the service's code, and
+// that the service is queried once, not for each read.
 func TestRolesThatAreRefused(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n[profile keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n", "")
 	g := &credentialService{fails: "AccessDenied"}
@@ -215,8 +216,8 @@ func TestRolesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeysOfAProfileAreReplaced writes another key to the file: it is read again once the store
-// refuses the old one.
+// TestKeysOfAProfileAreReplaced writes another key to the file. The file is read again when the
+// store rejects the old key.
 func TestKeysOfAProfileAreReplaced(t *testing.T) {
 	text := func(key string) string { return "[team]\naws_access_key_id = " + key + "\naws_secret_access_key = s\n" }
 	_, file := sharedFiles(t, "", text("one"))
@@ -239,7 +240,8 @@ func TestKeysOfAProfileAreReplaced(t *testing.T) {
 	}
 }
 
-// TestWhereRolesAreGivenOut: at AWS a separate service issues them.
+// TestWhereRolesAreGivenOut checks the service that issues role credentials: AWS has a separate
+// one.
 func TestWhereRolesAreGivenOut(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_STS", "")
 	for endpoint, want := range map[string]string{

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestReads_GiveUpOnlyWithoutProgress cuts every answer after ten bytes: reads continue while these
-// count as progress. Otherwise they end after the maximum number of attempts, however many bytes
-// arrived in total.
+// TestReads_GiveUpOnlyWithoutProgress cuts every response after ten bytes. If ten bytes count as
+// progress, reads continue. Otherwise they end after the maximum number of attempts, however many
+// bytes have arrived in total.
 func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 	const cut, attempts = 10, 3
-	data := sample(5 * cut) // so that both take fewer retries than a second has
+	data := sample(5 * cut) // short enough that both reads need fewer retries than the budget gains in a second
 	for progress, fails := range map[int64]error{cut: nil, cut + 1: objstore.ErrShort} {
 		s := serve(t, func(c net.Conn, r request) bool {
 			from, _ := rangeOf(r, len(data))
@@ -47,7 +47,8 @@ func TestReads_GiveUpOnlyWithoutProgress(t *testing.T) {
 	}
 }
 
-// TestReadRange_NeverMixesVersions resumes and finds another version, though the caller named none.
+// TestReadRange_NeverMixesVersions resumes a read and finds another version, although the caller
+// has requested no version.
 func TestReadRange_NeverMixesVersions(t *testing.T) {
 	data := sample(30)
 	s := serve(t, func(c net.Conn, r request) bool {
@@ -68,7 +69,7 @@ func TestReadRange_NeverMixesVersions(t *testing.T) {
 	}
 }
 
-// faulty fails while it has an error.
+// faulty is a provider that fails while it has an error.
 type faulty struct {
 	provider
 	err error
@@ -78,8 +79,8 @@ func (f *faulty) RetrieveWithCredContext(*credentials.CredContext) (credentials.
 	return credentials.Value{AccessKeyID: f.id}, f.err
 }
 
-// TestSteady_ForgetsTheFaultBeforeItsFirstKey: once a key was found, no later look returns an
-// error.
+// TestSteady_ForgetsTheFaultBeforeItsFirstKey checks that, once a key was found, no later call
+// returns an error.
 func TestSteady_ForgetsTheFaultBeforeItsFirstKey(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		fault := errors.New("fault")
@@ -90,7 +91,7 @@ func TestSteady_ForgetsTheFaultBeforeItsFirstKey(t *testing.T) {
 			err  error
 			want error
 		}{
-			{"", fault, fault}, {"one", nil, fault}, // it is left alone for a while
+			{"", fault, fault}, {"one", nil, fault}, // the source is not queried again for a while
 			{"one", nil, nil}, {"", fault, nil}, {"", fault, nil}, {"", nil, nil},
 		} {
 			if i == 2 {
@@ -104,7 +105,8 @@ func TestSteady_ForgetsTheFaultBeforeItsFirstKey(t *testing.T) {
 	})
 }
 
-// TestProfile_IsExpiredUntilItGaveCredentials, as credentials.Provider requires.
+// TestProfile_IsExpiredUntilItGaveCredentials checks that a profile counts as expired until it has
+// returned credentials, as credentials.Provider requires.
 func TestProfile_IsExpiredUntilItGaveCredentials(t *testing.T) {
 	sharedFiles(t, "", "[team]\naws_access_key_id = one\naws_secret_access_key = s\n")
 	p := &profile{name: "team"}

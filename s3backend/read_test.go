@@ -41,8 +41,8 @@ var framings = []struct {
 	{"connection-close", []string{"Connection: close"}, func(c net.Conn, b []byte, cut int) { c.Write(b[:cut]) }},
 }
 
-// TestCutAtEveryByte resets or truncates the body at every offset: the rest is requested with the
-// same version expected, and the bytes are complete.
+// TestCutAtEveryByte resets or truncates the body at every offset. The rest is requested with the
+// same version, and the bytes are complete.
 func TestCutAtEveryByte(t *testing.T) {
 	const size, from = 40, 3
 	data := sample(size)
@@ -124,7 +124,7 @@ func TestOpenResumes(t *testing.T) {
 	}
 }
 
-// TestOpenNeverMixes resumes and finds another version.
+// TestOpenNeverMixes resumes a sequential read and finds another version.
 func TestOpenNeverMixes(t *testing.T) {
 	data := sample(30)
 	s := serve(t, func(c net.Conn, r request) bool {
@@ -148,8 +148,8 @@ func TestOpenNeverMixes(t *testing.T) {
 	}
 }
 
-// TestLies answers bytes 10-19 of 100 wrongly: every wrong answer is an error or replaced by
-// another attempt, and no wrong byte is accepted.
+// TestLies sends wrong responses for bytes 10-19 of 100. Every wrong response is an error or is
+// replaced by another attempt, and no wrong byte is accepted.
 func TestLies(t *testing.T) {
 	const from, n, size = 10, 10, 100
 	data := sample(size)
@@ -208,8 +208,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestABodyThatIsTooLongIsGivenUp sends one byte too many each time: the bytes thrown away are no
-// progress, so the attempts are counted, and the retries of others stay saved.
+// TestABodyThatIsTooLongIsGivenUp sends one byte too many each time. The discarded bytes are no
+// progress, so the number of attempts is limited, and the saved retries remain for other requests.
 func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	policy := quick()
 	policy.progress = defaultRetryPolicy().progress
@@ -221,7 +221,7 @@ func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	})
 	b := backend(t, s, policy)
 	b.retries.tokens = 100
-	b.retries.floor.SetLimit(0) // every retry is taken from those saved
+	b.retries.floor.SetLimit(0) // take every retry from the saved ones
 	b.retries.floor.SetBurst(0)
 	err := b.ReadRange(t.Context(), ref, 0, make([]byte, len(data)-1))
 	if !errors.Is(err, objstore.ErrUnavailable) || s.n != policy.attempts {
@@ -232,8 +232,8 @@ func TestABodyThatIsTooLongIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestBackend_BoundsResponseHeaders: a store that answers with endless headers takes no memory for
-// them.
+// TestBackend_BoundsResponseHeaders checks that a response with very large headers is rejected
+// before they take memory.
 func TestBackend_BoundsResponseHeaders(t *testing.T) {
 	data := sample(10)
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func TestReadRange_NeverWritesReportedBytesAgain(t *testing.T) {
 	const size, cut = 40, 10
 	data := sample(size)
 	wrong := bytes.Repeat([]byte{0xee}, size+1)
-	for _, f := range framings[1:] { // those that do not give the length
+	for _, f := range framings[1:] { // framings that do not report the length
 		t.Run(f.name, func(t *testing.T) {
 			s := serve(t, func(c net.Conn, r request) bool {
 				switch r.n {
@@ -300,7 +300,7 @@ func TestAnswers(t *testing.T) {
 		{"404 Not Found", "NoSuchKey", objstore.ErrNotFound, 1},
 		{"404 Not Found", "NoSuchBucket", objstore.ErrNotFound, 1},
 		{"412 Precondition Failed", "PreconditionFailed", objstore.ErrChanged, 1},
-		{"403 Forbidden", "AccessDenied", objstore.ErrDenied, 2}, // once more with fresh credentials
+		{"403 Forbidden", "AccessDenied", objstore.ErrDenied, 2}, // one retry, with new credentials
 		{"403 Forbidden", "RequestTimeTooSkewed", objstore.ErrDenied, 1},
 		{"400 Bad Request", "ExpiredToken", objstore.ErrDenied, 2},
 		{"503 Service Unavailable", "SlowDown", objstore.ErrThrottled, lasting},
@@ -350,7 +350,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHidden makes each failure of the store happen once: the caller does not see it.
+// TestHidden makes each failure of the store happen once. The caller does not notice it.
 func TestHidden(t *testing.T) {
 	data := sample(50)
 	for name, fail := range map[string]func(c net.Conn) bool{
@@ -375,7 +375,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestStalls hangs before the head and in the middle of the body.
+// TestStalls hangs before the response header, and in the middle of the body.
 func TestStalls(t *testing.T) {
 	data := sample(50)
 	policy := quick()
@@ -420,7 +420,7 @@ func TestStalls(t *testing.T) {
 	})
 }
 
-// TestIgnoredIfMatch uses a service that ignores the condition.
+// TestIgnoredIfMatch reads from a service that ignores the condition.
 func TestIgnoredIfMatch(t *testing.T) {
 	data := sample(20)
 	s := serve(t, func(c net.Conn, r request) bool { return sound(c, r, data) })
@@ -434,7 +434,7 @@ func TestIgnoredIfMatch(t *testing.T) {
 	}
 }
 
-// TestNoSecrets searches for keys and signatures in errors, including those where a server repeats
+// TestNoSecrets searches errors for keys and signatures, including errors in which a server repeats
 // them.
 func TestNoSecrets(t *testing.T) {
 	for _, code := range []string{"SignatureDoesNotMatch", "InternalError"} {
@@ -462,8 +462,8 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// TestLostAnswer stores an object and loses the answer: the repetition finds that its own write
-// succeeded.
+// TestLostAnswer stores an object but loses the response. The retry finds that the earlier write
+// has succeeded.
 func TestLostAnswer(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		var token string

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// TestNew_Refuses: errors for unusable values contain the setting.
+// TestNew_Refuses checks that errors for unusable values contain the setting.
 func TestNew_Refuses(t *testing.T) {
 	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CA_BUNDLE"} {
 		t.Setenv(name, "")
@@ -51,12 +51,12 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
-// TestPlace: a bucket is known by its endpoint, or at AWS by the region, as the environment or the
-// address say.
+// TestPlace checks that a bucket is identified by its endpoint, or at AWS by its region, from the
+// environment or the address.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
 		cfg              Config
-		env              [4]string // endpoint for S3, for all, region, default region
+		env              [4]string // endpoint for S3, endpoint for all services, region, default region
 		endpoint, region string
 	}{
 		{Config{}, [4]string{}, "", ""},
@@ -76,8 +76,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestBlame: a refusal names the clock, or the region, where that is its cause, and is not repeated
-// with other credentials then.
+// TestBlame checks that a rejection names the clock or the region if that is its cause. It is then
+// not retried with other credentials.
 func TestBlame(t *testing.T) {
 	denied := func(code string) *failure {
 		return &failure{kind: objstore.ErrDenied, code: code, detail: "x", fresh: true}
@@ -124,7 +124,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestFailure_HidesWhatServersWrite: only printable ASCII of a limited length is shown.
+// TestFailure_HidesWhatServersWrite checks that only printable ASCII of a limited length is shown.
 func TestFailure_HidesWhatServersWrite(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain ~": "plain ~", "a\tb\x7fc\x00": "a.b.c.", "ü": ".",
@@ -142,7 +142,7 @@ func TestFailure_HidesWhatServersWrite(t *testing.T) {
 	}
 }
 
-// TestStats_AreACopy: changing a returned value changes no counter.
+// TestStats_AreACopy checks that changing a returned value changes no counter.
 func TestStats_AreACopy(t *testing.T) {
 	b := opened(t, Config{Bucket: "train", Endpoint: "http://store"}, quick())
 	b.report(objstore.ErrShort)
@@ -152,8 +152,8 @@ func TestStats_AreACopy(t *testing.T) {
 	}
 }
 
-// TestCredentials_SourceFails: the fault of a source that cannot be reached, or answers with
-// nonsense, is named, never its words.
+// TestCredentials_SourceFails checks errors for a source that cannot be reached or sends an invalid
+// response. They name the fault, but never repeat the source's text.
 func TestCredentials_SourceFails(t *testing.T) {
 	sharedFiles(t, "[profile role]\nrole_arn = arn:aws:iam::1:role/reader\nsource_profile = keys\n[profile keys]\naws_access_key_id = OFKEYS\naws_secret_access_key = s\n"+
 		"[profile bare]\nrole_arn = arn:aws:iam::1:role/reader\ncredential_source = Environment\n[profile zero]\nrole_arn = a\ncredential_source = Environment\nduration_seconds = 0\n", "")
@@ -198,8 +198,8 @@ func TestCredentials_SourceFails(t *testing.T) {
 	}
 }
 
-// TestDialer_RemembersForAWhile: an address that a name had is used while the name service fails,
-// until it is too old.
+// TestDialer_RemembersForAWhile checks that the last address of a name is used while name
+// resolution fails, until the address is too old.
 func TestDialer_RemembersForAWhile(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

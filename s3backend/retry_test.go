@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/bubble"
 )
 
-// TestBreaker fails for a while: then only one probe per interval passes, and the first success
-// lets all requests pass.
+// TestBreaker lets requests fail for a while. Then only one probe per interval is allowed, and the
+// first success allows all requests again.
 func TestBreaker(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		var b breaker
@@ -52,8 +52,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestStragglersBringNoSecondProbe lets requests from before the outage end while a probe is under
-// way.
+// TestStragglersBringNoSecondProbe checks that requests from before the outage, which end while a
+// probe is running, allow no second probe.
 func TestStragglersBringNoSecondProbe(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := breaker{open: true}
@@ -71,8 +71,8 @@ func TestStragglersBringNoSecondProbe(t *testing.T) {
 	})
 }
 
-// TestWait_StaysWithinItsBounds draws waits before ever more retries: up to a bound that doubles
-// until it reaches the greatest.
+// TestWait_StaysWithinItsBounds draws pauses before more and more retries. Their bound doubles
+// until it reaches the maximum.
 func TestWait_StaysWithinItsBounds(t *testing.T) {
 	l := defaultRetryPolicy()
 	for _, throttled := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestWait_StaysWithinItsBounds(t *testing.T) {
 				}
 				longest = max(longest, got)
 			}
-			if longest < most/2 { // once in 2^200
+			if longest < most/2 { // happens by chance once in 2^200
 				t.Errorf("retry %d: waits at most %v of %v", n, longest, most)
 			}
 			most = min(2*most, top)
@@ -98,7 +98,8 @@ func TestWait_StaysWithinItsBounds(t *testing.T) {
 	}
 }
 
-// TestBudget retries everything for a minute: above ten a second, retries are limited to a tenth.
+// TestRetryBudget retries every request for a minute. Retries are limited to a tenth of the
+// requests, plus ten per second.
 func TestRetryBudget(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		const perSecond, seconds = 1000, 60
@@ -116,7 +117,7 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// free returns how many places of a limiter are free.
+// free returns the number of free places of a limiter.
 func free(l *concurrencyLimit) int64 {
 	n := int64(0)
 	for l.try() {
@@ -126,7 +127,7 @@ func free(l *concurrencyLimit) int64 {
 	return n
 }
 
-// idle reports whether all places of a limiter are free, as many as it allows and no more.
+// idle reports whether exactly as many places of a limiter are free as it allows.
 func idle(l *concurrencyLimit) bool { return free(l) == int64(l.current()) }
 
 func TestConcurrencyLimit(t *testing.T) {
@@ -134,7 +135,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		l := newConcurrencyLimit(8)
 		time.Sleep(cutInterval)
 		l.slower()
-		l.slower() // at once with the first: one cut
+		l.slower() // in the same interval as the first call, so the limit is halved only once
 		if got := l.current(); got != 4 {
 			t.Fatalf("got %d, want 4", got)
 		}

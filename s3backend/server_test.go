@@ -18,8 +18,8 @@ const (
 	testKey  = "a/shard.tar"
 )
 
-// server speaks raw HTTP on real sockets: answer writes any bytes and returns whether to keep the
-// connection.
+// server speaks raw HTTP on real sockets. Its answer function writes any bytes, and returns whether
+// to keep the connection.
 type server struct {
 	url    string
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type server struct {
 
 type request struct {
 	*http.Request
-	n int // requests before this one
+	n int // number of earlier requests
 }
 
 func serve(t *testing.T, answer func(w net.Conn, r request) (more bool)) *server {
@@ -86,13 +86,13 @@ func (s *server) talk(c net.Conn, answer func(net.Conn, request) bool) {
 	}
 }
 
-// reset closes a connection so that the peer sees a reset instead of an end.
+// reset closes a connection so that the peer sees a reset instead of a normal end.
 func reset(c net.Conn) {
-	_ = c.(*net.TCPConn).SetLinger(0) // the worst that can happen is an ordinary end
+	_ = c.(*net.TCPConn).SetLinger(0) // if this fails, the connection ends normally
 	c.Close()
 }
 
-// head writes an answer's head: the rest of the status line, and the headers.
+// head writes a response header: the rest of the status line, and the header fields.
 func head(c net.Conn, status string, lines ...string) {
 	fmt.Fprintf(c, "HTTP/1.1 %s\r\nLast-Modified: Mon, 02 Jan 2006 15:04:05 GMT\r\n%s\r\n\r\n", status, strings.Join(lines, "\r\n"))
 }
@@ -112,7 +112,7 @@ func rangeOf(r request, size int) (from, to int) {
 	return from, to
 }
 
-// sound answers as a correct server does.
+// sound responds as a correct server does.
 func sound(c net.Conn, r request, data []byte) bool {
 	from, to := rangeOf(r, len(data))
 	lines := []string{etag(testETag), fmt.Sprintf("Content-Length: %d", to-from+1)}
@@ -135,8 +135,8 @@ func refuse(c net.Conn, status, code string) bool {
 	return true
 }
 
-// quick shortens every pause, so that a test does not wait, and no attempt ends because the machine
-// is slow.
+// quick returns a policy with short pauses, so that tests do not wait, and long timeouts, so that
+// no attempt ends because the machine is slow.
 func quick() retryPolicy {
 	l := defaultRetryPolicy()
 	l.base, l.top = time.Microsecond, time.Millisecond
@@ -152,8 +152,8 @@ func backend(t *testing.T, s *server, policy retryPolicy) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: s.url, PathStyle: true}, policy)
 }
 
-// opened returns a backend that the end of the test closes. It has to be idle then, and goroutines
-// and descriptors as they were.
+// opened returns a backend, and closes it at the end of the test. At that time it must be idle, and
+// must have left no goroutines or descriptors.
 func opened(t *testing.T, cfg Config, policy retryPolicy) *Backend {
 	t.Helper()
 	leaks.Check(t)
@@ -165,8 +165,8 @@ func opened(t *testing.T, cfg Config, policy retryPolicy) *Backend {
 	return b
 }
 
-// closeIdle closes a backend after its last request: every place of the limiter is free, and no
-// probe is under way.
+// closeIdle closes a backend after its last request. All places of the limiter must be free, and no
+// probe may be running.
 func closeIdle(t *testing.T, b *Backend) {
 	t.Helper()
 	if !idle(b.concurrency) {

@@ -21,13 +21,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/objstoretest"
 )
 
-// service speaks enough of S3 for a whole store, in front of one in memory. Its lists have small
-// pages.
+// service implements enough of S3 for a whole store, based on a store in memory. Its lists have
+// small pages.
 type service struct {
 	store *memstore.Store
 
 	mu     sync.Mutex
-	tokens map[string]string         // of the last Put, by key
+	tokens map[string]string         // token of the last Put, by key
 	parts  map[string]map[int][]byte // by upload
 	fault  func(w http.ResponseWriter, r *http.Request) (answered bool)
 	log    []string // method and distinguishing parameters of each request
@@ -50,7 +50,7 @@ func serviceBackend(t *testing.T, s *service) *Backend {
 	return opened(t, Config{Bucket: "train", Endpoint: srv.URL, PathStyle: true, PartSize: minPart}, quick())
 }
 
-// faults sets a function that may answer in place of the service.
+// faults sets a function that may respond instead of the service.
 func (s *service) faults(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *service) delete(w http.ResponseWriter, r *http.Request, key, upload str
 func (s *service) begin(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := r.Header.Get("X-Amz-Meta-Millrace-Put") // which is unique, and that of the object
+	id := r.Header.Get("X-Amz-Meta-Millrace-Put") // unique, and also the token of the object
 	s.parts[id] = map[int][]byte{}
 	fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 }
@@ -205,7 +205,7 @@ func (s *service) complete(w http.ResponseWriter, r *http.Request, key, upload s
 	}
 }
 
-// listResult is an answer to a list request.
+// listResult is the response to a list request.
 type listResult struct {
 	XMLName               xml.Name `xml:"ListBucketResult"`
 	IsTruncated           bool

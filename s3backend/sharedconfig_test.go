@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// TestReadShared_ReadsSettings as the tools of AWS do: the file of credentials goes before the
-// other one, setting by setting.
+// TestReadSharedConfig_ReadsSettings checks that settings are read as by the AWS tools: each
+// setting in the credentials file takes precedence over the config file.
 func TestReadSharedConfig_ReadsSettings(t *testing.T) {
 	leaks.Check(t)
 	sharedFiles(t, `stray = before any section
@@ -60,8 +60,8 @@ duration_seconds = 7
 	}
 }
 
-// TestReadShared_NamesFilesThatItCannotRead: the error names the file. A missing file is treated as
-// an empty one.
+// TestReadSharedConfig_NamesFilesThatItCannotRead checks that the error names the file. A missing
+// file is treated as an empty one.
 func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 	leaks.Check(t)
 	dir, below := t.TempDir(), ""
@@ -95,8 +95,8 @@ func TestReadSharedConfig_NamesFilesThatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestProfile_RoleIsAssumedWhereItsRegionSays: the region of the bucket goes before that of the
-// profile.
+// TestProfile_RoleIsAssumedWhereItsRegionSays checks that the region of the bucket takes precedence
+// over that of the profile.
 func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 	sharedFiles(t, "[profile here]\nrole_arn = a\nregion = eu-west-1\ncredential_source = Environment\nduration_seconds = 900\n"+
 		"[profile nowhere]\nrole_arn = a\ncredential_source = Ec2InstanceMetadata\n[profile container]\nrole_arn = a\ncredential_source = EcsContainer\n", "")
@@ -130,8 +130,8 @@ func TestProfile_RoleIsAssumedWhereItsRegionSays(t *testing.T) {
 	}
 }
 
-// TestRole_SignsWithAllOfItsSource: a source that was given out itself has a session, without which
-// its key is worth nothing.
+// TestRole_SignsWithAllOfItsSource checks that a role request is also signed with the session token
+// of its source, if it has one. Without the token, such a key is useless.
 func TestRole_SignsWithAllOfItsSource(t *testing.T) {
 	var g credentialService
 	srv := httptest.NewServer(&g)
@@ -173,8 +173,8 @@ func (f fixed) RetrieveWithCredContext(*credentials.CredContext) (credentials.Va
 }
 func (f fixed) IsExpired() bool { return f.err != nil }
 
-// TestProfile_IsExpiredWithItsSource: credentials expire with their source, or never if they have
-// no expiration.
+// TestProfile_IsExpiredWithItsSource checks that credentials expire with their source, or never if
+// they have no expiration.
 func TestProfile_IsExpiredWithItsSource(t *testing.T) {
 	for _, c := range []struct {
 		p    profile
@@ -190,8 +190,8 @@ func TestProfile_IsExpiredWithItsSource(t *testing.T) {
 	}
 }
 
-// TestProfile_FailsAsItsSourceDid: only a fault of the network is worth another attempt, and no
-// request has had an effect.
+// TestProfile_FailsAsItsSourceDid checks that only network errors are retried, and that no failure
+// reports that a request may have taken effect.
 func TestProfile_FailsAsItsSourceDid(t *testing.T) {
 	own := &failure{kind: objstore.ErrDenied, detail: "own", lost: true}
 	refusal := credentials.ErrorResponse{}

@@ -13,10 +13,10 @@ import (
 	theirs "github.com/minio/minio-go/v7/pkg/signer"
 )
 
-// published is the account in AWS's documentation of Signature Version 4.
+// published is the account that AWS's documentation of Signature Version 4 uses.
 var published = credentials.Value{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
 
-// TestPublishedSignatures signs the requests without a body from AWS's documentation.
+// TestPublishedSignatures signs the requests without a body that AWS's documentation contains.
 func TestPublishedSignatures(t *testing.T) {
 	s := signer4("us-east-1")
 	for _, c := range []struct{ target, width, names, want string }{
@@ -56,8 +56,8 @@ func oddKeys() []string {
 }
 
 // TestSignsAsMinIOGoDoes compares the signatures of reads with those of minio-go, which servers are
-// known to take, for odd keys, versions, temporary credentials and with and without the optional
-// headers.
+// known to accept. It covers odd keys, versions and temporary credentials, with and without the
+// optional headers.
 func TestSignsAsMinIOGoDoes(t *testing.T) {
 	s := signer4("eu-west-1")
 	for i, key := range oddKeys() {
@@ -97,8 +97,8 @@ func TestSignsAsMinIOGoDoes(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheDay signs across midnight and with another secret: the key that is kept is never used
-// for either.
+// TestKeyOfTheDay signs before and after midnight, and with different secrets. It checks that a
+// cached key of another day or secret is never used.
 func TestKeyOfTheDay(t *testing.T) {
 	kept := signer4("us-east-1")
 	evening := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/tracingtest"
 )
 
-// TestTraceShowsEachAttempt: a read that is refused once, and whose second attempt is late, has
-// three store requests in the reader's trace. Each of them sent its span to the store.
+// TestTraceShowsEachAttempt makes a read whose first attempt is rejected and whose second attempt
+// is late. The reader's trace contains three store requests. Each of them sent its span to the
+// store.
 func TestTraceShowsEachAttempt(t *testing.T) {
 	s := &scriptedStore{data: sample(100), every: usual}
 	var mu sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// staticTransport is a RoundTripper that gives one answer.
+// staticTransport is a RoundTripper that always returns the same response.
 type staticTransport struct {
 	resp *http.Response
 	err  error
@@ -29,8 +29,8 @@ type closeRecorder struct {
 
 func (e *closeRecorder) Close() error { e.closed = true; return nil }
 
-// TestRefusing_MakesRefusalsErrors: an answer with a status from 300 on becomes an error with its
-// content, and its body is closed. Other answers pass.
+// TestRefusing_MakesRefusalsErrors checks that a response with a status from 300 on becomes an
+// error with its content, and that its body is closed. Other responses are returned unchanged.
 func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 	type headers map[string]string
 	for _, c := range []struct {
@@ -82,8 +82,8 @@ func TestRefusing_MakesRefusalsErrors(t *testing.T) {
 	wantError(t, "no answer", err, objstore.ErrUnavailable, "the connection was closed")
 }
 
-// TestTransport_KeepsItsConnections, as many as requests are under way, and asks for no
-// compression.
+// TestTransport_KeepsItsConnections checks that connections are reused, as many as there are
+// concurrent requests, and that no compression is requested.
 func TestTransport_KeepsItsConnections(t *testing.T) {
 	const readers = 8
 	var together sync.WaitGroup
@@ -93,7 +93,7 @@ func TestTransport_KeepsItsConnections(t *testing.T) {
 			t.Errorf("%s asks for the encoding %q", r.Header.Get("Range"), got)
 		}
 		together.Done()
-		together.Wait() // so that no connection is free for another
+		together.Wait() // so that no connection becomes free for another request
 		return sound(c, r, data)
 	})
 	b := backend(t, s, quick())
@@ -116,7 +116,7 @@ func TestTransport_KeepsItsConnections(t *testing.T) {
 	}
 }
 
-// TestTransport_GivesUpHandshakes uses a server that accepts connections and sends nothing.
+// TestTransport_GivesUpHandshakes connects to a server that accepts connections and sends nothing.
 func TestTransport_GivesUpHandshakes(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,14 +21,16 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/leaks"
 )
 
-// distinct returns limits that are all different, and one attempt.
+// distinct returns a policy with different timeouts for each kind of wait, and with only one
+// attempt.
 func distinct() retryPolicy {
 	policy := quick()
 	policy.header, policy.upload, policy.stall, policy.write, policy.attempts = 5*time.Second, 10*time.Second, 20*time.Second, time.Minute, 1
 	return policy
 }
 
-// TestRequests_EndWithTheLimitOfTheirKind uses a store that accepts each request and never answers.
+// TestRequests_EndWithTheLimitOfTheirKind sends each kind of request to a store that accepts it and
+// never responds.
 func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 	policy := distinct()
 	never := (&scriptedStore{}).never
@@ -43,7 +45,7 @@ func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 		"read": policy.header, "stat": policy.header, "list": policy.header, "delete": policy.write, "put": policy.write, "put of nothing": policy.write, "put in parts": policy.write,
 	} {
 		inBubble(t, policy, func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodHead && kind != "stat" { // which looks for the write that may have been made
+			if r.Method == http.MethodHead && kind != "stat" { // this request looks up whether the write took effect
 				w.WriteHeader(http.StatusNotFound)
 				return
 			}
@@ -63,18 +65,18 @@ func TestRequests_EndWithTheLimitOfTheirKind(t *testing.T) {
 	}
 }
 
-// TestPut_WaitsWhileTheBodyIsTaken: each piece of the body and then the answer have a limit of
-// their own.
+// TestPut_WaitsWhileTheBodyIsTaken checks that each piece of the body, and then the response, has
+// its own timeout.
 func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
 	const piece, pieces = 64 << 10, 10
 	policy := distinct()
 	for _, c := range []struct {
 		name          string
 		size          int64
-		piece, answer time.Duration // pauses of the store
+		piece, answer time.Duration // pauses of the store before each piece and before the response
 		want          error
 	}{
-		{"slow and late", piece * pieces, policy.upload - time.Second, policy.write / 2, nil}, // the last piece is sent long before it is taken
+		{"slow and late", piece * pieces, policy.upload - time.Second, policy.write / 2, nil}, // the last piece is sent long before the store reads it
 		{"empty and late", 0, 0, policy.write - time.Second, nil},
 		{"stalled body", piece * pieces, policy.upload + time.Second, 0, objstore.ErrTimeout},
 		{"no answer", piece * pieces, 0, policy.write + time.Second, objstore.ErrTimeout},
@@ -100,12 +102,12 @@ func TestPut_WaitsWhileTheBodyIsTaken(t *testing.T) {
 			if c.want != nil {
 				wantError(t, c.name, err, c.want, "no progress")
 			}
-			time.Sleep(time.Hour) // the store comes to its end
+			time.Sleep(time.Hour) // wait until the store's handler has ended
 		})
 	}
 }
 
-// listing answers with pages of one key each, "a" to "d". fault may answer instead.
+// listing responds with pages of one key each, from "a" to "d". fault may respond instead.
 func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -123,8 +125,8 @@ func listing(fault func(w http.ResponseWriter, r *http.Request, after string) bo
 	}
 }
 
-// TestList_LimitsPagesNotVisitors: a visitor may take its time, a page may not, the first or a
-// later one.
+// TestList_LimitsPagesNotVisitors checks that visit may take any time, but a page may not, whether
+// it is the first or a later one.
 func TestList_LimitsPagesNotVisitors(t *testing.T) {
 	policy := distinct()
 	visit := func(got *[]string) func(objstore.Object) error {
@@ -159,8 +161,8 @@ func TestList_LimitsPagesNotVisitors(t *testing.T) {
 	}
 }
 
-// TestList_CountsAttemptsFromTheLastKey: a list ends when too many attempts in a row bring no key,
-// however many failed before.
+// TestList_CountsAttemptsFromTheLastKey checks that a list fails after too many consecutive
+// attempts without a key, however many failed before.
 func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
 	policy := quick()
 	policy.attempts = 3
@@ -183,13 +185,13 @@ func TestList_CountsAttemptsFromTheLastKey(t *testing.T) {
 	}
 }
 
-// TestPaced_EndsItsWaitWithTheTransfer: the bytes are delivered with the context's error, and an
-// error of the body comes without a wait.
+// TestPaced_EndsItsWaitWithTheTransfer checks a wait for bandwidth that the context ends: the bytes
+// are delivered with the context's error. An error of the body is returned without a wait.
 func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 	fault := errors.New("fault")
 	for _, c := range []struct {
 		name string
-		with error // comes with the bytes
+		with error // error that arrives with the bytes
 		ends bool
 		want error
 		took time.Duration
@@ -208,7 +210,7 @@ func TestPaced_EndsItsWaitWithTheTransfer(t *testing.T) {
 			if c.ends {
 				time.AfterFunc(time.Second/2, cancel)
 			}
-			limit.ReserveN(time.Now(), 10) // by another reader
+			limit.ReserveN(time.Now(), 10) // another reader uses up the burst
 			r := throttledReader{ctx, iotest.DataErrReader(io.MultiReader(strings.NewReader("ten bytes."), iotest.ErrReader(c.with))), limit}
 			if c.with == nil {
 				r.body = strings.NewReader("ten bytes and more")
@@ -236,8 +238,9 @@ func TestNewPace(t *testing.T) {
 	}
 }
 
-// TestOpen_EndsAnswersItRefuses: the connection of an answer without a length, or with another one
-// than before, is closed. That the server would keep it open shows at the end of the test.
+// TestOpen_EndsAnswersItRefuses checks that the connection is closed after a response without a
+// length, or with another length than before. The server would keep such a connection open until
+// the end of the test.
 func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 	data := sample(30)
 	s := serve(t, func(c net.Conn, r request) bool {
@@ -252,10 +255,10 @@ func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 		default:
 			head(c, "206 Partial Content", etag(testETag), contentRange(10, 30, 31), "Content-Length: 21")
 		}
-		_, _ = io.Copy(io.Discard, c) // until the client gives the connection up
+		_, _ = io.Copy(io.Discard, c) // until the client closes the connection
 		return false
 	})
-	r, err := backend(t, s, quick()).Open(context.WithoutCancel(t.Context()), ref, 0) // or the end of the test would end the answers
+	r, err := backend(t, s, quick()).Open(context.WithoutCancel(t.Context()), ref, 0) // otherwise the end of the test would end the responses
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +268,8 @@ func TestOpen_EndsAnswersItRefuses(t *testing.T) {
 	}
 }
 
-// TestOpen_WaitsForSlowReaders: before the first byte, between two bytes, and after the last one.
+// TestOpen_WaitsForSlowReaders checks that a reader may pause before the first byte, between bytes,
+// and after the last one.
 func TestOpen_WaitsForSlowReaders(t *testing.T) {
 	s := &scriptedStore{data: sample(1 << 20)}
 	policy := distinct()
@@ -288,8 +292,8 @@ func TestOpen_WaitsForSlowReaders(t *testing.T) {
 	})
 }
 
-// TestOpen_EndsWithItsCaller in the middle of a body: that is no fault of the store, and nothing
-// more is asked for.
+// TestOpen_EndsWithItsCaller cancels in the middle of a body. That is not counted as an error of
+// the store, and nothing more is requested.
 func TestOpen_EndsWithItsCaller(t *testing.T) {
 	s := &scriptedStore{data: sample(30)}
 	inBubble(t, distinct(), s.ServeHTTP, func(t *testing.T, b *Backend) {
@@ -308,13 +312,13 @@ func TestOpen_EndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// TestOpen_LetsTheConnectionGoAtTheEnd, before Close: here the body has no length, and its end does
-// not come.
+// TestOpen_LetsTheConnectionGoAtTheEnd checks that the connection is closed after the last byte,
+// before Close. In this test the body has no length, and never ends.
 func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 	s := serve(t, func(c net.Conn, _ request) bool {
 		head(c, "206 Partial Content", etag(testETag), contentRange(1, 9, 10), "Transfer-Encoding: chunked")
 		fmt.Fprint(c, "9\r\nnine more\r\n")
-		_, _ = io.Copy(io.Discard, c) // until the client gives the connection up
+		_, _ = io.Copy(io.Discard, c) // until the client closes the connection
 		return false
 	})
 	r, err := backend(t, s, quick()).Open(context.WithoutCancel(t.Context()), ref, 1)
@@ -326,7 +330,8 @@ func TestOpen_LetsTheConnectionGoAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestAttempts_LeaveNothingInTheContext: the caller never ends the context.
+// TestAttempts_LeaveNothingInTheContext checks that attempts leave nothing in the caller's context,
+// even if the caller never cancels it.
 func TestAttempts_LeaveNothingInTheContext(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, b *Backend) error{
 		"read": func(ctx context.Context, b *Backend) error { return b.ReadRange(ctx, ref, 0, make([]byte, 1)) },
