@@ -71,7 +71,7 @@ func (f *modelFleet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// preferred is the home of a rank, and the others from the rank's own turn on.
+// preferred returns the home of a rank, followed by the other gateways in the rank's order.
 func (f *modelFleet) preferred(home int, rank uint64) []*modelGateway {
 	all := slices.Clone(f.gateways)
 	home = min(max(home, 0), len(all)-1)

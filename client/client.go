@@ -56,10 +56,10 @@ type Config struct {
 	//   - unix:PATH: a gateway that listens on a Unix socket. It requires HTTP to be nil.
 	Gateways []string
 
-	// Home returns the index in Gateways of the gateway that a rank asks first. HomeByRank suits
-	// share=locality and otherwise spreads ranks over a list, a pattern or SRV records. With nil,
-	// clients prefer the gateway with the lowest latency, and the first of several equal ones; each
-	// client shuffles the addresses of a name.
+	// Home returns the index in Gateways of the gateway that a rank uses first. HomeByRank
+	// suits share=locality and otherwise spreads ranks over a list, a pattern or SRV records.
+	// With nil, clients prefer the gateway with the lowest latency, and the first of several
+	// equal ones; each client shuffles the addresses of a name.
 	Home func(rank, worldSize uint64, gateways int) int
 
 	Dataset string // dataset to read; empty: the gateway's default

@@ -31,7 +31,7 @@ type Field struct {
 	Logical  string   `json:"logical,omitempty"`  // type that the file declares for the value, such as "int8" for an "int32"; "": none
 	Shape    []uint64 `json:"shape,omitempty"`    // shape of an array with elements in C order
 	Nullable bool     `json:"nullable,omitempty"` // samples may lack the part
-	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, those of its elements
+	Classes  []string `json:"classes,omitempty"`  // names of an integer's values, from 0; for a list, names of its elements' values
 	Children []Field  `json:"children,omitempty"` // content of a nested value: the element of a list, or the fields of a struct
 }
 

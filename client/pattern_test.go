@@ -30,7 +30,7 @@ func TestPatternOfGateways(t *testing.T) {
 		}
 		want("the first rank", 0, "map[gw-0.gw:80:3]")
 		want("the last rank", 7, "map[gw-3.gw:80:3]")
-		f.set("gw-1.gw:80", 0, true) // as a name that cannot be looked up yet
+		f.set("gw-1.gw:80", 0, true) // like a name that cannot be resolved yet
 		want("a gateway that is starting", 3, "map[gw-0.gw:80:3 gw-1.gw:80:1]")
 		want("the one behind it keeps its index", 4, "map[gw-2.gw:80:3]")
 		f.set("gw-1.gw:80", 0, false)

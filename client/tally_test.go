@@ -94,7 +94,7 @@ func TestTally_CountsARound(t *testing.T) {
 		"damaged":           {[]error{fmt.Errorf("%w: %w", ErrProtocol, notListening(syscall.ECONNREFUSED))}, 0, 0},
 	} {
 		var tl tally
-		for range 2 { // each round starts again
+		for range 2 { // begin resets the counters of a round
 			tl.begin(9)
 			for _, err := range c.answers {
 				tl.note(err)

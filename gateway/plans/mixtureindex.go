@@ -193,7 +193,7 @@ func (x *mixtureIndex) InPart() bool {
 	return slices.ContainsFunc(x.parts, func(p Index) bool { return p.InPart() })
 }
 
-// Fetch lets each source fetch its own samples.
+// Fetch calls Fetch of each source for its own samples.
 func (x *mixtureIndex) Fetch(ctx context.Context, samples []uint64) error {
 	for i, p := range x.parts {
 		var own []uint64

@@ -27,13 +27,13 @@ type objectCache[V io.Closer] struct {
 	size    func(key objectKey) int64
 	open    func(ctx context.Context, key objectKey) (V, error)
 	reserve func(ctx context.Context, n int64) (Reservation, error)
-	held    func(V) int64 // memory of an open object; nil: as much as opening needed
-	roomy   func() int64  // bytes that more than maxIdle idle objects may use; nil: no more objects are kept
+	held    func(V) int64 // memory of an open object; nil: the same as to open it
+	roomy   func() int64  // bytes that idle objects beyond maxIdle may use; nil: at most maxIdle stay open
 	loads   sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
 	byKey map[objectKey]*objectEntry[V]
-	idle  *list.List // bytes that idle objects beyond maxIdle may use; nil: at most maxIdle stay open
+	idle  *list.List // unused *objectEntry, most recently used first
 }
 
 type objectKey struct {
