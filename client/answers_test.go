@@ -291,7 +291,8 @@ func TestTransfer_TrustsNoLengthBeforeItsBytes(t *testing.T) {
 	}
 }
 
-// TestBatch_IsAtMostMaxBatchBytes accepts a batch of exactly MaxBatchBytes, and an empty one.
+// TestBatch_IsAtMostMaxBatchBytes checks that the client accepts a batch of exactly MaxBatchBytes,
+// and an empty one.
 func TestBatch_IsAtMostMaxBatchBytes(t *testing.T) {
 	for _, body := range []string{"", "two samples"} {
 		for most, want := range map[int64]error{11: nil, 10: &Error{Code: CodeBatchTooLarge}} {

@@ -35,7 +35,7 @@ type Field struct {
 	Children []Field  `json:"children,omitempty"` // content of a nested value: the element of a list, or the fields of a struct
 }
 
-// Defaults are the dataset's plan parameters, used where an address sets none.
+// Defaults are the dataset's plan parameters, used if an address does not set them.
 type Defaults struct {
 	BatchSize uint64 `json:"batch_size"`
 	Window    uint64 `json:"window"`

@@ -384,7 +384,7 @@ func (p Plan) Canonical() string { return p.canonical(allGroups) }
 // the same identity are merged.
 func (p Plan) Identity() string { return p.canonical(Order | Choice | Batching) }
 
-// canonical is Canonical for the parameters in some groups.
+// canonical returns the query string like Canonical, with only the parameters in some groups.
 func (p Plan) canonical(groups Group) string {
 	b := make([]byte, 0, 256)
 	for r, value := range p.written {

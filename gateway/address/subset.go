@@ -48,7 +48,8 @@ func ParseSubset(text string) (s Subset, reason string) {
 	return ParseLongSubset(text)
 }
 
-// ParseLongSubset is ParseSubset without a limit on the length, for texts outside URLs.
+// ParseLongSubset parses a subset like ParseSubset, without a limit on its length, for texts
+// outside URLs.
 func ParseLongSubset(text string) (s Subset, reason string) {
 	steps := strings.Split(text, "~")
 	if len(steps) > maxSteps {

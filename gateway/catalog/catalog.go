@@ -221,13 +221,15 @@ func (c *Catalog[E]) Acquire(ctx context.Context, name, generation string) (e E,
 	return e, release, err
 }
 
-// AcquireOpen is Acquire for open entries only.
+// AcquireOpen acquires a generation like Acquire, but opens none. ok is false if the generation is
+// not open.
 func (c *Catalog[E]) AcquireOpen(name, generation string) (e E, release func(), ok bool) {
 	e, release, ok, _ = c.acquireOpen(name, generation)
 	return e, release, ok
 }
 
-// acquireOpen is Acquire for open entries only. ok reports whether the entry is open.
+// acquireOpen acquires a generation that is already open. If ok is false and err is nil, the
+// generation may be opened; otherwise err is the reason why it is not available.
 func (c *Catalog[E]) acquireOpen(name, generation string) (e E, release func(), ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

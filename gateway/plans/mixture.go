@@ -93,7 +93,7 @@ func (m *mixture) generation() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// complete is Plans.Complete for a mixture.
+// complete completes the plan of a mixture, for Plans.Complete.
 func (m *mixture) complete(a *address.Plan) error {
 	order, err := m.order(a.Params.Seed)
 	if err != nil {

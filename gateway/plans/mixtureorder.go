@@ -25,7 +25,7 @@ type mixtureOrder struct {
 	parts  map[int]choice // choices by source
 }
 
-// orderOfMixture is Order for a mixture.
+// orderOfMixture returns the order of a batch of a mixture, for Order.
 func (p *Plans) orderOfMixture(ctx context.Context, d *Dataset, b address.Batch) (_ BatchOrder, err error) {
 	m, err := d.mixture.order(b.Params.Seed)
 	if err != nil {

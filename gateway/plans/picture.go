@@ -107,7 +107,7 @@ type Picture struct {
 	Samples    uint64   `json:"samples"` // samples in the epoch
 	Chunks     int      `json:"chunks"`  // chunks in the dataset
 	Axis       string   `json:"axis"`
-	From       uint64   `json:"from"` // From to Rows: the Rectangle
+	From       uint64   `json:"from"` // the fields from From to Rows are those of the Rectangle
 	To         uint64   `json:"to"`
 	FromChunk  uint64   `json:"from_chunk"`
 	ToChunk    uint64   `json:"to_chunk"`
