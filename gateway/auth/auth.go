@@ -1,4 +1,4 @@
-// Package auth authenticates callers of a gateway and decides what they may do.
+// Package auth authenticates callers of a gateway and decides about their rights.
 //
 // A caller presents credentials: a token, a JWT from a trusted issuer, a client certificate, or
 // none. For a process on the gateway's machine, the kernel may supply the user ID. A Guard derives
