@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/orders"
 )
 
-// sorted packs samples, and says what is printed about it.
+// sorted packs samples sorted by class, and returns the directory of the shards and the command's
+// output.
 func sorted(t *testing.T, args ...string) (dir string, said outcome) {
 	t.Helper()
 	from, dir := t.TempDir(), filepath.Join(t.TempDir(), "shards")
@@ -24,7 +25,8 @@ func sorted(t *testing.T, args ...string) (dir string, said outcome) {
 	return dir, ok(t, append([]string{"pack", from, dir, "--chunk-size", "56KiB"}, args...)...)
 }
 
-// TestUnevenPlansAreWarnedOf: by pack, by index, and by plan, of a dataset and of a gateway, and the cure helps.
+// TestCommands_WarnOfUnevenPlans: pack, index, plan and explain warn of plans that mix sorted
+// classes badly. The recommended option helps.
 func TestUnevenPlansAreWarnedOf(t *testing.T) {
 	const warning = "stored sorted by class"
 	dir, packed := sorted(t, "--batch-size", "16")
@@ -34,7 +36,7 @@ func TestUnevenPlansAreWarnedOf(t *testing.T) {
 	url := gatewayFor(t, dir)
 	for _, c := range []struct {
 		args []string
-		want string // of the cure; empty: no warning
+		want string // expected in the advice; empty: no warning
 	}{
 		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32"}, ""},
 		{[]string{"index", dir, "--chunk-size", "56KiB", "--batch-size", "32", "--window", "1"}, "'--window 8' brings that below 2"},
@@ -65,7 +67,7 @@ func TestPlanCountsRequestsAndTheirCost(t *testing.T) {
 	}
 	for _, o := range out.Orders {
 		chunks := uint64(10)
-		want := map[string]uint64{"none": chunks, "window": chunks, "full": chunks, "slot": chunks}[o.Shuffle] // all of it fits
+		want := map[string]uint64{"none": chunks, "window": chunks, "full": chunks, "slot": chunks}[o.Shuffle] // the cache holds all chunks
 		if o.Shuffle == "slot" && o.Window < chunks {
 			want += 2*o.Window - 1
 		}
@@ -135,7 +137,7 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 	if len(rows) != 3 {
 		t.Fatalf("got %+v, want a row for each number of gateways of the sharing that is possible", rows)
 	}
-	for i, least := range []float64{0.5, 0, 1} { // of ranks 0 to 7: at three gateways 2, 4, 6 and 7 move, at eight all but 0
+	for i, least := range []float64{0.5, 0, 1} { // of ranks 0 to 7: with three gateways 2, 4, 6 and 7 move, with eight all but 0
 		r := rows[i]
 		if (r.Chunks == 0) != (least == 0) || r.Share < least || r.Chunks > 2*out.Chunks || r.Bytes > 2*out.Bytes {
 			t.Errorf("got %+v, want %v of the data at least, and nothing where nothing changes", r, least)
@@ -159,7 +161,7 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 	}
 }
 
-// TestPlan_AWindowAddsRows even where the dataset's own order has none.
+// TestPlan_AWindowAddsRows: --window adds rows even if the dataset's own order has no window.
 func TestPlan_AWindowAddsRows(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--shuffle", "full")
 	if text := ok(t, "plan", dir, "--window", "5").stdout; !strings.Contains(text, "slot      5 ") || !strings.Contains(text, "window    5 ") {
@@ -167,9 +169,10 @@ func TestPlan_AWindowAddsRows(t *testing.T) {
 	}
 }
 
-// TestPlan_StatesTheLastRowBelow64Rows of a dataset and of a gateway, and says nothing of 64.
+// TestPlan_StatesTheLastRowBelow64Rows: plan and explain report the last, incomplete row of an
+// order with fewer than 64 rows.
 func TestPlan_StatesTheLastRowBelow64Rows(t *testing.T) {
-	for lines, stated := range map[int]bool{62*8 + 3: true, 63*8 + 3: false} { // 63 and 64 rows of eight lanes
+	for lines, stated := range map[int]bool{62*8 + 3: true, 63*8 + 3: false} { // 62 and 63 full rows of eight lanes, and an incomplete one
 		dir := write(t, map[string]string{"a.jsonl": strings.Repeat("{}\n", lines)})
 		ok(t, "index", dir, "--window", "8", "--batch-size", "16")
 		for command, from := range map[string]string{"plan": dir, "explain": gatewayFor(t, dir)} {

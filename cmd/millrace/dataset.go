@@ -5,7 +5,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// one parses the single dataset of a command and notes a fault.
+// one parses the single dataset of a command and records a fault.
 func one(f *cli.Flags, arg string) location.Location {
 	l, err := location.Parse(arg)
 	if err != nil {

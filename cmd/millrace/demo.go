@@ -88,7 +88,7 @@ func (a *app) runDemo(ctx context.Context, x *demoFlags) error {
 	return a.demoOnce(ctx, s, l.Name, reused)
 }
 
-// demoPack packs and indexes, or finds that this was done by an earlier run.
+// demoPack packs and indexes the source, unless an earlier run has done so.
 func (a *app) demoPack(ctx context.Context, source string, l location.Location) (reused bool, err error) {
 	var s location.Stores
 	err = s.With(ctx, l, true, func(ctx context.Context, st objstore.Store) error {
@@ -107,13 +107,14 @@ func (a *app) demoPack(ctx context.Context, source string, l location.Location) 
 	return reused, err
 }
 
-// demoHints prints the address of the demo. A failed write does not stop the demo.
+// demoHints prints the address of the demo and commands to try. A failed write does not stop the
+// demo.
 func (a *app) demoHints(base, name string) {
 	where := map[string]string{"url": base, "dataset": name, "batch": base + "/epoch/0/batch/0"}
 	_ = a.Print(where, func(w io.Writer) { fmt.Fprint(w, demo.Hints(base)) })
 }
 
-// demoOnce serves while it reads two epochs itself.
+// demoOnce serves the demo until it has read two epochs itself.
 func (a *app) demoOnce(ctx context.Context, s *node.Node, name string, reused bool) error {
 	rep := demoReport{Dataset: name, Reused: reused}
 	err := s.During(ctx, func(ctx context.Context, at net.Addr) (err error) {

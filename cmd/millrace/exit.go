@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// Exit codes, part of the contract with scripts.
+// Exit codes, on which scripts may rely.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -32,10 +32,11 @@ const (
 	exitInterrupted = 130
 )
 
-// errCorrupt says that bytes differ from their digests, or that an epoch was not delivered exactly once.
+// errCorrupt reports that bytes differ from their digests, or that an epoch was not delivered
+// exactly once.
 var errCorrupt = errors.New("corruption found")
 
-// Codes of failures that no gateway has; the others are those of client.
+// Codes of failures that gateways do not have. The other codes are those of package client.
 const (
 	codeFailed      = "failed"
 	codeCorrupt     = "corrupt"
@@ -43,7 +44,7 @@ const (
 	codeInterrupted = "interrupted"
 )
 
-// exits has the exit code of each code of a failure; all others exit with 1.
+// exits returns the exit code for each code of a failure. Other codes exit with 1.
 func exits() map[string]int {
 	return map[string]int{
 		client.CodeInvalidArgument:   exitUsage,
@@ -61,7 +62,7 @@ func exits() map[string]int {
 	}
 }
 
-// codeOf names an error in one word.
+// codeOf returns the code of an error.
 func codeOf(ctx context.Context, err error) string {
 	var usage *cli.UsageError
 	var ledger *client.LedgerError
@@ -93,7 +94,7 @@ func codeOf(ctx context.Context, err error) string {
 		return client.CodeStoreUnavailable
 	case is(reach.ErrNoAnswer, client.ErrDeadline, http.ErrSchemeMismatch), errors.As(err, &network):
 		return codeNoGateway
-	case is(fs.ErrNotExist): // such as the file of --keys
+	case is(fs.ErrNotExist): // for example the file of --keys
 		return client.CodeNotFound
 	case errors.As(err, &refusal) && !errors.As(err, &parts):
 		return client.CodeInvalidArgument
@@ -101,7 +102,7 @@ func codeOf(ctx context.Context, err error) string {
 	return codeFailed
 }
 
-// failureOf returns the cause of a failed command and its cure, if the error has one.
+// failureOf returns the cause of a failed command, and advice if the error has any.
 func failureOf(ctx context.Context, err error) cli.Failure {
 	code := codeOf(ctx, err)
 	f := cli.Failure{Code: code, Exit: cmp.Or(exits()[code], exitFailure), Advice: cli.Advice{Message: err.Error()}}
@@ -120,7 +121,7 @@ func failureOf(ctx context.Context, err error) cli.Failure {
 	}
 	if none, ok := errors.AsType[*chunkindex.NoIndexError](err); ok {
 		for _, name := range none.Has {
-			if name != "" { // that of the default index
+			if name != "" { // "" is the name of the default index
 				f.Indexes = append(f.Indexes, "#"+name)
 			}
 		}

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestExitCodes_AgreeInAllCommands holds every command to the table of docs/spec/output.md: 2 for a flag that it does not have, 4 for a dataset
-// or a source that is not there, 5 for a gateway that does not answer.
+// TestExitCodes_AgreeInAllCommands checks the table of docs/spec/output.md with every command: 2
+// for an unknown flag, 4 for a missing dataset or source, 5 for a gateway that does not respond.
 func TestExitCodes_AgreeInAllCommands(t *testing.T) {
 	missing, gateway := filepath.Join(t.TempDir(), "none"), deadGateway(t)
 	batch := "/epoch/0/batch/0?generation=" + strings.Repeat("ab", 32)
-	dataset := map[string]string{ // arguments behind a command that reads a dataset
+	dataset := map[string]string{ // further arguments of each command that reads a dataset
 		"gc": missing, "index": missing, "info": missing, "occurrences": batch + " --key k --epochs 0 --offline " + missing, "pack": missing + " " + t.TempDir(),
 		"plan": missing, "quarantine": missing + " --key k", "quarantine list": missing, "reports list": missing, "serve": missing,
 		"simulate": missing + " --rate 1/s --cache-size 1GiB --store-bandwidth 1GB/s", "subset": missing + " --into a=1,b=1", "subset list": missing, "verify": missing,
 	}
-	served := map[string]string{ // and behind one that asks a gateway
+	served := map[string]string{ // further arguments of each command that uses a gateway
 		"datasets": gateway, "fetch": gateway + "", "info": gateway + "/photos", "occurrences": gateway + "/photos --key k --epochs 0",
 		"explain": gateway, "top": gateway, "warm": gateway,
 	}

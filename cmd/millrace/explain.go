@@ -39,7 +39,8 @@ lists each sample of that batch with its shard and range. Reads no data.`,
 	})
 }
 
-// runExplain prints the description of the gateway; with --json unchanged.
+// runExplain prints the gateway's description of the plan. With --json it prints the description
+// unchanged.
 func (a *app) runExplain(ctx context.Context, gateway string, p *planFlags, batch *uint64) error {
 	c, err := a.reached(ctx, gateway, p.dataset)
 	if err != nil {

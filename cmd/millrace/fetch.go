@@ -69,7 +69,7 @@ type fetchReport struct {
 	P50       float64 `json:"p50_ms"` // latency of a batch
 	P99       float64 `json:"p99_ms"`
 	Max       float64 `json:"max_ms"`
-	Proved    string  `json:"proved"` // the checks beyond bytes
+	Proved    string  `json:"proved"` // result of the checks beyond lengths and CRCs
 }
 
 func newFetchReport(r client.EpochReport) fetchReport {
@@ -85,7 +85,7 @@ func newFetchReport(r client.EpochReport) fetchReport {
 	return f
 }
 
-// proved describes a proof.
+// proved describes the result of a proof.
 func proved(p client.Proof) string {
 	switch {
 	case p.Of == "":
@@ -136,7 +136,8 @@ func printFetch(w io.Writer, r fetchReport) {
 	fmt.Fprintf(w, "  every length and CRC-32C matched; %s\n", r.Proved)
 }
 
-// config has each rank ask its own gateway first, where that is asked for, or shares follow homes and several gateways are named in order.
+// config returns the client's configuration. Each rank uses its own gateway first if --home
+// requires it, or if shares follow homes and several gateways are named in order.
 func (x *fetchFlags) config(gateways []string) client.Config {
 	cfg := client.Config{Gateways: gateways, Dataset: x.plan.dataset, Deadline: x.deadline}
 	begins := func(prefix string) bool {
@@ -152,7 +153,7 @@ func (x *fetchFlags) config(gateways []string) client.Config {
 func (a *app) runFetch(ctx context.Context, x *fetchFlags, args []string) (fetchReport, error) {
 	cfg := x.config(args)
 	cfg.Retrying = a.retrying()
-	var answer *client.Error // such as "starting", which is worth --deadline
+	var answer *client.Error // for example "starting", for which --deadline helps
 	if err := reach.Check(ctx, cfg); err != nil && !errors.As(err, &answer) {
 		return fetchReport{}, fmt.Errorf("%s: %w", location.HideSecrets(strings.Join(args, ", ")), err)
 	}

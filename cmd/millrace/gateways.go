@@ -15,17 +15,18 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// gateways checks the arguments that name gateways, and the token that the gateways are to get.
+// gateways checks the arguments that name gateways, and the token for the gateways.
 func gateways(f *cli.Flags, args []string) { gatewaysOf(f, client.Config{Gateways: args}) }
 
-// served checks gateways, each as GATEWAY or GATEWAY/NAME. It takes the dataset's name out of args and into dataset.
+// served checks gateways given as GATEWAY or GATEWAY/NAME. It removes the dataset's name from args,
+// and stores the name in dataset.
 func served(f *cli.Flags, args []string, dataset *string) {
 	given := *dataset
 	for i, arg := range args {
 		gateway, name, ok := location.Served(arg, given)
 		switch {
 		case !ok:
-			continue // gateways names the fault
+			continue // gateways reports the fault
 		case name != "" && *dataset != "" && name != *dataset:
 			f.Fault("%s: names dataset %s, and another gateway %s", location.HideSecrets(arg), words.Printable(name), words.Printable(*dataset))
 		}
@@ -33,10 +34,10 @@ func served(f *cli.Flags, args []string, dataset *string) {
 	}
 }
 
-// gatewaysOf does the same for a client with other settings too.
+// gatewaysOf does the same as gateways, for a client with further settings.
 func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	if _, err := client.New(cfg); err != nil {
-		f.Fault("%w", errors.Unwrap(err)) // without "new client"
+		f.Fault("%w", errors.Unwrap(err)) // without the prefix "new client"
 		return
 	}
 	for _, g := range cfg.Gateways {
@@ -46,7 +47,8 @@ func gatewaysOf(f *cli.Flags, cfg client.Config) {
 	}
 }
 
-// reached returns a client of a gateway that answers. It fails at once where nothing listens, and after reach.Time where nothing answers.
+// reached returns a client of a gateway that responds. It fails at once if the connection is
+// refused, and after reach.Time if there is no response.
 func (a *app) reached(ctx context.Context, gateway, dataset string) (*client.Client, error) {
 	cfg := client.Config{Gateways: []string{gateway}, Dataset: dataset, Retrying: a.retrying()}
 	if err := reach.Check(ctx, cfg); err != nil {
@@ -55,7 +57,7 @@ func (a *app) reached(ctx context.Context, gateway, dataset string) (*client.Cli
 	return client.New(cfg)
 }
 
-// retrying returns a function that prints why a client waits, at most every 5 s.
+// retrying returns a function that prints why a client waits, at most once in 5 s.
 func (a *app) retrying() func(error) {
 	var next atomic.Int64
 	return func(err error) {

@@ -56,7 +56,7 @@ func (a *app) runGC(ctx context.Context, st objstore.Store, l location.Location,
 		}
 	}
 	if yes {
-		err = found.Apply(ctx) // the report has the deletions before an error
+		err = found.Apply(ctx) // even with an error, the report contains the objects removed before it
 	}
 	rep := found.Report(!yes)
 	return errors.Join(err, a.Print(rep, rep.Print))

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestARankOfAJobNeedsAGeneration of gateways that move to new ones by themselves: fetch says how to give it.
+// TestFetch_RankRequiresGeneration: if gateways follow new generations, fetch of one rank requires
+// --generation. The error explains how to set it.
 func TestARankOfAJobNeedsAGeneration(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/datasets" {

@@ -52,7 +52,8 @@ func TestServe_ComputesTheSizeOfTheDiskCache(t *testing.T) {
 	}
 }
 
-// TestHelp_FlagsAreShort holds each flag of each command to one line of at most 100 columns, with a text of at most 79 characters.
+// TestHelp_FlagsAreShort: each flag of each command takes one line of at most 100 columns, with a
+// text of at most 79 characters.
 func TestHelp_FlagsAreShort(t *testing.T) {
 	for _, c := range commands(t) {
 		c.Flags().VisitAll(func(fl *pflag.Flag) {

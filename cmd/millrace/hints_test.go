@@ -30,7 +30,9 @@ func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
 	}
 }
 
-// TestVariablesOfAKubernetesServiceAreNobodysFault: a service called millrace must not keep every pod beside it from starting.
+// TestServe_IgnoresKubernetesServiceVariables: if a Kubernetes service is called millrace, every
+// pod of its namespace gets variables that begin with MILLRACE_. They must not prevent serve from
+// starting.
 func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
 	dataset := "d=" + shards(t)
 	for kv, want := range map[string]int{
@@ -84,7 +86,7 @@ func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
 	}
 }
 
-// TestFaultsNameTheDatasetOnce looks at what is printed of a dataset that is the root of a directory.
+// TestErrors_NameDatasetOnce checks the errors about a dataset that fills a directory.
 func TestFaultsNameTheDatasetOnce(t *testing.T) {
 	empty := t.TempDir()
 	none := filepath.Join(empty, "none")
@@ -113,7 +115,8 @@ func TestFaultsNameTheDatasetOnce(t *testing.T) {
 	}
 }
 
-// TestAMissingBucketIsNotAMissingIndex has a store that answers as S3 does: only a list says that the bucket is missing.
+// TestErrors_DistinguishMissingBucketFromMissingIndex uses a store that responds like S3: only a
+// list request shows that the bucket is missing.
 func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
 	for _, exists := range []bool{false, true} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +156,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestLinksOfAPlanCanBeOpened follows the address that plan prints.
+// TestExplain_LinksCanBeOpened follows the links that explain prints.
 func TestLinksOfAPlanCanBeOpened(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	opened := 0

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/node"
 )
 
-// TestFetchByImportance reports the losses of an epoch through the client, and reads the next by what they weigh.
+// TestFetch_DrawsByImportance reports the losses of an epoch through the client, and reads the next
+// epoch with weights from these losses.
 func TestFetchByImportance(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	c, err := client.New(client.Config{Gateways: []string{url}})
@@ -63,7 +64,8 @@ func TestFetchByImportance(t *testing.T) {
 	}
 }
 
-// TestLossLogBelongsToOneGateway: a second gateway is told, a check is not in the way.
+// TestServe_LossLogBelongsToOneGateway: a second gateway with the same loss log gets an error.
+// serve --check works meanwhile.
 func TestLossLogBelongsToOneGateway(t *testing.T) {
 	dir, log := shards(t), t.TempDir()
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}

@@ -24,18 +24,18 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// indexFlags are the flags of index, and of pack, which indexes too.
+// indexFlags are the flags of index. pack has them too, since it also makes an index.
 type indexFlags struct {
 	store    location.Stores
 	opt      build.Options
-	sequence uint64 // length, in tokens
+	sequence uint64 // number of tokens
 
-	name        string // of the index
+	name        string // name of the index
 	indexURL    string
 	followLinks bool
 	part        string
-	inherited   []string // flags as in the earlier index
-	changed     []string // flags that differ from the earlier index
+	inherited   []string // flags whose values equal those of the earlier index
+	changed     []string // flags whose values differ from those of the earlier index
 }
 
 func (x *indexFlags) define(f *cli.Flags) {
@@ -54,7 +54,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	}
 }
 
-// inherit returns the defaults of the earlier index, except those that the command line sets.
+// inherit returns the defaults of the earlier index, except for flags that the command line sets.
 func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 	x.inherited, x.changed = nil, nil
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -69,14 +69,15 @@ func (x *indexFlags) inherit(f *cli.Flags, was chunkindex.Defaults, chunkSize in
 		case f.Given(name):
 			x.changed = append(x.changed, fmt.Sprintf("--%s %s instead of %s", name, now, before))
 		default:
-			_ = value.Set(before) // a value of an index is valid
+			_ = value.Set(before) // values in an index are valid
 			x.inherited = append(x.inherited, fmt.Sprintf("--%s %s", name, before))
 		}
 	}
 	return x.opt.Defaults, x.opt.ChunkSize
 }
 
-// sayInherited prints the defaults that equal those of the earlier index, and those that differ.
+// sayInherited prints the defaults that are the same as in the earlier index, and those that
+// differ.
 func (x *indexFlags) sayInherited(a *app, l location.Location) {
 	if len(x.inherited) > 0 {
 		a.Say("millrace: %s: defaults of the earlier index: %s", l, strings.Join(x.inherited, " "))
@@ -101,14 +102,15 @@ func (x *indexFlags) defineFormat(f *cli.Flags) {
 	f.List(&x.opt.Hints.Fields, "fields", "`NAME,...` index only these Parquet columns (default all)")
 }
 
-// definePlace defines the flags that the address of the dataset can also set. pack writes the shards itself.
+// definePlace defines the flags for settings that the dataset's address can also contain. pack does
+// not need them, since it writes the shards itself.
 func (x *indexFlags) definePlace(f *cli.Flags) {
 	f.Text(&x.name, "name", "", "`NAME` name of the index, for DATASET#NAME (default unnamed)")
 	f.Text(&x.indexURL, "index-url", "", "`URL` where to store the index (default beside the shards)")
 	f.Flag(&x.followLinks, "follow-links", "follow links that lead out of the directory; unsafe if others write there")
 }
 
-// place parses the dataset's address and adds the flags of definePlace.
+// place parses the dataset's address and applies the flags of definePlace.
 func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	l := one(f, arg)
 	if x.followLinks {
@@ -118,7 +120,7 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	}
 	x.putName(f, &l)
 	if x.indexURL != "" {
-		l.PutBeside() // unless the address says otherwise
+		l.PutBeside() // unless the address names another location
 	}
 	switch {
 	case x.indexURL == "":
@@ -133,7 +135,7 @@ func (x *indexFlags) place(f *cli.Flags, arg string) location.Location {
 	return l
 }
 
-// putName sets the name of the index: from --name or the address, else from the split.
+// putName sets the name of the index: from --name or the address, otherwise from the split.
 func (x *indexFlags) putName(f *cli.Flags, l *location.Location) {
 	if x.name != "" {
 		if err := l.PutName(x.name); err != nil {
@@ -153,7 +155,7 @@ const (
 	sampleKeyUsage = "group files into samples by name, or one each"
 )
 
-// maxDefault is the largest number in a URL: a larger default would have no canonical URL.
+// maxDefault is the largest number in a URL. A larger default would have no canonical URL.
 const maxDefault = 1 << 31
 
 func (x *indexFlags) check(f *cli.Flags) {
@@ -178,7 +180,7 @@ func (x *indexFlags) check(f *cli.Flags) {
 	}
 }
 
-// checkPart reads --part: 3/16, or rest.
+// checkPart parses --part: 3/16, or rest.
 func (x *indexFlags) checkPart(f *cli.Flags) {
 	s := &x.opt.Share
 	if s.Rest = x.part == "rest"; s.Rest || !f.Given("part") {
@@ -200,7 +202,7 @@ func checkMatch(f *cli.Flags, pattern string) {
 	}
 }
 
-// checkFields rejects an empty --fields, which would mean all columns.
+// checkFields rejects an empty --fields, which would select all columns.
 func (x *indexFlags) checkFields(f *cli.Flags) {
 	if f.Set.Changed("fields") && len(x.opt.Hints.Fields) == 0 {
 		f.Fault("--fields: must be names of columns")
@@ -254,7 +256,7 @@ func (a *app) index() *cobra.Command {
 					}
 					x.sayInherited(a, l)
 					named := struct {
-						Address string `json:"address"` // of the dataset, for other commands
+						Address string `json:"address"` // address of the dataset for other commands
 						build.Report
 					}{l.Address(), rep}
 					return a.Print(named, func(w io.Writer) { indexing.Print(w, l, rep); x.printJoin(w, join) })
@@ -264,14 +266,14 @@ func (a *app) index() *cobra.Command {
 	})
 }
 
-// printJoin prints the command that publishes the parts.
+// printJoin prints the command that joins the parts and publishes the index.
 func (x *indexFlags) printJoin(w io.Writer, join string) {
 	if x.opt.Share.Parts > 0 {
 		fmt.Fprintf(w, "  when all %d parts are done: %s\n", x.opt.Share.Parts, join)
 	}
 }
 
-// buildIndex indexes one location and shows its progress.
+// buildIndex indexes one location and displays the progress.
 func (a *app) buildIndex(ctx context.Context, s *location.Stores, st objstore.Store, l *location.Location, opt build.Options) (build.Report, error) {
 	b := a.NewBar(ctx, "index")
 	opt.Progress = b.Update
@@ -289,9 +291,9 @@ type verifyReport struct {
 	Samples    uint64                `json:"samples"`
 	Bytes      int64                 `json:"bytes"`
 	Seconds    float64               `json:"seconds"`
-	Complete   bool                  `json:"complete"` // else an error ended it before everything was read
+	Complete   bool                  `json:"complete"` // false: an error ended the check before everything was read
 	Bad        []chunkindex.BadRange `json:"bad"`
-	Rewritten  []chunkindex.BadRange `json:"rewritten"` // other versions of whole objects, with the same bytes
+	Rewritten  []chunkindex.BadRange `json:"rewritten"` // objects that are other versions with the same bytes
 }
 
 func (a *app) verify() *cobra.Command {
@@ -358,7 +360,8 @@ func (a *app) runVerify(ctx context.Context, s *location.Stores, l location.Loca
 	return verdict(l, rep.Bad, rep.Rewritten, err)
 }
 
-// verdict is the error of a verification. Bad ranges precede the error that ended it, and other bytes precede other dates.
+// verdict returns the error of a verification. Bad ranges take precedence over an error that ended
+// it, and changed bytes over changed versions.
 func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err error) error {
 	if len(bad) == 0 && (len(rewritten) == 0 || err != nil) {
 		return err
@@ -370,7 +373,7 @@ func verdict(l location.Location, bad, rewritten []chunkindex.BadRange, err erro
 	}
 	also := ""
 	if err != nil {
-		also = "; not everything was read: " + err.Error() // the exit code is that of the bad ranges
+		also = "; not everything was read: " + err.Error() // bad ranges determine the exit code
 	}
 	return fmt.Errorf("%w (%s: %w%s)", said, words.Count(len(bad), "bad range", "bad ranges"), errCorrupt, also)
 }

@@ -28,7 +28,7 @@ func TestAddressesWithOptions(t *testing.T) {
 		"/a,b":                                        "",
 		"n=/a,b,index=/x,y":                           "n file:///a,b,index=file:///x,y",
 		"index=/d":                                    "index file:///d",
-		"/d,index=file:///d":                          "d file:///d", // beside the shards
+		"/d,index=file:///d":                          "d file:///d", // next to the shards
 		"/d,index=":                                   "",
 		"/d,index=/x,index=/y":                        "",
 		"/d,links=all":                                "",
@@ -57,7 +57,8 @@ func TestAddressesWithOptions(t *testing.T) {
 	}
 }
 
-// TestEveryCommandTakesTheIndexElsewhere runs all commands that open a dataset on one that nothing may be written to.
+// TestCommands_AcceptSeparateIndex runs every command that opens a dataset with a separate index.
+// None of them writes to the directory of the shards.
 func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 	dir, home := shards(t), filepath.Join(t.TempDir(), "indexes", "files")
 	if err := os.RemoveAll(filepath.Join(dir, ".millrace")); err != nil {
@@ -104,7 +105,7 @@ func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
 	}
 }
 
-// tree returns the names of all files below a directory, but that of the lock.
+// tree returns the names of all files and directories below a directory.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -139,7 +140,8 @@ func TestIndexElsewhereIsRefused(t *testing.T) {
 	}
 }
 
-// TestLinksAreFollowedByOption uses the layout of Hugging Face's cache: snapshots are links to blobs beside them.
+// TestIndex_FollowsLinksByOption uses the layout of Hugging Face's cache: a snapshot consists of
+// links to the repository's blobs.
 func TestLinksAreFollowedByOption(t *testing.T) {
 	repo := t.TempDir()
 	blobs, snapshot := filepath.Join(repo, "blobs"), filepath.Join(repo, "snapshots", "abc")
@@ -173,7 +175,7 @@ func TestLinksAreFollowedByOption(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "fetch", gatewayOf(t, "hf="+snapshot+",links=follow"), "--json").stdout), &rep); err != nil || rep.Samples != 6 {
 		t.Errorf("got %+v, %v, want 6 samples", rep, err)
 	}
-	// One link among files: counted, and said.
+	// A single link among files is counted and reported.
 	if err := os.Symlink(filepath.Join(blobs, "00000.tar"), filepath.Join(blobs, "gone.tar")); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 	if o := millrace(t, nil, "index", dir, "--split", "test", "--json"); o.code != exitUsage || !strings.Contains(o.stdout, "there is no split test") {
 		t.Errorf("a split that is not there: got exit code %d: %s", o.code, o.stdout)
 	}
-	for _, split := range []string{"train", "val"} { // as the refusal says
+	for _, split := range []string{"train", "val"} { // as the error suggests
 		if o := ok(t, "index", dir, "--split", split); !strings.Contains(o.stdout, "indexed file://"+dir+"#"+split+"\n") || !strings.Contains(o.stdout, "3 samples") {
 			t.Errorf("%s: got %s%s", split, o.stdout, o.stderr)
 		}
@@ -236,7 +238,8 @@ func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 	}
 }
 
-// TestIndexInTheCache: that of class folders, and of a directory that takes no writes, lies where all commands find it, and nothing lies beside the data.
+// TestIndex_UsesUserCache: the index of class folders is stored in the user's cache. All commands
+// find it there, and nothing is written to the directory of the data.
 func TestIndexInTheCache(t *testing.T) {
 	photos := t.TempDir()
 	for i := range 24 {
@@ -287,7 +290,7 @@ func TestIndex_WithoutACacheClassFoldersAreRefused(t *testing.T) {
 		put(t, filepath.Join(photos, []string{"cat", "dog"}[i%2], fmt.Sprint(i, ".jpg")), fmt.Sprint(i))
 	}
 	before := tree(t, photos)
-	t.Setenv("XDG_CACHE_HOME", "relative") // which is no place
+	t.Setenv("XDG_CACHE_HOME", "relative") // a relative path is no valid cache directory
 	o := millrace(t, nil, "index", photos)
 	if o.code != exitStore || !strings.Contains(o.stderr, "ImageFolder") || !strings.Contains(o.stderr, "--index-url URL or XDG_CACHE_HOME") {
 		t.Errorf("got exit code %d and %s, want %d and the cure", o.code, o.stderr, exitStore)
@@ -309,7 +312,8 @@ func TestIndex_SaysThatATextIsOneSample(t *testing.T) {
 	}
 }
 
-// TestIndexFolderByMistake: an index that lies apart says whose it is.
+// TestInfo_NamesDatasetOfIndexDirectory: if info opens the directory of a separate index, the error
+// names the dataset of that index.
 func TestIndexFolderByMistake(t *testing.T) {
 	dir, home := twins(t), t.TempDir()
 	t.Chdir(filepath.Dir(home))
@@ -328,7 +332,8 @@ func TestIndexFolderByMistake(t *testing.T) {
 	}
 }
 
-// TestTokensAreAskedFor: what has to be said of token files is told first, is told again by the index, and a wrong type shows.
+// TestIndex_AsksForTokenOptions: index asks for the options of token files before it indexes them.
+// A second index reuses them. info shows a token that is too large for the type.
 func TestTokensAreAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	text := make([]byte, 0, 4000)
@@ -379,7 +384,7 @@ func TestTokensAreAskedFor(t *testing.T) {
 	}
 }
 
-// put makes a file, and the directories above it.
+// put writes a file, and makes its directories.
 func put(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -390,7 +395,8 @@ func put(t *testing.T, file, text string) {
 	}
 }
 
-// TestPackTakesWhatMatches: the rest is left out, and what else was taken is told.
+// TestPack_SelectsFilesByMatch: --match selects the files to pack. Without it, pack lists the
+// packed files by extension.
 func TestPackTakesWhatMatches(t *testing.T) {
 	from := t.TempDir()
 	for _, name := range []string{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/notes.txt"} {
@@ -407,7 +413,8 @@ func TestPackTakesWhatMatches(t *testing.T) {
 	}
 }
 
-// TestPlaceThatTakesNoWrites has a file where the index's directory would be, which stops root too.
+// TestIndex_SuggestsIndexURLForReadOnlyLocation: a file at the path of the index's directory makes
+// the location read-only, even for root.
 func TestPlaceThatTakesNoWrites(t *testing.T) {
 	dir := twins(t)
 	if err := os.WriteFile(filepath.Join(dir, ".millrace"), nil, 0o444); err != nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// write puts files in a directory of their own and returns it.
+// write writes files to a new directory and returns the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,8 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// TestIndexSaysWhatItFound names the format, counts what it has passed over, and recommends packing where that would help.
+// TestIndex_ReportsFormatAndIgnoredObjects: index prints the format and the number of ignored
+// objects. It recommends pack for many small files.
 func TestIndexSaysWhatItFound(t *testing.T) {
 	lines := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
 	o := ok(t, "index", lines)
@@ -56,7 +57,8 @@ func TestIndexSaysWhatItFound(t *testing.T) {
 	}
 }
 
-// TestIndexLeavesHiddenObjectsOut counts them, warns where the index had them as samples, and takes them when it is told to.
+// TestIndex_SkipsHiddenObjects: index counts hidden objects, and warns if the earlier index
+// contained them. --hidden includes them.
 func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
 	dir := write(t, map[string]string{"a.jpg": "a", "d/b.jpg": "b", ".nv-meta/x": "x", "d/Thumbs.db": "y"})
 	o := ok(t, "index", dir, "--hidden", "--format", "files")
@@ -86,7 +88,8 @@ func TestIndex_CountsUnmatchedObjects(t *testing.T) {
 	}
 }
 
-// TestPackAndIndexCountWhatTheyLeaveOut by kind, as text and as JSON.
+// TestPackAndIndex_CountSkippedObjects: pack and index report the number of skipped objects of each
+// kind, as text and as JSON.
 func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 	photos := write(t, map[string]string{"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".git/config": "m", "d/Thumbs.db": "m"})
 	shards := t.TempDir()
@@ -106,7 +109,7 @@ func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 	}
 }
 
-// TestIndexFlagsReachTheFormat says by flags what bytes do not.
+// TestIndex_FlagsReachFormat: flags describe a format that the bytes alone do not show.
 func TestIndexFlagsReachTheFormat(t *testing.T) {
 	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})
 	if o := millrace(t, nil, "index", raw); o.code == exitOK || !strings.Contains(o.stderr, "--sequence-length") || !strings.Contains(o.stderr, "--record-size") || !strings.Contains(o.stderr, "--format files") {
@@ -130,7 +133,8 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 	}
 }
 
-// TestIndexAsksWhetherThereIsAHeader where the first record has a number, and shows what it takes for a header where it has none.
+// TestIndex_AsksForHeader: index requires --header if the first record contains a number. Otherwise
+// it treats the record as a header and prints it.
 func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 	numbers := write(t, map[string]string{"iris.csv": "5.1,3.5,setosa\n4.9,3.0,setosa\n"})
 	if o := millrace(t, nil, "index", numbers); o.code == exitOK || !strings.Contains(o.stderr, "5.1,3.5,setosa") || !strings.Contains(o.stderr, "--header absent") {
@@ -154,7 +158,8 @@ func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 	}
 }
 
-// TestIndexOfSomeColumns: what is left out is not read, and columns that are not there are refused with those that are.
+// TestIndex_SelectsColumns: index reads only the selected columns. The error for a missing column
+// lists the existing ones.
 func TestIndexOfSomeColumns(t *testing.T) {
 	file, err := os.ReadFile("../../chunkindex/codec/rowgroup/testdata/nested.parquet")
 	if err != nil {
@@ -177,7 +182,8 @@ func TestIndexOfSomeColumns(t *testing.T) {
 	}
 }
 
-// TestIndexAsksForOneKind: each command of the answer works as it is printed, with the options that were given.
+// TestIndex_AsksForOneKindOfObjects: the error suggests commands that work as printed, with the
+// given options.
 func TestIndexAsksForOneKind(t *testing.T) {
 	files := map[string]string{"train/metadata.csv": "file_name,label\na.jpg,7\n", "README.md": "about"}
 	for _, name := range []string{"a.jpg", "b.PNG", "c.jpg"} {
@@ -207,7 +213,7 @@ func TestIndexAsksForOneKind(t *testing.T) {
 	if got := run(o.stderr); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	o = millrace(t, nil, "index", dir, "--hidden", "--match", "*.{PNG,jpg}") // the next question
+	o = millrace(t, nil, "index", dir, "--hidden", "--match", "*.{PNG,jpg}") // asks for the split
 	want = []string{
 		"--match *.{PNG,jpg} --hidden --split train # 3 shards, such as train/a.jpg", "--match *.{PNG,jpg} --hidden --split test # 3 shards, such as test/a.jpg",
 		"--match *.{PNG,jpg} --hidden --split all # all of them in one index",
@@ -224,7 +230,8 @@ func TestIndexAsksForOneKind(t *testing.T) {
 	}
 }
 
-// TestIndex_SuggestsPackForPairs: an image and its label beside it are one sample. The command works as it is printed; what shares no names gets none.
+// TestIndex_SuggestsPackForPairs: an image and a label with the same name are one sample. The
+// suggested pack command works as printed. For files without common names, pack is not suggested.
 func TestIndex_SuggestsPackForPairs(t *testing.T) {
 	for label, comment := range map[string]string{
 		"cls": "2 samples of several files, such as cat/1.cls and cat/1.jpg", "txt": "2 samples of several files, such as cat/1.jpg and cat/1.txt",
@@ -252,7 +259,8 @@ func TestIndex_SuggestsPackForPairs(t *testing.T) {
 	}
 }
 
-// TestIndexRefusesADatasetWithoutSamples leaves what is published as it is, and says what to do.
+// TestIndex_RejectsDatasetWithoutSamples: the published index does not change, and the error
+// contains advice.
 func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
 	dir := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n"})
 	ok(t, "index", dir)
@@ -271,7 +279,8 @@ func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
 	}
 }
 
-// TestIndex_AsksAboutJSONOfManySamples names the cause, and commands that keep the options given, and never pack.
+// TestIndex_AsksAboutJSONOfManySamples: the error states the cause, and suggests commands that
+// contain the given options. It never suggests pack.
 func TestIndex_AsksAboutJSONOfManySamples(t *testing.T) {
 	dir := write(t, map[string]string{"llava.json": "[\n {\"image\": \"1.jpg\"},\n {\"image\": \"2.jpg\"}\n]\n", "1.jpg": "x", "2.jpg": "y"})
 	o := millrace(t, nil, "index", dir, "--match", "*.json")
@@ -289,7 +298,8 @@ func TestIndex_AsksAboutJSONOfManySamples(t *testing.T) {
 	}
 }
 
-// TestIndex_WarnsOfNamesOutside a directory: members of tar and zip archives, of which batches have the names as they are.
+// TestIndex_WarnsOfNamesOutside: index warns of members of tar and zip archives whose names lead
+// out of a directory. Batches contain these names unchanged.
 func TestIndex_WarnsOfNamesOutside(t *testing.T) {
 	var inTar, inZip bytes.Buffer
 	archive, zipped := tar.NewWriter(&inTar), zip.NewWriter(&inZip)

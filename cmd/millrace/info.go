@@ -95,7 +95,7 @@ func (a *app) datasets() *cobra.Command {
 	})
 }
 
-// list is the command "kind list", which lists one kind of objects of a dataset.
+// list returns the command "kind list", which lists the objects of one kind of a dataset.
 func (a *app) list(kind, short, long string, find func(context.Context, objstore.Store, string) (inventory.List, error)) *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "list DATASET", Short: short, Long: long,

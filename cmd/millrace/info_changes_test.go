@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 )
 
-// touch writes files into a directory, each with its name as its content.
+// touch writes files into a directory. The content of each is its name.
 func touch(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -27,7 +27,7 @@ func touch(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// checkChanges compares what info tells of changes.
+// checkChanges compares the changes that info reports with the expected ones.
 func checkChanges(t *testing.T, address string, want *inventory.Changes) {
 	t.Helper()
 	got := read[inventory.Description](t, "info", address)
@@ -36,7 +36,8 @@ func checkChanges(t *testing.T, address string, want *inventory.Changes) {
 	}
 }
 
-// tick waits until the clock of the file system has gone on: files that are made afterwards are newer than those before.
+// tick waits until the file system's clock advances: files that are written afterwards are newer
+// than those before.
 func tick(t *testing.T) {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "tick")
@@ -54,7 +55,8 @@ func tick(t *testing.T) {
 	}
 }
 
-// TestInfoTellsFilesThatChanged: in numbers, with an example, until the directory is indexed again.
+// TestInfo_ReportsChangedFiles: info reports the number of changed files, with an example, until
+// the directory is indexed again.
 func TestInfoTellsFilesThatChanged(t *testing.T) {
 	dir := t.TempDir()
 	touch(t, dir, "a.txt", "b.txt", "sub/c.txt", "d.txt", "e.txt", "README.md")
@@ -62,7 +64,7 @@ func TestInfoTellsFilesThatChanged(t *testing.T) {
 	checkChanges(t, dir, nil)
 	tick(t)
 	touch(t, dir, "sub/old.txt", "z.txt", ".hidden.txt", ".git/f.txt", "__MACOSX/f.txt", "new.md")
-	if err := os.Chtimes(filepath.Join(dir, "z.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0)); err != nil { // a copy that keeps its time
+	if err := os.Chtimes(filepath.Join(dir, "z.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0)); err != nil { // like a copy that keeps the modification time
 		t.Fatal(err)
 	}
 	for _, gone := range []string{"b.txt", "d.txt"} {
@@ -88,7 +90,8 @@ func TestInfoTellsFilesThatChanged(t *testing.T) {
 	}
 }
 
-// TestInfoComparesWithAnIndexElsewhere: one that the address names, and one in the user's cache.
+// TestInfo_ComparesFilesWithSeparateIndex: the comparison works with an index that the address
+// names, and with one in the user's cache.
 func TestInfoComparesWithAnIndexElsewhere(t *testing.T) {
 	dir, at := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -113,7 +116,8 @@ func TestInfoComparesWithAnIndexElsewhere(t *testing.T) {
 	}
 }
 
-// TestFilesThatTheIndexLeftOutAreNotNew: they were there when it was made.
+// TestInfo_FilesOmittedByIndexAreNotNew: files that existed when the index was made, and are not in
+// it, do not count as new.
 func TestFilesThatTheIndexLeftOutAreNotNew(t *testing.T) {
 	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	touch(t, dir, "01.txt", "02.txt", "11.txt")

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/inventory"
 )
 
-// read decodes what a command prints with --json.
+// read runs a command with --json and decodes its output.
 func read[T any](t *testing.T, args ...string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(ok(t, append(args, "--json")...).stdout), &v); err != nil {
@@ -22,7 +22,8 @@ func read[T any](t *testing.T, args ...string) (v T) {
 	return v
 }
 
-// TestInfoIsTheSameFromStoreAndGateway: but for the mark of the gateway's default dataset.
+// TestInfo_SameFromStoreAndGateway: info prints the same from a store and from a gateway, except
+// for the gateway's mark of its default dataset.
 func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
@@ -57,7 +58,8 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 	}
 }
 
-// TestInfoTellsFieldsFromStoreAndGateway: those of an MDS dataset.
+// TestInfo_ListsFieldsFromStoreAndGateway: info lists the fields of an MDS dataset, the same from a
+// store and from a gateway.
 func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/format/mds/testdata")); err != nil {
@@ -73,7 +75,7 @@ func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	}
 }
 
-// TestInfo_RefusesAnIndexOfAnOlderVersion with the command that makes it anew.
+// TestInfo_RefusesAnIndexOfAnOlderVersion: the error suggests the command that makes a new index.
 func TestInfo_RefusesAnIndexOfAnOlderVersion(t *testing.T) {
 	dir := shards(t)
 	found, err := filepath.Glob(filepath.Join(dir, ".millrace", "index", "*"))
@@ -113,7 +115,8 @@ func TestDatasetsListsThem(t *testing.T) {
 	}
 }
 
-// TestListsSayWhatLiesBesideADataset: of the current generation and of one that is gone.
+// TestLists_ShowStoredObjects: the lists contain the objects of the current generation and of a
+// generation that is gone.
 func TestListsSayWhatLiesBesideADataset(t *testing.T) {
 	dir := shards(t)
 	if text := ok(t, "subset", "list", dir).stdout + ok(t, "quarantine", "list", dir).stdout + ok(t, "reports", "list", dir).stdout; text != "no subsets\nno quarantines\nno reports\n\nno snapshots\n" {

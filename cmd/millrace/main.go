@@ -1,8 +1,7 @@
 // Command millrace serves shuffled batches of training data from object stores.
 //
-// This package wires: it turns flags, environment and file into the configurations of
-// the other packages, starts them, and prints. Data go to stdout, all
-// else to stderr.
+// This package converts flags, environment and file into the configurations of the other packages,
+// starts them, and prints. Data are printed on stdout, everything else on stderr.
 package main
 
 import (
@@ -23,7 +22,8 @@ func main() {
 		if <-signals == os.Interrupt {
 			cause = node.ErrInterrupted
 		}
-		// The first signal asks to end in order; from now on a second one ends the process at once.
+		// The first signal requests an orderly shutdown. From now on a second one kills the
+		// process at once.
 		signal.Stop(signals)
 		end(cause)
 	}()

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain gives all tests a cache of their own for indexes that do not lie beside the shards.
+// TestMain gives all tests an empty user cache, for indexes that are not stored with the shards.
 func TestMain(m *testing.M) {
 	cache, err := os.MkdirTemp("", "millrace-cache-")
 	if err != nil {

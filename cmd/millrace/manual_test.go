@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The manual has a page for each command that the help lists, and in it each of its flags.
+// TestManual_HasEachCommandAndFlag: the manual has a page for each command that the help lists, and
+// the page lists each of the command's flags.
 func TestManualHasEachCommandAndFlag(t *testing.T) {
 	dir := t.TempDir()
 	if o := millrace(t, nil, "man", dir); o.code != 0 {

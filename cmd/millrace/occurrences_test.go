@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/occurrences"
 )
 
-// TestOccurrencesFromAGatewayAndFromItsIndex: both say the same, and the index says so when its generation is no longer current.
+// TestOccurrences_SameFromGatewayAndIndex: a gateway and the index give the same result. If the
+// generation of the index is no longer current, the output says so.
 func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 	dir := shards(t)
 	ok(t, "subset", dir, "--into", "train=3,val=1")
@@ -33,7 +34,7 @@ func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 		if err := json.Unmarshal([]byte(asked), &answer); err != nil || asked != found {
 			t.Errorf("%s: got %s\nfrom the index, want what the gateway says: %s", plan, found, asked)
 		}
-		if n := len(answer.Occurrences); n < 10 || answer.Occurrences[n-1].Epoch != 9 || answer.Occurrences[n-1].Rank == nil { // a padded batch may have it twice
+		if n := len(answer.Occurrences); n < 10 || answer.Occurrences[n-1].Epoch != 9 || answer.Occurrences[n-1].Rank == nil { // a padded batch may contain the sample twice
 			t.Errorf("%s: got %s, want the sample and its rank in each epoch", plan, asked)
 		}
 		said[batch] = found

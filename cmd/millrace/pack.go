@@ -61,7 +61,7 @@ files; the command without --part publishes when all parts are done.`,
 				}
 			}
 			return check, func(ctx context.Context, args []string) error {
-				x.opt.Match, x.opt.Hidden = "*.tar", opt.Hidden // ignore other objects
+				x.opt.Match, x.opt.Hidden = "*.tar", opt.Hidden // other objects are ignored
 				opt.Parallel = min(x.opt.Parallel, runtime.GOMAXPROCS(0))
 				opt.Share = x.opt.Share
 				join := f.CommandLine("pack", args, "part", "json")

@@ -18,14 +18,14 @@ type planFlags struct {
 	dataset string
 }
 
-// define defines the epoch and the parameters of some groups, except those of some names.
+// define defines --epoch, and the parameters of some groups except the named ones.
 func (p *planFlags) define(f *cli.Flags, groups address.Group, without ...string) {
 	f.Text(&p.dataset, "dataset", "", "`NAME` dataset (default the one in the address, or the gateway's default)")
 	f.Count(&p.opt.Epoch, "epoch", 0, "epoch number, from 0")
 	parameterFlags(f, &p.opt, groups, without...)
 }
 
-// parameterFlags defines a flag for each parameter of some groups, except those of some names.
+// parameterFlags defines a flag for each parameter of some groups, except the named ones.
 func parameterFlags(f *cli.Flags, opt *client.Options, groups address.Group, without ...string) {
 	for _, r := range address.Parameters() {
 		if r.Group&groups == 0 || slices.Contains(without, r.Name) {
@@ -51,13 +51,13 @@ func parameterFlags(f *cli.Flags, opt *client.Options, groups address.Group, wit
 	}
 }
 
-// placeholders has the parameters whose values are of another kind than their names.
+// placeholders maps parameters to the placeholders of their flags, if these differ from the type.
 var placeholders = map[string]string{"importance": "SNAPSHOT", "quarantine": "DIGEST", "generation": "HASH", "fields": "NAME,..."}
 
-// flagOf is the flag of a parameter.
+// flagOf returns the name of a parameter's flag.
 func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_", "-") }
 
-// orderOf returns the order that the flags and the defaults of a dataset set.
+// orderOf returns the order that results from the flags and the defaults of a dataset.
 func orderOf(opt *client.Options, def chunkindex.Defaults) (shuffle.Params, error) {
 	q := address.ParseQuery(opt.Query().Encode(), address.BatchNames()...)
 	params := address.DecodeOrder(q, def)

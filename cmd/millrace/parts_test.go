@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// manyLines is a directory of small shards.
+// manyLines makes a directory of small shards, and returns it.
 func manyLines(t *testing.T, shards int) string {
 	t.Helper()
 	files := map[string]string{}
@@ -19,7 +19,7 @@ func manyLines(t *testing.T, shards int) string {
 	return write(t, files)
 }
 
-// TestIndexInParts names what is missing, and each command of the answer works as it is printed.
+// TestIndex_InParts: the error lists the missing parts. Each suggested command works as printed.
 func TestIndexInParts(t *testing.T) {
 	dir := manyLines(t, 10)
 	o := ok(t, "index", dir, "--part", "1/3", "--match", "*.jsonl")
@@ -57,7 +57,7 @@ func TestIndexInParts(t *testing.T) {
 	}
 }
 
-// TestPartsThatAreNone are refused before anything is read.
+// TestIndex_RejectsInvalidParts: invalid parts are rejected before anything is read.
 func TestPartsThatAreNone(t *testing.T) {
 	for _, part := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3", "Rest"} {
 		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "must be I/N, such as 0/16 to 15/16, or rest") {
@@ -66,7 +66,8 @@ func TestPartsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestPartsWantAPlaceForAll: an index in the cache of one user on one machine joins nothing.
+// TestIndex_PartsRequireSharedLocation: --part requires an index location that all machines can
+// reach, so the cache of one user is rejected.
 func TestPartsWantAPlaceForAll(t *testing.T) {
 	dir := write(t, map[string]string{"cat/a.jpg": "a", "cat/b.jpg": "b", "dog/c.jpg": "c"})
 	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitStore || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
@@ -80,7 +81,8 @@ func TestPartsWantAPlaceForAll(t *testing.T) {
 	}
 }
 
-// TestPackInParts packs and scans a part in each run; the run that joins them reads no shard, and makes the index of one run.
+// TestPack_InParts: each run packs and scans a part. The run that joins the parts reads no shard,
+// and makes the same index as a single run.
 func TestPackInParts(t *testing.T) {
 	files := map[string]string{}
 	for i := range 60 {
@@ -91,7 +93,7 @@ func TestPackInParts(t *testing.T) {
 		return append([]string{"pack", from, to, "--shard-size", "8KiB", "--label-from-directory"}, more...)
 	}
 	want := ok(t, args(one)...)
-	for _, part := range []string{"2/40", "39/40", "0/3", "1/3"} { // a part of forty has a shard, or none
+	for _, part := range []string{"2/40", "39/40", "0/3", "1/3"} { // each fortieth of the files fills one shard or none
 		if o := ok(t, args(many, "--part", part)...); !strings.Contains(o.stdout, "packed part "+strings.Replace(part, "/", " of ", 1)) ||
 			!strings.Contains(o.stdout, "when all") {
 			t.Errorf("part %s: got %s", part, o.stdout)

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// planQuestion is the comparison of a dataset's orders.
+// planQuestion holds the flags of plan, which compares a dataset's orders.
 type planQuestion struct {
 	orders.Question
 	opt   client.Options
@@ -90,7 +90,7 @@ func (a *app) runPlan(ctx context.Context, s *location.Stores, l location.Locati
 	q, opt, def := p.Question, p.opt, d.Index.Defaults()
 	q.BatchSize, q.Shuffle, q.Window, q.PartSize = opt.BatchSize, opt.Shuffle, opt.Window, datapath.DefaultPartSize
 	if opt.Shuffle == "" && !shuffle.UsesWindow(def.Shuffle) {
-		opt.Window = 0 // the window of other rows
+		opt.Window = 0 // the window applies to additional rows only
 	}
 	if q.Order, err = orderOf(&opt, def); err != nil {
 		return cli.Usage(err, "millrace plan")

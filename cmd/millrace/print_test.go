@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-// TestCheckPrintsJSONThatServeAccepts, too.
+// TestServeCheck_PrintsJSONThatServeAccepts: the JSON of serve --check is a valid configuration
+// file.
 func TestCheckPrintsJSONThatServeAccepts(t *testing.T) {
 	first := ok(t, "serve", "--check", "--dataset", "files="+shards(t), "--cache-size", "64MiB", "--parallel", "3", "--json").stdout
 	if !json.Valid([]byte(first)) {
@@ -28,7 +29,7 @@ func TestCheckPrintsJSONThatServeAccepts(t *testing.T) {
 	}
 }
 
-// stopper ends a command once it prints.
+// stopper ends a command when it prints.
 type stopper struct {
 	bytes.Buffer
 	cancel context.CancelFunc
@@ -75,7 +76,7 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 	}
 }
 
-// TestPlanPrintsEveryDigit: an epoch may be any number of 64 bits.
+// TestExplain_PrintsAllDigitsOfEpoch: an epoch may be any 64-bit number, and is printed exactly.
 func TestPlanPrintsEveryDigit(t *testing.T) {
 	gateway := gatewayFor(t, shards(t))
 	const epoch = "18446744073709551615"
@@ -104,7 +105,7 @@ func TestWhatWouldBePassedOverIsAFault(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "x", "--batch", "1"},
 		{"serve", "--dataset", "a=/x", "MILLRACE_FIRST_BYTE_TIMEOUT=0s"},
-		{"serve", "--dataset", shards(t), "--json"}, // it would be for --check
+		{"serve", "--dataset", shards(t), "--json"}, // --json is only for --check
 		{"serve", "--dataset", "a=/x", "MILLRACE_BUDGET_WAIT=0s"},
 		{"help", "nonsense"},
 		{"completion", "nonsense"},

@@ -123,7 +123,7 @@ func (a *app) storeQuarantine(ctx context.Context, d location.Dataset, bad map[u
 	})
 }
 
-// read returns the samples of --key and --keys.
+// read returns the samples that --key and --keys name.
 func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 	var named []selection.NamedSample
 	for _, key := range x.keys {
@@ -136,7 +136,7 @@ func (x *quarantineFlags) read() ([]selection.NamedSample, error) {
 	return append(named, more...), err
 }
 
-// findBad reads all chunks and adds the samples that do not match the index.
+// findBad reads all chunks and adds the samples that do not match the index to bad.
 func (a *app) findBad(ctx context.Context, d location.Dataset, reason string, bad map[uint64]selection.Bad) error {
 	var found []chunkindex.BadRange
 	b := a.NewBar(ctx, "verify")

@@ -40,7 +40,8 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	}
 }
 
-// TestCommands_NameTheSchemeOfAGatewayWithoutTLS at once, instead of retrying.
+// TestCommands_NameTheSchemeOfAGatewayWithoutTLS: the error names the scheme at once; the command
+// does not retry.
 func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
@@ -53,8 +54,8 @@ func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
 	}
 }
 
-// TestFetch_FailsWhereItsGatewayDies after a few answers, in each way in which one dies: fetch retries until --deadline, and then says
-// that no gateway answers.
+// TestFetch_FailsWhereItsGatewayDies: a gateway dies after a few responses, in each possible way.
+// fetch retries until --deadline, and then reports that no gateway responds.
 func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
 	at, err := url.Parse(gatewayFor(t, shards(t)))
 	if err != nil {
@@ -84,7 +85,8 @@ func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
 	}
 }
 
-// TestServe_NamesAPortInUse before it opens anything: the error is all that it prints.
+// TestServe_NamesAPortInUse: serve checks its ports before it opens anything. The error is its
+// whole output.
 func TestServe_NamesAPortInUse(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// current compares a page with what the program says after the mark of its generated part, or writes it with -update.
+// current compares the generated part of a page, which begins after its mark, with the expected
+// text. With -update it writes the text.
 func current(t *testing.T, page, want string) {
 	t.Helper()
 	const mark = "<!-- generated: go test ./cmd/millrace -run Reference -update -->\n"
@@ -113,7 +114,7 @@ func TestReference_MetricsOfGateways(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(shown)
-	// A gateway of one directory shows only some of them.
+	// A gateway of one directory has only some of the metrics.
 	sources, err := filepath.Glob("../internal/node/*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// counted puts a proxy before a gateway that notes which batches are fetched.
+// counted puts a proxy in front of a gateway. fetched returns the batches that have been requested
+// since its last call.
 func counted(t *testing.T, gateway string) (address string, fetched func() []string) {
 	t.Helper()
 	target, err := url.Parse(gateway)
@@ -24,7 +25,7 @@ func counted(t *testing.T, gateway string) (address string, fetched func() []str
 	}
 	var mu sync.Mutex
 	var paths []string
-	forward := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }} // which names no proxy
+	forward := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }} // it does not add headers that name the proxy
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, number, ok := strings.Cut(r.URL.Path, "/batch/"); ok && r.Method == http.MethodGet {
 			mu.Lock()
@@ -43,7 +44,7 @@ func counted(t *testing.T, gateway string) (address string, fetched func() []str
 	}
 }
 
-// filesIn returns the content of all files of a directory, hidden ones too.
+// filesIn returns the contents of all files of a directory, including hidden ones.
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -61,8 +62,8 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestFetchGoesOnWithWhatIsMissing: what is there whole is checked and not fetched again; what is damaged, short or of
-// another plan is.
+// TestFetch_ResumesWithMissingBatches: complete batches are checked and not fetched again. Damaged
+// and short batches, and those of another plan, are fetched.
 func TestFetchGoesOnWithWhatIsMissing(t *testing.T) {
 	url, fetched := counted(t, gatewayFor(t, shards(t)))
 	dir := t.TempDir()
@@ -106,7 +107,8 @@ func TestFetchGoesOnWithWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestFetchOfRanksGoesOn: a rank takes its own files alone, and leaves the rest of other ranks in place.
+// TestFetch_ResumesRanksSeparately: a rank uses only its own files, and does not touch the
+// unfinished files of other ranks.
 func TestFetchOfRanksGoesOn(t *testing.T) {
 	url, fetched := counted(t, gatewayFor(t, shards(t)))
 	dir := t.TempDir()
@@ -135,7 +137,8 @@ func TestFetchOfRanksGoesOn(t *testing.T) {
 	}
 }
 
-// TestFetchNamesFilesByTheirForm: batches of tables are files that their readers know by name, and are found again.
+// TestFetch_NamesFilesByFormat: batches of tables are files with the extension of their format. A
+// second run finds them.
 func TestFetchNamesFilesByTheirForm(t *testing.T) {
 	for ext, text := range map[string]string{"csv": "a,b\n1,2\n3,4\n", "tsv": "a\tb\n1\t2\n"} {
 		dir, out := t.TempDir(), t.TempDir()

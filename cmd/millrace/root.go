@@ -10,10 +10,10 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-// app is the program: its commands are methods.
+// app is the program. Its commands are methods.
 type app struct{ *cli.App }
 
-// run is the program, without the process: it returns the exit code.
+// run runs the program within the current process, and returns the exit code.
 func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
 	a := &app{cli.New(env, stdout, stderr)}
 	a.Hide, a.Detail = location.HideSecrets, a.traced

@@ -38,7 +38,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// millrace runs a command line. Arguments that begin with MILLRACE_ are variables of its environment.
+// millrace runs a command line. Arguments that begin with MILLRACE_ set environment variables.
 func millrace(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	isVariable := func(arg string) bool { return strings.HasPrefix(arg, "MILLRACE_") }
@@ -53,7 +53,7 @@ func millrace(t *testing.T, env []string, args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// ok runs a command that must succeed.
+// ok runs a command and fails the test if the command fails.
 func ok(t *testing.T, args ...string) outcome {
 	t.Helper()
 	o := millrace(t, nil, args...)
@@ -77,12 +77,13 @@ func TestHelpIsAsItWasReviewed(t *testing.T) {
 	}
 }
 
-// help returns what the program prints for a command.
+// help returns the help text of a command.
 func help(t *testing.T, c *cobra.Command) string {
 	return ok(t, append(strings.Fields(c.CommandPath())[1:], "--help")...).stdout
 }
 
-// commands returns the commands, built for a machine whose defaults do not matter.
+// commands returns all commands. They are built for a fixed machine, since its defaults do not
+// matter.
 func commands(t *testing.T) []*cobra.Command {
 	t.Helper()
 	a := &app{cli.New(nil, nil, nil)}
@@ -146,7 +147,7 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 	}
 	for _, want := range []string{
 		"--parallel", "no-such-key", "MILLRACE_PART_SIZE", "MILLRACE_TYPO", "--insecure-no-auth", "--cache-size", "--lame-duck", "--log-level", "an address cannot contain a pattern: use s3://a/",
-		"c.yaml:4: unknown key \"epoch\" in section store", // a key of other commands would be without effect
+		"c.yaml:4: unknown key \"epoch\" in section store", // the key belongs to another command and would have no effect
 	} {
 		if !strings.Contains(o.stderr, want) {
 			t.Errorf("%s is not among the faults:\n%s", want, o.stderr)
@@ -270,13 +271,13 @@ func gatewayAt(t *testing.T, dataset, listen string) string {
 		t.Fatal(err)
 	}
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
-	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: listen, AccessConfig: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, DrainTimeout: defaultDrain, // a request whose client has just left is still open for a moment
+	c := &serveConfig{logLevel: "error", logFormat: "json", Config: node.Config{CacheSize: 64 << 20, Memory: 1 << 40, Listen: listen, AccessConfig: node.AccessConfig{Allow: []auth.Right{auth.Read, auth.Report, auth.Warm}}, DrainTimeout: defaultDrain, // a request whose client has just disconnected may still be open
 		Locations: []location.Location{l}}}
 	url, _ := a.running(t, c)
 	return url
 }
 
-// running serves until the test ends or stop is called.
+// running serves until the test ends or stop is called, and returns the URL.
 func (a *app) running(t *testing.T, c *serveConfig) (url string, stop func()) {
 	t.Helper()
 	s, err := a.compose(t.Context(), c)
@@ -386,9 +387,10 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 	}
 }
 
-// TestCommandsReachAUnixSocket: every command that takes the address of a gateway takes that of a socket.
+// TestCommands_AcceptUnixSocket: every command that accepts the address of a gateway accepts that
+// of a Unix socket.
 func TestCommandsReachAUnixSocket(t *testing.T) {
-	short, err := os.MkdirTemp("", "m") // that of the test may be too long for a socket
+	short, err := os.MkdirTemp("", "m") // the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +427,7 @@ func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
 		t.Errorf("--window 64: got %d orders, want the usual %d", len(same), len(usual))
 	}
 	slot := listed("--shuffle", "slot", "--window", "9")
-	if len(slot) != 7 || slot[0].Window != 9 || !slot[6].Default { // five, 9, and the default, 4
+	if len(slot) != 7 || slot[0].Window != 9 || !slot[6].Default { // five usual windows, 9, and the default, 4
 		t.Errorf("--shuffle slot --window 9: got %+v", slot)
 	}
 	for _, o := range slot {
@@ -454,8 +456,8 @@ func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
 	}
 }
 
-// TestVerifyOfACopy copies a dataset with its index: the bytes are the same, at another time and in other inodes. 'index' mends it, under
-// the generation of before.
+// TestVerify_CopiedDataset copies a dataset with its index. The bytes are the same, but times and
+// inodes differ. index adopts the copied files under the same generation.
 func TestVerifyOfACopy(t *testing.T) {
 	dir, other := shards(t), filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
@@ -537,7 +539,8 @@ func TestServeCheckPrintsAConfigurationThatServeAccepts(t *testing.T) {
 	}
 }
 
-// TestTheLeastBudgetServes starts a gateway with the size that a refused one names, and with 1 MiB less.
+// TestServe_WorksWithMinimumBudget starts a gateway with the minimum size that an error names, and
+// with 1 MiB less.
 func TestTheLeastBudgetServes(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "shards")
 	for _, name := range []string{"big.bin", "bigger.bin"} {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestNothingPrintedHoldsASecret provokes every kind of refusal from a store that repeats what
-// it was sent, and looks for canaries in all that is printed.
+// TestOutput_ContainsNoSecrets provokes every kind of error from a store that echoes requests, and
+// checks that the output contains no secret.
 func TestNothingPrintedHoldsASecret(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
@@ -22,7 +22,7 @@ func TestNothingPrintedHoldsASecret(t *testing.T) {
 	asked := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		_, _ = io.Copy(io.Discard, r.Body) // what is written is of no interest
+		_, _ = io.Copy(io.Discard, r.Body) // discard written data
 		w.WriteHeader(status)
 		fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s %s canary-secret</Message></Error>", code, r.Header.Get("Authorization"), r.URL)
 	}))

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/garbage"
 )
 
-// quarantined returns the keys and reasons that a run of quarantine says.
+// quarantined runs quarantine, and returns the digest and "key|reason" of each sample in its
+// output.
 func quarantined(t *testing.T, args ...string) (digest string, samples []string) {
 	t.Helper()
 	var rep quarantineReport
@@ -56,7 +57,7 @@ func TestQuarantineTakesKeysFromEverywhere(t *testing.T) {
 	}
 }
 
-// twins writes two tars that have the same keys, as two runs of img2dataset leave them.
+// twins writes two tars with the same keys, as two runs of img2dataset do.
 func twins(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,7 +112,7 @@ func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
 	}
 }
 
-// TestQuarantineFindsWhatIsDamaged changes a byte of one sample.
+// TestQuarantine_FindsDamagedSamples changes a byte of one sample.
 func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
 	dir := shards(t)
 	if o := ok(t, "quarantine", dir, "--verify"); o.stdout != "" || !strings.Contains(o.stderr, "nothing to quarantine") {
@@ -137,7 +138,7 @@ func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
 	if err := os.WriteFile(all[0], b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(all[0], info.ModTime(), info.ModTime()); err != nil { // so that the store takes it for the same version
+	if err := os.Chtimes(all[0], info.ModTime(), info.ModTime()); err != nil { // so that the store does not notice a new version
 		t.Fatal(err)
 	}
 	if _, got := quarantined(t, "quarantine", dir, "--verify"); len(got) != 1 || !strings.HasPrefix(got[0], "f009|") {
@@ -176,7 +177,8 @@ func TestSubsetIsCutOnce(t *testing.T) {
 	}
 }
 
-// TestGCShowsBeforeItRemoves: a dry run lists what then goes, and leaves it; what belongs to the current generation stays.
+// TestGC_DryRunRemovesNothing: a dry run lists the objects that gc then removes. Objects of the
+// current generation are kept.
 func TestGCShowsBeforeItRemoves(t *testing.T) {
 	dir := shards(t)
 	ok(t, "subset", dir, "--into", "a=1,b=1")
@@ -221,7 +223,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 	ok(t, "fetch", gatewayFor(t, dir), "--subset", "a")
 }
 
-// TestSubsetByShards cuts shards of two splits by their names, and trains on one of them.
+// TestSubset_ByShards selects the shards of two splits by name, and trains on one split.
 func TestSubsetByShards(t *testing.T) {
 	dir := twins(t)
 	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
@@ -248,7 +250,7 @@ func TestSubsetByShards(t *testing.T) {
 	}
 }
 
-// TestSubset_Keys stores the samples that a file names, and reads them through a gateway.
+// TestSubset_Keys stores the samples that a file lists, and reads them through a gateway.
 func TestSubset_Keys(t *testing.T) {
 	dir := shards(t)
 	list := filepath.Join(t.TempDir(), "train.txt")

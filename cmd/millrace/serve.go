@@ -60,7 +60,7 @@ profile in an address, never from a flag. Traces are sent to OTEL_EXPORTER_OTLP_
 	})
 }
 
-// checkServe opens everything except the ports, and prints the settings.
+// checkServe opens all parts except the ports, and prints the settings.
 func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) error {
 	s, err := a.compose(ctx, c)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *app) checkServe(ctx context.Context, c *serveConfig, f *cli.Flags) erro
 	return f.PrintSettings()
 }
 
-// compose makes the node. GOMEMLIMIT and GOGC override its own limits of the heap.
+// compose makes the node. GOMEMLIMIT and GOGC override its limits of the heap.
 func (a *app) compose(ctx context.Context, c *serveConfig) (*node.Node, error) {
 	c.Log, c.Version = a.Logger(c.logLevel, c.logFormat), buildInfo().Version
 	c.Traces = true

@@ -26,12 +26,12 @@ func (c *serveConfig) defineAccess(f *cli.Flags) {
 	f.Flag(&a.InsecurePlainHTTP, "insecure-plain-http", "accept tokens without TLS; requires a proxy that ends TLS")
 }
 
-// checkAccess reads the settings of access and records faults.
+// checkAccess parses the settings of access and records faults.
 func (c *serveConfig) checkAccess(f *cli.Flags) {
 	a := &c.AccessConfig
 	a.Allow, a.TrustedProxies = nil, nil
 	for _, name := range c.allow {
-		right, _ := auth.ParseRight(name) // the flag admits known words only
+		right, _ := auth.ParseRight(name) // the flag accepts only known words
 		a.Allow = append(a.Allow, right)
 	}
 	for i, name := range a.Host {
@@ -66,7 +66,8 @@ func (c *serveConfig) checkAccess(f *cli.Flags) {
 	}
 }
 
-// checkPort rejects an invalid address, and one that other machines reach without credentials.
+// checkPort records a fault for an invalid address, and for one that other machines can reach
+// without credentials.
 func (c *serveConfig) checkPort(f *cli.Flags, name, address string, open bool, flag string) {
 	if node.SocketOf(address) != "" {
 		if !open && !node.Private(c.SocketMode) {

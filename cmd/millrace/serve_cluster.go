@@ -21,14 +21,14 @@ func (x *serveConfig) defineCluster(f *cli.Flags) {
 	f.Text(&c.Member, "member", "", "`NAME` name of this gateway, the same after restarts (default the host name)")
 }
 
-// clusterNames lists the settings that require --cluster.
+// clusterNames returns the names of the settings that require --cluster.
 func clusterNames() []string {
 	return []string{
 		"join", "peer-listen", "peer-cert", "peer-key", "peer-ca", "peer-allow", "peer-shared-cert", "peer-insecure", "member",
 	}
 }
 
-// readJoin parses --join. Without --cluster it rejects all settings of a cluster.
+// readJoin parses --join. Without --cluster it records a fault for each setting of a cluster.
 func (x *serveConfig) readJoin(f *cli.Flags) {
 	if x.Cluster == "" {
 		for _, name := range clusterNames() {

@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// fleetFor serves a directory by n gateways that are one cache, until the test ends.
+// fleetFor serves a directory with n gateways that form one cache, until the test ends.
 func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls []string, stop []func()) {
 	t.Helper()
 	ports := make([]net.Listener, n)
@@ -53,7 +53,8 @@ func fleetFor(t *testing.T, dir string, n int, change func(*serveConfig)) (urls 
 	return urls, stop
 }
 
-// shown returns what a gateway shows of its cluster, once that is as wanted. It fails shortly before the time limit of all tests.
+// shown requests a gateway's cluster page until it meets the condition, and returns it. It fails
+// shortly before the tests' time limit.
 func shown(t *testing.T, url string, want func(node.ClusterPage) bool) (page node.ClusterPage) {
 	t.Helper()
 	end, limited := t.Deadline()
@@ -87,8 +88,8 @@ func members(n int, state cluster.State) func(node.ClusterPage) bool {
 	}
 }
 
-// TestFleetIsOneCache: what one gateway has read from the store, another one gets from it; one that drains says so; and who is
-// left serves alone.
+// TestCluster_IsOneCache: one gateway gets bytes from another one that has read them from the
+// store. A draining gateway announces that. The remaining gateway serves alone.
 func TestFleetIsOneCache(t *testing.T) {
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	for name, change := range map[string]func(*serveConfig){
@@ -108,9 +109,9 @@ func TestFleetIsOneCache(t *testing.T) {
 				ok(t, "fetch", url, "--epoch", "0")
 			}
 			var tiers node.TierBytes
-			late := uint64(0) // questions for which a second gateway read too, as the first did not answer in time
+			late := uint64(0) // questions that the first gateway answered too late, so that a second one may have read the same chunk
 			for _, url := range urls {
-				page := shown(t, url, func(p node.ClusterPage) bool { // what was sent is counted once it is on its way
+				page := shown(t, url, func(p node.ClusterPage) bool { // sent bytes are counted shortly after they were sent
 					return len(p.Members) == 1 && p.Members[0].Asked.Bytes > 0 && p.Members[0].Answered.Bytes > 0
 				})
 				tiers.Store += page.Tiers.Store
@@ -125,7 +126,7 @@ func TestFleetIsOneCache(t *testing.T) {
 				t.Errorf("got %+v with no question late, want %d bytes read from the store once, and the rest from each other", tiers, alone)
 			}
 			stop[1]()
-			page := shown(t, urls[0], func(p node.ClusterPage) bool { // one that is only suspected still owns its part
+			page := shown(t, urls[0], func(p node.ClusterPage) bool { // a gateway that is only suspected still owns its chunks
 				return p.Members[0].State != cluster.Alive && p.Members[0].State != cluster.Suspect
 			})
 			if got := page.Self.Serves[0].Share; got != 1 {
@@ -136,7 +137,7 @@ func TestFleetIsOneCache(t *testing.T) {
 	}
 }
 
-// storedBytes is how many bytes the samples of shards have.
+// storedBytes returns the number of bytes of all samples in shards.
 func storedBytes(t *testing.T) uint64 {
 	t.Helper()
 	url := gatewayFor(t, shards(t))
@@ -165,7 +166,7 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	if err := os.WriteFile(list, []byte("gw-0\ngw-1:7946\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bundle := filepath.Join(t.TempDir(), "bundle.crt") // clients of two authorities, one of which is that of the gateways
+	bundle := filepath.Join(t.TempDir(), "bundle.crt") // CAs of clients: two, one of which is the CA of the gateways
 	var both []byte
 	for _, file := range []string{certtest.New(t).File, files.CA} {
 		text, err := os.ReadFile(file)
@@ -183,7 +184,7 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	local := slices.Clip(append(member, "--peer-insecure"))
 	for name, tc := range map[string]struct {
 		args []string
-		want string // "": it fits
+		want string // expected error; "": none
 	}{
 		"no join":              {[]string{"--cluster", "job-a", "--peer-listen", "127.0.0.1:7946", "--peer-insecure"}, "requires --join PEERS"},
 		"no port":              {[]string{"--cluster", "job-a", "--join", "127.0.0.1", "--peer-insecure"}, "--cluster requires peer-listen"},
@@ -233,7 +234,7 @@ func TestQuotasAreChecked(t *testing.T) {
 	withDisk := slices.Clip(append(both, "--disk-cache", disk, "--disk-cache-size", "8MiB"))
 	for name, tc := range map[string]struct {
 		args []string
-		want string // "": it fits
+		want string // expected error; "": none
 	}{
 		"nobody's":            {append(both, "--quota", "c=64MiB"), `there is no dataset "c"`},
 		"twice":               {append(both, "--quota", "a=64MiB", "--quota", "a=32MiB"), `dataset "a" has two quotas`},

@@ -17,11 +17,11 @@ import (
 	"github.com/millrace-data/millrace/internal/tracing/export"
 )
 
-// serveConfig is the configuration of serve.
+// serveConfig is the configuration of serve, with its flags.
 type serveConfig struct {
 	node.Config
-	flags          *cli.Flags // nil: of no command line
-	dataset        []string   // texts, which validate parses into node.Config
+	flags          *cli.Flags // nil: not from a command line
+	dataset        []string   // unparsed values, which validate parses into node.Config
 	mixture        []string
 	quota          []string
 	join           string
@@ -31,13 +31,14 @@ type serveConfig struct {
 	logFormat      string
 }
 
-// Default times of a shutdown: together below the 60 s of orchestrators.
+// Default times of a shutdown. Their sum is below the 60 s that orchestrators allow.
 const (
 	defaultLameDuck = 10 * time.Second
 	defaultDrain    = 45 * time.Second
 )
 
-// define is the table of settings. Main marks those of the short help, SettingOnly those without a flag.
+// define defines the settings. Main marks those of the short help, SettingOnly those without a
+// flag.
 func (c *serveConfig) define(f *cli.Flags) {
 	c.flags = f
 	f.Section("data")
@@ -64,7 +65,7 @@ func (c *serveConfig) define(f *cli.Flags) {
 	f.Flag(&c.Check, "check", "validate all settings, print them and exit")
 }
 
-// parseMode reads permissions that include reading and writing by this user.
+// parseMode parses permissions, which must allow this user to read and write.
 func parseMode(s string) (fs.FileMode, error) {
 	n, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || n&^0o777 != 0 || n&0o600 != 0o600 {
@@ -99,7 +100,7 @@ func (c *serveConfig) definePorts(f *cli.Flags) {
 func (c *serveConfig) defineMemory(f *cli.Flags) {
 	c.Memory = node.UsableMemory()
 	f.Main().Size(&c.CacheSize, "cache-size", node.DefaultCacheSize(c.Memory), "memory for chunks, transfers and responses")
-	f.Set.Lookup("cache-size").DefValue = "1/4 of all memory" // the same text on every machine; --check prints the size
+	f.Set.Lookup("cache-size").DefValue = "1/4 of all memory" // the same text on every machine; --check prints the actual size
 	f.Repeated(&c.quota, "quota", ",", splitQuotas, "`DATASET=SIZE` memory for one dataset only; repeatable; ,disk=SIZE adds disk")
 	f.SettingOnly().Duration(&c.BudgetWait, "budget-wait", budget.DefaultWait, "time a batch waits for memory before status 503")
 	var policies []string
@@ -137,7 +138,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 		default:
 			names[l.Name] = true
 			c.Locations = append(c.Locations, l)
-			c.dataset[i] = l.Name + "=" + l.Address() // as --check prints it
+			c.dataset[i] = l.Name + "=" + l.Address() // in the form that --check prints
 		}
 	}
 	c.readQuotas(f)
@@ -148,7 +149,7 @@ func (c *serveConfig) validate(f *cli.Flags) {
 	}
 }
 
-// named is the message of a fault: with the flag's name, if the setting has a flag.
+// named returns the message of a fault, with the flag's name if the setting has a flag.
 func (c *serveConfig) named(err error) string {
 	fault, ok := errors.AsType[*node.SettingError](err)
 	if !ok || c.flags == nil {

@@ -28,7 +28,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 	fresh := filepath.Join(t.TempDir(), "a", "b")
 	for name, args := range map[string]struct {
 		args []string
-		want string // "": it fits
+		want string // expected error; "": none
 	}{
 		"no directory":      {[]string{"--disk-cache-size", "1GiB"}, "requires disk-cache"},
 		"tiny":              {[]string{"--disk-cache", fresh, "--disk-cache-size", "1KiB"}, "must be at least 1MiB"},
@@ -40,7 +40,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 	} {
 		for _, check := range []string{"--check", "--check=false"} {
 			if args.want == "" && check != "--check" {
-				continue // it would serve
+				continue // without --check it would serve
 			}
 			o := millrace(t, nil, append([]string{"serve", "--dataset", "d=" + data, check}, args.args...)...)
 			switch {
@@ -56,7 +56,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 	}
 }
 
-// A configuration can be checked while a gateway uses its disk cache.
+// TestServeCheck_WorksWhileDiskCacheIsInUse: --check works while a gateway uses the disk cache.
 func TestDiskCacheInUseIsChecked(t *testing.T) {
 	data, dir := shards(t), t.TempDir()
 	location, err := location.Parse(data)
@@ -75,7 +75,8 @@ func TestDiskCacheInUseIsChecked(t *testing.T) {
 	}
 }
 
-// A disk cache in which no chunk fits would only count refusals, and those are normal.
+// TestServe_RejectsDiskCacheSmallerThanChunk: a disk cache into which no chunk fits is an error. It
+// would only count rejected chunks, which also occur in normal operation.
 func TestDiskCacheSmallerThanAChunk(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "out")
 	dir := t.TempDir()

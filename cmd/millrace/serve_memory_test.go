@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Of a budget only a part is for chunks: one that just holds the window reads sample by sample, which is slow.
+// TestServe_WarnsIfWindowDoesNotFit: chunks may use only a part of the budget. If the budget is
+// just as large as the window, the gateway reads single samples, which is slow.
 func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	for i := range 24 {
@@ -29,8 +30,9 @@ func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
 	}
 }
 
-// A shard that is compressed as a whole is one chunk, and memory to decode it in is taken when it is opened: a budget without
-// room for that would refuse requests later.
+// TestServe_CountsDecodingMemory: a shard that is compressed as a whole is one chunk, and is
+// decoded in memory that is reserved when its dataset is opened. Without that memory the gateway
+// would reject requests later.
 func TestServeCountsTheMemoryToDecodeIn(t *testing.T) {
 	data := t.TempDir()
 	f, err := os.Create(filepath.Join(data, "a.jsonl.gz"))
@@ -39,7 +41,7 @@ func TestServeCountsTheMemoryToDecodeIn(t *testing.T) {
 	}
 	w := gzip.NewWriter(f)
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 100_000 { // 4 MB, and half of that stored
+	for range 100_000 { // 4 MB, half of that when compressed
 		_, _ = fmt.Fprintf(w, "{\"a\":\"%016x%016x\"}\n", random.Uint64(), random.Uint64())
 	}
 	if w.Close() != nil || f.Close() != nil {

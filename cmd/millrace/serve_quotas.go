@@ -20,7 +20,7 @@ func splitQuotas(s string) (texts []string) {
 	return texts
 }
 
-// readQuotas reads the texts of quotas, and notes faults.
+// readQuotas parses the quotas and records faults.
 func (c *serveConfig) readQuotas(f *cli.Flags) {
 	c.Quotas = nil
 	for _, t := range c.quota {
@@ -33,7 +33,7 @@ func (c *serveConfig) readQuotas(f *cli.Flags) {
 	}
 }
 
-// parseQuota reads DATASET=SIZE or DATASET=SIZE,disk=SIZE.
+// parseQuota parses DATASET=SIZE or DATASET=SIZE,disk=SIZE.
 func parseQuota(text string) (q node.Quota, err error) {
 	memory, disk, more := strings.Cut(text, ",")
 	name, size, named := strings.Cut(memory, "=")

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/certtest"
 )
 
-// TestTLSFilesAreCheckedAtStart: each fault names its flag or file.
+// TestServe_ChecksTLSFilesAtStart: each error names its flag or file.
 func TestTLSFilesAreCheckedAtStart(t *testing.T) {
 	ca, data := certtest.New(t), shards(t)
 	good, other := ca.Issue(t, t.TempDir(), nil), ca.Issue(t, t.TempDir(), nil)

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/cli"
 )
 
-// TestOnlyServeReadsTheEnvironment: the variables of a gateway's container must not change what other commands do in it.
+// TestCommands_OnlyServeReadsEnvironment: the environment variables of a gateway's container do not
+// affect other commands that run there.
 func TestOnlyServeReadsTheEnvironment(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
@@ -48,7 +49,8 @@ func TestOnlyServeReadsTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAConfigurationFile wants each fault named with its line, and with where the key belongs.
+// TestServe_ReportsFaultsOfConfigurationFile: each fault is reported with its line. For a misplaced
+// key, the right section is named.
 func TestFaultsOfAConfigurationFile(t *testing.T) {
 	dir := shards(t)
 	for text, want := range map[string]string{
@@ -86,7 +88,7 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 	}
 }
 
-// TestTheFileOfTheDocumentationIsAccepted has serve check the file that docs/settings.md shows.
+// TestServe_AcceptsFileOfDocumentation: serve --check accepts the file in docs/settings.md.
 func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
 	page, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
@@ -104,7 +106,8 @@ func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
 	}
 }
 
-// TestPrintedSettingsAreAccepted gives serve what serve --check has printed, as YAML and as JSON: it prints the same again.
+// TestServe_AcceptsPrintedSettings: serve accepts the output of serve --check, as YAML and as JSON,
+// and prints the same again.
 func TestPrintedSettingsAreAccepted(t *testing.T) {
 	dir := shards(t)
 	args := []string{
@@ -132,7 +135,7 @@ func TestPrintedSettingsAreAccepted(t *testing.T) {
 	}
 }
 
-// uncommented is a configuration without the lines that say where its values come from.
+// uncommented returns a configuration without the lines that name the sources of its values.
 func uncommented(text string) string {
 	var keep []string
 	for l := range strings.Lines(text) {
@@ -143,7 +146,8 @@ func uncommented(text string) string {
 	return strings.Join(keep, "")
 }
 
-// TestServeConfig_NamesFieldsAfterFlags holds each setting to one name: --drain-timeout, drain-timeout, MILLRACE_DRAIN_TIMEOUT, DrainTimeout.
+// TestServeConfig_NamesFieldsAfterFlags: a setting has one name in all forms: --drain-timeout,
+// drain-timeout, MILLRACE_DRAIN_TIMEOUT, DrainTimeout.
 func TestServeConfig_NamesFieldsAfterFlags(t *testing.T) {
 	var c serveConfig
 	fields := map[uintptr]string{}

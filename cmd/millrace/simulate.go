@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-data/millrace/shuffle"
 )
 
-// simulateFlags are the data, the job, and the lists of settings to try.
+// simulateFlags describe the data, the job, and the lists of settings to try.
 type simulateFlags struct {
 	store   location.Stores
 	loc     location.Location
@@ -156,7 +156,7 @@ func (a *app) runSimulate(ctx context.Context, x *simulateFlags) error {
 	return a.Print(rep, rep.Print)
 }
 
-// data returns the model of the dataset, and sets its defaults for the job.
+// data returns the model of the dataset, and applies its defaults to the job.
 func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	def := chunkindex.Defaults{Shuffle: shuffle.Slot, Window: 128, BatchSize: 256}
 	var data *simulate.Data
@@ -188,7 +188,7 @@ func (x *simulateFlags) data(ctx context.Context) (*simulate.Data, error) {
 	return data, nil
 }
 
-// settings multiplies the lists.
+// settings returns all combinations of the lists.
 func (x *simulateFlags) settings() []simulate.Setting {
 	var all []simulate.Setting
 	for _, s := range x.gateways {

@@ -19,10 +19,10 @@ import (
 )
 
 type subsetReport struct {
-	Digest     string        `json:"subset"` // of the split
+	Digest     string        `json:"subset"` // digest of the split
 	Generation string        `json:"generation"`
 	New        bool          `json:"new"`
-	Default    string        `json:"default,omitempty"` // the split that a name alone means
+	Default    string        `json:"default,omitempty"` // digest of the default split, which a name without a digest selects
 	Salt       string        `json:"salt,omitempty"`
 	Subsets    []subsetCount `json:"subsets"`
 }
@@ -77,7 +77,7 @@ subset=DIGEST:train means any split. Nothing is copied.`,
 	return cmd
 }
 
-// runSubset cuts a dataset by a rule, or by the keys in a file.
+// runSubset splits a dataset by a rule, or stores a subset by the keys in a file.
 func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Location, rule selection.Rule, file string) error {
 	d, err := s.OpenIndex(ctx, l, chunkindex.OpenOptions{})
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *app) runSubset(ctx context.Context, s *location.Stores, l location.Loca
 	})
 }
 
-// keepKeys stores the subset of the samples that a file names.
+// keepKeys stores the subset of the samples whose keys a file lists.
 func (a *app) keepKeys(ctx context.Context, d location.Dataset, st *selection.Store, file string) error {
 	named, err := readKeys(file, linesOf)
 	if err != nil {
@@ -150,7 +150,7 @@ func (rep subsetReport) print(w io.Writer, l location.Location) {
 	fmt.Fprintf(w, "  subset %s\n", rep.Digest)
 }
 
-// readKeys reads the keys of a file, or of stdin for "-".
+// readKeys reads keys from a file, or from stdin for "-".
 func readKeys[T any](file string, read func(io.Reader) ([]T, error)) (keys []T, err error) {
 	in := os.Stdin
 	if file != "-" {

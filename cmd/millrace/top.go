@@ -16,8 +16,8 @@ import (
 
 const (
 	pollEvery  = 2 * time.Second
-	leastEvery = 200 * time.Millisecond // a shorter interval would load the gateways
-	textWidth  = 160                    // of output to a pipe
+	leastEvery = 200 * time.Millisecond // more frequent requests would load the gateways
+	textWidth  = 160                    // columns of a report that is not written to a terminal
 )
 
 func (a *app) top() *cobra.Command {

@@ -42,7 +42,8 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 	}
 }
 
-// TestSlips_AZeroThatIsGivenIsNotTheDefault, where 0 has no meaning.
+// TestFlags_RejectExplicitZero: an explicit 0 is an error where 0 has no meaning. It does not
+// select the default.
 func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
 	for _, c := range []struct{ args, flags string }{
 		{"fetch 127.0.0.1:1", "--batch-size --window --world-size --until"},
@@ -108,7 +109,7 @@ func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		exit int
-		want string // in the object
+		want string // expected in the JSON object
 	}{
 		{"verify " + empty, exitNotFound, `"code":"not_found","exit":4,"message":"open dataset file://` + empty + `: no index here yet","cure":"run 'millrace index file://` + empty + `'"}`},
 		{"info " + empty + "/none", exitNotFound, `"code":"not_found"`},
@@ -136,7 +137,7 @@ func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
 	}
 }
 
-// TestReport_TheCauseGivesTheCode for causes that need a store without writes, or a signal.
+// TestReport_CauseDeterminesCode checks the causes that need a read-only store, or a signal.
 func TestReport_TheCauseGivesTheCode(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -160,11 +161,12 @@ func TestReport_TheCauseGivesTheCode(t *testing.T) {
 	}
 }
 
-// TestShellsCompleteWords asks as a shell does. The last line is the directive: 0 files, 4 nothing, 16 directories.
+// TestCompletion_CompletesWords requests completions like a shell. The last line of the output is
+// the directive: 0 files, 4 nothing, 16 directories.
 func TestShellsCompleteWords(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve --log-level ", "debug\ninfo\nwarn\nerror\n:4\n"},
-		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell leaves out what does not fit,
+		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell omits words that do not match
 		{"fetch --tail ", "short\ndrop\npad\n:4\n"},
 		{"serve --config ", ":0\n"},
 		{"serve --disk-cache ", ":16\n"},
@@ -231,7 +233,7 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 	}
 }
 
-// TestAnUnreachableGatewayIsNamedOnce: the error has the address and the cause, each once.
+// TestErrors_NameUnreachableGatewayOnce: the error contains the address and the cause, each once.
 func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
 	for _, command := range [][]string{{"explain"}, {"fetch"}} {
 		o := millrace(t, nil, append(command, "127.0.0.1:1")...)

@@ -6,8 +6,8 @@ import (
 	"net/http/httptrace"
 )
 
-// traced makes --verbose print the connections to gateways and stores, and their errors. It prints only addresses,
-// never contents.
+// traced makes --verbose print the connections to gateways and stores, and their errors. It prints
+// only addresses, never contents.
 func (a *app) traced(ctx context.Context) context.Context {
 	say := func(what, at string, err error) {
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-data/millrace/client"
 )
 
-// warmable is a gateway that has nothing but pieces to warm.
+// warmable serves a fake gateway that only has /v1/warm. answer returns the response for a start
+// position.
 func warmable(t *testing.T, answer func(from string) string) (url string, asked *[]string) {
 	t.Helper()
 	asked = new([]string)
@@ -69,7 +70,7 @@ func TestWarmRefusesToGoBack(t *testing.T) {
 
 func TestWarmARealGateway(t *testing.T) {
 	url := gatewayFor(t, shards(t))
-	for range 2 { // what is warm already does not disturb
+	for range 2 { // a second run has nothing to load
 		if out := ok(t, "warm", url, "--epoch", "1").stdout; !strings.Contains(out, "all 50 samples are in the caches") {
 			t.Errorf("got %q, want all of the epoch to be warm", out)
 		}
