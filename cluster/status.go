@@ -47,8 +47,8 @@ type MemberStatus struct {
 	SeenSeconds float64           `json:"seen_seconds"`  // time since it last answered
 	RetryAfter  float64           `json:"retry_seconds"` // time until an ejected member is tried again
 	LinkRate    int64             `json:"link_bytes_per_second"`
-	Asked       Traffic           `json:"asked"`    // by this gateway
-	Answered    Traffic           `json:"answered"` // to it
+	Asked       Traffic           `json:"asked"`    // questions from this gateway to it
+	Answered    Traffic           `json:"answered"` // its questions to this gateway
 }
 
 // OwnershipStatus is a generation that a gateway serves, and the gateway's share of the chunks.

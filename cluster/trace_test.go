@@ -16,7 +16,7 @@ import (
 // wire is a client that records the span of each question. One member may never answer.
 type wire struct {
 	PeerClient
-	deaf string // its address
+	deaf string // address of that member
 
 	mu   sync.Mutex
 	told []string

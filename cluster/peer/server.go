@@ -66,7 +66,7 @@ type Server struct {
 	reads      chan struct{}       // holds one token for each running answer
 	active     atomic.Int64        // running requests
 	unreserved *semaphore.Weighted // bytes of questions that do not count against the gateway's budget
-	records    sync.Pool           // of sending.New
+	records    sync.Pool           // pool for sending.New
 	logLimit   loglimit.Limiter    // limits log lines
 }
 

@@ -27,7 +27,7 @@ func sorted(t *testing.T, args ...string) (dir string, said outcome) {
 
 // TestCommands_WarnOfUnevenPlans: pack, index, plan and explain warn of plans that mix sorted
 // classes badly. The recommended option helps.
-func TestUnevenPlansAreWarnedOf(t *testing.T) {
+func TestCommands_WarnOfUnevenPlans(t *testing.T) {
 	const warning = "stored sorted by class"
 	dir, packed := sorted(t, "--batch-size", "16")
 	if strings.Contains(packed.stderr, warning) {
@@ -59,7 +59,7 @@ func TestUnevenPlansAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestPlanCountsRequestsAndTheirCost(t *testing.T) {
+func TestPlan_CountsRequestsAndCost(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--window", "4")
 	var out struct{ Orders []orders.Row }
 	if err := json.Unmarshal([]byte(ok(t, "plan", dir, "--cache-size", "1GiB", "--request-price", "1000000", "--json").stdout), &out); err != nil {
@@ -86,7 +86,7 @@ func TestPlanCountsRequestsAndTheirCost(t *testing.T) {
 	}
 }
 
-func TestPlanSaysWhatLocalityMoves(t *testing.T) {
+func TestPlan_ReportsSamplesMovedByLocality(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--window", "8")
 	var out struct {
 		Locality struct {
@@ -122,7 +122,7 @@ func TestPlanSaysWhatLocalityMoves(t *testing.T) {
 	}
 }
 
-func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
+func TestPlan_CountsRepeatedReadsOfTakeovers(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--window", "8")
 	var out struct {
 		Chunks   int
@@ -161,17 +161,17 @@ func TestPlanSaysWhatOtherGatewaysReadOnceMore(t *testing.T) {
 	}
 }
 
-// TestPlan_AWindowAddsRows: --window adds rows even if the dataset's own order has no window.
-func TestPlan_AWindowAddsRows(t *testing.T) {
+// TestPlan_WindowAddsRows: --window adds rows even if the dataset's own order has no window.
+func TestPlan_WindowAddsRows(t *testing.T) {
 	dir, _ := sorted(t, "--batch-size", "16", "--shuffle", "full")
 	if text := ok(t, "plan", dir, "--window", "5").stdout; !strings.Contains(text, "slot      5 ") || !strings.Contains(text, "window    5 ") {
 		t.Errorf("got\n%s\nwant rows of window 5", text)
 	}
 }
 
-// TestPlan_StatesTheLastRowBelow64Rows: plan and explain report the last, incomplete row of an
-// order with fewer than 64 rows.
-func TestPlan_StatesTheLastRowBelow64Rows(t *testing.T) {
+// TestPlan_ReportsLastRowBelow64Rows: plan and explain report the last, incomplete row of an order
+// with fewer than 64 rows.
+func TestPlan_ReportsLastRowBelow64Rows(t *testing.T) {
 	for lines, stated := range map[int]bool{62*8 + 3: true, 63*8 + 3: false} { // 62 and 63 full rows of eight lanes, and an incomplete one
 		dir := write(t, map[string]string{"a.jsonl": strings.Repeat("{}\n", lines)})
 		ok(t, "index", dir, "--window", "8", "--batch-size", "16")

@@ -10,7 +10,7 @@ import (
 
 // TestFetch_RankRequiresGeneration: if gateways follow new generations, fetch of one rank requires
 // --generation. The error explains how to set it.
-func TestARankOfAJobNeedsAGeneration(t *testing.T) {
+func TestFetch_RankRequiresGeneration(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/datasets" {
 			w.Header().Set("Content-Type", "application/problem+json")

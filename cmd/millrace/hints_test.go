@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
+func TestCommands_NameAllUnknownFlags(t *testing.T) {
 	o := millrace(t, nil, "index", "./d", "--no-such", "--seed", "3", "--nor-this=4", "--", "--not-a-flag")
 	if o.code != exitUsage {
 		t.Errorf("got exit code %d, want %d", o.code, exitUsage)
@@ -33,7 +33,7 @@ func TestAllUnknownFlagsAreNamedTogether(t *testing.T) {
 // TestServe_IgnoresKubernetesServiceVariables: if a Kubernetes service is called millrace, every
 // pod of its namespace gets variables that begin with MILLRACE_. They must not prevent serve from
 // starting.
-func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
+func TestServe_IgnoresKubernetesServiceVariables(t *testing.T) {
 	dataset := "d=" + shards(t)
 	for kv, want := range map[string]int{
 		"MILLRACE_SERVICE_HOST=10.0.0.7":                 exitOK,
@@ -54,7 +54,7 @@ func TestVariablesOfAKubernetesServiceAreNobodysFault(t *testing.T) {
 	}
 }
 
-func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
+func TestPack_PrintsReportAndAdvice(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"f.c", "f.h", "g.x.c"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
@@ -87,7 +87,7 @@ func TestPackPrintsItsReportAndNamesTheCure(t *testing.T) {
 }
 
 // TestErrors_NameDatasetOnce checks the errors about a dataset that fills a directory.
-func TestFaultsNameTheDatasetOnce(t *testing.T) {
+func TestErrors_NameDatasetOnce(t *testing.T) {
 	empty := t.TempDir()
 	none := filepath.Join(empty, "none")
 	file := filepath.Join(t.TempDir(), "file")
@@ -117,7 +117,7 @@ func TestFaultsNameTheDatasetOnce(t *testing.T) {
 
 // TestErrors_DistinguishMissingBucketFromMissingIndex uses a store that responds like S3: only a
 // list request shows that the bucket is missing.
-func TestAMissingBucketIsNotAMissingIndex(t *testing.T) {
+func TestErrors_DistinguishMissingBucketFromMissingIndex(t *testing.T) {
 	for _, exists := range []bool{false, true} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
@@ -157,7 +157,7 @@ func TestCount(t *testing.T) {
 }
 
 // TestExplain_LinksCanBeOpened follows the links that explain prints.
-func TestLinksOfAPlanCanBeOpened(t *testing.T) {
+func TestExplain_LinksCanBeOpened(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	opened := 0
 	for line := range strings.Lines(ok(t, "explain", url).stdout) {

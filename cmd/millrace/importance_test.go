@@ -13,7 +13,7 @@ import (
 
 // TestFetch_DrawsByImportance reports the losses of an epoch through the client, and reads the next
 // epoch with weights from these losses.
-func TestFetchByImportance(t *testing.T) {
+func TestFetch_DrawsByImportance(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	c, err := client.New(client.Config{Gateways: []string{url}})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestFetchByImportance(t *testing.T) {
 
 // TestServe_LossLogBelongsToOneGateway: a second gateway with the same loss log gets an error.
 // serve --check works meanwhile.
-func TestLossLogBelongsToOneGateway(t *testing.T) {
+func TestServe_LossLogBelongsToOneGateway(t *testing.T) {
 	dir, log := shards(t), t.TempDir()
 	a := &app{cli.New([]string{"GOMEMLIMIT=off"}, &bytes.Buffer{}, &bytes.Buffer{})}
 	compose := func(check bool) (*node.Node, error) {

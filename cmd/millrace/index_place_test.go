@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-data/millrace/cmd/internal/location"
 )
 
-func TestAddressesWithOptions(t *testing.T) {
+func TestParse_AddressesWithOptions(t *testing.T) {
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAddressesWithOptions(t *testing.T) {
 
 // TestCommands_AcceptSeparateIndex runs every command that opens a dataset with a separate index.
 // None of them writes to the directory of the shards.
-func TestEveryCommandTakesTheIndexElsewhere(t *testing.T) {
+func TestCommands_AcceptSeparateIndex(t *testing.T) {
 	dir, home := shards(t), filepath.Join(t.TempDir(), "indexes", "files")
 	if err := os.RemoveAll(filepath.Join(dir, ".millrace")); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func tree(t *testing.T, dir string) []string {
 	return all
 }
 
-func TestIndexElsewhereIsRefused(t *testing.T) {
+func TestCommands_RejectWrongSeparateIndex(t *testing.T) {
 	dir, home := shards(t), t.TempDir()
 	ok(t, "index", dir, "--index-url", home)
 	other := twins(t)
@@ -142,7 +142,7 @@ func TestIndexElsewhereIsRefused(t *testing.T) {
 
 // TestIndex_FollowsLinksByOption uses the layout of Hugging Face's cache: a snapshot consists of
 // links to the repository's blobs.
-func TestLinksAreFollowedByOption(t *testing.T) {
+func TestIndex_FollowsLinksByOption(t *testing.T) {
 	repo := t.TempDir()
 	blobs, snapshot := filepath.Join(repo, "blobs"), filepath.Join(repo, "snapshots", "abc")
 	if err := os.MkdirAll(filepath.Dir(snapshot), 0o755); err != nil {
@@ -187,7 +187,7 @@ func TestLinksAreFollowedByOption(t *testing.T) {
 	}
 }
 
-func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
+func TestIndex_AsksForSplitAndWarnsOfClassFolders(t *testing.T) {
 	dir := twins(t)
 	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
@@ -240,7 +240,7 @@ func TestSplitsAreAskedForAndClassFoldersWarnedOf(t *testing.T) {
 
 // TestIndex_UsesUserCache: the index of class folders is stored in the user's cache. All commands
 // find it there, and nothing is written to the directory of the data.
-func TestIndexInTheCache(t *testing.T) {
+func TestIndex_UsesUserCache(t *testing.T) {
 	photos := t.TempDir()
 	for i := range 24 {
 		put(t, filepath.Join(photos, []string{"cat", "dog"}[i%2], fmt.Sprint(i, ".jpg")), fmt.Sprint(i))
@@ -284,7 +284,7 @@ func TestIndexInTheCache(t *testing.T) {
 	}
 }
 
-func TestIndex_WithoutACacheClassFoldersAreRefused(t *testing.T) {
+func TestIndex_RejectsClassFoldersWithoutCache(t *testing.T) {
 	photos := t.TempDir()
 	for i := range 24 {
 		put(t, filepath.Join(photos, []string{"cat", "dog"}[i%2], fmt.Sprint(i, ".jpg")), fmt.Sprint(i))
@@ -300,7 +300,7 @@ func TestIndex_WithoutACacheClassFoldersAreRefused(t *testing.T) {
 	}
 }
 
-func TestIndex_SaysThatATextIsOneSample(t *testing.T) {
+func TestIndex_ExplainsThatTextIsOneSample(t *testing.T) {
 	const advice = "a.txt is one sample, whatever its lines"
 	dir := write(t, map[string]string{"a.txt": "one\ntwo\nthree\n"})
 	if o := ok(t, "index", dir); !strings.Contains(o.stderr, advice) || !strings.Contains(o.stderr, "jq -cR '{text: .}'") {
@@ -314,7 +314,7 @@ func TestIndex_SaysThatATextIsOneSample(t *testing.T) {
 
 // TestInfo_NamesDatasetOfIndexDirectory: if info opens the directory of a separate index, the error
 // names the dataset of that index.
-func TestIndexFolderByMistake(t *testing.T) {
+func TestInfo_NamesDatasetOfIndexDirectory(t *testing.T) {
 	dir, home := twins(t), t.TempDir()
 	t.Chdir(filepath.Dir(home))
 	for _, name := range []string{"", "#some"} {
@@ -334,7 +334,7 @@ func TestIndexFolderByMistake(t *testing.T) {
 
 // TestIndex_AsksForTokenOptions: index asks for the options of token files before it indexes them.
 // A second index reuses them. info shows a token that is too large for the type.
-func TestTokensAreAskedFor(t *testing.T) {
+func TestIndex_AsksForTokenOptions(t *testing.T) {
 	dir := t.TempDir()
 	text := make([]byte, 0, 4000)
 	for i := range 2000 {
@@ -397,7 +397,7 @@ func put(t *testing.T, file, text string) {
 
 // TestPack_SelectsFilesByMatch: --match selects the files to pack. Without it, pack lists the
 // packed files by extension.
-func TestPackTakesWhatMatches(t *testing.T) {
+func TestPack_SelectsFilesByMatch(t *testing.T) {
 	from := t.TempDir()
 	for _, name := range []string{"cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/notes.txt"} {
 		put(t, filepath.Join(from, name), name)
@@ -415,7 +415,7 @@ func TestPackTakesWhatMatches(t *testing.T) {
 
 // TestIndex_SuggestsIndexURLForReadOnlyLocation: a file at the path of the index's directory makes
 // the location read-only, even for root.
-func TestPlaceThatTakesNoWrites(t *testing.T) {
+func TestIndex_SuggestsIndexURLForReadOnlyLocation(t *testing.T) {
 	dir := twins(t)
 	if err := os.WriteFile(filepath.Join(dir, ".millrace"), nil, 0o444); err != nil {
 		t.Fatal(err)

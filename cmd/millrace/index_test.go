@@ -31,7 +31,7 @@ func write(t *testing.T, files map[string]string) string {
 
 // TestIndex_ReportsFormatAndIgnoredObjects: index prints the format and the number of ignored
 // objects. It recommends pack for many small files.
-func TestIndexSaysWhatItFound(t *testing.T) {
+func TestIndex_ReportsFormatAndIgnoredObjects(t *testing.T) {
 	lines := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n{\"a\":2}\n", "README": "lines"})
 	o := ok(t, "index", lines)
 	if !strings.Contains(o.stdout, "2 samples in 1 chunk of 1 jsonl shard") || !strings.Contains(o.stdout, "ignored 1 object, such as README: no shards") || strings.Contains(o.stderr, "pack") {
@@ -59,7 +59,7 @@ func TestIndexSaysWhatItFound(t *testing.T) {
 
 // TestIndex_SkipsHiddenObjects: index counts hidden objects, and warns if the earlier index
 // contained them. --hidden includes them.
-func TestIndexLeavesHiddenObjectsOut(t *testing.T) {
+func TestIndex_SkipsHiddenObjects(t *testing.T) {
 	dir := write(t, map[string]string{"a.jpg": "a", "d/b.jpg": "b", ".nv-meta/x": "x", "d/Thumbs.db": "y"})
 	o := ok(t, "index", dir, "--hidden", "--format", "files")
 	if !strings.Contains(o.stdout, "4 samples") || strings.Contains(o.stdout, "hidden") {
@@ -90,7 +90,7 @@ func TestIndex_CountsUnmatchedObjects(t *testing.T) {
 
 // TestPackAndIndex_CountSkippedObjects: pack and index report the number of skipped objects of each
 // kind, as text and as JSON.
-func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
+func TestPackAndIndex_CountSkippedObjects(t *testing.T) {
 	photos := write(t, map[string]string{"0.jpg": "0", "0.cls": "5", "._0.jpg": "m", ".git/config": "m", "d/Thumbs.db": "m"})
 	shards := t.TempDir()
 	if o := ok(t, "pack", photos, shards); !strings.Contains(o.stdout, "1 sample in") || !strings.Contains(o.stdout, "left out 3 hidden files, such as ._0.jpg: --hidden") {
@@ -110,7 +110,7 @@ func TestPackAndIndexCountWhatTheyLeaveOut(t *testing.T) {
 }
 
 // TestIndex_FlagsReachFormat: flags describe a format that the bytes alone do not show.
-func TestIndexFlagsReachTheFormat(t *testing.T) {
+func TestIndex_FlagsReachFormat(t *testing.T) {
 	raw := write(t, map[string]string{"numbers.bin": strings.Repeat("0123456789", 6)})
 	if o := millrace(t, nil, "index", raw); o.code == exitOK || !strings.Contains(o.stderr, "--sequence-length") || !strings.Contains(o.stderr, "--record-size") || !strings.Contains(o.stderr, "--format files") {
 		t.Errorf("without flags: got %s, want them named", o.stderr)
@@ -135,7 +135,7 @@ func TestIndexFlagsReachTheFormat(t *testing.T) {
 
 // TestIndex_AsksForHeader: index requires --header if the first record contains a number. Otherwise
 // it treats the record as a header and prints it.
-func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
+func TestIndex_AsksForHeader(t *testing.T) {
 	numbers := write(t, map[string]string{"iris.csv": "5.1,3.5,setosa\n4.9,3.0,setosa\n"})
 	if o := millrace(t, nil, "index", numbers); o.code == exitOK || !strings.Contains(o.stderr, "5.1,3.5,setosa") || !strings.Contains(o.stderr, "--header absent") {
 		t.Errorf("numbers: got exit code %d, %s", o.code, o.stderr)
@@ -160,7 +160,7 @@ func TestIndexAsksWhetherThereIsAHeader(t *testing.T) {
 
 // TestIndex_SelectsColumns: index reads only the selected columns. The error for a missing column
 // lists the existing ones.
-func TestIndexOfSomeColumns(t *testing.T) {
+func TestIndex_SelectsColumns(t *testing.T) {
 	file, err := os.ReadFile("../../chunkindex/codec/rowgroup/testdata/nested.parquet")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestIndexOfSomeColumns(t *testing.T) {
 
 // TestIndex_AsksForOneKindOfObjects: the error suggests commands that work as printed, with the
 // given options.
-func TestIndexAsksForOneKind(t *testing.T) {
+func TestIndex_AsksForOneKindOfObjects(t *testing.T) {
 	files := map[string]string{"train/metadata.csv": "file_name,label\na.jpg,7\n", "README.md": "about"}
 	for _, name := range []string{"a.jpg", "b.PNG", "c.jpg"} {
 		files["train/"+name], files["test/"+name] = "picture", "picture"
@@ -261,7 +261,7 @@ func TestIndex_SuggestsPackForPairs(t *testing.T) {
 
 // TestIndex_RejectsDatasetWithoutSamples: the published index does not change, and the error
 // contains advice.
-func TestIndexRefusesADatasetWithoutSamples(t *testing.T) {
+func TestIndex_RejectsDatasetWithoutSamples(t *testing.T) {
 	dir := write(t, map[string]string{"a.JSONl": "{\"a\":1}\n"})
 	ok(t, "index", dir)
 	if err := os.WriteFile(filepath.Join(dir, "a.JSONl"), []byte("\n\n"), 0o644); err != nil {

@@ -57,7 +57,7 @@ func tick(t *testing.T) {
 
 // TestInfo_ReportsChangedFiles: info reports the number of changed files, with an example, until
 // the directory is indexed again.
-func TestInfoTellsFilesThatChanged(t *testing.T) {
+func TestInfo_ReportsChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	touch(t, dir, "a.txt", "b.txt", "sub/c.txt", "d.txt", "e.txt", "README.md")
 	ok(t, "index", dir, "--match", "*.txt")
@@ -92,7 +92,7 @@ func TestInfoTellsFilesThatChanged(t *testing.T) {
 
 // TestInfo_ComparesFilesWithSeparateIndex: the comparison works with an index that the address
 // names, and with one in the user's cache.
-func TestInfoComparesWithAnIndexElsewhere(t *testing.T) {
+func TestInfo_ComparesFilesWithSeparateIndex(t *testing.T) {
 	dir, at := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	touch(t, dir, "cat/1.jpg", "dog/2.jpg", "dog/3.jpg")
@@ -118,7 +118,7 @@ func TestInfoComparesWithAnIndexElsewhere(t *testing.T) {
 
 // TestInfo_FilesOmittedByIndexAreNotNew: files that existed when the index was made, and are not in
 // it, do not count as new.
-func TestFilesThatTheIndexLeftOutAreNotNew(t *testing.T) {
+func TestInfo_FilesOmittedByIndexAreNotNew(t *testing.T) {
 	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	touch(t, dir, "01.txt", "02.txt", "11.txt")
 	ok(t, "index", dir, "--match", "0*.txt")

@@ -24,7 +24,7 @@ func read[T any](t *testing.T, args ...string) (v T) {
 
 // TestInfo_SameFromStoreAndGateway: info prints the same from a store and from a gateway, except
 // for the gateway's mark of its default dataset.
-func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
+func TestInfo_SameFromStoreAndGateway(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	want := read[client.Dataset](t, "info", "files="+dir)
@@ -60,7 +60,7 @@ func TestInfoIsTheSameFromStoreAndGateway(t *testing.T) {
 
 // TestInfo_ListsFieldsFromStoreAndGateway: info lists the fields of an MDS dataset, the same from a
 // store and from a gateway.
-func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
+func TestInfo_ListsFieldsFromStoreAndGateway(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../chunkindex/format/mds/testdata")); err != nil {
 		t.Fatal(err)
@@ -75,8 +75,8 @@ func TestInfoTellsFieldsFromStoreAndGateway(t *testing.T) {
 	}
 }
 
-// TestInfo_RefusesAnIndexOfAnOlderVersion: the error suggests the command that makes a new index.
-func TestInfo_RefusesAnIndexOfAnOlderVersion(t *testing.T) {
+// TestInfo_RejectsIndexOfOlderVersion: the error suggests the command that makes a new index.
+func TestInfo_RejectsIndexOfOlderVersion(t *testing.T) {
 	dir := shards(t)
 	found, err := filepath.Glob(filepath.Join(dir, ".millrace", "index", "*"))
 	if err != nil || len(found) != 1 {
@@ -98,7 +98,7 @@ func TestInfo_RefusesAnIndexOfAnOlderVersion(t *testing.T) {
 	ok(t, "info", dir)
 }
 
-func TestDatasetsListsThem(t *testing.T) {
+func TestDatasets_ListsServedDatasets(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	all := read[struct{ Datasets []client.Dataset }](t, "datasets", url).Datasets
 	if len(all) != 1 || all[0].Name != "files" || !all[0].Default {
@@ -117,7 +117,7 @@ func TestDatasetsListsThem(t *testing.T) {
 
 // TestLists_ShowStoredObjects: the lists contain the objects of the current generation and of a
 // generation that is gone.
-func TestListsSayWhatLiesBesideADataset(t *testing.T) {
+func TestLists_ShowStoredObjects(t *testing.T) {
 	dir := shards(t)
 	if text := ok(t, "subset", "list", dir).stdout + ok(t, "quarantine", "list", dir).stdout + ok(t, "reports", "list", dir).stdout; text != "no subsets\nno quarantines\nno reports\n\nno snapshots\n" {
 		t.Errorf("an empty place: got %q", text)

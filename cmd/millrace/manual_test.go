@@ -10,7 +10,7 @@ import (
 
 // TestManual_HasEachCommandAndFlag: the manual has a page for each command that the help lists, and
 // the page lists each of the command's flags.
-func TestManualHasEachCommandAndFlag(t *testing.T) {
+func TestManual_HasEachCommandAndFlag(t *testing.T) {
 	dir := t.TempDir()
 	if o := millrace(t, nil, "man", dir); o.code != 0 {
 		t.Fatalf("got exit code %d and %s", o.code, o.stderr)

@@ -12,7 +12,7 @@ import (
 
 // TestOccurrences_SameFromGatewayAndIndex: a gateway and the index give the same result. If the
 // generation of the index is no longer current, the output says so.
-func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
+func TestOccurrences_SameFromGatewayAndIndex(t *testing.T) {
 	dir := shards(t)
 	ok(t, "subset", dir, "--into", "train=3,val=1")
 	gateway := gatewayFor(t, dir)
@@ -61,7 +61,7 @@ func TestOccurrencesFromAGatewayAndFromItsIndex(t *testing.T) {
 	}
 }
 
-func TestOccurrencesSaysWhatIsMissing(t *testing.T) {
+func TestOccurrences_NamesMissingArguments(t *testing.T) {
 	generation := strings.Repeat("ab", 32)
 	batch := "http://127.0.0.1:1/epoch/0/batch/3?generation=" + generation
 	for want, args := range map[string][]string{

@@ -20,7 +20,7 @@ func manyLines(t *testing.T, shards int) string {
 }
 
 // TestIndex_InParts: the error lists the missing parts. Each suggested command works as printed.
-func TestIndexInParts(t *testing.T) {
+func TestIndex_InParts(t *testing.T) {
 	dir := manyLines(t, 10)
 	o := ok(t, "index", dir, "--part", "1/3", "--match", "*.jsonl")
 	if want := "scanned part 1 of 3 of file://" + dir + "\n  3 shards of 10, "; !strings.HasPrefix(o.stdout, want) ||
@@ -58,7 +58,7 @@ func TestIndexInParts(t *testing.T) {
 }
 
 // TestIndex_RejectsInvalidParts: invalid parts are rejected before anything is read.
-func TestPartsThatAreNone(t *testing.T) {
+func TestIndex_RejectsInvalidParts(t *testing.T) {
 	for _, part := range []string{"", "3", "3/3", "-1/3", "0/0", "a/b", "1/2/3", "Rest"} {
 		if o := millrace(t, nil, "index", t.TempDir(), "--part", part); o.code != exitUsage || !strings.Contains(o.stderr, "must be I/N, such as 0/16 to 15/16, or rest") {
 			t.Errorf("%q: got exit code %d, %s", part, o.code, o.stderr)
@@ -68,7 +68,7 @@ func TestPartsThatAreNone(t *testing.T) {
 
 // TestIndex_PartsRequireSharedLocation: --part requires an index location that all machines can
 // reach, so the cache of one user is rejected.
-func TestPartsWantAPlaceForAll(t *testing.T) {
+func TestIndex_PartsRequireSharedLocation(t *testing.T) {
 	dir := write(t, map[string]string{"cat/a.jpg": "a", "cat/b.jpg": "b", "dog/c.jpg": "c"})
 	if o := millrace(t, nil, "index", dir, "--part", "0/2"); o.code != exitStore || !strings.Contains(o.stderr, "--index-url URL puts the parts and the index into a place that all machines reach") {
 		t.Errorf("got exit code %d, %s", o.code, o.stderr)
@@ -83,7 +83,7 @@ func TestPartsWantAPlaceForAll(t *testing.T) {
 
 // TestPack_InParts: each run packs and scans a part. The run that joins the parts reads no shard,
 // and makes the same index as a single run.
-func TestPackInParts(t *testing.T) {
+func TestPack_InParts(t *testing.T) {
 	files := map[string]string{}
 	for i := range 60 {
 		files[fmt.Sprintf("%s/%02d.txt", []string{"cat", "dog"}[i%2], i)] = strings.Repeat("x", 1000+i)

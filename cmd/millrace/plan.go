@@ -22,7 +22,7 @@ import (
 type planQuestion struct {
 	orders.Question
 	opt   client.Options
-	batch *uint64 // of explain
+	batch *uint64 // --batch, which only explain has
 }
 
 func (q *planQuestion) define(f *cli.Flags) {

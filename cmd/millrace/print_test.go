@@ -15,7 +15,7 @@ import (
 
 // TestServeCheck_PrintsJSONThatServeAccepts: the JSON of serve --check is a valid configuration
 // file.
-func TestCheckPrintsJSONThatServeAccepts(t *testing.T) {
+func TestServeCheck_PrintsJSONThatServeAccepts(t *testing.T) {
 	first := ok(t, "serve", "--check", "--dataset", "files="+shards(t), "--cache-size", "64MiB", "--parallel", "3", "--json").stdout
 	if !json.Valid([]byte(first)) {
 		t.Errorf("got %q, want JSON", first)
@@ -40,7 +40,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-func TestDemoSaysWhereItServes(t *testing.T) {
+func TestDemo_PrintsItsAddress(t *testing.T) {
 	from := t.TempDir()
 	if err := os.WriteFile(filepath.Join(from, "f.txt"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestDemoSaysWhereItServes(t *testing.T) {
 	}
 }
 
-func TestNamesAreFitForATerminal(t *testing.T) {
+func TestPrintable_QuotesControlCharacters(t *testing.T) {
 	for name, want := range map[string]string{
 		"a/b c.jpg": "a/b c.jpg", "\u65e5\u672c.png": "\u65e5\u672c.png", `a"b`: `a"b`,
 		"a\nb": `"a\nb"`, "\x1b[2Jx": `"\x1b[2Jx"`, "a\tb": `"a\tb"`, "\xff": `"\xff"`,
@@ -77,7 +77,7 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 }
 
 // TestExplain_PrintsAllDigitsOfEpoch: an epoch may be any 64-bit number, and is printed exactly.
-func TestPlanPrintsEveryDigit(t *testing.T) {
+func TestExplain_PrintsAllDigitsOfEpoch(t *testing.T) {
 	gateway := gatewayFor(t, shards(t))
 	const epoch = "18446744073709551615"
 	if got := ok(t, "explain", gateway, "--epoch", epoch, "--json").stdout; !strings.Contains(got, `"epoch": `+epoch+",") {
@@ -92,7 +92,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+func TestCommands_FailIfOutputCannotBeWritten(t *testing.T) {
 	for _, form := range []string{"--json=false", "--json"} {
 		var stderr bytes.Buffer
 		if got := run(t.Context(), []string{"version", form}, nil, fullDisk{}, &stderr); got != exitFailure || !strings.Contains(stderr.String(), "no space") {
@@ -101,7 +101,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 	}
 }
 
-func TestWhatWouldBePassedOverIsAFault(t *testing.T) {
+func TestCommands_RejectOptionsWithoutEffect(t *testing.T) {
 	for _, args := range [][]string{
 		{"plan", "x", "--batch", "1"},
 		{"serve", "--dataset", "a=/x", "MILLRACE_FIRST_BYTE_TIMEOUT=0s"},
@@ -117,7 +117,7 @@ func TestWhatWouldBePassedOverIsAFault(t *testing.T) {
 	}
 }
 
-func TestHelpIsAlsoACommand(t *testing.T) {
+func TestHelp_IsAlsoACommand(t *testing.T) {
 	for _, command := range [][]string{{}, {"serve"}, {"completion", "bash"}} {
 		got, want := ok(t, append([]string{"help"}, command...)...).stdout, ok(t, append(command, "--help")...).stdout
 		if got != want || want == "" {

@@ -40,9 +40,9 @@ func TestCommands_FailOnTheFirstRefusedConnection(t *testing.T) {
 	}
 }
 
-// TestCommands_NameTheSchemeOfAGatewayWithoutTLS: the error names the scheme at once; the command
-// does not retry.
-func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
+// TestCommands_NameSchemeOfGatewayWithoutTLS: the error names the scheme at once; the command does
+// not retry.
+func TestCommands_NameSchemeOfGatewayWithoutTLS(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	gateway := "https://" + plain.Listener.Addr().String()
@@ -54,9 +54,9 @@ func TestCommands_NameTheSchemeOfAGatewayWithoutTLS(t *testing.T) {
 	}
 }
 
-// TestFetch_FailsWhereItsGatewayDies: a gateway dies after a few responses, in each possible way.
-// fetch retries until --deadline, and then reports that no gateway responds.
-func TestFetch_FailsWhereItsGatewayDies(t *testing.T) {
+// TestFetch_FailsIfGatewayDies: a gateway dies after a few responses, in each possible way. fetch
+// retries until --deadline, and then reports that no gateway responds.
+func TestFetch_FailsIfGatewayDies(t *testing.T) {
 	at, err := url.Parse(gatewayFor(t, shards(t)))
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 
 // TestFetch_ResumesWithMissingBatches: complete batches are checked and not fetched again. Damaged
 // and short batches, and those of another plan, are fetched.
-func TestFetchGoesOnWithWhatIsMissing(t *testing.T) {
+func TestFetch_ResumesWithMissingBatches(t *testing.T) {
 	url, fetched := counted(t, gatewayFor(t, shards(t)))
 	dir := t.TempDir()
 	fetch := func(more ...string) fetchReport {
@@ -109,7 +109,7 @@ func TestFetchGoesOnWithWhatIsMissing(t *testing.T) {
 
 // TestFetch_ResumesRanksSeparately: a rank uses only its own files, and does not touch the
 // unfinished files of other ranks.
-func TestFetchOfRanksGoesOn(t *testing.T) {
+func TestFetch_ResumesRanksSeparately(t *testing.T) {
 	url, fetched := counted(t, gatewayFor(t, shards(t)))
 	dir := t.TempDir()
 	ok(t, "fetch", url, "--output", dir, "--world-size", "2", "--rank", "0")
@@ -139,7 +139,7 @@ func TestFetchOfRanksGoesOn(t *testing.T) {
 
 // TestFetch_NamesFilesByFormat: batches of tables are files with the extension of their format. A
 // second run finds them.
-func TestFetchNamesFilesByTheirForm(t *testing.T) {
+func TestFetch_NamesFilesByFormat(t *testing.T) {
 	for ext, text := range map[string]string{"csv": "a,b\n1,2\n3,4\n", "tsv": "a\tb\n1\t2\n"} {
 		dir, out := t.TempDir(), t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "table."+ext), []byte(text), 0o600); err != nil {

@@ -63,7 +63,7 @@ func ok(t *testing.T, args ...string) outcome {
 	return o
 }
 
-func TestHelpIsAsItWasReviewed(t *testing.T) {
+func TestHelp_MatchesReviewedText(t *testing.T) {
 	var got strings.Builder
 	got.WriteString(ok(t, "--help").stdout)
 	for _, c := range commands(t) {
@@ -117,7 +117,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func TestNoFlagHasTwoDefaults(t *testing.T) {
+func TestFlags_HaveOneDefault(t *testing.T) {
 	for _, c := range commands(t) {
 		c.Flags().VisitAll(func(fl *pflag.Flag) {
 			if strings.Contains(fl.Usage, "(default ") && fl.DefValue != "" && fl.DefValue != "0" && fl.DefValue != "[]" {
@@ -127,7 +127,7 @@ func TestNoFlagHasTwoDefaults(t *testing.T) {
 	}
 }
 
-func TestEveryCommandHasAnExample(t *testing.T) {
+func TestCommands_HaveExamples(t *testing.T) {
 	for _, c := range commands(t) {
 		if !strings.HasPrefix(c.Example, "  "+c.CommandPath()) {
 			t.Errorf("%s: got example %q, want one that begins with the command", c.Name(), c.Example)
@@ -135,7 +135,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAreReportedTogether(t *testing.T) {
+func TestCommands_ReportAllFaultsTogether(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(file, []byte("store:\n  parallel: many\n  no-such-key: 1\n  epoch: 3\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestAllFaultsAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestUsageFaultsExitWithTwo(t *testing.T) {
+func TestUsageErrors_ExitWith2(t *testing.T) {
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestUsageFaultsExitWithTwo(t *testing.T) {
 	}
 }
 
-func TestFlagGoesBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
+func TestServe_FlagOverridesEnvironmentOverridesFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(file, []byte("store: {parallel: 3}\nports:\n  lame-duck: 3s\n  listen: 127.0.0.1:3\ndata:\n  dataset:\n    - a=/a\n    - b=/b\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -361,7 +361,7 @@ func TestPackServeFetchPlan(t *testing.T) {
 	}
 }
 
-func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
+func TestFetch_FromSeveralGatewaysAndDNSName(t *testing.T) {
 	dir := shards(t)
 	a, b := gatewayFor(t, dir), gatewayFor(t, dir)
 	port := a[strings.LastIndex(a, ":")+1:]
@@ -389,7 +389,7 @@ func TestFetchFromSeveralGatewaysAndFromAName(t *testing.T) {
 
 // TestCommands_AcceptUnixSocket: every command that accepts the address of a gateway accepts that
 // of a Unix socket.
-func TestCommandsReachAUnixSocket(t *testing.T) {
+func TestCommands_AcceptUnixSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "m") // the test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func TestCommandsReachAUnixSocket(t *testing.T) {
 	}
 }
 
-func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
+func TestPlan_ComparesRequestedOrders(t *testing.T) {
 	dir := shards(t)
 	listed := func(args ...string) (all []orders.Row) {
 		var out struct{ Orders []orders.Row }
@@ -437,7 +437,7 @@ func TestPlanComparesTheOrdersAskedFor(t *testing.T) {
 	}
 }
 
-func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
+func TestVerify_BadRangeExitsWith3(t *testing.T) {
 	dir := shards(t)
 	names, err := filepath.Glob(filepath.Join(dir, "*.tar"))
 	if err != nil || len(names) < 2 {
@@ -458,7 +458,7 @@ func TestVerifyExitsWithThreeOnABadRange(t *testing.T) {
 
 // TestVerify_CopiedDataset copies a dataset with its index. The bytes are the same, but times and
 // inodes differ. index adopts the copied files under the same generation.
-func TestVerifyOfACopy(t *testing.T) {
+func TestVerify_CopiedDataset(t *testing.T) {
 	dir, other := shards(t), filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
@@ -489,7 +489,7 @@ func TestVerifyOfACopy(t *testing.T) {
 	}
 }
 
-func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
+func TestVerify_ReportsEarlyEnd(t *testing.T) {
 	l := location.Location{Dir: "/d"}
 	bad, copied := chunkindex.BadRange{Shard: "a.tar", Cause: "corrupt"}, chunkindex.BadRange{Shard: "b.tar", Cause: chunkindex.Rewritten}
 	for _, c := range []struct {
@@ -517,7 +517,7 @@ func TestVerifyThatEndsEarlySaysSo(t *testing.T) {
 	}
 }
 
-func TestServeCheckPrintsAConfigurationThatServeAccepts(t *testing.T) {
+func TestServeCheck_PrintsConfigurationThatServeAccepts(t *testing.T) {
 	dir := shards(t)
 	first := ok(t, "serve", "--check", "--dataset", "files="+dir, "--cache-size", "64MiB", "--admin-listen", "127.0.0.1:9")
 	file := filepath.Join(t.TempDir(), "c.yaml")
@@ -541,7 +541,7 @@ func TestServeCheckPrintsAConfigurationThatServeAccepts(t *testing.T) {
 
 // TestServe_WorksWithMinimumBudget starts a gateway with the minimum size that an error names, and
 // with 1 MiB less.
-func TestTheLeastBudgetServes(t *testing.T) {
+func TestServe_WorksWithMinimumBudget(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "shards")
 	for _, name := range []string{"big.bin", "bigger.bin"} {
 		if err := os.WriteFile(filepath.Join(from, name), make([]byte, 2<<20), 0o644); err != nil {
@@ -565,7 +565,7 @@ func TestTheLeastBudgetServes(t *testing.T) {
 	ok(t, args(least[1]+"MiB")...)
 }
 
-func TestDemoOnce(t *testing.T) {
+func TestDemo_Once(t *testing.T) {
 	env := []string{"XDG_CACHE_HOME=" + t.TempDir(), "GOMEMLIMIT=off"}
 	from := t.TempDir()
 	for i := range 100 {
@@ -585,13 +585,13 @@ func TestDemoOnce(t *testing.T) {
 	}
 }
 
-func TestMissingIndexExitsWithFour(t *testing.T) {
+func TestMissingIndex_ExitsWith4(t *testing.T) {
 	if o := millrace(t, nil, "verify", t.TempDir()); o.code != exitNotFound {
 		t.Errorf("got exit code %d, want 4\n%s", o.code, o.stderr)
 	}
 }
 
-func TestInterruptExitsWith130(t *testing.T) {
+func TestInterrupt_ExitsWith130(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer

@@ -13,7 +13,7 @@ import (
 
 // TestOutput_ContainsNoSecrets provokes every kind of error from a store that echoes requests, and
 // checks that the output contains no secret.
-func TestNothingPrintedHoldsASecret(t *testing.T) {
+func TestOutput_ContainsNoSecrets(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDCANARY")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
 	t.Setenv("AWS_SESSION_TOKEN", "canary-session")

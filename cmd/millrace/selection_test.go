@@ -30,7 +30,7 @@ func quarantined(t *testing.T, args ...string) (digest string, samples []string)
 	return rep.Digest, samples
 }
 
-func TestQuarantineTakesKeysFromEverywhere(t *testing.T) {
+func TestQuarantine_ReadsKeysFromFlagsAndFile(t *testing.T) {
 	dir := shards(t)
 	list := filepath.Join(t.TempDir(), "bad.txt")
 	if err := os.WriteFile(list, []byte("f007\tblack\r\nf003\n\nf040\n"), 0o644); err != nil {
@@ -83,7 +83,7 @@ func twins(t *testing.T) string {
 	return dir
 }
 
-func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
+func TestQuarantine_KeysInSeveralShards(t *testing.T) {
 	dir := twins(t)
 	if o := ok(t, "index", dir); !strings.Contains(o.stdout, "3 keys in more than one shard, such as 00000000") {
 		t.Errorf("got %s", o.stdout)
@@ -113,7 +113,7 @@ func TestQuarantineOfKeysThatSeveralShardsHave(t *testing.T) {
 }
 
 // TestQuarantine_FindsDamagedSamples changes a byte of one sample.
-func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
+func TestQuarantine_FindsDamagedSamples(t *testing.T) {
 	dir := shards(t)
 	if o := ok(t, "quarantine", dir, "--verify"); o.stdout != "" || !strings.Contains(o.stderr, "nothing to quarantine") {
 		t.Errorf("sound data: got %q and %q", o.stdout, o.stderr)
@@ -146,7 +146,7 @@ func TestQuarantineFindsWhatIsDamaged(t *testing.T) {
 	}
 }
 
-func TestSubsetIsCutOnce(t *testing.T) {
+func TestSubset_StoresEqualSplitsOnce(t *testing.T) {
 	dir := shards(t)
 	cut := func(args ...string) subsetReport {
 		t.Helper()
@@ -179,7 +179,7 @@ func TestSubsetIsCutOnce(t *testing.T) {
 
 // TestGC_DryRunRemovesNothing: a dry run lists the objects that gc then removes. Objects of the
 // current generation are kept.
-func TestGCShowsBeforeItRemoves(t *testing.T) {
+func TestGC_DryRunRemovesNothing(t *testing.T) {
 	dir := shards(t)
 	ok(t, "subset", dir, "--into", "a=1,b=1")
 	ok(t, "index", dir, "--seed", "1")
@@ -224,7 +224,7 @@ func TestGCShowsBeforeItRemoves(t *testing.T) {
 }
 
 // TestSubset_ByShards selects the shards of two splits by name, and trains on one split.
-func TestSubsetByShards(t *testing.T) {
+func TestSubset_ByShards(t *testing.T) {
 	dir := twins(t)
 	for from, to := range map[string]string{"00000.tar": "train-0.tar", "00001.tar": "val-0.tar"} {
 		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {

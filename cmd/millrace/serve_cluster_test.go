@@ -90,7 +90,7 @@ func members(n int, state cluster.State) func(node.ClusterPage) bool {
 
 // TestCluster_IsOneCache: one gateway gets bytes from another one that has read them from the
 // store. A draining gateway announces that. The remaining gateway serves alone.
-func TestFleetIsOneCache(t *testing.T) {
+func TestCluster_IsOneCache(t *testing.T) {
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	for name, change := range map[string]func(*serveConfig){
 		"plain": nil,
@@ -155,7 +155,7 @@ func storedBytes(t *testing.T) uint64 {
 	return d.Bytes
 }
 
-func TestClusterFlagsAreChecked(t *testing.T) {
+func TestServe_ChecksClusterFlags(t *testing.T) {
 	data := shards(t)
 	files := certtest.New(t).Issue(t, t.TempDir(), func(c *x509.Certificate) { c.DNSNames = []string{"gateway"} })
 	secret := filepath.Join(t.TempDir(), "key")
@@ -227,7 +227,7 @@ func TestClusterFlagsAreChecked(t *testing.T) {
 	}
 }
 
-func TestQuotasAreChecked(t *testing.T) {
+func TestServe_ChecksQuotas(t *testing.T) {
 	data := shards(t)
 	disk := filepath.Join(t.TempDir(), "disk")
 	both := slices.Clip([]string{"--dataset", "a=" + data, "--dataset", "b=" + data})

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-data/millrace/datapath/diskcache"
 )
 
-func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
+func TestServe_RejectsInvalidDiskCache(t *testing.T) {
 	data := shards(t)
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestDiskCacheThatDoesNotFitIsAFaultOfUsage(t *testing.T) {
 }
 
 // TestServeCheck_WorksWhileDiskCacheIsInUse: --check works while a gateway uses the disk cache.
-func TestDiskCacheInUseIsChecked(t *testing.T) {
+func TestServeCheck_WorksWhileDiskCacheIsInUse(t *testing.T) {
 	data, dir := shards(t), t.TempDir()
 	location, err := location.Parse(data)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestDiskCacheInUseIsChecked(t *testing.T) {
 
 // TestServe_RejectsDiskCacheSmallerThanChunk: a disk cache into which no chunk fits is an error. It
 // would only count rejected chunks, which also occur in normal operation.
-func TestDiskCacheSmallerThanAChunk(t *testing.T) {
+func TestServe_RejectsDiskCacheSmallerThanChunk(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "out")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 3<<20), 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // TestServe_WarnsIfWindowDoesNotFit: chunks may use only a part of the budget. If the budget is
 // just as large as the window, the gateway reads single samples, which is slow.
-func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
+func TestServe_WarnsIfWindowDoesNotFit(t *testing.T) {
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	for i := range 24 {
 		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)+".bin"), make([]byte, 1<<20), 0o600); err != nil {
@@ -33,7 +33,7 @@ func TestServeWarnsWhenTheWindowDoesNotFit(t *testing.T) {
 // TestServe_CountsDecodingMemory: a shard that is compressed as a whole is one chunk, and is
 // decoded in memory that is reserved when its dataset is opened. Without that memory the gateway
 // would reject requests later.
-func TestServeCountsTheMemoryToDecodeIn(t *testing.T) {
+func TestServe_CountsDecodingMemory(t *testing.T) {
 	data := t.TempDir()
 	f, err := os.Create(filepath.Join(data, "a.jsonl.gz"))
 	if err != nil {

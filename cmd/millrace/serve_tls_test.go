@@ -10,7 +10,7 @@ import (
 )
 
 // TestServe_ChecksTLSFilesAtStart: each error names its flag or file.
-func TestTLSFilesAreCheckedAtStart(t *testing.T) {
+func TestServe_ChecksTLSFilesAtStart(t *testing.T) {
 	ca, data := certtest.New(t), shards(t)
 	good, other := ca.Issue(t, t.TempDir(), nil), ca.Issue(t, t.TempDir(), nil)
 	old := ca.Issue(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })

@@ -15,7 +15,7 @@ import (
 
 // TestCommands_OnlyServeReadsEnvironment: the environment variables of a gateway's container do not
 // affect other commands that run there.
-func TestOnlyServeReadsTheEnvironment(t *testing.T) {
+func TestCommands_OnlyServeReadsEnvironment(t *testing.T) {
 	dir := shards(t)
 	url := gatewayFor(t, dir)
 	env := []string{
@@ -51,7 +51,7 @@ func TestOnlyServeReadsTheEnvironment(t *testing.T) {
 
 // TestServe_ReportsFaultsOfConfigurationFile: each fault is reported with its line. For a misplaced
 // key, the right section is named.
-func TestFaultsOfAConfigurationFile(t *testing.T) {
+func TestServe_ReportsFaultsOfConfigurationFile(t *testing.T) {
 	dir := shards(t)
 	for text, want := range map[string]string{
 		"data: {dataset: " + dir + "}\n":                      "",
@@ -89,7 +89,7 @@ func TestFaultsOfAConfigurationFile(t *testing.T) {
 }
 
 // TestServe_AcceptsFileOfDocumentation: serve --check accepts the file in docs/settings.md.
-func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
+func TestServe_AcceptsFileOfDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestTheFileOfTheDocumentationIsAccepted(t *testing.T) {
 
 // TestServe_AcceptsPrintedSettings: serve accepts the output of serve --check, as YAML and as JSON,
 // and prints the same again.
-func TestPrintedSettingsAreAccepted(t *testing.T) {
+func TestServe_AcceptsPrintedSettings(t *testing.T) {
 	dir := shards(t)
 	args := []string{
 		"serve", "--check", "--dataset", "files=" + dir, "--dataset", "more=" + dir, "--mixture", "both=files:1,more:2,samples=30", "--cache-size", "64MiB",

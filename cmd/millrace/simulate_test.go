@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSimulateReadsAnIndexAndMultipliesLists(t *testing.T) {
+func TestSimulate_CombinesListsOfSettings(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "p.svg")
 	o := ok(t, "simulate", shards(t), "--rate", "500/s", "--batch-size", "4", "--window", "2", "--cache-size", "64MiB,128MiB",
 		"--cache-policy", "lru,plan", "--store-bandwidth", "100MB/s", "--gateways", "1,2", "--world-size", "2", "--svg", picture, "--json")
@@ -40,7 +40,7 @@ func TestSimulateReadsAnIndexAndMultipliesLists(t *testing.T) {
 	}
 }
 
-func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
+func TestSimulate_RejectsInvalidSettings(t *testing.T) {
 	numbers := []string{"simulate", "--samples", "1e5", "--rate", "1000/s", "--cache-size", "1GiB"}
 	for want, args := range map[string][]string{
 		"a dataset is required, or --samples": {"simulate", "--rate", "1", "--cache-size", "1GiB"},
@@ -65,7 +65,7 @@ func TestSimulateRefusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-func TestSimulatePrintsATable(t *testing.T) {
+func TestSimulate_PrintsTable(t *testing.T) {
 	o := ok(t, "simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "10000/s", "--window", "8",
 		"--cache-size", "24MiB,48MiB", "--cache-policy", "lru,plan", "--store-bandwidth", "20MB/s")
 	for _, want := range []string{"20,000 samples in 200 chunks", "slot 8 order", "24MiB", "48MiB", "\nWith a cache of", "\nPolicy: "} {
@@ -75,7 +75,7 @@ func TestSimulatePrintsATable(t *testing.T) {
 	}
 }
 
-func TestSimulateAFleet(t *testing.T) {
+func TestSimulate_Fleet(t *testing.T) {
 	args := []string{
 		"simulate", "--samples", "20000", "--chunk-samples", "100", "--sample-size", "4KiB", "--rate", "100000/s", "--window", "32", "--world-size", "6",
 		"--cache-size", "48MiB", "--gateways", "1,4", "--link", "1Gbit/s", "--store-bandwidth", "20MB/s", "--share", "locality",

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
+func TestTypingErrors_GetSuggestion(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -44,7 +44,7 @@ func TestSlipsOfTheFingersGetASuggestion(t *testing.T) {
 
 // TestFlags_RejectExplicitZero: an explicit 0 is an error where 0 has no meaning. It does not
 // select the default.
-func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
+func TestFlags_RejectExplicitZero(t *testing.T) {
 	for _, c := range []struct{ args, flags string }{
 		{"fetch 127.0.0.1:1", "--batch-size --window --world-size --until"},
 		{"fetch 127.0.0.1:1 --share locality", "--homes"},
@@ -64,7 +64,7 @@ func TestSlips_AZeroThatIsGivenIsNotTheDefault(t *testing.T) {
 	}
 }
 
-func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
+func TestArguments_MissingAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -81,7 +81,7 @@ func TestArgumentsThatAreMissingAreNamed(t *testing.T) {
 	}
 }
 
-func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
+func TestReport_PrintsFailuresAsJSON(t *testing.T) {
 	empty, mixed, splits, named, columns := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	file, err := os.ReadFile("../../chunkindex/codec/rowgroup/testdata/nested.parquet")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestReport_WithJSONFailuresAreJSON(t *testing.T) {
 }
 
 // TestReport_CauseDeterminesCode checks the causes that need a read-only store, or a signal.
-func TestReport_TheCauseGivesTheCode(t *testing.T) {
+func TestReport_CauseDeterminesCode(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestReport_TheCauseGivesTheCode(t *testing.T) {
 
 // TestCompletion_CompletesWords requests completions like a shell. The last line of the output is
 // the directive: 0 files, 4 nothing, 16 directories.
-func TestShellsCompleteWords(t *testing.T) {
+func TestCompletion_CompletesWords(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve --log-level ", "debug\ninfo\nwarn\nerror\n:4\n"},
 		{"serve --log-format t", "auto\ntext\njson\n:4\n"}, // the shell omits words that do not match
@@ -187,13 +187,13 @@ func TestShellsCompleteWords(t *testing.T) {
 	}
 }
 
-func TestVersionIsAFlagToo(t *testing.T) {
+func TestVersion_IsAlsoAFlag(t *testing.T) {
 	if flag, command := ok(t, "--version").stdout, ok(t, "version").stdout; flag != command || !strings.HasPrefix(flag, "millrace ") {
 		t.Errorf("got %q by the flag and %q by the command", flag, command)
 	}
 }
 
-func TestQuietLeavesErrorsAlone(t *testing.T) {
+func TestQuiet_PrintsErrors(t *testing.T) {
 	dir := shards(t)
 	if o := ok(t, "serve", "--dataset", dir, "--check", "--cache-size", "64MiB"); !strings.Contains(o.stderr, "dataset opened") {
 		t.Fatalf("got %s, want a line of the log", o.stderr)
@@ -218,7 +218,7 @@ func TestQuietLeavesErrorsAlone(t *testing.T) {
 	}
 }
 
-func TestAGatewayIsItsHostAndPort(t *testing.T) {
+func TestCommands_AcceptGatewayAsHostAndPort(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	address := strings.TrimPrefix(url, "http://")
 	for _, command := range [][]string{{"fetch"}, {"explain", "--epoch", "1"}, {"warm"}} {
@@ -234,7 +234,7 @@ func TestAGatewayIsItsHostAndPort(t *testing.T) {
 }
 
 // TestErrors_NameUnreachableGatewayOnce: the error contains the address and the cause, each once.
-func TestAnUnreachableGatewayIsNamedOnce(t *testing.T) {
+func TestErrors_NameUnreachableGatewayOnce(t *testing.T) {
 	for _, command := range [][]string{{"explain"}, {"fetch"}} {
 		o := millrace(t, nil, append(command, "127.0.0.1:1")...)
 		if want := "millrace: http://127.0.0.1:1: no answer: connect: connection refused: start it, or correct the address\n"; o.code != exitStore || o.stderr != want {

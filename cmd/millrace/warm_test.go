@@ -30,7 +30,7 @@ func warmable(t *testing.T, answer func(from string) string) (url string, asked 
 	return s.URL, asked
 }
 
-func TestWarmGoesOnUntilAllIsWarm(t *testing.T) {
+func TestWarm_ContinuesUntilComplete(t *testing.T) {
 	url, asked := warmable(t, func(from string) string {
 		next := map[string]int{"0": 40, "40": 90, "90": 100}[from]
 		return fmt.Sprintf(`{"next":%d,"samples":100,"chunks":3,"bytes":300,"full":false,"done":%v}`, next, next == 100)
@@ -49,7 +49,7 @@ func TestWarmGoesOnUntilAllIsWarm(t *testing.T) {
 	}
 }
 
-func TestWarmEndsWhereNoTierHasRoom(t *testing.T) {
+func TestWarm_EndsIfNoTierHasRoom(t *testing.T) {
 	url, asked := warmable(t, func(from string) string {
 		return fmt.Sprintf(`{"next":40,"samples":100,"chunks":3,"bytes":300,"full":%v,"done":false}`, from == "40")
 	})
@@ -59,7 +59,7 @@ func TestWarmEndsWhereNoTierHasRoom(t *testing.T) {
 	}
 }
 
-func TestWarmRefusesToGoBack(t *testing.T) {
+func TestWarm_RejectsBackwardProgress(t *testing.T) {
 	url, _ := warmable(t, func(from string) string {
 		return fmt.Sprintf(`{"next":%d,"samples":100,"chunks":3,"bytes":300,"full":false,"done":false}`, 40-len(from))
 	})
@@ -68,7 +68,7 @@ func TestWarmRefusesToGoBack(t *testing.T) {
 	}
 }
 
-func TestWarmARealGateway(t *testing.T) {
+func TestWarm_RealGateway(t *testing.T) {
 	url := gatewayFor(t, shards(t))
 	for range 2 { // a second run has nothing to load
 		if out := ok(t, "warm", url, "--epoch", "1").stdout; !strings.Contains(out, "all 50 samples are in the caches") {

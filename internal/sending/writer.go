@@ -219,7 +219,7 @@ func (w *Writer) sendPiece(parts net.Buffers, interrupts bool) (left net.Buffers
 	w.Bytes += n
 	if interrupts && errors.Is(err, os.ErrDeadlineExceeded) {
 		if n > 0 {
-			w.moved = now // or later
+			w.moved = now // the last byte may have been sent later
 		}
 		return parts
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/internal/words"
 )
 
-func TestDurationsHaveDays(t *testing.T) {
+func TestDuration_AcceptsDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"10s": 10 * time.Second, "1m30s": 90 * time.Second, "14d": 14 * day, "0d": 0, "1d12h": 36 * time.Hour, "0s": 0, "65535d": 65535 * day,
 	} {

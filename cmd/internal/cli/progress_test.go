@@ -31,9 +31,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestALineEveryHalfMinuteWithoutATerminal: without a terminal, the log gets a line every half
-// minute, and none after the job has ended.
-func TestALineEveryHalfMinuteWithoutATerminal(t *testing.T) {
+// TestBar_PrintsLinesWithoutTerminal: without a terminal, the log gets a line every half minute,
+// and none after the job has ended.
+func TestBar_PrintsLinesWithoutTerminal(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 1)
 		a := New(nil, io.Discard, lines)

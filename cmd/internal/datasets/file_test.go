@@ -25,7 +25,7 @@ mixtures:
   both: photos:7,texts:3
 `
 
-func TestAWholeFile(t *testing.T) {
+func TestParse_WholeFile(t *testing.T) {
 	s, err := Parse("sets.yaml", []byte(whole))
 	if err != nil {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestAWholeFile(t *testing.T) {
 	}
 }
 
-// TestTheFileOfTheDocumentation parses the file in docs/operations.md.
-func TestTheFileOfTheDocumentation(t *testing.T) {
+// TestParse_FileOfDocumentation parses the file in docs/operations.md.
+func TestParse_FileOfDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheFileOfTheDocumentation(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFile(t *testing.T) {
+func TestParse_EmptyFile(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "datasets:\n"} {
 		if s, err := Parse("f", []byte(text)); err != nil || len(s.Datasets) != 0 {
 			t.Errorf("%q: got %v, %v, want nothing", text, s, err)
@@ -69,8 +69,8 @@ func TestAnEmptyFile(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAFile: one error reports all faults, each with file and line.
-func TestFaultsOfAFile(t *testing.T) {
+// TestParse_ReportsAllFaults: one error reports all faults, each with file and line.
+func TestParse_ReportsAllFaults(t *testing.T) {
 	for text, want := range map[string][]string{
 		"datasets: [a]":                                       {"f:1: datasets: must be names with values"},
 		"datasets:\n  a: /x\nsets: {}":                        {`f:3: unknown key "sets"`},
@@ -103,7 +103,7 @@ func TestFaultsOfAFile(t *testing.T) {
 	}
 }
 
-func TestNamesOfFlagsAndFile(t *testing.T) {
+func TestAnd_RejectsDuplicateNames(t *testing.T) {
 	flags := Flags([]location.Location{{Name: "a", Dir: "/a"}}, nil)
 	more, err := Parse("f", []byte("datasets:\n  b: /b\n  c: /c\nmixtures:\n  c: a,b\n"))
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestDemoKeepsThePortItFound: two demos that start concurrently get different ports.
-func TestDemoKeepsThePortItFound(t *testing.T) {
+// TestListen_KeepsPortBound: two demos that start concurrently get different ports.
+func TestListen_KeepsPortBound(t *testing.T) {
 	first, err := Listen(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -199,9 +199,9 @@ func table(f *garbage.Result, names map[string]*chunkindex.Index) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAGenerationTakesItsOwnAlong: a generation is removed together with its objects, once the next
-// one has been current for the grace time. Objects of the current generation are kept.
-func TestAGenerationTakesItsOwnAlong(t *testing.T) {
+// TestFind_RemovesGenerationWithItsObjects: a generation is removed together with its objects, once
+// the next one has been current for the grace time. Objects of the current generation are kept.
+func TestFind_RemovesGenerationWithItsObjects(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
@@ -247,9 +247,9 @@ func TestAGenerationTakesItsOwnAlong(t *testing.T) {
 	})
 }
 
-// TestWhatIsLeftOfAGenerationGoes: if the index of a generation is already gone, its other objects
-// are removed once the next generation has been current for the grace time.
-func TestWhatIsLeftOfAGenerationGoes(t *testing.T) {
+// TestFind_RemovesRestOfGenerationWithoutIndex: if the index of a generation is already gone, its
+// other objects are removed once the next generation has been current for the grace time.
+func TestFind_RemovesRestOfGenerationWithoutIndex(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
@@ -270,9 +270,9 @@ func TestWhatIsLeftOfAGenerationGoes(t *testing.T) {
 	})
 }
 
-// TestIndexThatStaysKeepsItsOwn: the objects of a generation whose index is kept are kept too,
-// since a URL may name the generation.
-func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
+// TestFind_KeepsObjectsOfKeptGeneration: the objects of a generation whose index is kept are kept
+// too, since a URL may name the generation.
+func TestFind_KeepsObjectsOfKeptGeneration(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
@@ -285,9 +285,9 @@ func TestIndexThatStaysKeepsItsOwn(t *testing.T) {
 	})
 }
 
-// TestKeep checks the options with a dataset that grows every ten days: which generations are
-// removed, and why the others are kept.
-func TestKeep(t *testing.T) {
+// TestFind_KeepOptions checks the options with a dataset that grows every ten days: which
+// generations are removed, and why the others are kept.
+func TestFind_KeepOptions(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		x := map[string]*chunkindex.Index{}
@@ -333,9 +333,8 @@ func TestKeep(t *testing.T) {
 	})
 }
 
-// TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith: of a kept generation, only the newest
-// binding is kept.
-func TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith(t *testing.T) {
+// TestFind_KeepsNewestBinding: of a kept generation, only the newest binding is kept.
+func TestFind_KeepsNewestBinding(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		old := p.index(2 << 10)
@@ -372,7 +371,7 @@ func TestAKeptGenerationKeepsTheBindingThatItIsOpenedWith(t *testing.T) {
 	})
 }
 
-func TestReportsGoWhenASnapshotHoldsThem(t *testing.T) {
+func TestFind_RemovesReportsInSnapshot(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		x := p.index(2 << 10)
@@ -403,8 +402,8 @@ func TestReportsGoWhenASnapshotHoldsThem(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotReadableStays: unreadable objects are kept, since their origin is unknown.
-func TestWhatIsNotReadableStays(t *testing.T) {
+// TestFind_KeepsUnreadableObjects: unreadable objects are kept, since their origin is unknown.
+func TestFind_KeepsUnreadableObjects(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		x := p.index(2 << 10)
@@ -422,9 +421,9 @@ func TestWhatIsNotReadableStays(t *testing.T) {
 	})
 }
 
-// TestEveryPointerKeepsItsGeneration: the current generation of every index of the prefix is kept.
-// A generation counts as replaced only when its own index is made again.
-func TestEveryPointerKeepsItsGeneration(t *testing.T) {
+// TestFind_KeepsGenerationOfEveryPointer: the current generation of every index of the prefix is
+// kept. A generation counts as replaced only when its own index is made again.
+func TestFind_KeepsGenerationOfEveryPointer(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		whole := p.index(1 << 10)
@@ -457,8 +456,8 @@ func TestEveryPointerKeepsItsGeneration(t *testing.T) {
 	})
 }
 
-// TestAPointerThatMovesEndsTheRemoval: a change of any index's pointer stops the removal.
-func TestAPointerThatMovesEndsTheRemoval(t *testing.T) {
+// TestApply_StopsIfPointerChanges: a change of any index's pointer stops the removal.
+func TestApply_StopsIfPointerChanges(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		p.index(1 << 10)

@@ -18,7 +18,7 @@ type Generation struct {
 	Indexes    []string   `json:"indexes,omitempty"` // names of the indexes whose current generation this is; "" is the default index
 	Until      *time.Time `json:"until,omitempty"`   // when the next one became current; omitted for the current one
 	Objects    int        `json:"objects"`           // including the generation's own objects
-	Bytes      int64      `json:"bytes"`             // of them
+	Bytes      int64      `json:"bytes"`             // size of these objects
 	Remove     bool       `json:"remove"`
 	Why        string     `json:"why"`
 }

@@ -15,7 +15,7 @@ type Report struct {
 	DryRun      bool         `json:"dry_run"` // the objects in Removed would be removed, but still exist
 	Generations []Generation `json:"generations"`
 	Removed     []Item       `json:"removed"`
-	Kept        []Item       `json:"kept"` // added up
+	Kept        []Item       `json:"kept"` // added up by kind and reason
 }
 
 // Report returns the removed objects. With dry, these are the objects that would be removed.

@@ -75,8 +75,8 @@ var validBucket = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Options follow a dataset's address, each after a comma.
 const (
-	indexOption = "index=" // and the address of the index
-	linksOption = "links=" // and followLinks
+	indexOption = "index=" // followed by the address of the index
+	linksOption = "links=" // followed by followLinks
 	followLinks = "follow"
 )
 

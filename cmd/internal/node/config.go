@@ -80,11 +80,11 @@ type ClusterConfig struct {
 	Join           discovery.Join // discovery of the other gateways
 	PeerListen     string         // address of the port for other gateways
 	PeerBound      net.Listener   // that port, if already bound
-	PeerCert       string         // PEM files
+	PeerCert       string         // PEM files, as for TLSCert and ClientCA
 	PeerKey        string
 	PeerCA         string
 	PeerAllow      []string // patterns; a gateway's certificate must have a name that matches one of them; none: any name
-	PeerInsecure   bool     // no certificates
+	PeerInsecure   bool     // connect to other gateways without TLS
 	PeerSharedCert bool     // all gateways use the same certificate
 	Member         string   // name of this gateway
 }

@@ -35,7 +35,7 @@ const (
 //
 //	peer port ──> peer.Server ──> datapath.Path of the dataset (Answer)      reported readers ──> gateway.Plan ──> Path.Heard
 //	                                                                         cluster.Cluster (chunks of a leaving member) ──> Path.Pull
-//	datapath.Path ──> cluster.Cluster (who owns it) ──> peer.Client ──> other gateways
+//	datapath.Path ──> cluster.Cluster (owner of a chunk) ──> peer.Client ──> other gateways
 type peers struct {
 	log     zerolog.Logger
 	cluster *cluster.Cluster
@@ -195,7 +195,7 @@ type TierBytes struct {
 	Peers  uint64 `json:"peer_bytes"`
 	Disk   uint64 `json:"disk_bytes"`
 	Served uint64 `json:"served_to_peers_bytes"`
-	Memory int64  `json:"memory_bytes"` // held now
+	Memory int64  `json:"memory_bytes"` // chunks in memory now
 }
 
 func (s *Node) clusterPage() any {

@@ -43,7 +43,7 @@ type reloader struct {
 
 	turn chan struct{} // one change at a time; guards set, seen, again and told
 
-	set   datasets.Set  // served now
+	set   datasets.Set  // the set that is served now
 	seen  watch.Content // the file's content when it was last read
 	again time.Time     // when to retry an unchanged file; zero: never
 	told  string        // last error that follow has logged

@@ -7,9 +7,9 @@ import (
 	"github.com/millrace-data/millrace/datapath/simulate"
 )
 
-// TestRanksReadWhereClientsRead: the simulation assigns each rank the same gateway as the client
+// TestGatewayOf_AgreesWithClient: the simulation assigns each rank the same gateway as the client
 // does.
-func TestRanksReadWhereClientsRead(t *testing.T) {
+func TestGatewayOf_AgreesWithClient(t *testing.T) {
 	for ranks := range uint64(70) {
 		for rank := range ranks {
 			for gateways := 1; gateways <= 70; gateways++ {

@@ -41,7 +41,7 @@ PLANTS = [
     ),
     (
         "gc removes a generation that losses were reported for",
-        "./cmd/internal/garbage TestKeep",
+        "./cmd/internal/garbage TestFind_KeepOptions",
         [("cmd/internal/garbage/generations.go", "case b.objects > 0 && !f.older(b.newest, keep):", "case false:")],
     ),
     (
