@@ -17,9 +17,10 @@ func (a *app) gc() *cobra.Command {
 	return a.Build(cli.Command{
 		Use: "gc DATASET", Short: "Delete old generations and reports of a dataset",
 		Long: `Lists generations and loss reports that a dataset does not need any more, and deletes them after
---yes or a confirmation. It keeps generations that a pointer names, that were used within --keep, or
-that are among the --keep-last current ones, with their subsets, quarantines and snapshots; and
-reports without a snapshot. It never deletes shards, nor objects younger than --grace.`,
+--yes or a confirmation. It keeps generations that a pointer names, that were current or written to
+within --keep, or that are among the last --keep-last current ones. It also keeps their subsets,
+quarantines and snapshots, and reports without a snapshot. It never deletes shards, nor objects
+younger than --grace.`,
 		Example: `  millrace gc s3://bucket/imagenet --keep 14d
   millrace gc s3://bucket/imagenet --reports-older 30d --yes`,
 		Setup: func(f *cli.Flags) (func([]string), func(context.Context, []string) error) {
@@ -28,7 +29,7 @@ reports without a snapshot. It never deletes shards, nor objects younger than --
 			var opt garbage.Options
 			var yes bool
 			f.Duration(&opt.Grace, "grace", 24*time.Hour, "keep objects younger than this, which a run may publish")
-			f.Duration(&opt.Keep, "keep", 0, "keep generations that were used in this time (default --grace)")
+			f.Duration(&opt.Keep, "keep", 0, "keep generations used in the last DURATION (default --grace)")
 			f.Set.Lookup("keep").DefValue = ""
 			f.Number(&opt.KeepLast, "keep-last", 1, "number of last current generations to keep")
 			f.Flag(&opt.KeepUsed, "keep-used", "keep generations with subsets, quarantines, snapshots or reports")

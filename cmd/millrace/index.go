@@ -47,7 +47,7 @@ func (x *indexFlags) define(f *cli.Flags) {
 	f.Choice(&x.opt.Defaults.Tail, "tail", "short", "default for a last batch that is not full", "short", "drop", "pad")
 	f.Number(&x.opt.Parallel, "parallel", min(4*runtime.GOMAXPROCS(0), 16), "shards to read concurrently")
 	f.Set.Lookup("parallel").DefValue = "4 per processor, at most 16"
-	f.Text(&x.part, "part", "", "`I/N` do part I of N, publish nothing; rest: complete and publish")
+	f.Text(&x.part, "part", "", "`I/N` do only part I of N; rest: do the missing parts and publish")
 	f.Flag(&x.opt.SingleWriter, "single-writer", "publish without conditional writes; unsafe with other writers")
 	x.opt.Inherit = func(was chunkindex.Defaults, chunkSize int64) (chunkindex.Defaults, int64) {
 		return x.inherit(f, was, chunkSize)

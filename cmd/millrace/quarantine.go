@@ -51,7 +51,7 @@ Bad samples are listed with --key or --keys, or found with --verify. Nothing is 
 			f.Text(&x.shard, "shard", "", "`SHARD` shard of the keys of --key, if several shards have them")
 			f.Text(&x.file, "keys", "", "`FILE` lines of key, tab, reason, tab, shard; - is stdin")
 			f.Text(&x.reason, "reason", "", "`TEXT` reason of samples without one in the file")
-			f.Flag(&x.verify, "verify", "read every chunk and add samples that do not match the index")
+			f.Flag(&x.verify, "verify", "find bad samples: read every chunk and compare it with the index")
 			f.Output(a.App)
 			check := func(args []string) {
 				l = one(f, args[0])
