@@ -111,6 +111,7 @@ func TestFigures(t *testing.T) {
 		"store":    "The store is the bottleneck: 48 MB/s in 60 reads. Rank 0 of 2 of photos waits 80 % of its time for data.",
 		"rank":     "Rank 1 of 2 of photos is slow: it takes 500ms between batches, the other ranks of its job take 5ms. It waits 1 % of its time, and is 20 batches behind.",
 		"cache":    "it evicted 20 chunks before their readers came, and loaded 100. Rank 0 of 2 of photos waits 80 %",
+		"readers":  "waits for it more than 20 % of its time. The rest is between batches: the training step, or decoding and transforms. Rank 1 of 2 of photos takes longest, 2s.",
 		"memory":   "hold 31 MB of 32 MB",
 		"planning": "the phase locate takes 70 % of the time of all requests. Rank 0 of 2 of photos waits 95 % of its time.",
 		"network":  "100 MB/s sent. Rank 0 of 2 of photos waits 60 % of its time",

@@ -169,7 +169,7 @@ func slowRank(c *change) (sentence, cure string) {
 			does = fmt.Sprintf("requested nothing for %v", r.Idle.Round(time.Millisecond))
 		}
 		return fmt.Sprintf("%s is slow: it %s, the other ranks of its job take %v. It waits %s of its time, and is %d batches behind.",
-			&r, does, others.Round(time.Millisecond), share(r.waiting()), r.Behind), "check that machine: faster data would not help"
+			&r, does, others.Round(time.Millisecond), share(r.waiting()), r.Behind), "check its decoding, its transforms, its training step and its machine: the gateway answers it in time"
 	}
 	return "", ""
 }
@@ -178,10 +178,11 @@ func readersLimit(c *change) (sentence, cure string) {
 	if c.longest.waiting() > waits {
 		return "", ""
 	}
-	said := fmt.Sprintf("Not data-bound: none of %d ranks waits more than %s of its time.", len(c.readers), share(max(c.longest.waiting(), 0.01)))
+	said := fmt.Sprintf("Not limited by the gateway: none of %d ranks waits for it more than %s of its time. The rest is between batches: the training step, or decoding and transforms.",
+		len(c.readers), share(max(c.longest.waiting(), 0.01)))
 	if r, after := c.straggler(); r != nil {
 		return fmt.Sprintf("%s %s is the last to request batches, %d after the others of its job.", said, r, after),
-			"if the ranks train in step, the others wait for this one: check its machine and its transforms; faster data would not help"
+			"if the ranks train in step, the others wait for this one: check its decoding, its transforms and its machine"
 	}
 	slowest := c.readers[0]
 	for _, r := range c.readers[1:] {
@@ -189,7 +190,8 @@ func readersLimit(c *change) (sentence, cure string) {
 			slowest = r
 		}
 	}
-	return fmt.Sprintf("%s %s takes longest between batches, %v.", said, &slowest, slowest.think.Round(time.Millisecond)), "faster data would not help"
+	return fmt.Sprintf("%s %s takes longest, %v.", said, &slowest, slowest.think.Round(time.Millisecond)),
+		"time next(loader) in the trainer: if it waits, use more workers or threads, or smaller images; else optimize the training step"
 }
 
 // straggler returns the rank that is last in its job and the number of batches by which it is last,

@@ -229,7 +229,7 @@ const lastRequest = (r) => (r.idle_seconds < 5 ? "now" : `${duration(Math.round(
 function why(r, m) {
   if (r.idle_seconds > 60) return "It requests nothing: it computes for a long time, waits for other ranks, or has ended.";
   if (r.waiting_share > 0.2) return m("waiting_share") > r.waiting_share / 2 ? "It waits for data, as other ranks do: see the bottleneck." : "It waits for data longer than other ranks: check the source of its gateway's bytes.";
-  if (r.think_ms > 1.5 * m("think_ms")) return "It takes longer between batches than other ranks: its program or its machine is slow, not the data.";
+  if (r.think_ms > 1.5 * m("think_ms")) return "It takes longer between batches than other ranks: its training step, its transforms or its machine is slow, not the gateway.";
   if (r.batches_behind >= m("batches_behind") + 2) return "It requests its batches after the other ranks, and does not wait for data. If the ranks train in step, they wait for this one: check its machine and its transforms.";
   return "It behaves like the other ranks.";
 }

@@ -325,6 +325,7 @@ class Count:
     place: Place
     moves: int = 0  # value of the dataset's counter when the pass began
     total: int = 0  # batches of the epoch, for a loader
+    waited: float = 0.0  # seconds that the trainer waited for batches, for a loader
     # number of processes among which Accelerate distributes samples; 1: it does not
     processes: int = 1
     failed: bool = False
@@ -397,6 +398,8 @@ class Pass(Iterator[Any]):
             if not self._in_worker and yielded.moves == self._dataset.places.moves:
                 self._dataset.go_to(Place(yielded.place.epoch + 1))
             raise
+        if self._counted:
+            self._dataset.places.note_stats(self._worker, reader.stats)
         epoch, number, sample = yielded.place
         done = sample if batch.number == number else 0
         told = batch.failures if self._counted and self._in_worker and reader.epoch.steps.collects else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from multiprocessing import connection
@@ -14,6 +15,7 @@ from torch.utils import data as torch_data
 
 from .._job import Place
 from .._parameters import INSTEAD, checked
+from .._pool import Stats
 from ..errors import Closed, InvalidArgument, ProtocolError
 from ._dataset import PREFETCH_FACTOR, Count, Dataset, Parcel
 
@@ -83,12 +85,21 @@ class DataLoader(torch_data.DataLoader):  # type: ignore[misc,type-arg,unused-ig
         place = dataset.places.next
         self._count = Count(place, dataset.places.moves, len(dataset.epoch_for(place)))
         dataset.places.hand_out(place.batch)
+        dataset.places.stats.zero_()
         return _CountedPass(dataset, super().__iter__(), self._count)
 
     def _current(self) -> Optional[Count]:
         """The current or unfinished pass."""
         c = self._count
         return c if c is not None and c.moves == self._batches.places.moves else None
+
+    @property
+    def stats(self) -> Stats:
+        """The reader's counters of the latest pass, summed over the workers; waiting_seconds is the trainer's wait for batches."""
+        sums = zip(vars(Stats()).items(), self._batches.places.stats.sum(0).tolist())
+        stats = Stats(**{name: type(zero)(value) for (name, zero), value in sums})
+        stats.waiting_seconds = self._count.waited if self._count else 0.0
+        return stats
 
     def set_epoch(self, epoch: int) -> None:
         """Calls set_epoch of the dataset."""
@@ -119,8 +130,10 @@ class _CountedPass(Iterator[Any]):
         return batch
 
     def _next(self) -> Any:
+        begun = time.monotonic()
         try:
             batch = next(self._batches)
+            self._count.waited += time.monotonic() - begun
         except StopIteration:
             self._end()
             raise

@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from dataclasses import fields
 from typing import Any, Optional
 
 import torch
 
 from .._job import Place
+from .._pool import Stats
 from ..errors import StateError
 
 _EPOCH, _BATCH, _SAMPLE, _BEGUN, _WORKERS, _HANDED, _PASSES = range(7)
 _LEFT = 4  # cells per pass: its name and its place
 _KEPT = 64  # remembered passes of workers: far more than are ever started at the same time
+_STATS = len(fields(Stats))  # cells per worker, at the end
 _PATIENCE = 60.0
 
 
@@ -27,7 +30,7 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self._cells = torch.zeros(_PASSES + _LEFT * _KEPT, dtype=torch.int64).share_memory_()
+        self._cells = torch.zeros(_PASSES + (_LEFT + _STATS) * _KEPT, dtype=torch.int64).share_memory_()
         self._cells[_HANDED] = -1
         self._pid = os.getpid()
         self._passes = 0  # number of passes that this worker has started
@@ -99,6 +102,15 @@ class Places:
         """Returns how many batches from a worker's reader wait in the queues of their loader, if it is this package's."""
         next_out = int(self._cells[_HANDED])
         return 0 if next_out < 0 else taken - min(taken, max(0, -((first - next_out) // step)))
+
+    @property
+    def stats(self) -> Any:
+        """A view of the cells with the statistics of this pass's readers: one row per worker."""
+        return self._cells[-_STATS * _KEPT :].view(torch.float64).view(_KEPT, _STATS)
+
+    def note_stats(self, worker: int, stats: Stats) -> None:
+        """Stores the statistics of a worker's reader."""
+        self.stats[worker % _KEPT] = torch.tensor([*vars(stats).values()], dtype=torch.float64)
 
     def _note(self, at: int, *values: int) -> None:
         self.own()

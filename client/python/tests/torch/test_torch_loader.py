@@ -64,6 +64,30 @@ def test_any_workers_yield_the_order(
         assert torch.equal(b["jpg"], torch.stack([features(memoryview(files[k][0])) for k in b["__key__"]]))
 
 
+def slow(view: memoryview) -> torch.Tensor:
+    time.sleep(0.002)
+    return features(view)
+
+
+@pytest.mark.parametrize(("workers", "method"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_stats_are_those_of_all_workers(gateway: harness.Gateway, workers: int, method: Optional[str]) -> None:
+    loader = millrace.torch.DataLoader(dataset_of(gateway, decode={"jpg": slow}), num_workers=workers, multiprocessing_context=method)
+    assert loader.stats == millrace.Stats()
+    for _ in range(2):  # each pass counts from 0
+        begun = time.monotonic()
+        assert len(list(loader)) == 17
+        took, stats = time.monotonic() - begun, loader.stats
+        assert stats.batches == 17
+        assert isinstance(stats.bytes, int)
+        assert stats.bytes > 0
+        assert stats.decode_seconds > 500 * 0.002
+        assert stats.fetch_seconds > 0
+        assert 0 < stats.waiting_seconds <= took
+    before = next(iter(loader)) and loader.stats.waiting_seconds
+    time.sleep(0.1)  # in the training step
+    assert loader.stats.waiting_seconds == before
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_next_epoch_follows(gateway: harness.Gateway, workers: int) -> None:
     loader = millrace.torch.DataLoader(dataset_of(gateway), num_workers=workers, persistent_workers=workers > 0)
