@@ -18,7 +18,7 @@ func BenchmarkBuild(b *testing.B) {
 	b.SetBytes(int64(bytes))
 	chunk := int64(8 << 20)
 	for b.Loop() {
-		chunk++ // a new chunk size prevents reuse
+		chunk++ // a different chunk size prevents reuse
 		if _, err := build.Run(b.Context(), store, "", build.Options{ChunkSize: chunk, Parallel: 2}); err != nil {
 			b.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func TestRun_SecondRunReadsNothing(t *testing.T) {
 	if !again.Unchanged || again.ReadBytes != 0 || again.ReusedShards != 4 || again.Generation != d.Report.Generation {
 		t.Errorf("got %+v after %+v", again, d.Report)
 	}
-	// With one more shard, only that one is read, and the chunks of the others are reused.
+	// After a shard is added, only that shard is read, and the chunks of the others are reused.
 	more := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{9}, Seed: 1})
 	body := bytes.ReplaceAll(more.Bodies[0], []byte("00000000.bin"), []byte("9more999.bin"))
 	indextest.MendTar(body)
@@ -61,7 +61,7 @@ func TestRun_SecondRunReadsNothing(t *testing.T) {
 	if grown.ReusedShards != 4 || grown.ReadBytes != int64(len(body)) || grown.Samples != 61 || grown.Generation == d.Report.Generation {
 		t.Errorf("got %+v", grown)
 	}
-	// The same data indexed from scratch gives the same generation.
+	// Indexing the same data from scratch produces the same generation.
 	fresh := memstore.New()
 	for _, k := range store.Keys() {
 		if strings.HasSuffix(k, ".tar") {
@@ -81,7 +81,7 @@ func TestRun_RebindsRewrittenShards(t *testing.T) {
 	}
 	defer store.Close()
 	d := indextest.Make(t, store, spec())
-	for i, k := range d.Shards { // rewritten with the same bytes: a new ETag
+	for i, k := range d.Shards { // rewriting the same bytes produces a new ETag
 		if _, err := store.Put(t.Context(), k, bytes.NewReader(d.Bodies[i]), int64(len(d.Bodies[i])), objstore.Condition{}); err != nil {
 			t.Fatal(err)
 		}
@@ -98,8 +98,8 @@ func TestRun_RebindsRewrittenShards(t *testing.T) {
 	checkAgainst(t, store, prefix, x, d.Keys, d.Samples)
 }
 
-// A run killed at any request leaves no pointer to a broken index. The next run reuses its stored
-// scans.
+// TestRun_ResumesAfterAKillAtEachRequest checks that a run killed at any request leaves no pointer
+// to a broken index, and that the next run reuses the stored scans.
 func TestRun_ResumesAfterAKillAtEachRequest(t *testing.T) {
 	for n := 0; ; n++ {
 		store := memstore.New()
@@ -162,7 +162,7 @@ func TestRun_LosesToAConcurrentRun(t *testing.T) {
 			store.Delete(t.Context(), k)
 		}
 	}
-	// Before this run writes its pointer, another run with another chunk size writes its own.
+	// Before this run writes its pointer, another run with another chunk size writes one.
 	var winner build.Report
 	raced := false
 	store.SetFault(func(c memstore.Call) memstore.Fault {
@@ -231,8 +231,8 @@ func TestRun_RejectsOptions(t *testing.T) {
 	}
 }
 
-// A pointer replaced while it is read is read again; a pointer replaced on every attempt is an
-// error.
+// TestReadPointer_RetriesWhenReplaced checks that a pointer that is replaced during the read is
+// read again. A pointer that is replaced in every attempt must return an error.
 func TestReadPointer_RetriesWhenReplaced(t *testing.T) {
 	for times, opens := range map[int]bool{1: true, 3: true, 100: false} {
 		store := memstore.New()
@@ -272,7 +272,8 @@ func (u unnamed) List(ctx context.Context, prefix string, visit func(objstore.Ob
 	})
 }
 
-// Shards that no index can hold are rejected by name before anything is read.
+// TestRun_RejectsShards checks that shards that no index can hold are rejected by name before
+// anything is read.
 func TestRun_RejectsShards(t *testing.T) {
 	body := indextest.Write(t, memstore.New(), indextest.Spec{Sizes: []int{5}}).Bodies[0]
 	for name, c := range map[string]struct {
@@ -304,7 +305,7 @@ func TestRun_RejectsShards(t *testing.T) {
 type aged struct {
 	objstore.Store
 	age     time.Duration
-	renewed string // part of the keys of objects rewritten after they were listed
+	renewed string // substring of the keys of objects that are rewritten after the listing
 }
 
 func (a aged) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -394,7 +395,7 @@ func TestVerify(t *testing.T) {
 	if len(bad) != 1 || prefix+bad[0].Shard != d.Shards[1] || bad[0].Offset > at || bad[0].Offset+bad[0].Length <= at {
 		t.Fatalf("one flipped bit: got %v, want the sample around %d", bad, at)
 	}
-	next := bad[0].Offset + bad[0].Length // the first byte of the next sample
+	next := bad[0].Offset + bad[0].Length // offset after the bad sample
 	store.SetFault(func(c memstore.Call) memstore.Fault {
 		if c.Op != memstore.Read || c.Key != d.Shards[1] || c.Offset > at || c.Offset+c.Length <= next {
 			return memstore.Fault{}
@@ -449,13 +450,13 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// The progress of Verify counts a shard when its last chunk has been read, and shards without
-// samples at the start.
+// TestVerifyProgress checks that Verify counts a shard when the shard's last chunk has been read,
+// and counts shards without samples at the start.
 func TestVerifyProgress(t *testing.T) {
 	for _, c := range []struct{ samples, shards, parallel, first int }{
-		{7, 9, 1, 3}, // two empty shards, and the first one, of one chunk
+		{7, 9, 1, 3}, // two empty shards, and the first shard, which has one chunk
 		{7, 9, 4, 3},
-		{60, 4, 1, 0}, // shards of several chunks
+		{60, 4, 1, 0}, // each shard has several chunks
 		{60, 4, 4, 0},
 	} {
 		store := memstore.New()
@@ -482,7 +483,8 @@ func TestVerifyProgress(t *testing.T) {
 	}
 }
 
-// The local copy without a cache directory is unnamed, so a killed process leaves no file.
+// TestOpen_LeavesNoTemporaryFile checks that, without a cache directory, the local copy is an
+// unnamed file, so that a killed process leaves no file.
 func TestOpen_LeavesNoTemporaryFile(t *testing.T) {
 	store := memstore.New()
 	d := indextest.Make(t, store, spec())
@@ -530,7 +532,7 @@ func TestOpen_UsesItsLocalCopy(t *testing.T) {
 	if _, err := chunkindex.Open(t.Context(), store, prefix, chunkindex.OpenOptions{}); !errors.Is(err, layout.ErrCorrupt) {
 		t.Errorf("got %v, want %v", err, layout.ErrCorrupt)
 	}
-	// The next index run detects the damage and repairs it.
+	// The next index run must detect the damage and repair it.
 	if rep := indexed(t, store, spec().Build); rep.Unchanged || rep.Generation != d.Report.Generation {
 		t.Errorf("got %+v after damage", rep)
 	}

@@ -30,13 +30,13 @@ func arrowStream(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// Derived tables mixed with their input are rejected, and each suggested command selects a
-// consistent set.
+// TestRun_RejectsDerivedTables checks that derived tables are rejected if they are mixed with their
+// input, and that each suggested command selects a consistent set.
 func TestRun_RejectsDerivedTables(t *testing.T) {
 	const a, b = "cache-3b2fd0e35a1c4d7f", "cache-00ff12ab34cd56ef"
 	for _, c := range []struct {
 		keys    string
-		samples []uint64 // samples selected by each suggestion; nil: the tables are accepted
+		samples []uint64 // number of samples that each suggestion selects; nil: the tables are accepted
 	}{
 		{"json-train.arrow " + a + ".arrow dataset_info.json", []uint64{2, 2}},
 		{"data-00000-of-00002.arrow data-00001-of-00002.arrow " + a + "_00000_of_00002.arrow " + a + "_00001_of_00002.arrow", []uint64{4, 4}},

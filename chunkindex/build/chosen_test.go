@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// buildChosen indexes the files of a store with the named columns and opens the index.
+// buildChosen indexes the files of a store with the named columns. It returns the report and the
+// open index.
 func buildChosen(t *testing.T, store *memstore.Store, opt Options, names ...string) (Report, *chunkindex.Index) {
 	t.Helper()
 	opt.Hints.Fields = names
@@ -50,7 +51,8 @@ func decodeExtents(t *testing.T, store *memstore.Store, x *chunkindex.Index, chu
 	return dst
 }
 
-// With chosen columns, chunks consist of the columns' extents of one or more whole row groups.
+// TestRun_ChosenColumnsAreExtents checks that, with selected columns, chunks consist of the
+// columns' extents of one or more whole row groups.
 func TestRun_ChosenColumnsAreExtents(t *testing.T) {
 	for size, chunks := range map[int64]int{1: 6, 8 << 20: 2} {
 		store := memstore.New()
@@ -79,8 +81,9 @@ func TestRun_ChosenColumnsAreExtents(t *testing.T) {
 	}
 }
 
-// A choice of columns applies to one run. Another choice is another generation of the same index.
-// Choosing all columns by name is the same as choosing none.
+// TestRun_ChosenColumnsChangeTheGeneration checks that a selection of columns applies to one run
+// only. Another selection produces another generation of the same index. Selecting all columns by
+// name is the same as selecting none.
 func TestRun_ChosenColumnsChangeTheGeneration(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "nested-pages-v1"))
@@ -108,8 +111,8 @@ func TestRun_ChosenColumnsChangeTheGeneration(t *testing.T) {
 	}
 }
 
-// Verify reports damage in a chosen column as a range of the shard that contains the chunk. It does
-// not read other columns.
+// TestVerify_ChosenColumns checks that Verify reports damage in a selected column as a range of the
+// shard that contains the chunk, and does not read other columns.
 func TestVerify_ChosenColumns(t *testing.T) {
 	store := memstore.New()
 	file := parquetFile(t, "checksums")
@@ -132,8 +135,8 @@ func TestVerify_ChosenColumns(t *testing.T) {
 	}
 }
 
-// Formats without separately stored columns reject a choice of columns, and the error names an
-// alternative.
+// TestRun_RejectsFields checks that formats whose columns are not stored separately reject a
+// selection of columns, and that the error names an alternative.
 func TestRun_RejectsFields(t *testing.T) {
 	for key, want := range map[string]string{
 		"a.tar":     "--fields does not apply to webdataset shards",
@@ -160,7 +163,8 @@ func TestRun_RejectsFields(t *testing.T) {
 	}
 }
 
-// Indexes with overlapping or unordered extents of a chunk are rejected.
+// TestExtentOrder_RowGroups checks that an index is rejected if the extents of a chunk overlap or
+// are not in order.
 func TestExtentOrder_RowGroups(t *testing.T) {
 	for name, extents := range map[string][]layout.Extent{
 		"one inside the other": {{Offset: 4, Length: 100}, {Offset: 50, Length: 60}},

@@ -25,13 +25,14 @@ func classesOf(t *testing.T, keys []string, opt build.Options) (classes []string
 	return classes
 }
 
-// Sibling folders of images are classes, in one directory or in one per split.
+// TestRun_StoresClassFolders checks that sibling folders of images become classes, if they are in
+// one directory or in one directory per split.
 func TestRun_StoresClassFolders(t *testing.T) {
 	for keys, want := range map[string]string{
 		"cat/1.jpg dog/1.png dog/2.JPG":                 "cat dog",
 		"data/train/dog/1.jpg data/train/cat/1.jpg":     "cat dog",
 		"train/cat/1.jpg train/dog/1.jpg val/emu/1.jpg": "cat dog emu",
-		"cat/1.jpg cat/2.jpg":                           "", // one folder is no classification
+		"cat/1.jpg cat/2.jpg":                           "", // a single folder is not a classification
 		"cat/1.jpg dog/1.jpg 1.jpg":                     "",
 		"cat/1.jpg dog/a/1.jpg":                         "",
 		"cat/1.txt dog/1.txt":                           "",
@@ -54,7 +55,7 @@ func TestRun_StoresClassFolders(t *testing.T) {
 	}
 }
 
-// ClassSamples adds up all folders of a class.
+// TestClassSamples checks that ClassSamples adds the samples of all folders of a class.
 func TestClassSamples(t *testing.T) {
 	for _, c := range []struct {
 		keys, known string
@@ -81,7 +82,7 @@ func TestClassSamples(t *testing.T) {
 	}
 }
 
-// Class names do not affect scans.
+// TestRun_NewClassNamesReuseScans checks that a change of class names does not invalidate scans.
 func TestRun_NewClassNamesReuseScans(t *testing.T) {
 	store := shards(t, "cat/1.jpg", "dog/1.jpg")
 	first, err := build.Run(t.Context(), store, "", build.Options{})

@@ -25,8 +25,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// lines is a format whose samples are lines, each of which may share its first bytes with the end
-// of the preceding one. Lines that begin with # are gaps.
+// lines is a format whose samples are lines. Each line may share its first bytes with the end of
+// the preceding line. Lines that begin with # are gaps.
 type lines struct {
 	overlap int
 	says    string
@@ -115,8 +115,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// samplesOfChunks decodes chunks from their records and returns their samples. It makes all checks
-// that an index makes.
+// samplesOfChunks decodes chunks from their records and returns their samples. It makes the same
+// checks as an index.
 func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*layout.ChunkRecord) []string {
 	t.Helper()
 	var all []string
@@ -156,7 +156,8 @@ func samplesOfChunks(t fatal, stored []byte, overlap int64, records []*layout.Ch
 	return all
 }
 
-// A compressed shard has the samples of the uncompressed one, for any division into frames.
+// TestCutter_AnyFramesGiveTheSameSamples checks that a compressed shard has the same samples as the
+// uncompressed shard, however it is divided into frames.
 func TestCutter_AnyFramesGiveTheSameSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 3))
@@ -198,7 +199,8 @@ func TestCutter_AnyFramesGiveTheSameSamples(t *testing.T) {
 	})
 }
 
-// Frames that end with lines give the same chunks as the uncompressed shard.
+// TestCutter_FramesAtEverySample checks that frames that end with lines produce the same chunks as
+// the uncompressed shard.
 func TestCutter_FramesAtEverySample(t *testing.T) {
 	var data []byte
 	var cuts []int
@@ -220,8 +222,8 @@ func TestCutter_FramesAtEverySample(t *testing.T) {
 	}
 }
 
-// An index of compressed shards has the same samples as that of the uncompressed ones, and its
-// chunks can be decoded.
+// TestRun_CompressedShards checks that an index of compressed shards has the same samples as an
+// index of the uncompressed shards, and that its chunks can be decoded.
 func TestRun_CompressedShards(t *testing.T) {
 	store, want := indexedTars(t)
 	for name, pack := range map[string]func(b []byte) ([]byte, string){
@@ -296,8 +298,8 @@ func checkChunks(t *testing.T, store *memstore.Store, x *chunkindex.Index) {
 	}
 }
 
-// seekable compresses b in zstd's seekable format: frames of a fixed decoded size, then a table in
-// a skippable frame.
+// seekable compresses b in zstd's seekable format: frames with a fixed decoded size, followed by a
+// table in a skippable frame.
 func seekable(b []byte, frame int) []byte {
 	var cuts []int
 	for at := frame; at < len(b); at += frame {
@@ -306,9 +308,10 @@ func seekable(b []byte, frame int) []byte {
 	return append(codectest.PackAt(codec.Zstd, b, cuts...), "\x5e\x2a\x4d\x18\x09\x00\x00\x00\x00\x00\x00\x00\x00\xb1\xea\x92\x8f"...)
 }
 
-// A shard that decodes to ten gigabytes is rejected by name at index time, using little memory.
+// TestRun_RejectsDecompressionBombs checks that an index run rejects, by name, a shard that decodes
+// to ten gigabytes, and uses little memory.
 func TestRun_RejectsDecompressionBombs(t *testing.T) {
-	frame := bytes.Repeat([]byte("\x02\x00\x10\x00"), 10<<30/(128<<10)) // a repeated block of 128 KiB of zeros
+	frame := bytes.Repeat([]byte("\x02\x00\x10\x00"), 10<<30/(128<<10)) // each block decodes to 128 KiB of zeros
 	store := memstore.New()
 	store.Set("bomb.tar.zst", append([]byte("\x28\xb5\x2f\xfd\x00\x58"), frame...))
 	var before, after runtime.MemStats
@@ -323,8 +326,8 @@ func TestRun_RejectsDecompressionBombs(t *testing.T) {
 	}
 }
 
-// Other objects' statements about a shard affect its scan: when they change, only that shard is
-// read again.
+// TestRun_RescansWhenStatementsChange changes the statements of other objects about a shard. They
+// affect the shard's scan, so the run must read that shard again, and no other.
 func TestRun_RescansWhenStatementsChange(t *testing.T) {
 	store := memstore.New()
 	for _, shard := range []string{"a", "b"} {
@@ -353,8 +356,8 @@ func TestRun_RescansWhenStatementsChange(t *testing.T) {
 	}
 }
 
-// saying returns a format with statements of other objects about its shards. It has the name of a
-// real format, which an index requires.
+// saying returns a format in which other objects make statements about the shards. It has the name
+// of a real format, because an index requires one.
 func saying(says []string) format.Format {
 	return format.Format{Name: "tar", Survey: func(_ context.Context, l format.Listing, _ format.Options) (*format.Dataset, error) {
 		d := lines{}.dataset(l.Objects())

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// An index returns constants as the same bytes, so that a second run detects that nothing has
-// changed. "<u2" contains a character that encoding/json escapes by default.
+// TestRun_ConstantsSurviveUnescaped checks that an index returns constants as the same bytes, so
+// that a second run detects that nothing has changed. "<u2" contains a character that encoding/json
+// escapes by default.
 func TestRun_ConstantsSurviveUnescaped(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{"a.npy", "b.npy"} {
@@ -27,7 +28,7 @@ func TestRun_ConstantsSurviveUnescaped(t *testing.T) {
 			t.Errorf("%+v: got %+v, want %d shards reused", c.hints, rep, c.reused)
 		}
 	}
-	// The same bytes cut in another way are other samples.
+	// The same bytes divided into records of another size are different samples.
 	store.Set("c.bin", make([]byte, 64))
 	for _, size := range []int64{16, 32} {
 		opt := Options{Hints: format.Options{RecordSize: size}, Match: "*.bin"}

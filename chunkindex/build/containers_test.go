@@ -21,8 +21,8 @@ func storeOf(objects map[string]string) *memstore.Store {
 	return store
 }
 
-// Objects that may hold several samples are rejected unless the user selects them; the error names
-// their type and the cure.
+// TestRun_RejectsContainers checks that objects that may hold several samples are rejected unless
+// the user selects them. The error must name their type and the remedy.
 func TestRun_RejectsContainers(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
 		{"x", "PAR1....", "it is Parquet, which is not supported: let its name end in .parquet"},
@@ -81,7 +81,8 @@ func TestRun_RejectsContainers(t *testing.T) {
 	}
 }
 
-// A container of several objects is detected by any of them.
+// TestRun_RejectsContainerFolders checks that each object of a container with several objects
+// identifies the container.
 func TestRun_RejectsContainerFolders(t *testing.T) {
 	for want, keys := range map[string][]string{
 		"data/a.lance: it is Lance":  {"_versions/1.manifest", "data/a.lance"},
@@ -99,7 +100,8 @@ func TestRun_RejectsContainerFolders(t *testing.T) {
 	}
 }
 
-// Files of a table with a log may contain rows that no longer belong to the table.
+// TestRun_RejectsTablesWithALog: the files of a table with a log may contain rows that no longer
+// belong to the table.
 func TestRun_RejectsTablesWithALog(t *testing.T) {
 	for log, kind := range map[string]string{
 		"_delta_log/00000000000000000000.json": "Delta Lake", "sales/_delta_log/0.checkpoint.parquet": "Delta Lake",
@@ -118,8 +120,8 @@ func TestRun_RejectsTablesWithALog(t *testing.T) {
 	}
 }
 
-// Next to shards, shards with an unsupported compression are rejected; other objects are counted
-// with an example.
+// TestRun_ContainersNextToShards checks that, next to shards, shards with an unsupported
+// compression are rejected, and that other objects are counted, with an example.
 func TestRun_ContainersNextToShards(t *testing.T) {
 	lines := map[string]string{"a.jsonl": "{}\n", "a.csv": "a,b\n", "a.parquet": "PAR1", "a.orc": "ORC", "a.zip": "PK\x03\x04", "a_stats.json": "{}"}
 	if rep, err := Run(t.Context(), storeOf(lines), "", Options{}); err != nil || rep.Samples != 1 || rep.Ignored != 5 || rep.IgnoredExample != "a.csv" {
@@ -131,8 +133,8 @@ func TestRun_ContainersNextToShards(t *testing.T) {
 	}
 }
 
-// A format named by the user takes every object or returns an error, except objects that describe
-// data.
+// TestRun_NamedFormatTakesEveryObject checks that, if the user names the format, it accepts every
+// object that does not describe data, or returns an error.
 func TestRun_NamedFormatTakesEveryObject(t *testing.T) {
 	array := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
 	array += strings.Repeat(" ", 127-len(array)) + "\n" + "01234567"
@@ -160,7 +162,7 @@ func TestRun_NamedFormatTakesEveryObject(t *testing.T) {
 	}
 }
 
-// Suffixes are case-insensitive.
+// TestRun_IgnoresCaseOfSuffixes checks that suffixes are case-insensitive.
 func TestRun_IgnoresCaseOfSuffixes(t *testing.T) {
 	store := memstore.New()
 	store.Set("A.JSONL.GZ", codectest.PackAt(1, []byte("{}\n{}\n")))
@@ -171,7 +173,8 @@ func TestRun_IgnoresCaseOfSuffixes(t *testing.T) {
 	}
 }
 
-// docs/formats.md has a row for every format; docs/spec/formats.md has the names and the remedy of every container.
+// TestDocs_ListFormatsAndContainers checks that docs/formats.md has a row for every format, and
+// that docs/spec/formats.md has the names and the remedy for every container.
 func TestDocs_ListFormatsAndContainers(t *testing.T) {
 	table, _, _ := strings.Cut(readPage(t, "formats.md"), "## Detection")
 	for _, f := range formats() {

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/rows"
 )
 
-// The gap between two samples is held until the second one's chunk is known, up to a limit.
+// TestCutter_LongGapClosesTheChunk checks that the cutter holds the gap between two samples until
+// it knows the second sample's chunk, up to a limit.
 func TestCutter_LongGapClosesTheChunk(t *testing.T) {
 	for _, piece := range []int{1 << 20, 3 << 20} {
 		var lengths []int64
@@ -45,8 +46,8 @@ func TestCutter_LongGapClosesTheChunk(t *testing.T) {
 	}
 }
 
-// described is the frame list of a shard of one frame, whose chunks have this many bytes of
-// parameters.
+// described is the frame list of a shard with a single frame. Each chunk has this number of bytes
+// of parameters.
 type described int
 
 func (d described) At(int64) (codec.Frame, bool) {
@@ -57,7 +58,8 @@ func (d described) Keep(int64, [4]int64) {}
 
 func (d described) Params(int64, int64) ([]byte, []rows.Range) { return make([]byte, d), nil }
 
-// The length of a chunk's decoding parameters is limited, and the scan reports a violation.
+// TestCutter_LimitsParameters checks that the length of a chunk's decoding parameters is limited,
+// and that the scan reports longer parameters.
 func TestCutter_LimitsParameters(t *testing.T) {
 	for params, refused := range map[int]bool{layout.MaxTable: false, layout.MaxTable + 1: true} {
 		c := newCutter(1<<20, func(*layout.ChunkRecord) error { return nil })

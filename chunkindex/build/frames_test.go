@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// counting counts calls of Keep and forwards all calls.
+// counting counts the calls of Keep. It forwards all calls.
 type counting struct {
 	format.Frames
 	calls int
@@ -23,8 +23,8 @@ func (c *counting) Keep(from int64, bytes [4]int64) {
 	c.Frames.Keep(from, bytes)
 }
 
-// Frames of gaps only, or of pieces of one sample, are dropped while scanning, and the chunks
-// around them are correct.
+// TestRun_ManyTinyMembers checks that the scan forgets frames that contain only gaps or only pieces
+// of one sample, and that the chunks around them are correct.
 func TestRun_ManyTinyMembers(t *testing.T) {
 	line := codectest.PackAt(codec.Gzip, []byte("{}\n"))
 	empty := codectest.PackAt(codec.Gzip, []byte("\n"))

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Hidden objects are neither samples nor shards of any format, and are counted.
+// TestRun_SkipsHiddenObjects checks that hidden objects are neither samples nor shards of any
+// format, and that they are counted.
 func TestRun_SkipsHiddenObjects(t *testing.T) {
 	small, _ := indexedTars(t)
 	shard, _ := small.Bytes("a.tar")
@@ -19,7 +20,7 @@ func TestRun_SkipsHiddenObjects(t *testing.T) {
 		for _, junk := range []string{".DS_Store", "d/.DS_Store", "._" + fmt.Sprintf(name, 1), ".cache/d/" + fmt.Sprintf(name, 1), "Thumbs.db", "d/desktop.ini"} {
 			store.Set(junk, []byte("no sample"))
 		}
-		store.Set("d/.gitkeep", nil) // an empty sample would be rejected
+		store.Set("d/.gitkeep", nil) // if it were not hidden, the empty sample would be rejected
 		rep, err := Run(t.Context(), store, "", Options{})
 		if err != nil || rep.Format != format || rep.Shards != 1 || rep.Ignored != 0 || rep.Hidden != 7 || rep.HadHidden != 0 {
 			t.Errorf("%s: got %+v, %v, want one shard, and 7 hidden objects", format, rep, err)
@@ -35,8 +36,9 @@ func TestRun_SkipsHiddenObjects(t *testing.T) {
 	}
 }
 
-// A run without --hidden drops hidden objects that the existing index has as samples, and reports
-// them. An index depends only on the objects and options, never on the previous index.
+// TestRun_ReportsHiddenSamples runs without --hidden on an index that has hidden objects as
+// samples. The run must drop and report them. An index depends only on the objects and options,
+// never on the previous index.
 func TestRun_ReportsHiddenSamples(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{".a/b.jpg", "c.jpg", "d/.DS_Store", "e/.f.jpg"} {
@@ -46,7 +48,7 @@ func TestRun_ReportsHiddenSamples(t *testing.T) {
 	if err != nil || with.Samples != 4 || with.HadHidden != 0 {
 		t.Fatalf("got %+v, %v, want 4 samples", with, err)
 	}
-	store.Set("d/.g.jpg", []byte("new")) // in no earlier index
+	store.Set("d/.g.jpg", []byte("new")) // was in no earlier index
 	store.Delete(t.Context(), "e/.f.jpg")
 	without, err := Run(t.Context(), store, "", Options{})
 	if err != nil || without.Samples != 1 || without.Hidden != 3 || without.HadHidden != 2 {

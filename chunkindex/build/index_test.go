@@ -79,7 +79,8 @@ func checkAgainst(t *testing.T, store objstore.Store, prefix string, x *chunkind
 	}
 }
 
-// Names of every kind that the scanner accepts are returned byte for byte.
+// TestRun_KeepsNames checks that all kinds of names that the scanner accepts are returned byte for
+// byte.
 func TestRun_KeepsNames(t *testing.T) {
 	names := []string{
 		"line\nbreak.jpg", "tab\tand\x1besc.jpg", "grün.jpg", "日本/語.png", "not\xffutf8.jpg", "README", "a/.hidden.jpg", "../up.txt", "/abs.txt",
@@ -125,7 +126,8 @@ func TestRun_KeepsNames(t *testing.T) {
 	}
 }
 
-// Archives without a sample, in all their forms, are shards without samples.
+// TestRun_EmptyArchives checks that all forms of archives without samples become shards without
+// samples.
 func TestRun_EmptyArchives(t *testing.T) {
 	store := memstore.New()
 	store.Set("no-bytes.tar", nil)

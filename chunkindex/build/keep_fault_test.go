@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// keptTogether returns a store with two shards whose scans a killed run stored in one object, and
-// that object's key.
+// keptTogether returns a store with two shards and the key of an object that contains the scans of
+// both. A killed run has stored this object.
 func keptTogether(t *testing.T) (store *memstore.Store, key string) {
 	t.Helper()
 	store, _ = indexedTars(t)
@@ -48,8 +48,8 @@ func keptTogether(t *testing.T) (store *memstore.Store, key string) {
 	return nil, ""
 }
 
-// listedKept returns a builder that has listed the shards and stored scans of a store, and the
-// units to scan.
+// listedKept returns a builder that has listed the shards and the stored scans of a store. It also
+// returns the units to scan.
 func listedKept(t *testing.T, store *memstore.Store, opt Options) (b *builder, todo []int) {
 	t.Helper()
 	opt.Parallel = 1
@@ -76,8 +76,9 @@ func addressed(store *memstore.Store, body []byte) {
 	store.Set(layout.ScanDir+hex.EncodeToString(sum[:]), body)
 }
 
-// A damaged object of scans yields none of its scans, leaves no bytes in the temporary file and
-// fails no run. The undamaged object is used afterwards.
+// TestTakeKept_IgnoresDamagedObjects checks that none of the scans in a damaged object are used.
+// The object must leave no bytes in the temporary file and make no run fail. The undamaged object
+// is used afterwards.
 func TestTakeKept_IgnoresDamagedObjects(t *testing.T) {
 	store, key := keptTogether(t)
 	sound, _ := store.Bytes(key)
@@ -86,7 +87,7 @@ func TestTakeKept_IgnoresDamagedObjects(t *testing.T) {
 	changed := func(change func(b []byte) []byte) []byte { return change(bytes.Clone(sound)) }
 	for name, c := range map[string]struct {
 		body   []byte
-		honest bool // the key is the digest of the bytes
+		honest bool // the object's key is the digest of its bytes
 		err    error
 	}{
 		"another digest":            {changed(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), false, nil},
@@ -148,8 +149,8 @@ func TestTakeKept_IgnoresDamagedObjects(t *testing.T) {
 	}
 }
 
-// takeKept returns an error for a failure that does not concern the object: no space for scans, or
-// an ended context.
+// TestTakeKept_FailsWithoutSpace checks that takeKept returns an error for a failure that does not
+// concern the object: no space for scans, or a context that has ended.
 func TestTakeKept_FailsWithoutSpace(t *testing.T) {
 	store, _ := keptTogether(t)
 	b, todo := listedKept(t, store, Options{})
@@ -164,7 +165,8 @@ func TestTakeKept_FailsWithoutSpace(t *testing.T) {
 	}
 }
 
-// A scan stored by two interrupted runs in different objects counts once.
+// TestTakeKept_CountsAScanOnce checks that a scan that two interrupted runs stored in different
+// objects counts once.
 func TestTakeKept_CountsAScanOnce(t *testing.T) {
 	store, key := keptTogether(t)
 	both, _ := store.Bytes(key)

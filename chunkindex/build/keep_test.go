@@ -15,10 +15,10 @@ import (
 
 const kept = prefix + ".millrace/scan/"
 
-// requests counts the requests to a store, separately for stored scans.
+// requests counts the requests to a store. kept counts only those for stored scans.
 type requests struct{ all, kept map[memstore.Op]int }
 
-// count counts all further requests to a store. Requests fail from the first one for which end
+// count counts all further requests to a store. All requests fail from the first one for which end
 // returns true.
 func count(store *memstore.Store, end func(memstore.Call) bool) *requests {
 	r, ended := &requests{map[memstore.Op]int{}, map[memstore.Op]int{}}, false
@@ -35,7 +35,8 @@ func count(store *memstore.Store, end func(memstore.Call) bool) *requests {
 	return r
 }
 
-// Stored scans cost one write and one removal per hundreds of tiny shards, rather than per shard.
+// TestKeep_StoresTinyShardsTogether checks that stored scans cost one write and one removal for
+// hundreds of tiny shards, instead of one for each shard.
 func TestKeep_StoresTinyShardsTogether(t *testing.T) {
 	const shards = 2500
 	store := memstore.New()
@@ -48,12 +49,13 @@ func TestKeep_StoresTinyShardsTogether(t *testing.T) {
 	if r.kept[memstore.Put] != shards/512 || r.kept[memstore.Delete] != shards/512 {
 		t.Errorf("got %v for what was kept, want %d writes and as many removals", r.kept, shards/512)
 	}
-	if r.all[memstore.Put] > 10 || r.all[memstore.Delete] > 5 { // including the probe of the store and the published objects
+	if r.all[memstore.Put] > 10 || r.all[memstore.Delete] > 5 { // includes the probe of the store and the published objects
 		t.Errorf("got requests %v, want ten writes", r.all)
 	}
 }
 
-// The memory for indexing depends on the shards' contents rather than on the limits.
+// TestRun_TinyShardsTakeLittleMemory checks that the memory for indexing depends on the contents of
+// the shards, not on the limits.
 func TestRun_TinyShardsTakeLittleMemory(t *testing.T) {
 	const shards = 500
 	store := memstore.New()
@@ -67,18 +69,18 @@ func TestRun_TinyShardsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// After a run ends at any point, the next one rereads at most the shards between two writes, twice,
-// plus the shards being read.
+// TestKeep_LimitsRepeatedWork ends a run at any point. The next run may read again at most twice
+// the number of shards between two writes, plus the shards that were being read.
 func TestKeep_LimitsRepeatedWork(t *testing.T) {
 	const shards, parallel = 40, 3
 	for _, c := range []struct {
 		name   string
 		bytes  int64
 		shards int
-		most   int // shards between two writes
+		most   int // number of shards between two writes
 	}{
 		{"by shards", 1 << 40, 7, 7},
-		{"by bytes", 10 << 10, 1 << 20, 5}, // of 2 KiB each, plus headers
+		{"by bytes", 10 << 10, 1 << 20, 5}, // each shard has 2 KiB plus headers
 	} {
 		for at := range shards {
 			store := memstore.New()
@@ -114,7 +116,8 @@ func TestKeep_LimitsRepeatedWork(t *testing.T) {
 	}
 }
 
-// The scans of all objects that a twice interrupted run left are reused.
+// TestTakeKept_AfterTwoInterruptions checks that the scans in all objects that two interrupted runs
+// left are reused.
 func TestTakeKept_AfterTwoInterruptions(t *testing.T) {
 	const shards = 30
 	store := memstore.New()

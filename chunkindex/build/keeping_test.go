@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-data/millrace/internal/objstore"
 )
 
-// RunKeeping is Run with other thresholds for storing scans.
+// RunKeeping is like Run, but with other thresholds for storing scans.
 func RunKeeping(ctx context.Context, store objstore.Store, prefix string, opt Options, bytes int64, shards int) (Report, error) {
 	b, err := newBuilder(store, prefix, opt)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// folder returns a store of objects by their names; "*.jpg:30" means thirty images.
+// folder returns a store with objects of these names; "*.jpg:30" means thirty images.
 func folder(t *testing.T, names ...string) *memstore.Store {
 	t.Helper()
 	var archive bytes.Buffer
@@ -60,8 +60,8 @@ func folder(t *testing.T, names ...string) *memstore.Store {
 	return store
 }
 
-// The objects of a folder are of one kind, apart from a few others that do not matter, or the user
-// must choose.
+// TestRun_RejectsSeveralKinds checks that the user must select a kind, unless all objects of a
+// folder are of one kind except for a few that do not matter.
 func TestRun_RejectsSeveralKinds(t *testing.T) {
 	for objects, want := range map[string]string{
 		"data-*.parquet:12 images/*.jpg:30":               "parquet 12 *.parquet, image 30 *.jpg",
@@ -81,9 +81,9 @@ func TestRun_RejectsSeveralKinds(t *testing.T) {
 		"*.jpg:3 notes.xyz":                               "image 3 *.jpg; object notes.xyz: its name is not that of an image",
 		"a.jpg noextension":                               "image 1 *.jpg; object noextension: its name",
 		"cat/*.jpg:20 dog/*.png:20 cat/notes.txt LICENSE": "files 40",
-		"cat/*.jpg:20 dog/*.png:20 cat/*.txt:3":           "image 40 *.{jpg,png}, text 3 *.txt", // captions of these images
-		"cat/*.jpg:20 dog/*.png:20 notes/*.txt:5":         "image 40 *.{jpg,png}, text 5 *.txt", // more than a few
-		"*.jpg:40 notes.txt":                              "image 40 *.jpg, text 1 *.txt",       // no class folders
+		"cat/*.jpg:20 dog/*.png:20 cat/*.txt:3":           "image 40 *.{jpg,png}, text 3 *.txt", // the texts may be captions of these images
+		"cat/*.jpg:20 dog/*.png:20 notes/*.txt:5":         "image 40 *.{jpg,png}, text 5 *.txt", // more texts than one per ten images
+		"*.jpg:40 notes.txt":                              "image 40 *.jpg, text 1 *.txt",       // the images are not in class folders
 		"*.jpg:3 README.md metadata.json LICENSE _SUCCESS load.py checksums.md5 state.json": "files 3",
 		"*.jpg:3 .gitattributes index.html CITATION.cff":                                    "files 3",
 		"*.tar:3 *.parquet:3 *_stats.json:3":                                                "tar 3",
@@ -128,7 +128,8 @@ func TestRun_RejectsSeveralKinds(t *testing.T) {
 	}
 }
 
-// No pattern is suggested if none separates the kinds.
+// TestKindsError_SuggestsNoWrongPattern checks that no pattern is suggested if no pattern separates
+// the kinds.
 func TestKindsError_SuggestsNoWrongPattern(t *testing.T) {
 	_, err := build.Run(t.Context(), folder(t, "a.jpg", "b.jpg", "c.x*y", "d.zarr/1.jpg"), "", build.Options{})
 	asked, ok := errors.AsType[*build.KindsError](err)
@@ -137,7 +138,8 @@ func TestKindsError_SuggestsNoWrongPattern(t *testing.T) {
 	}
 }
 
-// The error text contains all information even if no command formats it.
+// TestKindsError_Text checks that the error text contains all information, even without the
+// formatting of a command.
 func TestKindsError_Text(t *testing.T) {
 	_, err := build.Run(t.Context(), folder(t, "a.jpg", "b.jpg", "c.x*y"), "", build.Options{})
 	asked, ok := errors.AsType[*build.KindsError](err)
@@ -149,7 +151,8 @@ func TestKindsError_Text(t *testing.T) {
 	}
 }
 
-// A format named by the user, or a format's own index, determines the shards.
+// TestRun_NamedFormatAllowsSeveralKinds checks that a format that the user names, or a format's own
+// index, determines the shards.
 func TestRun_NamedFormatAllowsSeveralKinds(t *testing.T) {
 	if rep, err := build.Run(t.Context(), folder(t, "metadata.jsonl", "*.jpg:3"), "", build.Options{Format: "files"}); err != nil || rep.Shards != 4 {
 		t.Errorf("got %+v, %v, want four samples", rep, err)

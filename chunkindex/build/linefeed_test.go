@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The last line of a shard may lack its line feed. The sample includes it nevertheless, so that
-// others can follow it, and so does its chunk, compressed or not.
+// TestRun_AddsMissingLineFeeds: the last line of a shard may lack its line feed. The sample and its
+// chunk, compressed or not, must include a line feed, so that another line can follow.
 func TestRun_AddsMissingLineFeeds(t *testing.T) {
 	var all []string
 	for i := range 40 {
@@ -58,7 +58,8 @@ func TestRun_AddsMissingLineFeeds(t *testing.T) {
 	}
 }
 
-// Decode adds the line feed, and an index with nothing to add is rejected.
+// TestDecode_AddsLineFeed checks that Decode adds the line feed, and that an index that sets the
+// flag where no line feed is missing is rejected.
 func TestDecode_AddsLineFeed(t *testing.T) {
 	for _, c := range []codec.Codec{codec.None, codec.Gzip, codec.Zstd} {
 		stored := []byte("0123456789")

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// plainAndPacked returns a listing of an uncompressed object and of the same bytes compressed.
+// plainAndPacked returns a listing with an uncompressed object, and with the same bytes in
+// compressed form.
 func plainAndPacked(t *testing.T, text string) (*memstore.Store, *listing) {
 	t.Helper()
 	store := memstore.New()
@@ -21,8 +22,9 @@ func plainAndPacked(t *testing.T, text string) (*memstore.Store, *listing) {
 	return store, newListing(store, "p/", objects)
 }
 
-// Open reads decoded bytes from an offset. An offset beyond the end, or a stream that breaks before
-// it, leaves no open stream.
+// TestListing_OpenReadsDecodedBytesFromAnOffset checks that Open reads decoded bytes from an
+// offset. It must leave no open stream if the offset is beyond the end, or if the stream breaks
+// before the offset.
 func TestListing_OpenReadsDecodedBytesFromAnOffset(t *testing.T) {
 	text := strings.Repeat("0123456789", 50_000)
 	for _, key := range []string{"a.txt", "a.txt.gz"} {
@@ -61,7 +63,8 @@ func TestListing_OpenReadsDecodedBytesFromAnOffset(t *testing.T) {
 	}
 }
 
-// description distinguishes a missing object from a store error, and returns at most its limit.
+// TestListing_DescriptionMissingAndFailing checks that description distinguishes a missing object
+// from a store error, and returns at most the requested number of bytes.
 func TestListing_DescriptionMissingAndFailing(t *testing.T) {
 	store, l := plainAndPacked(t, "0123456789")
 	store.Set("p/empty", nil)
@@ -92,8 +95,8 @@ func TestListing_DescriptionMissingAndFailing(t *testing.T) {
 	}
 }
 
-// An unlisted object is not found, and an object whose name does not match its contents returns an
-// error with the cure.
+// TestListing_ReadRejectsUnlistedObjects checks that an unlisted object is not found. If an
+// object's name does not match its contents, the error must state the remedy.
 func TestListing_ReadRejectsUnlistedObjects(t *testing.T) {
 	store, l := plainAndPacked(t, "0123456789")
 	store.Set("p/b.txt", []byte("b"))

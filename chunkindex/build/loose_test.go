@@ -91,8 +91,8 @@ func TestRun_LooseObjects(t *testing.T) {
 	}
 }
 
-// A change in one run of objects leaves the other runs as they were. The index equals that of a run
-// from scratch.
+// TestRun_ReusesRunsOfLooseObjects checks that a change in one run of objects does not affect the
+// other runs, and that the index equals the index of a run from scratch.
 func TestRun_ReusesRunsOfLooseObjects(t *testing.T) {
 	store := memstore.New()
 	var ends []string
@@ -104,7 +104,7 @@ func TestRun_ReusesRunsOfLooseObjects(t *testing.T) {
 	}
 	var size int64
 	put := func(key string) { store.Set(key, []byte(key)); size += int64(len(key)) }
-	for i, end := range ends { // three runs of a few objects each, and the rest
+	for i, end := range ends { // three short runs of objects, and the remaining objects
 		put(end)
 		for j := range 5 {
 			put(fmt.Sprintf("%s-%d-%d.jpg", strings.TrimSuffix(end, ".jpg"), i, j))
@@ -136,8 +136,8 @@ func TestRun_ReusesRunsOfLooseObjects(t *testing.T) {
 	}
 }
 
-// After any removals, the index equals that of a run from scratch. If a run of objects has lost its
-// last ones, the affected chunk is cut again.
+// TestRun_RemovedLooseObjects checks that, after any removals, the index equals the index of a run
+// from scratch. If a run of objects has lost its last objects, the affected chunk is cut again.
 func TestRun_RemovedLooseObjects(t *testing.T) {
 	store := memstore.New()
 	opt := Options{ChunkSize: 100}
@@ -168,7 +168,7 @@ func TestRun_RemovedLooseObjects(t *testing.T) {
 	}
 }
 
-// contentStore is a store whose ETags are digests of the content, like those of S3.
+// contentStore is a store whose ETags are digests of the content, like the ETags of S3.
 type contentStore struct{ *memstore.Store }
 
 func (h contentStore) List(ctx context.Context, prefix string, visit func(objstore.Object) error) error {
@@ -186,7 +186,8 @@ func (h contentStore) ReadRange(ctx context.Context, ref objstore.Ref, off int64
 	return h.Store.ReadRange(ctx, ref, off, dst...)
 }
 
-// An object that was renamed without changing its bytes, ETag or position gets its new key.
+// TestRun_RenamedLooseObject checks that a renamed object gets its new key, even if its bytes, ETag
+// and position are unchanged.
 func TestRun_RenamedLooseObject(t *testing.T) {
 	store := contentStore{memstore.New()}
 	for _, key := range []string{"a.jpg", "b.jpg", "d.jpg"} {
@@ -210,8 +211,8 @@ func TestRun_RenamedLooseObject(t *testing.T) {
 	}
 }
 
-// A killed run leaves one scan per run of objects rather than per object, and the next run reuses
-// them.
+// TestKeep_StoresRunsOfLooseObjects checks that a killed index run leaves one scan for each run of
+// objects, not for each object, and that the next index run reuses these scans.
 func TestKeep_StoresRunsOfLooseObjects(t *testing.T) {
 	store := memstore.New()
 	shards.Photos(store, 300)
@@ -265,7 +266,8 @@ func TestRun_RejectsLooseObjects(t *testing.T) {
 	}
 }
 
-// For a prefix without objects, the error suggests the intended location.
+// TestRun_EmptyPrefix checks that the error for a prefix without objects suggests the intended
+// location.
 func TestRun_EmptyPrefix(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{".millrace/current", "deep/er/x.jpg", "notes.txt", "sheep/1.jpg", "shapes/part-0.parquet", "shapes/part-1.parquet", "z/1", "a/1", "b/1", "c/1"} {
@@ -287,7 +289,7 @@ func TestRun_EmptyPrefix(t *testing.T) {
 	}
 }
 
-// An object too long to read into memory is streamed.
+// TestRun_StreamsLongLooseObjects checks that an object too long for the read buffer is streamed.
 func TestRun_StreamsLongLooseObjects(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.bin", []byte("a"))

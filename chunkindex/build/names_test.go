@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// A compressed shard has the same sample keys as the uncompressed one, for every name that
-// indicates the compression.
+// TestRun_NamesOfCompressedShards checks that a compressed shard has the same sample keys as the
+// uncompressed shard, for every name that indicates the compression.
 func TestRun_NamesOfCompressedShards(t *testing.T) {
 	const length = 1000
 	records := make([]byte, 7*length)
@@ -38,7 +38,8 @@ func TestRun_NamesOfCompressedShards(t *testing.T) {
 	}
 }
 
-// A name that consists only of a compression suffix indicates no compression.
+// TestRun_NamesThatAreOnlyASuffix checks that a name that consists only of a compression suffix
+// does not indicate compression.
 func TestRun_NamesThatAreOnlyASuffix(t *testing.T) {
 	store := memstore.New()
 	for _, name := range []string{".gz", "d/.zst", "d/x"} {

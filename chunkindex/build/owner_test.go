@@ -11,13 +11,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// noteOwner writes a note per index of a generation, including one for the default index if that
-// had none.
+// TestNoteOwner_NotesEachIndexOfAGeneration checks that noteOwner writes an owner object for each
+// index of a generation. If the generation had none, that includes the default index.
 func TestNoteOwner_NotesEachIndexOfAGeneration(t *testing.T) {
 	g := strings.Repeat("ab", 32)
 	for _, c := range []struct {
 		name    string
-		there   bool     // the index object exists
+		there   bool     // the index object already exists
 		owners  []string // existing notes
 		want    []string
 		refuses []string
@@ -62,12 +62,12 @@ func TestNoteOwner_NotesEachIndexOfAGeneration(t *testing.T) {
 	}
 }
 
-// noteOwner and CheckOwner return store errors.
+// TestNoteOwner_ReturnsEachFault checks that noteOwner and CheckOwner return store errors.
 func TestNoteOwner_ReturnsEachFault(t *testing.T) {
 	g := strings.Repeat("ab", 32)
 	for _, op := range []memstore.Op{memstore.List, memstore.Stat, memstore.Put} {
 		for _, want := range []error{objstore.ErrUnavailable, objstore.ErrDenied} {
-			for last := range 2 { // for puts, the first or the second one fails
+			for last := range 2 { // number of the failing request: for puts, the first or the second one
 				store := memstore.New()
 				store.Set(layout.IndexObject("p/", g), []byte("x"))
 				n := 0

@@ -21,8 +21,9 @@ func parquetFile(t testing.TB, name string) []byte {
 	return b
 }
 
-// Row groups are joined into chunks up to the chunk size, and none is split. The three row groups
-// of each file have about 1,100 bytes, the last one half of that.
+// TestRun_JoinsRowGroups checks that row groups are joined into chunks up to the chunk size, and
+// that no row group is split. Each file has two row groups of about 1,100 bytes and a last one of
+// half that size.
 func TestRun_JoinsRowGroups(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "checksums"))
@@ -56,8 +57,8 @@ func TestRun_JoinsRowGroups(t *testing.T) {
 	}
 }
 
-// A shard with a stored scan or in the previous index is not read again, and the generation is the
-// same.
+// TestRun_ReusesParquetShards checks that a shard is not read again if it has a stored scan or is
+// in the previous index, and that the generation is the same.
 func TestRun_ReusesParquetShards(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.parquet", parquetFile(t, "nested-pages-v1"))
@@ -82,7 +83,8 @@ func TestRun_ReusesParquetShards(t *testing.T) {
 	}
 }
 
-// Class names come from README.md, whichever objects are chosen.
+// TestRun_ReadmeNamesClasses checks that class names come from README.md, independent of the
+// selected objects.
 func TestRun_ReadmeNamesClasses(t *testing.T) {
 	store := memstore.New()
 	for _, key := range []string{"en/train-0.parquet", "en/test-0.parquet", "de/train-0.parquet"} {
@@ -99,7 +101,7 @@ func TestRun_ReadmeNamesClasses(t *testing.T) {
 		want []string
 	}{
 		{Options{Config: "de", Name: "de"}, []string{"Katze", "Hund"}},
-		{Options{Match: "de/*", Split: AllSplits}, []string{"Katze", "Hund"}}, // the only configuration with classes
+		{Options{Match: "de/*", Split: AllSplits}, []string{"Katze", "Hund"}}, // the only configuration that has classes
 		{Options{Config: "en", Split: "test", Name: "test"}, []string{"cat", "dog"}},
 	} {
 		if _, err := Run(t.Context(), store, "", c.opt); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// Partitions in the layout of pyarrow's write_to_dataset and Spark's partitionBy are rejected,
-// unless there is only one or a pattern selects them.
+// TestBuild_RefusesPartitions checks that partitions in the layout of pyarrow's write_to_dataset
+// and Spark's partitionBy are rejected, unless there is only one or a pattern selects them.
 func TestBuild_RefusesPartitions(t *testing.T) {
 	table := string(parquetFile(t, "by-polars"))
 	bodies := map[string]string{"parquet": table, "jsonl": "{}\n", "csv": "a,b\nx,y\n", "jpg": "x"}

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// A shard whose length differs from the listing is an error.
+// TestBuild_RefusesShardsOfAnotherLength checks that a shard whose length differs from the listing
+// returns an error.
 func TestBuild_RefusesShardsOfAnotherLength(t *testing.T) {
 	store := memstore.New()
 	body := "{\"a\":1}\n{\"a\":2}\n"
@@ -45,7 +46,7 @@ func TestBuild_RefusesShardsOfAnotherLength(t *testing.T) {
 	}
 }
 
-// noted makes the builder read parts notes, which are stored in this order.
+// noted stores these parts notes in this order and makes the builder read them.
 func noted(t *testing.T, b *builder, notes ...partsNote) {
 	t.Helper()
 	var objects []objstore.Object
@@ -63,7 +64,7 @@ func noted(t *testing.T, b *builder, notes ...partsNote) {
 	}
 }
 
-// partsBuilder returns a builder with three shards written at 1, 2 and 3 seconds.
+// partsBuilder returns a builder with three shards that were written at 1, 2 and 3 seconds.
 func partsBuilder() *builder {
 	b := &builder{prefix: "p/", index: Place{Store: memstore.New()}, opt: Options{Name: "n", Data: "d", Share: Share{Options: "mine"}}, found: &format.Dataset{}}
 	for i := range 3 {
@@ -73,8 +74,8 @@ func partsBuilder() *builder {
 	return b
 }
 
-// readNotes uses only the notes of its index, and distinguishes an unreadable note from a store
-// error.
+// TestReadNotes_UsesOnlyItsIndex checks that readNotes uses only the notes of its index, and
+// distinguishes an unreadable note from a store error.
 func TestReadNotes_UsesOnlyItsIndex(t *testing.T) {
 	mine := partsNote{partsVersion, "n", "d", 2, "mine"}
 	for name, c := range map[string]struct {
@@ -109,7 +110,8 @@ func TestReadNotes_UsesOnlyItsIndex(t *testing.T) {
 	}
 }
 
-// joinable reports the note with the same options, else the most recent one.
+// TestJoinable_ReportsThePartsOfItsOptions checks that joinable reports the note with the same
+// options, otherwise the most recent note.
 func TestJoinable_ReportsThePartsOfItsOptions(t *testing.T) {
 	note := func(parts int, options string) partsNote { return partsNote{partsVersion, "n", "d", parts, options} }
 	b := partsBuilder()

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// readOnly is a store that denies writes, such as a public bucket.
+// readOnly is a store that denies writes, like a public bucket.
 type readOnly struct{ objstore.Store }
 
 func (readOnly) Put(_ context.Context, key string, _ io.ReaderAt, _ int64, _ objstore.Condition) (objstore.Object, error) {
@@ -31,8 +31,8 @@ func (readOnly) Delete(_ context.Context, key string) error {
 	return fmt.Errorf("delete %q: %w", key, objstore.ErrDenied)
 }
 
-// An index run on read-only data with an index elsewhere is interrupted and repeated; then the
-// index is verified and old generations are removed.
+// TestRun_IndexElsewhere interrupts and repeats an index run on read-only data whose index is
+// elsewhere. It then verifies the index and removes old generations.
 func TestRun_IndexElsewhere(t *testing.T) {
 	ctx := t.Context()
 	data, home := memstore.New(), memstore.New()
@@ -89,13 +89,14 @@ func TestRun_IndexElsewhere(t *testing.T) {
 	if gone, err := collect(ctx, home, at.Prefix, -time.Hour); err != nil || len(gone) != 1 {
 		t.Errorf("gc: got %q, %v, want the one old index", gone, err)
 	}
-	// The same data with its index in the same location has the same generation.
+	// The same data with the index in the same location must have the same generation.
 	if inPlace := indexed(t, data, spec().Build); inPlace.Generation != rep.Generation {
 		t.Errorf("next to the data: got generation %s, want %s", inPlace.Generation, rep.Generation)
 	}
 }
 
-// An index of some data never replaces that of other data.
+// TestRun_NeverReplacesAnIndexOfOtherData checks that an index of some data never replaces an index
+// of other data.
 func TestRun_NeverReplacesAnIndexOfOtherData(t *testing.T) {
 	ctx := t.Context()
 	store := memstore.New()
@@ -161,7 +162,7 @@ func TestRun_CountsAndFollowsLinks(t *testing.T) {
 		}
 		x.Close()
 	}
-	// If all objects are links, the error names the option to follow them.
+	// If all objects are links, the error names the option that follows links.
 	all := t.TempDir()
 	if err := os.Symlink(filepath.Join(outside, "blob"), filepath.Join(all, "b.jsonl")); err != nil {
 		t.Fatal(err)

@@ -14,10 +14,10 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// answers is a store that answers writes by a script: a write succeeds if put returns nil.
+// answers is a store whose writes follow a script: a write succeeds if put returns nil.
 type answers struct {
 	objstore.Store
-	put func(n int, key string, cond objstore.Condition) error // n counts from 0
+	put func(n int, key string, cond objstore.Condition) error // n is the number of the write, from 0
 	n   int
 }
 
@@ -27,16 +27,16 @@ func (a *answers) Put(ctx context.Context, key string, body io.ReaderAt, size in
 	if err := a.put(n, key, cond); err != nil {
 		return objstore.Object{}, err
 	}
-	return a.Store.Put(context.WithoutCancel(ctx), key, body, size, objstore.Condition{}) // the write completes even if its context has ended
+	return a.Store.Put(context.WithoutCancel(ctx), key, body, size, objstore.Condition{}) // completes the write even if its context has ended
 }
 
-// The first write of the probe must succeed, and the others must fail by their conditions. It
-// leaves no object.
+// TestProbe_JudgesEachWriteByItself checks that the first write of the probe must succeed and that
+// the other writes must fail because of their conditions. The probe must leave no object.
 func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 	refused := objstore.ErrChanged
 	for name, c := range map[string]struct {
 		of   [3]error
-		want error  // error class; nil: success, or ignored conditions
+		want error  // error class; nil: success, or a store that ignores conditions
 		text string // empty: success
 	}{
 		"conditions hold":       {[3]error{nil, refused, refused}, nil, ""},
@@ -79,7 +79,8 @@ func TestProbe_JudgesEachWriteByItself(t *testing.T) {
 	}
 }
 
-// point uses the condition that fits the existing pointer, and explains a failed condition.
+// TestPoint_NamesTheConditionOfItsPointer checks that point uses the write condition for the
+// existing pointer, and that it explains a failed condition.
 func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 	next := layout.Pointer{Version: 2, Generation: strings.Repeat("ab", 32), Binding: strings.Repeat("cd", 32)}
 	other := layout.Pointer{Version: 2, Generation: strings.Repeat("ef", 32), Binding: strings.Repeat("cd", 32)}
@@ -94,7 +95,7 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 		"next, the only writer":  {true, "7", objstore.Condition{}},
 	} {
 		for what, answer := range map[string]struct {
-			there *layout.Pointer // pointer that another run has published
+			there *layout.Pointer // the pointer that another run has published
 			put   error
 			want  error
 			text  string
@@ -130,8 +131,8 @@ func TestPoint_NamesTheConditionOfItsPointer(t *testing.T) {
 	}
 }
 
-// publish writes note, index, binding and pointer in this order. If any write fails, the old
-// pointer remains.
+// TestPublish_WritesThePointerLast checks that publish writes the owner object, the index, the
+// binding and the pointer, in this order. If any write fails, the old pointer must remain.
 func TestPublish_WritesThePointerLast(t *testing.T) {
 	for _, name := range []string{"", "n"} {
 		want := []string{layout.IndexDir, layout.BindingDir, layout.PointerKey}

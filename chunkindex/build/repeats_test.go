@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// repeated writes the same tar under several names, like runs of img2dataset that each number their
-// samples from 0.
+// repeated writes the same tar under several names, like runs of img2dataset in which each run
+// numbers its samples from 0.
 func repeated(t *testing.T, samples, shards int) (store *memstore.Store, keys []string) {
 	t.Helper()
 	store = memstore.New()
@@ -29,7 +29,7 @@ func repeated(t *testing.T, samples, shards int) (store *memstore.Store, keys []
 
 func TestRun_CountsRepeatedKeys(t *testing.T) {
 	ctx := t.Context()
-	store, keys := repeated(t, 600, 3) // three pages of hashes for each
+	store, keys := repeated(t, 600, 3) // three pages of hashes per shard
 	rep := indexed(t, store, build.Options{ChunkSize: 64 << 10})
 	if rep.Samples != 1800 || rep.RepeatedKeys != 600 || !slices.Contains(keys, rep.RepeatedKey) {
 		t.Errorf("got %+v, want 600 keys that repeat", rep)
@@ -61,10 +61,11 @@ func TestRun_CountsRepeatedKeys(t *testing.T) {
 	}
 }
 
-// A lookup of a key in a great many shards costs no more than listing the shards of the error.
+// TestLookup_OneKeyInManyShards checks that a lookup of a key in very many shards costs no more
+// than listing the shards in the error.
 func TestLookup_OneKeyInManyShards(t *testing.T) {
 	ctx := t.Context()
-	const shards = 2000 // eight pages of one hash
+	const shards = 2000 // eight pages of records with the same hash
 	store, keys := repeated(t, 1, shards)
 	rep := indexed(t, store, build.Options{})
 	if rep.RepeatedKeys != 1 || rep.RepeatedKey != keys[0] {
@@ -88,7 +89,8 @@ func TestLookup_OneKeyInManyShards(t *testing.T) {
 	}
 }
 
-// A key is unique within a shard: non-adjacent members of one key are rejected.
+// TestRun_RejectsDuplicateKeysInAShard checks that non-adjacent members with the same key are
+// rejected, because a key must be unique in its shard.
 func TestRun_RejectsDuplicateKeysInAShard(t *testing.T) {
 	store, keys := repeated(t, 2, 2)
 	body, _ := store.Bytes(prefix + "000001.tar")

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// buildInPart indexes a dataset and reads the previous index partially, as for a large one.
+// buildInPart indexes a dataset. It reads the previous index partially, as Run does for a large
+// index.
 func buildInPart(t *testing.T, store *memstore.Store) (Report, error) {
 	t.Helper()
 	leaks.Check(t)
@@ -30,8 +31,8 @@ func buildInPart(t *testing.T, store *memstore.Store) (Report, error) {
 	return b.report, err
 }
 
-// A run reuses the blocks of a large index, fetching each once and concurrently. The new index
-// equals that of a run from scratch.
+// TestRun_ReusesALargeIndexInPart checks that a run reuses the blocks of a large index and fetches
+// each of them once, concurrently. The new index must equal the index of a run from scratch.
 func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	store, old := indexedLines(t, 30000)
 	lines, _ := store.Bytes("c-1.jsonl")
@@ -49,7 +50,7 @@ func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	if err != nil || rep.ReusedShards != 2 || rep.Generation == old.Generation {
 		t.Fatalf("got %+v, %v, want two shards that are taken over", rep, err)
 	}
-	if n := fetched.Load(); n > size.Size*13/10 { // block offsets share a piece with the blocks
+	if n := fetched.Load(); n > size.Size*13/10 { // the block offsets are in the same piece as some blocks
 		t.Errorf("got %d bytes fetched of an index of %d", n, size.Size)
 	}
 	store.SetFault(nil)
@@ -67,7 +68,8 @@ func TestRun_ReusesALargeIndexInPart(t *testing.T) {
 	}
 }
 
-// namedStore holds a shard of samples with stored names, and its index of several pages.
+// namedStore returns a store with a shard whose sample names are stored, and an index of several
+// pages.
 func namedStore(t *testing.T) (*memstore.Store, Report) {
 	t.Helper()
 	var b bytes.Buffer
@@ -93,8 +95,8 @@ func namedStore(t *testing.T) (*memstore.Store, Report) {
 	return store, rep
 }
 
-// An index that is damaged anywhere in the store is replaced, even if it is only partially local
-// and the generation is the same.
+// TestRun_ReplacesADamagedLargeIndex checks that a stored index with damage anywhere is replaced,
+// even if only a part of it is local and the generation is the same.
 func TestRun_ReplacesADamagedLargeIndex(t *testing.T) {
 	for name, where := range map[string]func(h *layout.Header) int64{
 		"tables": func(h *layout.Header) int64 { return h.Sections[layout.SecTables].End() - 5 },
@@ -121,8 +123,8 @@ func TestRun_ReplacesADamagedLargeIndex(t *testing.T) {
 	}
 }
 
-// A store error while reading the blocks of an index ends the run. It does not make the run read
-// shards again.
+// TestRun_StoreErrorInAnEarlierIndex checks that a store error during a read of an index's blocks
+// ends the run, and does not make the run read shards again.
 func TestRun_StoreErrorInAnEarlierIndex(t *testing.T) {
 	store, old := indexedLines(t, 30000)
 	store.SetFault(func(c memstore.Call) memstore.Fault {

@@ -27,7 +27,8 @@ func frameRecord() *layout.ChunkRecord {
 	}
 }
 
-// A scan frame keeps every field. A truncated frame, or one with extra bytes, is malformed.
+// TestScanFrame_KeepsEveryField checks that a scan frame preserves every field. A truncated frame,
+// or a frame with extra bytes, must be malformed.
 func TestScanFrame_KeepsEveryField(t *testing.T) {
 	want := frameRecord()
 	b := appendScanFrame([]byte("left over"), want)
@@ -64,7 +65,8 @@ func TestScanFrame_KeepsEveryField(t *testing.T) {
 	}
 }
 
-// A scan starts over an unfinished one. Scans in one file share neither bytes nor totals.
+// TestScanWriter_DiscardsUnfinishedScans checks that a scan overwrites an unfinished scan, and that
+// scans in one file share neither bytes nor totals.
 func TestScanWriter_DiscardsUnfinishedScans(t *testing.T) {
 	w, err := newScanWriter(t.TempDir())
 	if err != nil {
@@ -75,7 +77,7 @@ func TestScanWriter_DiscardsUnfinishedScans(t *testing.T) {
 	var scans []*scanFile
 	for i := range uint32(3) {
 		w.begin()
-		for range 2000 { // more than the buffer holds
+		for range 2000 { // more bytes than the buffer holds
 			if err := w.write(record(1000)); err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +115,7 @@ func TestScanWriter_DiscardsUnfinishedScans(t *testing.T) {
 			t.Errorf("scan %d: got samples %v, %v, %+v, want %v", i, got, err, s.totals(), want)
 		}
 		if i == 1 {
-			continue // only its own space was freed
+			continue // take has freed the space of this scan only
 		}
 		stop := errors.New("stop")
 		if err := s.each(func(*layout.ChunkRecord) error { return stop }); !errors.Is(err, stop) {
@@ -127,7 +129,7 @@ func TestScanWriter_DiscardsUnfinishedScans(t *testing.T) {
 	}
 }
 
-// ruledBuilder returns a builder of one shard before it reuses anything.
+// ruledBuilder returns a builder with one shard, before it reuses anything.
 func ruledBuilder() *builder {
 	return &builder{
 		opt: Options{ChunkSize: 100}, format: format.Format{Name: "tar", Changes: 3}, units: []unit{{0, 1}}, prefix: "p/",
@@ -136,7 +138,7 @@ func ruledBuilder() *builder {
 	}
 }
 
-// ruleChanges are the changes after which no scan of a shard may be reused.
+// ruleChanges contains the changes after which no scan of a shard may be reused.
 var ruleChanges = map[string]func(b *builder){
 	"chunk size": func(b *builder) { b.opt.ChunkSize++ },
 	"format":     func(b *builder) { b.format.Name = "jsonl" },
@@ -149,7 +151,8 @@ var ruleChanges = map[string]func(b *builder){
 	"says":       func(b *builder) { b.found.Shards[0].Says = "" },
 }
 
-// Each change prevents the reuse of an indexed scan and of a stored scan.
+// TestReuse_RequiresTheSameRulesAndVersions checks that each change prevents the reuse of a scan in
+// an index and of a stored scan.
 func TestReuse_RequiresTheSameRulesAndVersions(t *testing.T) {
 	first := ruledBuilder()
 	m := layout.Meta{
@@ -182,7 +185,7 @@ func TestReuse_RequiresTheSameRulesAndVersions(t *testing.T) {
 	}
 }
 
-// withDefaults sets defaults and checks limits.
+// TestBuildOptions_FillsInAndBounds checks that withDefaults sets defaults and checks limits.
 func TestBuildOptions_FillsInAndBounds(t *testing.T) {
 	got, err := Options{Parallel: -1}.withDefaults()
 	if want := (layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}); err != nil || got.ChunkSize != 8<<20 || got.Parallel != 4 || got.Defaults != want {
@@ -204,7 +207,7 @@ func TestBuildOptions_FillsInAndBounds(t *testing.T) {
 	}
 }
 
-// buildLater indexes with the scanner rules of a later release.
+// buildLater runs an index with the scanner rules of a later release.
 func buildLater(t *testing.T, store *memstore.Store) (Report, error) {
 	t.Helper()
 	b, err := newBuilder(store, "", Options{})
@@ -219,8 +222,8 @@ func buildLater(t *testing.T, store *memstore.Store) (Report, error) {
 	return b.report, err
 }
 
-// A run with other scanner rules reuses neither the index nor the stored scans, and removes the
-// scans.
+// TestReuse_OtherScannerRules checks that a run with other scanner rules reuses neither the index
+// nor the stored scans, and removes these scans.
 func TestReuse_OtherScannerRules(t *testing.T) {
 	store, _ := indexedTars(t)
 	interrupted(t, store)
@@ -238,8 +241,8 @@ func TestReuse_OtherScannerRules(t *testing.T) {
 	}
 }
 
-// interrupted leaves the scans of all shards in the store, in one object each, like a run that dies
-// before it publishes.
+// interrupted stores the scans of all shards in one object each, like a run that is killed before
+// it publishes.
 func interrupted(t *testing.T, store *memstore.Store) {
 	t.Helper()
 	saved, had := store.Bytes(layout.PointerKey)

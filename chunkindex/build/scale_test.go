@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// An open index takes at most 100 bytes per chunk for any number of samples.
+// TestIndex_ResidentBytesPerChunk checks that an open index uses at most 100 bytes per chunk, for
+// any number of samples.
 func TestIndex_ResidentBytesPerChunk(t *testing.T) {
 	n := 120_000
 	if os.Getenv("MILLRACE_LONG") != "" {
@@ -50,8 +51,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Sorting on disk gives the same pages as sorting in memory, also for crafted names with equal
-// hashes.
+// TestHashSorter checks that sorting on disk produces the same pages as sorting in memory, even for
+// crafted names with equal hashes.
 func TestHashSorter(t *testing.T) {
 	for name, hash := range map[string]func(i uint64) uint64{
 		"names": func(i uint64) uint64 {
@@ -94,7 +95,8 @@ func TestHashSorter(t *testing.T) {
 	}
 }
 
-// For any names, no more records than the limit are in memory.
+// TestHashSorter_CraftedNames checks that, for any names, memory holds no more records than the
+// limit.
 func TestHashSorter_CraftedNames(t *testing.T) {
 	const n, limit = 1 << 20, 1 << 14
 	got := memory.Allocated(func() {
@@ -124,7 +126,7 @@ func (a *appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sameKey is a scan of chunks of one sample each, all with the same key.
+// sameKey is a scan whose chunks have one sample each, all with the same key.
 type sameKey int
 
 func (n sameKey) take(visit func(*layout.ChunkRecord) error) error { return n.each(visit) }
@@ -148,7 +150,8 @@ func (n sameKey) each(visit func(*layout.ChunkRecord) error) error {
 	})
 }
 
-// RepeatedKeys counts a million samples of one key in as many shards in a single pass.
+// TestRepeatedKeys_MillionSamplesOfOneKey checks that RepeatedKeys counts, in a single pass, a
+// million shards whose samples have the same key.
 func TestRepeatedKeys_MillionSamplesOfOneKey(t *testing.T) {
 	n := 100_000
 	if os.Getenv("MILLRACE_LONG") != "" {

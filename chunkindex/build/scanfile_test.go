@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memory"
 )
 
-// No tar shard has a scan longer than maxScan, for any names, samples and chunks.
+// TestMaxScan_CoversEveryTar checks that no tar shard has a scan longer than maxScan, for any
+// names, samples and chunks.
 func TestMaxScan_CoversEveryTar(t *testing.T) {
 	for name, members := range map[string]func(i int) string{
 		"long keys":       func(i int) string { return ustar(i) + ".a" },
@@ -41,7 +42,7 @@ func TestMaxScan_CoversEveryTar(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.begin()
-		cut := newCutter(1, out.write) // one chunk per sample
+		cut := newCutter(1, out.write) // produces one chunk per sample
 		listed := newListing(nil, "", []objstore.Object{{Key: "a.tar", Size: int64(shard.Len())}})
 		d, err := webdataset.Format().Survey(t.Context(), listed, format.Options{})
 		if err != nil {
@@ -58,7 +59,7 @@ func TestMaxScan_CoversEveryTar(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.size > maxScan(1, size) { // length of its frames
+		if s.size > maxScan(1, size) { // size is the length of the scan's frames
 			t.Errorf("%s: got a scan of %d bytes for a shard of %d", name, s.size, size)
 		}
 	}
@@ -69,15 +70,15 @@ func ustar(i int) string {
 	return strings.Repeat("p", 150) + "/" + strings.Repeat("n", 90) + string(rune('a'+i))
 }
 
-// Stored scans are untrusted input: an invalid scan of a shard is ignored, and the shard is read
-// again.
+// TestTakeKept_InvalidScans: stored scans are untrusted input. An invalid scan of a shard must be
+// ignored, and the shard must be read again.
 func TestTakeKept_InvalidScans(t *testing.T) {
-	const table = len(keptMagic) + 4 // offset of the table of an object with one scan
+	const table = len(keptMagic) + 4 // offset of the table in an object with one scan
 	const begin = table + len(scanName{}) + 8
 	frame := func(do func(frame []byte)) func([]byte) []byte {
 		return func(b []byte) []byte { do(b[begin+4:]); return b }
 	}
-	resize := func(b []byte, n int) []byte { // an object whose only scan claims n more bytes
+	resize := func(b []byte, n int) []byte { // returns an object whose only scan claims n more bytes
 		binary.LittleEndian.PutUint64(b[begin-8:], binary.LittleEndian.Uint64(b[begin-8:])+uint64(n))
 		return append(b, make([]byte, max(n, 0))...)
 	}
@@ -142,7 +143,8 @@ func TestTakeKept_InvalidScans(t *testing.T) {
 	}
 }
 
-// The scans of an object are used only if its key matches its digest.
+// TestTakeKept_ChecksTheKey checks that the scans in an object are used only if the object's key
+// matches its digest.
 func TestTakeKept_ChecksTheKey(t *testing.T) {
 	store, want := indexedTars(t)
 	store.Delete(t.Context(), layout.PointerKey)

@@ -21,7 +21,7 @@ func named(t *testing.T, s objstore.Store, name, match string) build.Report {
 	return indexed(t, s, opt)
 }
 
-// opened opens an index for the duration of a test.
+// opened opens an index until the test ends.
 func opened(t *testing.T, s objstore.Store, opt chunkindex.OpenOptions) *chunkindex.Index {
 	t.Helper()
 	x, err := chunkindex.Open(t.Context(), s, prefix, opt)
@@ -32,7 +32,8 @@ func opened(t *testing.T, s objstore.Store, opt chunkindex.OpenOptions) *chunkin
 	return x
 }
 
-// Indexes of one prefix have their own shards, do not replace each other, and read no shard twice.
+// TestRun_SeveralIndexesOfOnePrefix checks that the indexes of one prefix have their own shards, do
+// not replace one another, and read no shard twice.
 func TestRun_SeveralIndexesOfOnePrefix(t *testing.T) {
 	store := memstore.New()
 	all := indextest.Make(t, store, spec()).Report
@@ -53,7 +54,7 @@ func TestRun_SeveralIndexesOfOnePrefix(t *testing.T) {
 			t.Errorf("index %q: got current %v, %v", name, same, err)
 		}
 	}
-	// With a new prefix, the second index reuses the scans of the first one.
+	// In a new prefix, the second index reuses the scans of the first index.
 	fresh := memstore.New()
 	for _, key := range store.Keys() {
 		if b, _ := store.Bytes(key); strings.HasSuffix(key, ".tar") {
@@ -91,14 +92,15 @@ func TestOpen_MissingIndexListsOthers(t *testing.T) {
 	}
 }
 
-// Read access to one index of a prefix does not extend to the generations of another.
+// TestOpen_GenerationsBelongToTheirIndex checks that access to one index of a prefix does not
+// extend to the generations of another index.
 func TestOpen_GenerationsBelongToTheirIndex(t *testing.T) {
 	store := memstore.New()
 	all := indextest.Make(t, store, spec()).Report.Generation
 	old := named(t, store, "train", "shard-00000*").Generation
 	now := named(t, store, "train", "shard-0000[01]*").Generation
 	val := named(t, store, "val", "shard-00003*").Generation
-	both := named(t, store, "copy", "").Generation // of the same shards as the default index
+	both := named(t, store, "copy", "").Generation // has the same shards as the default index
 	if both != all {
 		t.Fatalf("got generations %s and %s of the same shards", both, all)
 	}
@@ -129,7 +131,8 @@ func TestOpen_GenerationsBelongToTheirIndex(t *testing.T) {
 	}
 }
 
-// A run for one index keeps the stored scans of an interrupted run for another one.
+// TestRun_KeepsScansOfAnotherRun checks that a run for one index does not remove the scans that an
+// interrupted run for another index has stored.
 func TestRun_KeepsScansOfAnotherRun(t *testing.T) {
 	store := memstore.New()
 	indextest.Write(t, store, spec())

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// shared writes a dataset of this many shards.
+// shared writes a dataset with this number of shards.
 func shared(t *testing.T, shards int) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
@@ -29,7 +29,7 @@ func share(opt build.Options, part, parts int) build.Options {
 	return opt
 }
 
-// lacking runs the join, which must return a PartsError.
+// lacking runs the joining run, which must return a PartsError.
 func lacking(t *testing.T, store objstore.Store, opt build.Options) *build.PartsError {
 	t.Helper()
 	_, err := build.Run(t.Context(), store, prefix, opt)
@@ -40,7 +40,7 @@ func lacking(t *testing.T, store objstore.Store, opt build.Options) *build.Parts
 	return e
 }
 
-// asOneRun compares the stored objects byte for byte with those of runs without parts.
+// asOneRun compares the stored objects, byte for byte, with the objects of runs without parts.
 func asOneRun(t *testing.T, store *memstore.Store, all ...build.Options) {
 	t.Helper()
 	got := indextest.Beside(store)
@@ -57,8 +57,8 @@ func asOneRun(t *testing.T, store *memstore.Store, all ...build.Options) {
 	}
 }
 
-// The join of concurrent parts, one of which ran twice, publishes the same bytes as a single run
-// and reads no shard.
+// TestRun_JoinsParts runs parts concurrently, one of them twice. The joining run must publish the
+// same bytes as a single run and read no shard.
 func TestRun_JoinsParts(t *testing.T) {
 	const shards, parts = 50, 7
 	many := shared(t, shards)
@@ -85,7 +85,8 @@ func TestRun_JoinsParts(t *testing.T) {
 	asOneRun(t, many, opt)
 }
 
-// The join reports missing parts, and scans them if Rest is set.
+// TestRun_JoinReportsMissingParts checks that the joining run reports missing parts, or scans them
+// if Rest is set.
 func TestRun_JoinReportsMissingParts(t *testing.T) {
 	const shards, parts = 50, 4
 	many := shared(t, shards)
@@ -119,7 +120,8 @@ func TestRun_JoinReportsMissingParts(t *testing.T) {
 	asOneRun(t, many, opt)
 }
 
-// A part that ends at any request can be repeated: the joined index equals that of a single run.
+// TestRun_PartResumesAfterEachRequest checks that a part that ends at any request can be repeated.
+// The joined index must equal the index of a single run.
 func TestRun_PartResumesAfterEachRequest(t *testing.T) {
 	opt := build.Options{ChunkSize: 4 << 10, Parallel: 1}
 	for n := 0; ; n++ {
@@ -153,7 +155,8 @@ func TestRun_PartResumesAfterEachRequest(t *testing.T) {
 	}
 }
 
-// Parts of a named index and of the default index do not affect each other.
+// TestRun_PartsOfNamedIndexes checks that the parts of a named index and of the default index do
+// not affect one another.
 func TestRun_PartsOfNamedIndexes(t *testing.T) {
 	many := shared(t, 12)
 	named := build.Options{ChunkSize: 4 << 10, Name: "few", Match: "shard-0000[0-5].tar"}
@@ -170,7 +173,7 @@ func TestRun_PartsOfNamedIndexes(t *testing.T) {
 	asOneRun(t, many, all, named)
 }
 
-// gc removes the scans of parts that are never joined.
+// TestFindUnused_ScansOfParts checks that gc removes the scans of parts that are never joined.
 func TestFindUnused_ScansOfParts(t *testing.T) {
 	many := shared(t, 4)
 	opt := build.Options{}

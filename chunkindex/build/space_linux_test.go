@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// Scans free their space while they are copied into the index, so that both together take hardly
-// more space than the index.
+// TestScanFile_TakeFreesSpace checks that scans free their space while they are copied into the
+// index, so that both together need hardly more space than the index.
 func TestScanFile_TakeFreesSpace(t *testing.T) {
 	out, err := newScanWriter(t.TempDir())
 	if err != nil {
@@ -38,7 +38,8 @@ func TestScanFile_TakeFreesSpace(t *testing.T) {
 	}
 }
 
-// Blocks of an earlier index free their space while they are copied into the new one.
+// TestShardsOf_TakeFreesSpace checks that the blocks of an earlier index free their space while
+// they are copied into the new index.
 func TestShardsOf_TakeFreesSpace(t *testing.T) {
 	store, rep := indexedLines(t, 30000)
 	index := shards.Bytes(t, store, layout.IndexObject("", rep.Generation))

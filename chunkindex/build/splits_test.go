@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// shards returns a store with one small valid object per key: a tar, or a JSON line for other
-// suffixes.
+// shards returns a store with one small valid object for each key: a tar, or a JSON line if the
+// suffix is not ".tar".
 func shards(t *testing.T, keys ...string) *memstore.Store {
 	t.Helper()
 	store := memstore.New()
@@ -28,7 +28,8 @@ func shards(t *testing.T, keys ...string) *memstore.Store {
 	return store
 }
 
-// told returns the splits that an index run asks to choose from, or the shards that it indexed.
+// told returns the splits from which an index run asks the user to select. If the run succeeds,
+// told returns the shards that it indexed.
 func told(t *testing.T, store *memstore.Store, opt build.Options) string {
 	t.Helper()
 	var keys []string
@@ -52,8 +53,8 @@ func told(t *testing.T, store *memstore.Store, opt build.Options) string {
 	return strings.Join(keys, " ")
 }
 
-// Shards with names of training data and of other splits are rejected until the user chooses one
-// split or all.
+// TestRun_RejectsSeveralSplits checks that shards whose names indicate training data and other
+// splits are rejected until the user selects one split or all splits.
 func TestRun_RejectsSeveralSplits(t *testing.T) {
 	for name, c := range map[string]struct{ keys, want string }{
 		"shards":            {"imagenet-train-0.tar imagenet-train-1.tar imagenet-val-0.tar", "? train 2, val 1"},
@@ -94,12 +95,13 @@ func TestRun_ChoosesSplits(t *testing.T) {
 	}
 }
 
-// card returns the README.md of a repository.
+// card returns the README.md of a repository with these configurations.
 func card(configs string) []byte {
 	return []byte("---\nlicense: mit\nconfigs:\n" + configs + "---\n# Pairs\n")
 }
 
-// The metadata in README.md defines splits of any name with files anywhere.
+// TestRun_SplitsOfReadme checks that the metadata in README.md can define splits with any name and
+// with files in any location.
 func TestRun_SplitsOfReadme(t *testing.T) {
 	one := card("- config_name: default\n  data_files:\n  - split: train_sft\n    path: data/train_sft-*\n  - split: train_gen\n    path: [data/train_gen-*, more/**/x.tar]\n")
 	keys := []string{"data/train_gen-0.tar", "data/train_sft-0.tar", "data/train_sft-1.tar", "more/a/b/x.tar"}
@@ -117,7 +119,7 @@ func TestRun_SplitsOfReadme(t *testing.T) {
 		{one, keys, "default", "train_gen", "data/train_gen-0.tar more/a/b/x.tar"},
 		{one, keys, "", "all", strings.Join(keys, " ")},
 		{one, keys, "", "val", "split val? train_sft 2, train_gen 2"},
-		{one, append(slices.Clone(keys), "test-0.tar"), "", "test", "test-0.tar"}, // not in the card
+		{one, append(slices.Clone(keys), "test-0.tar"), "", "test", "test-0.tar"}, // the card does not list this shard
 		{two, languages, "", "", "? en/train 1, en/test 1, de/train 1"},
 		{two, languages, "", "train", "split train? en/train 1, en/test 1, de/train 1"},
 		{two, languages, "en", "train", "en/a-0.tar"},
@@ -141,7 +143,8 @@ func TestRun_SplitsOfReadme(t *testing.T) {
 	}
 }
 
-// The dataset_dict.json of save_to_disk defines the splits, even if a pattern excludes it.
+// TestRun_SplitsOfDatasetDict checks that the dataset_dict.json of save_to_disk defines the splits,
+// even if a pattern excludes that file.
 func TestRun_SplitsOfDatasetDict(t *testing.T) {
 	store := shards(t, "first/0.tar", "second/0.tar")
 	store.Set("dataset_dict.json", []byte(`{"splits": ["first", "second"]}`))
@@ -156,7 +159,8 @@ func TestRun_SplitsOfDatasetDict(t *testing.T) {
 	}
 }
 
-// If the objects together have no format, the error also lists the splits, which may have one each.
+// TestRun_ErrorsNameTheSplits checks that the error lists the splits if the objects together have
+// no single format, because each split may have one.
 func TestRun_ErrorsNameTheSplits(t *testing.T) {
 	got := told(t, shards(t, "train-0.tar", "val.jsonl"), build.Options{})
 	if !strings.Contains(got, "several kinds of objects found") || !strings.Contains(got, "train, val: choose one with --split") {
@@ -172,7 +176,8 @@ func TestRun_RejectsACacheRepository(t *testing.T) {
 	}
 }
 
-// Shard names of Energon datasets do not indicate splits; .nv-meta lists the held-out shards.
+// TestRun_SplitsOfEnergon checks that the shard names of Energon datasets do not indicate splits,
+// and that .nv-meta lists the held-out shards.
 func TestRun_SplitsOfEnergon(t *testing.T) {
 	const three = "exclude: []\nsplit_parts:\n  train:\n  - shards/{0..1}.tar\n  val:\n  - shards/2.tar\n  test: []\n"
 	for _, c := range []struct{ name, text, split, want string }{

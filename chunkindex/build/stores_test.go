@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/shards"
 )
 
-// indexedTars returns a store of two tar shards and their index.
+// indexedTars returns a store with two tar shards and their index.
 func indexedTars(t testing.TB) (*memstore.Store, Report) {
 	t.Helper()
 	store := memstore.New()
@@ -19,7 +19,8 @@ func indexedTars(t testing.TB) (*memstore.Store, Report) {
 	return store, rep
 }
 
-// indexedLines returns a store of two shards of this many lines each, with an index of many chunks.
+// indexedLines returns a store with two shards of this number of lines each, and an index with many
+// chunks.
 func indexedLines(t testing.TB, lines int) (*memstore.Store, Report) {
 	t.Helper()
 	store := memstore.New()

@@ -22,7 +22,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// If two formats claim objects, the error names the choices; unclaimed objects are counted.
+// TestRun_RejectsSeveralFormats checks that the error names the choices if two formats claim
+// objects, and that unclaimed objects are counted.
 func TestRun_RejectsSeveralFormats(t *testing.T) {
 	store, _ := indexedTars(t)
 	store.Delete(t.Context(), layout.PointerKey)
@@ -60,7 +61,8 @@ func TestRun_RejectsSeveralFormats(t *testing.T) {
 	}
 }
 
-// Every format has a unique name and describes its shards; formats marked Last come last.
+// TestFormats checks that every format has a unique name and describes its shards, and that formats
+// marked Last are at the end.
 func TestFormats(t *testing.T) {
 	names, last := map[string]bool{}, false
 	for i, f := range formats() {
@@ -75,7 +77,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// An object without a tar suffix is a tar if the user names the format, according to its header.
+// TestRun_TarByContent checks that an object without a tar suffix is identified by its header if
+// the user names the format tar.
 func TestRun_TarByContent(t *testing.T) {
 	store, want := indexedTars(t)
 	other := memstore.New()
@@ -104,7 +107,8 @@ func TestRun_TarByContent(t *testing.T) {
 	}
 }
 
-// Formats see decoded bytes, and only as many as they request.
+// TestListing_Decodes checks that formats receive decoded bytes, and only the number of bytes that
+// they request.
 func TestListing_Decodes(t *testing.T) {
 	store := memstore.New()
 	body := bytes.Repeat([]byte("0123456789"), 1000)
@@ -137,8 +141,8 @@ func listed(t *testing.T, store objstore.Store, prefix string) (objects []objsto
 	return objects
 }
 
-// A survey reads each object at most once, for any number of formats, and reads several
-// concurrently if all must be inspected.
+// TestSurvey_ReadsOnceConcurrently checks that a survey reads each object at most once, for any
+// number of formats. It must read several concurrently if all must be inspected.
 func TestSurvey_ReadsOnceConcurrently(t *testing.T) {
 	npy := "\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }"
 	npy += strings.Repeat(" ", 127-len(npy)) + "\n" + "01234567"
@@ -158,7 +162,7 @@ func TestSurvey_ReadsOnceConcurrently(t *testing.T) {
 		"lines by content":     {"x%02d.json", lines, false, Options{}, 60, 16},
 		"tars by content":      {"x%02d", string(member), true, Options{Format: "tar"}, 60, 16},
 		"arrays of tokens":     {"x%02d.npy", npy, true, Options{Hints: format.Options{SequenceLength: 1}}, 61, 16},
-		"looked at in vain":    {"x%02d.json", "{}", false, Options{}, 16, 4}, // four of which may be lines, and the largest ones may be collections
+		"looked at in vain":    {"x%02d.json", "{}", false, Options{}, 16, 4}, // four objects are inspected as JSON Lines, and the largest ones as collections
 		"index that says none": {"x%02d.json", lines, true, Options{}, 61, 16},
 	} {
 		bubble.Test(t, func(t *testing.T) {
@@ -191,7 +195,7 @@ func TestSurvey_ReadsOnceConcurrently(t *testing.T) {
 	}
 }
 
-// slow is a store that takes one second per read and counts reads.
+// slow is a store in which each read takes one second. It counts reads.
 type slow struct {
 	objstore.Store
 	mu        sync.Mutex
@@ -247,8 +251,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// The marker of the dataset's own directory, as created by store consoles, is not one of its
-// objects.
+// TestRun_IgnoresTheDirectoryMarker checks that the marker object of the dataset's own directory,
+// which store consoles create, is not an object of the dataset.
 func TestRun_IgnoresTheDirectoryMarker(t *testing.T) {
 	store := memstore.New()
 	store.Set("photos/", nil)
@@ -258,7 +262,8 @@ func TestRun_IgnoresTheDirectoryMarker(t *testing.T) {
 	}
 }
 
-// A truncated index.json is an error: its shards are not treated as loose objects.
+// TestRun_RejectsATruncatedIndexJSON checks that a truncated index.json returns an error, and that
+// its shards are not treated as loose objects.
 func TestRun_RejectsATruncatedIndexJSON(t *testing.T) {
 	for name, index := range map[string]string{
 		"litdata": `{"chunks": [{"chunk_bytes": 100, "chu`,
@@ -277,7 +282,8 @@ func TestRun_RejectsATruncatedIndexJSON(t *testing.T) {
 	}
 }
 
-// If a format cannot inspect an object, the error names a way around it.
+// TestRun_WrongCompressionSuffix checks that the error names a workaround if a format cannot
+// inspect an object.
 func TestRun_WrongCompressionSuffix(t *testing.T) {
 	store := memstore.New()
 	store.Set("a.json.gz", []byte("not compressed"))

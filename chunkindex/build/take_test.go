@@ -14,12 +14,13 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// take requires shards to be in the listing, in its order, and to have ETags.
+// TestTake_RejectsUnlistedShards checks that take requires shards to be in the listing, in the
+// order of the listing, and to have ETags.
 func TestTake_RejectsUnlistedShards(t *testing.T) {
 	for name, c := range map[string]struct {
 		shards  string
 		overlap int64
-		want    string // error text; empty: none
+		want    string // error text; empty: no error
 	}{
 		"all":              {"a b c", 0, ""},
 		"some":             {"b", format.MaxSample - 1, ""},
@@ -59,7 +60,8 @@ func TestTake_RejectsUnlistedShards(t *testing.T) {
 	}
 }
 
-// empty suggests an object of this name or similar names, if there are any.
+// TestEmpty_SuggestsNearbyNames checks that empty suggests an object with this name, or objects
+// with similar names, if there are any.
 func TestEmpty_SuggestsNearbyNames(t *testing.T) {
 	for _, c := range []struct{ keys, prefix, want string }{
 		{"", "", "the location is empty"},
@@ -83,8 +85,8 @@ func TestEmpty_SuggestsNearbyNames(t *testing.T) {
 	}
 }
 
-// The error of a loose object that cannot be read or scanned names it, and its bytes are not
-// counted.
+// TestReadSome_ReturnsEachError checks that the error for a loose object that cannot be read or
+// scanned names the object, and that the object's bytes are not counted.
 func TestReadSome_ReturnsEachError(t *testing.T) {
 	stop := errors.New("stop")
 	for _, want := range []error{objstore.ErrUnavailable, objstore.ErrChanged, stop, nil} {

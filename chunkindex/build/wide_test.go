@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// wide returns an MDS dataset of one sample with this many columns of four bytes.
+// wide returns an MDS dataset with one sample that has this number of columns, of four bytes each.
 func wide(t *testing.T, columns, name int) *memstore.Store {
 	t.Helper()
 	says := struct {
@@ -51,8 +51,8 @@ func wide(t *testing.T, columns, name int) *memstore.Store {
 	return store
 }
 
-// Wide datasets are indexed; a dataset whose constants exceed the limit of an index is rejected
-// before any shard is read.
+// TestRun_WideDatasets checks that wide datasets are indexed. If the constants of a dataset exceed
+// the limit of an index, the dataset must be rejected before any shard is read.
 func TestRun_WideDatasets(t *testing.T) {
 	store := wide(t, 1500, 44)
 	if rep, err := Run(t.Context(), store, "", Options{}); err != nil || rep.Samples != 1 {

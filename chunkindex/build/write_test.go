@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/internal/layout"
 )
 
-// written returns a written index of some shards, not yet opened.
+// written returns the written index of some shards without opening it.
 func written(t *testing.T, shards ...shardScan) *indexFile {
 	t.Helper()
 	b, err := writeIndex(t.TempDir(), layout.Meta{Format: "tar", Scanner: 1, ChunkSize: 8 << 20, Defaults: layout.Defaults{Shuffle: "slot", Window: 128, BatchSize: 256, Tail: "short"}}, shards)
@@ -18,7 +18,7 @@ func written(t *testing.T, shards ...shardScan) *indexFile {
 	return b
 }
 
-// manyChunks is a synthetic scan of chunks of two samples each.
+// manyChunks is a synthetic scan whose chunks have two samples each.
 type manyChunks int
 
 func (n manyChunks) take(visit func(*layout.ChunkRecord) error) error { return n.each(visit) }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// zipOf returns a zip archive of images, stored or deflated as method selects.
+// zipOf returns a zip archive of images. method selects whether each image is stored or deflated.
 func zipOf(t *testing.T, first, n int, method func(i int) uint16) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,8 +36,8 @@ func zipOf(t *testing.T, first, n int, method func(i int) uint16) []byte {
 	return out.Bytes()
 }
 
-// Stored members of archives are indexed as ranges, and others as chunks that decode to their
-// digests.
+// TestRun_ZipArchives checks that stored members of archives are indexed as ranges, and that other
+// members are indexed as chunks that decode to their digests.
 func TestRun_ZipArchives(t *testing.T) {
 	stored := func(int) uint16 { return zip.Store }
 	mixed := func(i int) uint16 { return []uint16{zip.Store, zip.Deflate, zip.Deflate}[i%3] }
@@ -93,8 +93,8 @@ func TestRun_ZipArchives(t *testing.T) {
 	}
 }
 
-// The members of a zip archive form the same samples as those of a tar, for every compression
-// method.
+// TestRun_ZipIsGroupedLikeTar checks that the members of a zip archive form the same samples as the
+// members of a tar, for every compression method.
 func TestRun_ZipIsGroupedLikeTar(t *testing.T) {
 	names := []string{"d/1.jpg", "d/1.txt", "d/1.seg.png", "d/2.jpg", "d.x/2.cls", "d.x/2.jpg", "README", "README.more", "f.0001.png", "f.0002.png"}
 	samples := func(key string, body []byte) (all []string) {

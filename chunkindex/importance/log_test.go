@@ -265,7 +265,7 @@ func TestStoreErrorsKeepTheirKind(t *testing.T) {
 }
 
 // TestGatewaysRace lets two gateways receive conflicting reports of overlapping positions at the
-// same time. Whatever the outcome, both must freeze the same snapshot.
+// same time. In every outcome, both must freeze the same snapshot.
 func TestGatewaysRace(t *testing.T) {
 	stores(t, func(t *testing.T, store objstore.Store) {
 		logs := []*Log{newLog(t, store), newLog(t, store)}

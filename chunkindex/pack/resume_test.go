@@ -266,7 +266,7 @@ func (s *sized) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 }
 
 // TestPack_WritesEachEntryTwice checks that each shard's entry is written twice, in a note and in
-// the state, whatever the number of shards. Only one object remains.
+// the state, for any number of shards. Only one object remains.
 func TestPack_WritesEachEntryTwice(t *testing.T) {
 	dir, mem := tree(t, photos(60)), memstore.New()
 	store := &sized{Store: mem}

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-data/millrace/internal/testing/memstore"
 )
 
-// The base contains nothing of the first chunk, so its names are neither read nor counted.
+// TestNewCut_ReadsNoNamesOfEmptyChunks: the base contains no sample of the first chunk, so the
+// cutter neither reads nor counts that chunk's names.
 func TestNewCut_ReadsNoNamesOfEmptyChunks(t *testing.T) {
 	d := testDataset(16, 9)
 	base := some{bitmaps: [][]byte{make([]byte, 2), {0xff, 1}}}
@@ -32,7 +33,8 @@ func TestNewCut_ReadsNoNamesOfEmptyChunks(t *testing.T) {
 	}
 }
 
-// Appending to a bitmap changes neither its neighbour nor later results.
+// TestBitmaps_HaveNoRoomToGrow checks that appending to a bitmap changes neither the next bitmap
+// nor later results.
 func TestBitmaps_HaveNoRoomToGrow(t *testing.T) {
 	d := testDataset(9, 9)
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{1, 10}}}})
@@ -67,7 +69,7 @@ func TestBitmaps_HaveNoRoomToGrow(t *testing.T) {
 	}
 }
 
-// TestErrors_NameCulpritAndCure compares whole messages and their error classes.
+// TestErrors_NameCulpritAndCure compares complete error messages and their error classes.
 func TestErrors_NameCulpritAndCure(t *testing.T) {
 	d, other := testDataset(10, 10), strings.Repeat("22", 32)
 	s, st := newStore(t)
@@ -123,7 +125,7 @@ func TestErrors_NameCulpritAndCure(t *testing.T) {
 	}
 }
 
-// Failed calls return no other results.
+// TestStore_ReturnsNothingWithAnError checks that failed calls return no other results.
 func TestStore_ReturnsNothingWithAnError(t *testing.T) {
 	s, st := newStore(t)
 	st.SetFault(func(c memstore.Call) memstore.Fault { return memstore.Fault{Err: errStore} })
@@ -148,7 +150,7 @@ func TestStore_ReturnsNothingWithAnError(t *testing.T) {
 	}
 }
 
-// An object is stored again before each of the reads of it.
+// TestStore_RefusesObjectsThatChangeMeanwhile stores an object again before each read of it.
 func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 	d := testDataset(10, 10)
 	rule := mustRule(t, "train=9,val=1", "")
@@ -182,7 +184,8 @@ func TestStore_RefusesObjectsThatChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// Keys, sizes and versions match the bucket's, and names of other objects are ignored.
+// TestStored_DescribesObjectsAsTheBucketDoes checks that keys, sizes and versions equal those in
+// the bucket, and that names of other objects are ignored.
 func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	s, st := newStore(t)
 	d := testDataset(10)
@@ -191,7 +194,7 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := readObject(t, st, home+subsetDir+m.Digest)
-	bare := named(st, subsetDir, whole[:splitHeader+int(binary.LittleEndian.Uint32(whole[64:]))]) // header and rule
+	bare := named(st, subsetDir, whole[:splitHeader+int(binary.LittleEndian.Uint32(whole[64:]))]) // only the header and the rule
 	digest, _, err := s.Quarantine(t.Context(), testQuarantine())
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +235,7 @@ func TestStored_DescribesObjectsAsTheBucketDoes(t *testing.T) {
 	}
 }
 
-// The object that names the default is damaged.
+// TestStored_MarksNoDefaultThatCannotBeRead damages the object that names the default split.
 func TestStored_MarksNoDefaultThatCannotBeRead(t *testing.T) {
 	s, st := newStore(t)
 	m, err := s.Split(t.Context(), testDataset(10), mustRule(t, "a=1", ""))
@@ -246,7 +249,8 @@ func TestStored_MarksNoDefaultThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Samples without keys and reasons, so that the last bytes are lengths, are decoded again.
+// TestQuarantine_WithoutTexts checks that samples without keys and reasons can be decoded again.
+// The last bytes of such a list are lengths.
 func TestQuarantine_WithoutTexts(t *testing.T) {
 	s, _ := newStore(t)
 	want := Quarantine{testGeneration(), maxSamples, []Bad{{Number: 0}, {Number: maxSamples - 1}}}
@@ -299,7 +303,7 @@ func TestShortReason_CutsWhatAQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// The context is canceled after the header was read.
+// TestOpenSubset_IsCancelledBetweenReads cancels the context after the header has been read.
 func TestOpenSubset_IsCancelledBetweenReads(t *testing.T) {
 	d := testDataset(10)
 	s, st := newStore(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// numbers returns the samples of a subset from its bitmaps, after checking their counts.
+// numbers returns the numbers of a subset's samples from its bitmaps, after checking their counts.
 func numbers(t *testing.T, d dataset, members []uint64, bitmap func(context.Context, int) ([]byte, error)) []uint64 {
 	t.Helper()
 	out := []uint64{}
@@ -43,7 +43,8 @@ func cutOf(t *testing.T, d dataset, base Base, steps ...Step) []uint64 {
 	return numbers(t, d, c.Members(), c.Bitmap)
 }
 
-// TestCutIsTheSplitThatWouldBeStored compares every subset of a rule with the stored one.
+// TestCutIsTheSplitThatWouldBeStored compares the cut of each subset of a rule with the stored
+// subset.
 func TestCutIsTheSplitThatWouldBeStored(t *testing.T) {
 	d := testDataset(7, 0, 64, 1, 200, 33)
 	s, _ := newStore(t)
@@ -85,7 +86,7 @@ func TestCutByPlaces(t *testing.T) {
 		{[]Step{{Places: []Places{{7, 70}, {72, 1000}}}}, append(slices.Clone(all[7:71]), all[72:]...)},
 		{[]Step{{Places: []Places{{5, 80}}}, {Places: []Places{{1, 2}, {70, 90}}}}, []uint64{6, 7, 75, 76, 77, 78, 79, 80}},
 		{[]Step{{Places: []Places{{1000, 1001}}}}, all[:0]},
-		{[]Step{{Places: []Places{{5, 7}}}}, all[5:8]}, // the last place begins a later chunk
+		{[]Step{{Places: []Places{{5, 7}}}}, all[5:8]}, // the last position is the first of a later chunk
 		{[]Step{{Places: []Places{{5, 6}, {71, 71}}}}, []uint64{5, 6, 71}},
 	} {
 		if got := cutOf(t, d, nil, c.steps...); !slices.Equal(got, c.want) {
@@ -94,7 +95,7 @@ func TestCutByPlaces(t *testing.T) {
 	}
 }
 
-// Some samples of each of many chunks are omitted.
+// TestCutBytes_ManyRuns cuts a subset that omits some samples in each of many chunks.
 func TestCutBytes_ManyRuns(t *testing.T) {
 	first := make([]uint64, 1001)
 	for i := range first {
@@ -118,7 +119,7 @@ func TestCutBytes_ManyRuns(t *testing.T) {
 	}
 }
 
-// unread returns an error if keys are read from a chunk on.
+// unread is a dataset that returns an error if the keys of a chunk are read, from a given chunk on.
 type unread struct {
 	dataset
 	from int
@@ -131,7 +132,7 @@ func (u unread) Keys(ctx context.Context, chunk int, visit func(uint64, []byte))
 	return u.dataset.Keys(ctx, chunk, visit)
 }
 
-// The first samples of a split of a large dataset are taken.
+// TestCutReadsNoMoreNamesThanItNeeds cuts the first samples of a split of a large dataset.
 func TestCutReadsNoMoreNamesThanItNeeds(t *testing.T) {
 	d := testDataset(50, 50, 50, 50, 50, 50)
 	steps := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}, {Places: []Places{{0, 9}}}}
@@ -146,7 +147,7 @@ func TestCutReadsNoMoreNamesThanItNeeds(t *testing.T) {
 	}
 }
 
-// short returns one key too few.
+// short is a dataset that returns one key too few.
 type short struct{ dataset }
 
 func (s short) Keys(_ context.Context, chunk int, visit func(uint64, []byte)) error {
@@ -185,7 +186,7 @@ func TestCutRefuses(t *testing.T) {
 	}
 }
 
-// failsAt is a dataset and a base in which one chunk fails after some of its keys.
+// failsAt is both a dataset and a base. One of its chunks fails after some of its keys.
 type failsAt struct {
 	dataset
 	chunk, after int
@@ -209,7 +210,8 @@ func (f failsAt) Bitmap(_ context.Context, chunk int) ([]byte, error) {
 	return nil, f.fails()
 }
 
-// The keys and the base fail in each chunk, after any number of its keys.
+// TestNewCut_ReturnsErrorsOfWhatItReads lets the keys and the base fail in each chunk, after any
+// number of the chunk's keys.
 func TestNewCut_ReturnsErrorsOfWhatItReads(t *testing.T) {
 	d := testDataset(3, 0, 2)
 	byName := []Step{{Rule: mustRule(t, "a=1,b=1", ""), Name: "a"}}
@@ -232,7 +234,8 @@ func TestNewCut_ReturnsErrorsOfWhatItReads(t *testing.T) {
 	}
 }
 
-// A cut hashes as many names as allowed, and then one chunk more.
+// TestCutter_BoundsTheNamesOfAllStepsAndChunks hashes the maximum number of names, and then one
+// more chunk.
 func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
 	d := testDataset(5, 5)
 	byName := Step{Rule: mustRule(t, "a=1", ""), Name: "a"}
@@ -253,7 +256,8 @@ func TestCutter_BoundsTheNamesOfAllStepsAndChunks(t *testing.T) {
 	}
 }
 
-// A chunk that belongs fully or not at all needs no bitmap, and there is none for an unknown chunk.
+// TestCut_Bitmap checks that a chunk that belongs to the cut in full or not at all needs no stored
+// bitmap, and that an unknown chunk has none.
 func TestCut_Bitmap(t *testing.T) {
 	d := testDataset(7, 9, 16)
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: []Places{{0, 6}, {16, 17}}}})

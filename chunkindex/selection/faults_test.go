@@ -26,7 +26,7 @@ var errStore = errors.New("the store fails")
 
 const home = "data/set/"
 
-// named stores bytes in a directory under their digest, and returns it.
+// named stores bytes in a directory under their digest, and returns the digest.
 func named(st *memstore.Store, dir string, b []byte) string {
 	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])
@@ -34,8 +34,8 @@ func named(st *memstore.Store, dir string, b []byte) string {
 	return digest
 }
 
-// operations returns the operations of a Store. All get the digests of a stored split and a stored
-// quarantine.
+// operations returns the operations of a Store. Each receives the digests of a stored split and of
+// a stored quarantine.
 func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.Context, s *Store, digests [2]string) error {
 	return map[string]func(context.Context, *Store, [2]string) error{
 		"split": func(ctx context.Context, s *Store, _ [2]string) error { _, err := s.Split(ctx, d, rule); return err },
@@ -75,7 +75,7 @@ func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.
 				return err
 			}
 			for _, x := range all.Splits {
-				if x.Fault == nil && !x.Default { // the object that names the default was not read
+				if x.Fault == nil && !x.Default { // the object that names the default split could not be read
 					err = errStore
 				}
 				err = errors.Join(err, x.Fault)
@@ -88,14 +88,15 @@ func operations(t *testing.T, d dataset, rule Rule) map[string]func(ctx context.
 	}
 }
 
-// Each request to the store fails or is canceled, and the operation fails with that error. When
-// repeated, it succeeds with the same objects. The fixture verifies that no file stays open.
+// TestStore_ReturnsErrorsOfEveryRequest lets each request to the store fail or be canceled. The
+// operation must fail with that error. A repetition must succeed with the same objects. The fixture
+// checks that no file stays open.
 func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 	d := testDataset(10, 10)
 	rule := mustRule(t, "train=9,val=1", "")
 	for name, operation := range operations(t, d, rule) {
 		for _, fault := range []error{errStore, context.Canceled} {
-			var left []string // in the bucket
+			var left []string // objects in the bucket
 			for fails, struck := 0, true; struck; fails++ {
 				s, st := newStore(t)
 				var digests [2]string
@@ -139,7 +140,8 @@ func TestStore_ReturnsErrorsOfEveryRequest(t *testing.T) {
 	}
 }
 
-// An existing object must have the same size. Denied writes make the store read-only.
+// TestPut_RejectsExistingObjects checks that an existing object must have the same size, and that
+// denied writes return ErrReadOnly.
 func TestPut_RejectsExistingObjects(t *testing.T) {
 	d := testDataset(10, 10)
 	s, st := newStore(t)
@@ -177,8 +179,8 @@ func TestPut_RejectsExistingObjects(t *testing.T) {
 	}
 }
 
-// The size of an object is checked before it is read, so that a bucket cannot make a reader
-// allocate memory.
+// TestRead_BoundsTheSizeOfObjects checks that the size of an object is checked before it is read,
+// so that a bucket cannot make a reader allocate memory.
 func TestRead_BoundsTheSizeOfObjects(t *testing.T) {
 	s, st := newStore(t)
 	reads := 0
@@ -237,7 +239,8 @@ func TestNew_Refuses(t *testing.T) {
 	}
 }
 
-// Temporary files are created in the configured directory, which is created if necessary.
+// TestSplit_WritesInItsDirectory checks that temporary files are created in the configured
+// directory, and that the directory is created if necessary.
 func TestSplit_WritesInItsDirectory(t *testing.T) {
 	_, st := newStore(t)
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -268,7 +271,7 @@ func TestSplit_WritesInItsDirectory(t *testing.T) {
 	}
 }
 
-// A full disk is an error, and nothing is stored.
+// TestStore_FullDisk checks that a full disk returns an error and that nothing is stored.
 func TestStore_FullDisk(t *testing.T) {
 	d := testDataset(500)
 	s, st := newStore(t)
@@ -332,7 +335,8 @@ func TestSplit_Refuses(t *testing.T) {
 	}
 }
 
-// A chunk of eight samples has more keys than its bitmap has bits.
+// TestStore_RefusesDatasetsWithTooManyKeys: a chunk of eight samples has more keys than its bitmap
+// has bits.
 func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
 	s, st := newStore(t)
 	for more := 1; more <= 9; more++ {
@@ -351,12 +355,13 @@ func TestStore_RefusesDatasetsWithTooManyKeys(t *testing.T) {
 	}
 }
 
-// grownDataset has an invalid generation.
+// grownDataset is a dataset with an invalid generation.
 type grownDataset struct{ dataset }
 
 func (grownDataset) Generation() string { return "22" }
 
-// changedSplit returns a split with another number at one offset and recomputed checksums.
+// changedSplit returns a copy of a split that has another number at one offset and recomputed
+// checksums.
 func changedSplit(whole []byte, at int, bits int, v uint64) []byte {
 	b := bytes.Clone(whole)
 	switch bits {
@@ -378,7 +383,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 	}
 	whole := readObject(t, st, home+subsetDir+m.Digest)
 	rule := int(binary.LittleEndian.Uint32(whole[64:]))
-	withRule := func(text string) []byte { // of the same length
+	withRule := func(text string) []byte { // replaces the rule by one of the same length
 		b := bytes.Clone(whole)
 		copy(b[splitHeader:splitHeader+rule], text+strings.Repeat(" ", rule))
 		binary.LittleEndian.PutUint32(b[68:], crc32.Checksum(b[splitHeader:splitHeader+rule], castagnoli()))
@@ -386,7 +391,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 	}
 	table := splitHeader + rule
 	badTable := bytes.Clone(whole)
-	badTable[table+8] ^= 1 // of a block's checksum
+	badTable[table+8] ^= 1 // changes the checksum of a block
 	badMagic := bytes.Clone(whole)
 	badMagic[0] ^= 1
 	badHead := bytes.Clone(whole)
@@ -444,7 +449,7 @@ func TestParseSplit_Refuses(t *testing.T) {
 	}
 }
 
-// broken fails to read from an offset on.
+// broken is a file whose reads fail from an offset on.
 type broken struct {
 	*bytes.Reader
 	from int64

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden returns an object of testdata/stored, as stored by a program of its time, and its digest.
-// It never changes. With -update, a missing one is written.
+// golden returns an object of testdata/stored and its digest. A program of an earlier version
+// stored the object, and it never changes. With -update, golden writes a missing object.
 func golden(t *testing.T, name string, made []byte) (b []byte, digest string) {
 	t.Helper()
 	file := filepath.Join("testdata/stored", name)
@@ -33,8 +33,8 @@ func golden(t *testing.T, name string, made []byte) (b []byte, digest string) {
 	return b, hex.EncodeToString(sum[:])
 }
 
-// TestGoldenSplits decodes splits of the versions that older programs stored, and encodes them to
-// the same bytes.
+// TestGoldenSplits decodes splits in the versions that older programs stored, and encodes them
+// again. The bytes must be the same.
 func TestGoldenSplits(t *testing.T) {
 	keys := testDataset(3, 9, 0, 4)
 	for name, c := range map[string]struct {
@@ -67,8 +67,8 @@ func TestGoldenSplits(t *testing.T) {
 	}
 }
 
-// TestGoldenSubset decodes a listed subset stored by an older program, and encodes it to the same
-// bytes.
+// TestGoldenSubset decodes a listed subset that an older program stored, and encodes it again. The
+// bytes must be the same.
 func TestGoldenSubset(t *testing.T) {
 	keys := testDataset(3, 9, 0, 4)
 	s, st := newStore(t)
@@ -83,8 +83,8 @@ func TestGoldenSubset(t *testing.T) {
 	}
 }
 
-// TestGoldenQuarantine decodes a quarantine stored by an older program, and encodes it to the same
-// bytes.
+// TestGoldenQuarantine decodes a quarantine that an older program stored, and encodes it again. The
+// bytes must be the same.
 func TestGoldenQuarantine(t *testing.T) {
 	want := testQuarantine()
 	made, err := want.encode()

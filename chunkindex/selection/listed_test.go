@@ -22,7 +22,7 @@ func (d keyed) ShardKey(sample uint64) string {
 	return d.shards[chunk]
 }
 
-// keep stores the samples at some places as a subset.
+// keep stores the samples at these positions as a subset.
 func keep(t *testing.T, s *Store, d Dataset, runs ...Places) SplitResult {
 	t.Helper()
 	c, err := NewCut(t.Context(), d, d.First(), nil, []Step{{Places: runs}})
@@ -36,7 +36,8 @@ func keep(t *testing.T, s *Store, d Dataset, runs ...Places) SplitResult {
 	return m
 }
 
-// A random half of the keys in two orders gives one object.
+// TestFindKeys_AnyOrder checks that a random half of the keys, in two orders and with repetitions,
+// produces one object.
 func TestFindKeys_AnyOrder(t *testing.T) {
 	d := keyed{testDataset(700, 1, 0, 299), []string{"a", "b", "c", "d"}}
 	all := slices.Concat(d.dataset...)

@@ -15,7 +15,7 @@ func drawnDataset(t *rapid.T) dataset {
 	return testDataset(rapid.SliceOfN(rapid.IntRange(0, 20), 1, 6).Draw(t, "samples of the chunks")...)
 }
 
-// drawnStep draws a rule by names with one of its subsets, or ranges of places.
+// drawnStep draws either a rule by names with one of its subsets, or ranges of positions.
 func drawnStep(t *rapid.T, samples uint64) Step {
 	if rapid.Bool().Draw(t, "by names") {
 		rule := rapid.SampledFrom([]string{"a=1,b=1", "a=1,b=2,c=4", "a=1"}).Draw(t, "rule")
@@ -34,7 +34,7 @@ func drawnStep(t *rapid.T, samples uint64) Step {
 	return s
 }
 
-// left returns the samples that a step keeps, one by one.
+// left returns the samples that a step keeps. It decides for one sample at a time.
 func (s Step) left(d dataset, samples []uint64) (out []uint64) {
 	keys := slices.Concat(d...)
 	for place, sample := range samples {
@@ -71,7 +71,8 @@ func drawnSubset(t *rapid.T, d dataset) (s some) {
 	return s
 }
 
-// Cuts match lists computed step by step and sample by sample.
+// TestNewCut_AgreesWithItsStepsOneByOne compares cuts with lists that are computed step by step and
+// sample by sample.
 func TestNewCut_AgreesWithItsStepsOneByOne(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		d := drawnDataset(r)
@@ -110,8 +111,9 @@ func TestNewCut_AgreesWithItsStepsOneByOne(t *testing.T) {
 	})
 }
 
-// Splits and quarantines of two generations are created in any order. The first split of a
-// generation is always its default, and existing objects are not created again.
+// TestStore_ListsWhatWasMade creates splits and quarantines of two generations in any order. The
+// first split of a generation must always be its default, and existing objects must not be created
+// again.
 func TestStore_ListsWhatWasMade(t *testing.T) {
 	generations := []generated{{testDataset(9, 4), strings.Repeat("11", 32)}, {testDataset(9, 4, 3), strings.Repeat("22", 32)}}
 	rules := []Rule{mustRule(t, "a=1,b=1", ""), mustRule(t, "a=1,b=1", "salt"), mustRule(t, "a=2,b=1", "")}
@@ -162,7 +164,7 @@ func TestStore_ListsWhatWasMade(t *testing.T) {
 	})
 }
 
-// generated is a dataset of a given generation.
+// generated is a dataset with a given generation.
 type generated struct {
 	dataset
 	generation string
@@ -170,7 +172,8 @@ type generated struct {
 
 func (g generated) Generation() string { return g.generation }
 
-// The numbers match the positions of the keys in a list.
+// TestQuarantine_NumbersOfAnotherGeneration compares the numbers with the positions of the keys in
+// a list.
 func TestQuarantine_NumbersOfAnotherGeneration(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})

@@ -43,7 +43,7 @@ func TestQuarantineIsReadBack(t *testing.T) {
 	}
 }
 
-// grown is a generation with samples by key. One key makes Lookup fail.
+// grown is a generation that finds samples by key. Lookup fails for one key.
 type grown struct {
 	generation string
 	keys       []string
@@ -62,8 +62,8 @@ func (g grown) Lookup(_ context.Context, key, _ string) (uint64, bool, error) {
 	return uint64(n), n >= 0, nil
 }
 
-// The samples of a list are found in a generation in which some have other numbers and some are
-// missing.
+// TestNumbers_InAnotherGeneration finds the samples of a list in a generation in which some samples
+// have other numbers and some are missing.
 func TestNumbers_InAnotherGeneration(t *testing.T) {
 	q, same := testQuarantine(), make([]string, 43)
 	for name, c := range map[string]struct {
@@ -109,7 +109,7 @@ func TestQuarantineRefuses(t *testing.T) {
 	}
 }
 
-// FuzzQuarantine decodes any bytes after recomputing the checksum.
+// FuzzQuarantine decodes arbitrary bytes with a recomputed checksum.
 func FuzzQuarantine(f *testing.F) {
 	whole, err := testQuarantine().encode()
 	if err != nil {
@@ -134,7 +134,8 @@ func FuzzQuarantine(f *testing.F) {
 	})
 }
 
-// FuzzRule decodes any bytes as a stored rule or default split, and parses any text as a rule.
+// FuzzRule decodes arbitrary bytes as a stored rule or default split, and parses arbitrary text as
+// a rule.
 func FuzzRule(f *testing.F) {
 	f.Add([]byte(`{"salt":"s","parts":[{"name":"train","part":90},{"name":"val","part":10}]}`), "s")
 	f.Add([]byte("train=90,val=10"), "")

@@ -161,8 +161,8 @@ func TestRuleRefuses(t *testing.T) {
 	}
 }
 
-// patternVector is an entry of testdata/rules.json with patterns: the subset of each shard, -1 for
-// none.
+// patternVector is an entry of testdata/rules.json for a rule with patterns. It contains the subset
+// of each shard, or -1 for none.
 type patternVector struct {
 	Patterns []string `json:"patterns"`
 	Shards   []string `json:"shards"`
@@ -214,7 +214,7 @@ func TestRuleVectors(t *testing.T) {
 	vectors.Python(t, "../../client/python/tests/order_vectors.py", path)
 }
 
-// A valid rule that differs from the stored one is rejected because of its checksum.
+// TestDamagedRule checks that the checksum detects a valid rule that differs from the stored rule.
 func TestDamagedRule(t *testing.T) {
 	d := testDataset(10)
 	s, st := newStore(t)
@@ -230,7 +230,7 @@ func TestDamagedRule(t *testing.T) {
 	}
 }
 
-// No bytes make the parser panic, and an opened split is consistent.
+// FuzzSplit checks that no input makes the parser panic, and that an opened split is consistent.
 func FuzzSplit(f *testing.F) {
 	d := testDataset(5, 0, 20)
 	s, st := newStore(f)
@@ -257,7 +257,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// seal recomputes the checksums of a split, so that later checks are reached.
+// seal recomputes the checksums of a split, so that tests reach the checks after the checksums.
 func seal(b []byte) []byte {
 	if len(b) < splitHeader {
 		return b
@@ -277,7 +277,7 @@ func seal(b []byte) []byte {
 	return b
 }
 
-// content is a split in memory.
+// content is an in-memory split.
 type content struct{ io.ReaderAt }
 
 func (content) Close() error { return nil }
@@ -302,7 +302,8 @@ func writeObject(t testing.TB, st *memstore.Store, key string, b []byte) {
 	}
 }
 
-// A bitmap, and then also its checksum, changes after the split was opened, as on a failing disk.
+// TestBitmap_DetectsDamage changes a bitmap, and then also its checksum, after the split was
+// opened, like a failing disk.
 func TestBitmap_DetectsDamage(t *testing.T) {
 	d := testDataset(9)
 	s, st := newStore(t)
@@ -331,7 +332,7 @@ func TestBitmap_DetectsDamage(t *testing.T) {
 	}
 }
 
-// sharded is a dataset with one shard per chunk, except for the last one, where each sample is a
+// sharded is a dataset with one shard per chunk, except that each sample of the last chunk is a
 // shard.
 type sharded struct {
 	dataset
@@ -354,7 +355,8 @@ func (d sharded) Keys(context.Context, int, func(uint64, []byte)) error {
 	return errors.New("nobody has to read keys")
 }
 
-// Each sample belongs to the subset of its shard, and shards that match no pattern are rejected.
+// TestSplitByShards checks that each sample belongs to the subset of its shard, and that shards
+// that match no pattern are rejected.
 func TestSplitByShards(t *testing.T) {
 	d := sharded{testDataset(3, 9, 0, 4), []string{"data/train-0.tar", "data/val-0.tar", "data/train-1.tar"}}
 	s, st := newStore(t)
@@ -372,7 +374,7 @@ func TestSplitByShards(t *testing.T) {
 	if rule := `{"salt":"","parts":[{"name":"train","match":"train-*"},{"name":"val","match":"data/val-*"},{"name":"rest","match":"*"}]}`; whole[8] != shardVersion || !bytes.Contains(whole, []byte(rule)) {
 		t.Errorf("got version %d, want %d, with the rule %s", whole[8], shardVersion, rule)
 	}
-	// A header of version 1 with a rule by shards, which no program writes.
+	// A header of version 1 with a rule by shards. No program writes this combination.
 	sealed := seal(whole)
 	if _, err := parseSplit(content{bytes.NewReader(sealed)}, int64(len(sealed)), "rest", d.Generation(), d.First()); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("rule of another version: got %v, want %v", err, ErrCorrupt)
@@ -389,7 +391,8 @@ func TestSplitByShards(t *testing.T) {
 	}
 }
 
-// The split has more chunks and bytes than one read.
+// TestOpenSubset_LargerThanItsBuffers opens a split with more chunks and bytes than one read
+// returns.
 func TestOpenSubset_LargerThanItsBuffers(t *testing.T) {
 	sizes := make([]int, 2*tableAtOnce+1)
 	for i := range sizes {
@@ -447,7 +450,8 @@ func (d rememberedFirst) Keys(_ context.Context, chunk int, visit func(uint64, [
 	return nil
 }
 
-// Only the header is read if the split is of another generation or dataset.
+// TestOpenSubset_FetchesNoSplitOfOtherData checks that only the header is read if the split belongs
+// to another generation or dataset.
 func TestOpenSubset_FetchesNoSplitOfOtherData(t *testing.T) {
 	d := testDataset(10, 10)
 	s, st := newStore(t)
@@ -466,7 +470,7 @@ func TestOpenSubset_FetchesNoSplitOfOtherData(t *testing.T) {
 	}
 }
 
-// cancelling is a dataset that cancels the call while its first shard is read.
+// cancelling is a dataset that cancels the call when the first shard key is read.
 type cancelling struct {
 	sharded
 	cancel func()

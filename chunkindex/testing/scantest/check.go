@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-data/millrace/chunkindex/format"
 )
 
-// Finds checks that a format finds exactly these samples in a dataset. want maps the key of each
-// shard to its samples, including shards without samples. nil: the format does not claim the
+// Finds checks that a format finds exactly these samples in a dataset, by shard key. The map has an
+// entry for each shard, including shards without samples. nil: the format does not claim the
 // dataset.
 func Finds(t *testing.T, f format.Format, o format.Options, objects Objects, want map[string][]Sample) {
 	t.Helper()
